@@ -1,0 +1,117 @@
+"""Plays assignments: many episodes at once as coroutines on one process's engines. No Ray."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from core.episode import Completion, Episode
+from core.interfaces import Game, Player, Policy, PromptFormat, Sampling, Sandbox
+from core.problem import Problem
+from core.seeding import derive_seed
+from core.tracing import Occupancy
+from core.verdict import Limits, Verdict
+from core.weights import PublishReceipt, WeightUpdate, check_receipt
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seat:
+    """Who sits in one of the game's seats for a whole run."""
+
+    policy: Policy
+    format: PromptFormat
+    max_tokens: int
+    """Per turn."""
+    probe_tolerance: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlayRequest:
+    """What to play. Seeds follow from (run seed, *address, problem, player, attempt, stage)."""
+
+    address: tuple[int | str, ...]
+    problems: tuple[Problem, ...]
+    attempts: Mapping[str, int]
+    temperatures: Mapping[str, float]
+    memory: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlayResult:
+    episodes: list[Episode]
+    seconds: dict[str, float]
+    """Wall-clock by kind: "generate" while any completion was in flight, "sandbox" while only judging was."""
+    sandbox: dict[str, float]
+    """The sandbox client's counters since the start."""
+
+
+class EpisodeRunner:
+    def __init__(self, game: Game, sandbox: Sandbox, seats: Mapping[str, Seat], run_seed: int) -> None:
+        self._game, self._seats, self._run_seed = game, seats, run_seed
+        self._occupancy = Occupancy("generate", "sandbox")
+        self._raw_sandbox = sandbox
+        self._sandbox = _TimedSandbox(sandbox, self._occupancy)
+        self._policies = {name: _TimedPolicy(seat.policy, self._occupancy) for name, seat in seats.items()}
+
+    async def play(self, request: PlayRequest) -> PlayResult:
+        """All problems of the request at once. Raises what a policy raises; a sandbox failure only leaves
+        trajectories without reward."""
+        self._occupancy.take()
+        episodes = await asyncio.gather(*(self._play_one(request, problem) for problem in request.problems))
+        return PlayResult(
+            episodes=list(episodes),
+            seconds=self._occupancy.take(),
+            sandbox=self._raw_sandbox.stats(),
+        )
+
+    async def publish(self, player: str, update: WeightUpdate) -> PublishReceipt:
+        """Replace a player's weights in place and prove it. Raises PublishError."""
+        seat = self._seats[player]
+        receipt = await seat.policy.load_weights(update)
+        check_receipt(update, receipt, seat.probe_tolerance)
+        return receipt
+
+    async def close(self) -> None:
+        for seat in self._seats.values():
+            await seat.policy.close()
+
+    async def _play_one(self, request: PlayRequest, problem: Problem) -> Episode:
+        players = {
+            name: Player(
+                name=name,
+                policy=self._policies[name],
+                format=seat.format,
+                attempts=request.attempts[name],
+                temperature=request.temperatures[name],
+                seed=derive_seed(self._run_seed, *request.address, problem.id, name),
+                max_tokens=seat.max_tokens,
+            )
+            for name, seat in self._seats.items()
+        }
+        return await self._game.play(problem, players, self._sandbox, request.memory.get(problem.id, ()))
+
+
+class _TimedPolicy:
+    def __init__(self, policy: Policy, occupancy: Occupancy) -> None:
+        self._policy, self._occupancy = policy, occupancy
+
+    @property
+    def version(self) -> int:
+        return self._policy.version
+
+    async def generate(self, prompt_tokens: Sequence[int], sampling: Sampling) -> Completion:
+        with self._occupancy.working("generate"):
+            return await self._policy.generate(prompt_tokens, sampling)
+
+
+class _TimedSandbox:
+    def __init__(self, sandbox: Sandbox, occupancy: Occupancy) -> None:
+        self._sandbox, self._occupancy = sandbox, occupancy
+
+    async def judge(
+        self, program: str, tests: Sequence[str], *, limits: Limits | None = None, run: int = 0
+    ) -> list[Verdict]:
+        with self._occupancy.working("sandbox"):
+            return await self._sandbox.judge(program, tests, limits=limits, run=run)
+
+    def stats(self) -> dict[str, float]:
+        return self._sandbox.stats()

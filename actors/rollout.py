@@ -1,0 +1,92 @@
+"""The rollout actor: the Ray shell around EpisodeRunner."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import ray
+
+from actors.episodes import EpisodeRunner, PlayRequest, PlayResult
+from core.weights import PublishReceipt, WeightUpdate
+
+# One process per actor holds its engines: no engine subprocess, one thread, no lazy compiles.
+ENGINE_ENVIRONMENT = {
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+    "TORCHDYNAMO_DISABLE": "1",
+    "OMP_NUM_THREADS": "1",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "VLLM_LOGGING_LEVEL": "ERROR",
+    "TOKENIZERS_PARALLELISM": "false",
+}
+
+
+@ray.remote(max_concurrency=16)
+class RolloutActor:
+    """Async actor: its engines live in its event loop's process."""
+
+    def __init__(self, build: Callable[[], EpisodeRunner]) -> None:
+        self._runner = build()
+
+    async def ready(self) -> bool:
+        return True
+
+    async def play(self, request: PlayRequest) -> PlayResult:
+        return await self._runner.play(request)
+
+    async def publish(self, player: str, update: WeightUpdate) -> PublishReceipt:
+        return await self._runner.publish(player, update)
+
+    async def close(self) -> None:
+        await self._runner.close()
+
+
+class RayRollouts:
+    """The driver's handle on all rollout actors. Whole problems go to one actor, so that attempts share its
+    prefix cache."""
+
+    def __init__(
+        self, build: Callable[[], EpisodeRunner], count: int, cpus: float, gpus: float, device: str
+    ) -> None:
+        environment = ENGINE_ENVIRONMENT if device == "cpu" else {"VLLM_LOGGING_LEVEL": "ERROR"}
+        actor = RolloutActor.options(num_cpus=cpus, num_gpus=gpus, runtime_env={"env_vars": environment})
+        self.actors = [actor.remote(build) for _ in range(count)]
+
+    def wait_ready(self) -> None:
+        ray.get([a.ready.remote() for a in self.actors])
+
+    def play(self, request: PlayRequest) -> PlayResult:
+        shares = [request.problems[i :: len(self.actors)] for i in range(len(self.actors))]
+        results: Sequence[PlayResult] = ray.get(
+            [
+                actor.play.remote(replace(request, problems=share))
+                for actor, share in zip(self.actors, shares, strict=True)
+                if share
+            ]
+        )
+        return merge_results(request, results)
+
+    def publish(self, player: str, update: Any) -> list[PublishReceipt]:
+        """update: a reference; each actor fetches the weights itself."""
+        return ray.get([a.publish.remote(player, update) for a in self.actors])
+
+    def close(self) -> None:
+        for actor in self.actors:
+            try:
+                ray.get(actor.close.remote(), timeout=20)
+            except ray.exceptions.RayError:
+                pass  # it is ended next in any case
+            ray.kill(actor)
+
+
+def merge_results(request: PlayRequest, results: Sequence[PlayResult]) -> PlayResult:
+    """One result of several actors': episodes in the request's order, the slowest actor's seconds, summed
+    counters."""
+    order = {problem.id: i for i, problem in enumerate(request.problems)}
+    episodes = sorted((e for r in results for e in r.episodes), key=lambda e: order[e.problem_id])
+    kinds = results[0].seconds
+    counters = results[0].sandbox
+    return PlayResult(
+        episodes=episodes,
+        seconds={kind: max(r.seconds[kind] for r in results) for kind in kinds},
+        sandbox={name: sum(r.sandbox.get(name, 0.0) for r in results) for name in counters},
+    )

@@ -1,0 +1,40 @@
+"""The scheduler actor: the Ray shell around the curriculum."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import ray
+
+from curriculum.curriculum import Assignment, Curriculum, Schedule
+
+
+@ray.remote(num_cpus=0)
+class SchedulerActor(Curriculum):
+    """Owns the curriculum's state for the whole run."""
+
+
+class RayScheduler:
+    """The driver's handle: Curriculum's methods, answered by the actor."""
+
+    def __init__(self, schedule: Schedule, problem_ids: Sequence[str], seed: int) -> None:
+        self._actor = SchedulerActor.remote(schedule, problem_ids, seed)
+        self._plan = Curriculum(schedule, problem_ids, seed)  # the plan itself is a pure function of the config
+
+    @property
+    def total_steps(self) -> int:
+        return self._plan.total_steps
+
+    def is_last_of_stage(self, step: int) -> bool:
+        return self._plan.is_last_of_stage(step)
+
+    def next(self) -> Assignment | None:
+        return ray.get(self._actor.next.remote())
+
+    def observe(self, step: int, best_programs: Mapping[str, tuple[float, str]]) -> None:
+        ray.get(self._actor.observe.remote(step, best_programs))
+
+    def state_dict(self) -> dict[str, Any]:
+        return ray.get(self._actor.state_dict.remote())
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        ray.get(self._actor.load_state_dict.remote(state))

@@ -1,0 +1,173 @@
+"""A policy on plain transformers: the portable engine, and the reference that vLLM is compared with.
+
+Requests that are waiting at the same moment are decoded as one left-padded batch. The batch is formed when the
+event loop has nothing else to run, so that the same episodes give the same batches, to the bit.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from transformers import AutoModelForCausalLM
+
+from actors.settings import EngineSettings
+from actors.weights import tensors_of
+from core.episode import Completion, FinishReason
+from core.interfaces import Sampling
+from core.weights import PublishReceipt, WeightUpdate, digest_of
+
+
+@dataclass(slots=True)
+class _Request:
+    prompt: list[int]
+    sampling: Sampling
+    answer: asyncio.Future[Completion]
+
+
+class TransformersPolicy:
+    def __init__(self, model: str, settings: EngineSettings, device: str = "cpu") -> None:
+        dtype = getattr(torch, settings.dtype)
+        self._model = AutoModelForCausalLM.from_pretrained(model, dtype=dtype).to(device).eval()
+        self._settings, self._device = settings, torch.device(device)
+        self._waiting: list[_Request] = []
+        self._draining: asyncio.Task[None] | None = None
+        self._version = 0
+
+    @property
+    def version(self) -> int:
+        return self._version
+
+    async def generate(self, prompt_tokens: Sequence[int], sampling: Sampling) -> Completion:
+        """Raises ValueError where prompt and completion do not fit max_model_len."""
+        room = self._settings.max_model_len - len(prompt_tokens)
+        if room < 1:
+            raise ValueError(
+                f"prompt of {len(prompt_tokens)} tokens does not fit max_model_len {self._settings.max_model_len}"
+            )
+        answer: asyncio.Future[Completion] = asyncio.get_running_loop().create_future()
+        self._waiting.append(_Request(list(prompt_tokens), sampling, answer))
+        if self._draining is None:
+            self._draining = asyncio.create_task(self._drain())
+        return await answer
+
+    async def score(self, tokens: Sequence[int]) -> list[float]:
+        """Log-probabilities of tokens[1:] given what precedes them."""
+        ids = torch.tensor([list(tokens)], device=self._device)
+        with torch.no_grad():
+            logprobs = self._model(ids).logits[0, :-1].float().log_softmax(-1)
+        return logprobs.gather(1, ids[0, 1:, None])[:, 0].tolist()
+
+    async def load_weights(self, update: WeightUpdate) -> PublishReceipt:
+        missing, unexpected = self._model.load_state_dict(dict(tensors_of(update)), strict=False)
+        tied = {"lm_head.weight"}
+        assert not unexpected and set(missing) <= tied, f"weights do not fit the model: {missing} {unexpected}"
+        self._version = update.version
+        scored = torch.tensor(await self.score(update.probe))
+        difference = (scored - torch.tensor(update.probe_logprobs)).abs().max().item()
+        return PublishReceipt(
+            version=self._version, digest=digest_of(update.tensors), probe_difference=difference
+        )
+
+    async def close(self) -> None:
+        if self._draining is not None:
+            self._draining.cancel()
+
+    async def _drain(self) -> None:
+        """Wait until nobody else asks, then answer all who wait."""
+        seen = -1
+        while seen != len(self._waiting):
+            seen = len(self._waiting)
+            for _ in range(3):  # a coroutine may need a few turns of the loop to reach its next request
+                await asyncio.sleep(0)
+        requests, self._waiting, self._draining = self._waiting, [], None
+        for start in range(0, len(requests), self._settings.max_num_seqs):
+            chunk = requests[start : start + self._settings.max_num_seqs]
+            try:
+                completions = self._decode([(r.prompt, r.sampling) for r in chunk])
+            except Exception as error:
+                for request in chunk:
+                    request.answer.set_exception(error)
+                continue
+            for request, completion in zip(chunk, completions, strict=True):
+                if not request.answer.cancelled():
+                    request.answer.set_result(completion)
+
+    @torch.no_grad()
+    def _decode(self, requests: Sequence[tuple[list[int], Sampling]]) -> list[Completion]:
+        """Sample B completions token by token. Each row draws from its own seeded stream of uniforms."""
+        prompts = [prompt for prompt, _ in requests]
+        budgets = [
+            min(s.max_tokens, self._settings.max_model_len - len(p)) for p, s in requests
+        ]
+        width, count = max(map(len, prompts)), len(prompts)
+        ids = torch.zeros(count, width, dtype=torch.long)
+        mask = torch.zeros(count, width + max(budgets), dtype=torch.long)
+        for row, prompt in enumerate(prompts):
+            ids[row, width - len(prompt) :] = torch.tensor(prompt)
+            mask[row, width - len(prompt) :] = 1
+        uniforms = torch.stack([_uniforms(s, max(budgets)) for _, s in requests]).to(self._device)
+        temperatures = torch.tensor([s.temperature for _, s in requests], device=self._device)
+        stops = [frozenset(s.stop_token_ids) for _, s in requests]
+        ids, mask = ids.to(self._device), mask.to(self._device)
+        positions = (mask[:, :width].cumsum(1) - 1).clamp(min=0)
+        tokens: list[list[int]] = [[] for _ in requests]
+        logprobs: list[list[float]] = [[] for _ in requests]
+        reasons: list[FinishReason | None] = [None] * count
+        cache = None
+        for t in range(max(budgets)):
+            output = self._model(
+                input_ids=ids,
+                attention_mask=mask[:, : width + t],
+                position_ids=positions,
+                past_key_values=cache,
+                use_cache=True,
+                logits_to_keep=1,
+            )
+            cache = output.past_key_values
+            chosen, chosen_logprobs = _sample(output.logits[:, -1].float(), temperatures, uniforms[:, t])
+            for row, (token, logprob) in enumerate(
+                zip(chosen.tolist(), chosen_logprobs.tolist(), strict=True)
+            ):
+                if reasons[row] is not None:
+                    continue
+                tokens[row].append(token)
+                logprobs[row].append(logprob)
+                if token in stops[row]:
+                    reasons[row] = FinishReason.STOP
+                elif len(tokens[row]) == budgets[row]:
+                    reasons[row] = FinishReason.LENGTH
+            if all(reasons):
+                break
+            ids, positions = chosen[:, None], positions[:, -1:] + 1
+        return [
+            Completion(
+                tokens=tuple(tokens[row]),
+                logprobs=tuple(logprobs[row]),
+                version=self._version,
+                finish_reason=reasons[row] or FinishReason.LENGTH,
+            )
+            for row in range(count)
+        ]
+
+
+def _uniforms(sampling: Sampling, count: int) -> torch.Tensor:
+    generator = torch.Generator()
+    if sampling.seed is None:
+        generator.seed()
+    else:
+        generator.manual_seed(sampling.seed)
+    return torch.rand(count, generator=generator)
+
+
+def _sample(
+    logits_BV: torch.Tensor, temperatures_B: torch.Tensor, uniforms_B: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Inverse-CDF sampling from softmax(logits / T); T = 0 takes the most likely token (scored at T = 1)."""
+    greedy = temperatures_B == 0
+    divisor = torch.where(greedy, torch.ones_like(temperatures_B), temperatures_B)
+    logprobs = (logits_BV / divisor[:, None]).log_softmax(-1)
+    cumulative = logprobs.exp().cumsum(-1)
+    drawn = torch.searchsorted(cumulative, (uniforms_B * cumulative[:, -1])[:, None].contiguous())[:, 0]
+    chosen = torch.where(greedy, logprobs.argmax(-1), drawn.clamp(max=logits_BV.shape[1] - 1))
+    return chosen, logprobs.gather(1, chosen[:, None])[:, 0]

@@ -1,0 +1,154 @@
+"""Reads a run's configuration: schema defaults, then a recipe's YAML, then the command line."""
+
+import argparse
+import inspect
+import sys
+from pathlib import Path
+from typing import Any, ClassVar
+
+import yaml
+from pydantic import Field, ValidationError
+from pydantic_settings import (
+    BaseSettings,
+    CliSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+)
+
+from configs.schema import Config
+
+RECIPES = Path(__file__).parent
+DEFAULT_RECIPE = "embedded"
+
+# R0's flags are the short names of nested keys.
+SHORTCUTS = {
+    "generator.model": "generator-model",
+    "discriminator.model": "discriminator-model",
+    "curriculum.n-discriminator-steps": "n-discriminator-steps",
+    "curriculum.n-generator-steps": "n-generator-steps",
+    "curriculum.k-alternating-steps": "k-alternating-steps",
+    "problems.file": "problems-file",
+}
+
+
+class ConfigError(ValueError):
+    """What is wrong with a configuration, in lines a user can act on."""
+
+
+class Run(Config):
+    """What one command asks for: a configuration, and where to continue."""
+
+    resume: bool = False
+    """Continue the latest run of output_dir (or run_name) from its latest checkpoint."""
+    resume_from: Path | None = None
+    """Start from this checkpoint directory (output/<run>/checkpoints/step_000012)."""
+
+    def to_config(self) -> Config:
+        return Config.model_validate(self.model_dump(exclude={"resume", "resume_from"}))
+
+
+class _Source(PydanticBaseSettingsSource):
+    """A recipe as a settings source below the command line."""
+
+    def __init__(self, settings_cls: type[BaseSettings], values: dict[str, Any]) -> None:
+        super().__init__(settings_cls)
+        self._values = values
+
+    def get_field_value(self, field: Any, field_name: str) -> tuple[Any, str, bool]:
+        return self._values.get(field_name), field_name, False
+
+    def __call__(self) -> dict[str, Any]:
+        return self._values
+
+
+def load_run(arguments: list[str]) -> tuple[Run, str]:
+    """(run, recipe's name) from command line arguments. Raises ConfigError; exits on --help."""
+    chooser = argparse.ArgumentParser(add_help=False)
+    chooser.add_argument("--config", default=None)
+    chosen, rest = chooser.parse_known_args(arguments)
+    path = recipe_path(chosen.config or DEFAULT_RECIPE)
+    values = read_recipe(path)
+    return _resolve(values, rest, str(path)), path.stem
+
+
+def recipe_path(name: str) -> Path:
+    """A path, or the name of a recipe in configs/. Raises ConfigError."""
+    for candidate in (Path(name), RECIPES / f"{name}.yaml"):
+        if candidate.is_file():
+            return candidate
+    known = ", ".join(sorted(p.stem for p in RECIPES.glob("*.yaml")))
+    raise ConfigError(f"--config {name}: no such file, and no recipe of that name (recipes: {known})")
+
+
+def read_recipe(path: Path) -> dict[str, Any]:
+    try:
+        values = yaml.safe_load(path.read_text())
+    except (OSError, yaml.YAMLError) as error:
+        raise ConfigError(f"{path}: not readable as YAML: {error}") from error
+    if not isinstance(values, dict):
+        raise ConfigError(f"{path}: expected a mapping of configuration keys")
+    return values
+
+
+def _resolve(values: dict[str, Any], arguments: list[str], origin: str) -> Run:
+    sources: list[PydanticBaseSettingsSource] = []
+
+    class Command(Run, BaseSettings):
+        """Sparring: a generator and a discriminator train against each other through five reasoning stages.
+
+        Settings come from the recipe (--config NAME|FILE.yaml, default: embedded) and are overridden by the
+        options below. Examples:
+          python driver.py                                   the embedded recipe
+          python driver.py --config debug                    one process, under a minute
+          python driver.py --curriculum.attempts 16 --generator.learner.estimator grpo
+          python driver.py --resume                          continue the latest run
+        """
+
+        config: str = Field("embedded", description="Recipe: a name in configs/ or a YAML file.", exclude=True)
+        model_config: ClassVar[SettingsConfigDict] = SettingsConfigDict(
+            cli_prog_name="driver.py",
+            cli_kebab_case=True,
+            cli_implicit_flags=True,
+            cli_avoid_json=True,
+            cli_hide_none_type=True,
+            cli_use_class_docs_for_groups=False,
+            cli_shortcuts=SHORTCUTS,
+            frozen=True,
+            extra="forbid",
+            use_attribute_docstrings=True,
+            protected_namespaces=(),
+        )
+
+        @classmethod
+        def settings_customise_sources(cls, settings_cls: type[BaseSettings], **_: Any) -> Any:
+            return tuple(sources)
+
+    command_line = CliSettingsSource(Command)
+    command_line.root_parser.usage = "driver.py [--config RECIPE] [--resume | --resume-from DIR] [--KEY VALUE ...]"
+    command_line.root_parser.description = inspect.cleandoc(Command.__doc__ or "")
+    command_line.root_parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    try:
+        command_line(args=arguments)
+        sources += [command_line, _Source(Command, values)]
+        command = Command()
+    except ValidationError as error:
+        raise ConfigError("\n".join(_explain(origin, e) for e in error.errors())) from error
+    except SettingsError as error:
+        raise ConfigError(str(error)) from error
+    return Run.model_validate(command.model_dump(exclude={"config"}))
+
+
+def _explain(origin: str, error: Any) -> str:
+    key = ".".join(str(part) for part in error["loc"]) or "(combination)"
+    if error["type"] == "extra_forbidden":
+        return f"{origin} or command line: unknown key {key}: see --help for the keys there are"
+    message = error["msg"].removeprefix("Value error, ")
+    got = f" (got {error['input']!r})" if error["loc"] and not isinstance(error["input"], dict) else ""
+    return f"{origin} or command line: {key}: {message}{got}"
+
+
+def exit_with(error: Exception) -> None:
+    """One clear message and a non-zero exit."""
+    print(f"error: {error}", file=sys.stderr)
+    raise SystemExit(2)

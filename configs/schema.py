@@ -1,0 +1,146 @@
+"""Every key of a run. Sections that belong to a room are defined in that room and nested here.
+
+Imports no torch, ray or vllm: reading a config must be quick.
+"""
+
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from actors.settings import EngineSettings
+from core.settings import Settings
+from curriculum.curriculum import Schedule
+from games.multistage import MultistageRules
+from games.stages import REASONING_STAGES
+from learners.settings import LearnerSettings
+
+EMBEDDED = "embedded"
+
+
+class PolicySettings(Settings):
+    model: str = "Qwen/Qwen2.5-Coder-1.5B-Instruct"
+    """Hub id or local path of a causal language model; "embedded" is the tiny model that the project builds."""
+    max_tokens: int = Field(512, ge=1)
+    """Longest completion of one turn, tokens."""
+    engine: EngineSettings = EngineSettings()
+    learner: LearnerSettings = LearnerSettings()
+
+
+class ProblemSettings(Settings):
+    file: str = EMBEDDED
+    """Problems JSON ({"problems": [{id, description, function_signature, baseline_tests, reference_solution,
+    difficulty, tags}]}), or "embedded"."""
+    held_out_file: Path | None = None
+    """Problems for evaluation only; without it a share of `file` is set aside."""
+    held_out_fraction: float = Field(0.2, gt=0, lt=1)
+    """Share of `file` set aside for evaluation where held_out_file is not given."""
+
+
+class SandboxSettings(Settings):
+    backend: Literal["auto", "docker", "namespace"] = "auto"
+    """docker: warm containers; namespace: the same runner without an engine, weaker; auto: docker where an
+    engine answers, else namespace, and the choice is printed."""
+    workers: int = Field(1, ge=1)
+    """Sandbox actors, each with a container of its own."""
+    slots: int = Field(2, ge=1)
+    """Programs judged at once in one container."""
+
+
+class RolloutSettings(Settings):
+    actors: int = Field(1, ge=1)
+    """Rollout actors; each holds an engine per policy."""
+    cpus: float = Field(0.5, ge=0)
+    """Ray CPUs per actor (bookkeeping, not a limit)."""
+    gpus: float = Field(0.0, ge=0)
+
+
+class EvaluationSettings(Settings):
+    problems: int = Field(100, ge=1)
+    """Held-out problems per evaluation (the first ones of the file)."""
+    bank_programs: int = Field(4, ge=1)
+    """Programs of the initial generator per held-out problem; the wrong ones are the bank on which every
+    discriminator's kill rate is measured."""
+    suites: int = Field(2, ge=1)
+    """Suites per held-out problem."""
+
+
+class CheckpointSettings(Settings):
+    every: int = Field(1, ge=1)
+    """Steps between checkpoints; a killed run loses at most this many."""
+    keep: int = Field(2, ge=1)
+    """Latest checkpoints kept, besides the best and the last of each stage."""
+
+
+class WarmStartSettings(Settings):
+    """How the embedded model is made (and, by scripts/warm_start.py, any other model warm-started)."""
+
+    generator_steps: int = Field(1200, ge=1)
+    discriminator_steps: int = Field(400, ge=1)
+    batch_size: int = Field(16, ge=1)
+    learning_rate: float = Field(3e-3, gt=0)
+    misconceptions: float = Field(0.65, ge=0, le=1)
+    """Probability that a demonstration of the generator shows a misconception where it could: a deliberately
+    flawed demonstrator, so that there is something to learn by play."""
+    weak_suites: float = Field(0.9, ge=0, le=1)
+    """Share of the discriminator's demonstrations that test next to nothing."""
+    invalid_suites: float = Field(0.05, ge=0, le=1)
+    """Share of them with an invalid or repeated test."""
+
+
+class Config(Settings):
+    """Sparring: two language models train against each other on code."""
+
+    seed: int = 1
+    output_dir: Path = Path("output")
+    run_name: str | None = Field(None, pattern=r"^[\w.-]+$")
+    """Directory of the run under output_dir; default: the recipe's name and the time."""
+    device: Literal["cpu", "cuda"] = "cpu"
+    local: bool = False
+    """Everything in this one process, without Ray: for debugging."""
+    learning_rate: float = Field(1e-5, gt=0)
+    """Of both policies, where they don't set their own."""
+    temperature: float = Field(1.0, gt=0)
+    """Sampling temperature of training episodes."""
+    credit: Literal["stage", "all"] = "stage"
+    """stage: only the tokens of the stage under training carry the generator's loss; all: those of every stage."""
+    generator: PolicySettings = PolicySettings()
+    discriminator: PolicySettings = PolicySettings()
+    problems: ProblemSettings = ProblemSettings()
+    game: MultistageRules = MultistageRules()
+    curriculum: Schedule = Schedule()
+    sandbox: SandboxSettings = SandboxSettings()
+    rollout: RolloutSettings = RolloutSettings()
+    evaluation: EvaluationSettings = EvaluationSettings()
+    checkpoint: CheckpointSettings = CheckpointSettings()
+    warm_start: WarmStartSettings = WarmStartSettings()
+
+    def policy(self, name: str) -> PolicySettings:
+        return {"generator": self.generator, "discriminator": self.discriminator}[name]
+
+    def policy_learning_rate(self, name: str) -> float:
+        return self.policy(name).learner.learning_rate or self.learning_rate
+
+    @model_validator(mode="after")
+    def _combinations_make_sense(self) -> Self:
+        turns = len(REASONING_STAGES) * self.generator.max_tokens
+        if turns >= self.generator.engine.max_model_len:
+            raise ValueError(
+                f"generator: {len(REASONING_STAGES)} stages of max_tokens {self.generator.max_tokens} leave no room "
+                f"for a prompt in engine.max_model_len {self.generator.engine.max_model_len}: raise max_model_len"
+            )
+        if self.discriminator.max_tokens >= self.discriminator.engine.max_model_len:
+            raise ValueError("discriminator: max_tokens must be below engine.max_model_len")
+        if self.game.test_format == "input_only" and self.game.rewards.wrong_output_penalty != 0.5:
+            raise ValueError("game.rewards.wrong_output_penalty has no effect with test_format input_only")
+        embedded = [name for name in ("generator", "discriminator") if self.policy(name).model == EMBEDDED]
+        if embedded and self.problems.file != EMBEDDED:
+            raise ValueError(
+                f"{embedded[0]}.model: the embedded model speaks only of the embedded problems; with problems.file "
+                f"{self.problems.file} give a model, or warm-start one (scripts/warm_start.py)"
+            )
+        if self.curriculum.n_discriminator_steps + self.curriculum.n_generator_steps == 0 and (
+            self.curriculum.k_alternating_steps == 0
+        ):
+            raise ValueError("curriculum: all step counts are 0, there is nothing to train")
+        return self

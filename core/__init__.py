@@ -1,0 +1,1 @@
+"""The nouns of Sparring. Nothing here imports ray, torch or vllm."""

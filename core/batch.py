@@ -1,0 +1,66 @@
+"""What a learner learns from."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from core.episode import Trajectory
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sample:
+    """One trajectory as one token sequence of length T.
+
+    Example (T=5): tokens=(9, 4, 2, 7, 1), sampled=(F, F, T, T, T), trained=(F, F, F, T, T)
+    """
+
+    tokens: tuple[int, ...]
+    sampled: tuple[bool, ...]
+    """True where the policy chose the token (prompt tokens and stage markers put in by the game: False)."""
+    trained: tuple[bool, ...]
+    """True where the token carries policy loss: sampled, and of a stage under training."""
+    logprobs: tuple[float, ...]
+    """Behaviour log-probabilities; 0 where not sampled."""
+    reward: float
+    advantage: float | None
+    """Critic-free estimators fill it in; None where the learner's value head estimates it (GAE)."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Batch:
+    step: int
+    """Number of this update, counted per policy from 1."""
+    samples: tuple[Sample, ...]
+    temperature: float
+    """Sampling temperature that `logprobs` were taken under."""
+    seed: int
+    """Seed of the minibatch order."""
+
+
+def sample_from(trajectory: Trajectory, advantage: float | None, trained_stages: Sequence[int] | None) -> Sample:
+    """Concatenate the trajectory's turns. trained_stages None trains every stage.
+
+    Raises ValueError where a turn's prompt does not extend the turn before it.
+    """
+    tokens: list[int] = []
+    sampled: list[bool] = []
+    trained: list[bool] = []
+    logprobs: list[float] = []
+    for turn in trajectory.turns:
+        if list(turn.prompt_tokens[: len(tokens)]) != tokens:
+            raise ValueError(f"{trajectory.player}: the prompt of stage {turn.stage} rewrites earlier tokens")
+        added = len(turn.prompt_tokens) - len(tokens)
+        completion = turn.completion
+        learns = trained_stages is None or turn.stage in trained_stages
+        tokens += [*turn.prompt_tokens[len(tokens) :], *completion.tokens]
+        sampled += [False] * added + [True] * len(completion.tokens)
+        trained += [False] * added + [learns] * len(completion.tokens)
+        logprobs += [0.0] * added + list(completion.logprobs)
+    assert trajectory.reward is not None, "an unjudged trajectory never becomes a sample"
+    return Sample(
+        tokens=tuple(tokens),
+        sampled=tuple(sampled),
+        trained=tuple(trained),
+        logprobs=tuple(logprobs),
+        reward=trajectory.reward,
+        advantage=advantage,
+    )

@@ -1,0 +1,89 @@
+"""What happened: completions, turns, trajectories, episodes."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class FinishReason(StrEnum):
+    STOP = "stop"
+    LENGTH = "length"
+    ABORT = "abort"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Completion:
+    """Tokens a policy sampled, with the log-probability of each under the sampling distribution.
+
+    Example: Completion(tokens=(41, 7, 1), logprobs=(-0.2, -1.1, -0.01), version=3, finish_reason="stop")
+    """
+
+    tokens: tuple[int, ...]
+    """Sampled ids, the stop token included."""
+    logprobs: tuple[float, ...]
+    """Same length as tokens: log-softmax of logits / temperature at the sampled id."""
+    version: int
+    """Version of the policy's weights."""
+    finish_reason: FinishReason
+
+    def __post_init__(self) -> None:
+        assert len(self.tokens) == len(self.logprobs)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Turn:
+    """One completion of one player."""
+
+    stage: int
+    """Reasoning stage 1-5 for the generator, 0 where the game has no stages."""
+    prompt_tokens: tuple[int, ...]
+    completion: Completion
+    text: str
+    """The completion, decoded for people and parsers; never retokenised."""
+
+
+@dataclass(kw_only=True, slots=True)
+class Trajectory:
+    """One player's trainable view of one attempt: its turns in order and what they earned.
+
+    Each turn's prompt extends the turn before it (prompt + completion + new prompt tokens), so a
+    trajectory is one token sequence.
+    """
+
+    player: str
+    attempt: int
+    turns: list[Turn]
+    reward: float | None = None
+    """None until judged; stays None when the sandbox failed: such a trajectory is dropped, never trained on."""
+    components: dict[str, float] = field(default_factory=dict)
+    """Every part of the reward, for the log."""
+    artifact: str = ""
+    """What the attempt made: a program, or a test suite."""
+
+    @property
+    def token_count(self) -> int:
+        return sum(len(turn.completion.tokens) for turn in self.turns)
+
+    @property
+    def version(self) -> int:
+        """Oldest version of the weights among the turns."""
+        return min(turn.completion.version for turn in self.turns)
+
+
+@dataclass(kw_only=True, slots=True)
+class Episode:
+    """One play of one problem: all attempts of all players. The attempts of one player share problem
+    and opponents; they are the Group that shares a baseline."""
+
+    problem_id: str
+    trajectories: list[Trajectory]
+    info: dict[str, Any] = field(default_factory=dict)
+    """What the game wants logged or shown: components by name, the tests, sample texts."""
+
+    def group(self, player: str) -> list[Trajectory]:
+        """The player's judged attempts."""
+        return [t for t in self.trajectories if t.player == player and t.reward is not None]
+
+    def dropped(self) -> Iterator[Trajectory]:
+        return (t for t in self.trajectories if t.reward is None)

@@ -1,0 +1,103 @@
+"""The seams between rooms: Policy, Sandbox, Game. Implementations live elsewhere and are injected by the driver."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from core.episode import Completion, Episode
+from core.problem import Problem
+from core.verdict import Limits, Verdict
+from core.weights import PublishReceipt, WeightUpdate
+
+
+class SandboxFailure(RuntimeError):
+    """The sandbox could not judge after its retries. Never a reward: the caller drops the attempt and counts it."""
+
+
+class Sandbox(Protocol):
+    async def judge(
+        self, program: str, tests: Sequence[str], *, limits: Limits | None = None, run: int = 0
+    ) -> list[Verdict]:
+        """One Verdict per test, in order.
+
+        A test is Python source. An `assert` (or any statements) gives PASSED or what went wrong; a single
+        expression gives PASSED with `value`, the repr of its plain value.
+        Equal (program, test, limits, run) may be answered from a cache; another `run` is judged afresh.
+        Raises SandboxFailure.
+        """
+        ...
+
+    def stats(self) -> dict[str, float]:
+        """Counters since the start, for the log."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sampling:
+    """How to sample one completion."""
+
+    max_tokens: int
+    stop_token_ids: tuple[int, ...]
+    temperature: float = 1.0
+    """0 means greedy."""
+    seed: int | None = None
+
+
+class Actor(Protocol):
+    """What a game needs of a policy: token ids in, token ids and sampled logprobs out."""
+
+    @property
+    def version(self) -> int: ...
+
+    async def generate(self, prompt_tokens: Sequence[int], sampling: Sampling) -> Completion: ...
+
+
+class Policy(Actor, Protocol):
+    """A model that acts, and whose weights can be replaced in place."""
+
+    async def load_weights(self, update: WeightUpdate) -> PublishReceipt: ...
+
+    async def close(self) -> None: ...
+
+
+class PromptFormat(Protocol):
+    """How a policy's model is spoken to: the only place that knows of chat templates and marker tokens."""
+
+    def generator_prompt(self, problem: Problem) -> list[int]: ...
+
+    def next_stage(self, tokens: Sequence[int], stage: int) -> list[int]:
+        """Prompt of `stage` (2-5): starts with `tokens`, all that was said so far."""
+        ...
+
+    def discriminator_prompt(self, problem: Problem, max_tests: int) -> list[int]: ...
+
+    def stop_token_ids(self, stage: int) -> tuple[int, ...]: ...
+
+    def text(self, completion_tokens: Sequence[int]) -> str:
+        """Decoded without the structural tokens."""
+        ...
+
+    def completion(self, text: str, stage: int) -> list[int]:
+        """The inverse of `text` for supervised training: ids with the token that ends the turn."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Player:
+    """A seat in a game, and who sits in it."""
+
+    name: str
+    policy: Actor
+    format: PromptFormat
+    attempts: int
+    """How many attempts this player makes at the problem in one episode."""
+    temperature: float
+    seed: int
+    """Seed of this (run, step, problem, player); turns derive theirs from it."""
+    max_tokens: int
+    """Per turn."""
+
+
+class Game(Protocol):
+    async def play(self, problem: Problem, players: Mapping[str, Player], sandbox: Sandbox, memory: Any = ()) -> Episode:
+        ...

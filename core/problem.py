@@ -1,0 +1,40 @@
+"""A coding problem, as users write it (R0's JSON) and as every game reads it."""
+
+import re
+from dataclasses import dataclass
+
+_FUNCTION_NAME = re.compile(r"def\s+([A-Za-z_]\w*)\s*\(")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Problem:
+    """One task with a reference solution.
+
+    Example:
+        Problem(id="p1", description="Return n doubled.", function_signature="def f(n: int) -> int:",
+                baseline_tests=("assert f(2) == 4",), reference_solution="def f(n):\\n    return n * 2\\n")
+    """
+
+    id: str
+    description: str
+    function_signature: str
+    baseline_tests: tuple[str, ...]
+    """Tests that come with the problem; a training reward may use them."""
+    reference_solution: str
+    difficulty: str | int = "unknown"
+    tags: tuple[str, ...] = ()
+    hidden_tests: tuple[str, ...] = ()
+    """Tests for evaluation only: no prompt and no reward ever sees them."""
+    language: str = "python"
+
+    @property
+    def entry_point(self) -> str:
+        """Name of the function under test, from the signature. Raises ValueError if it has none."""
+        match = _FUNCTION_NAME.search(self.function_signature)
+        if match is None:
+            raise ValueError(f"problem {self.id}: function_signature {self.function_signature!r} has no 'def name('")
+        return match.group(1)
+
+    @property
+    def evaluation_tests(self) -> tuple[str, ...]:
+        return self.hidden_tests or self.baseline_tests

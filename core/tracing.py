@@ -1,0 +1,40 @@
+"""Where the time of concurrent work goes."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class Occupancy:
+    """Wall-clock seconds in which at least one piece of work of a kind was in flight.
+
+    Kinds have an order; a moment counts for the first kind that is busy, so the seconds add up to busy time.
+    """
+
+    def __init__(self, *kinds: str) -> None:
+        self._running = dict.fromkeys(kinds, 0)
+        self._seconds = dict.fromkeys(kinds, 0.0)
+        self._since = time.perf_counter()
+
+    @contextmanager
+    def working(self, kind: str) -> Iterator[None]:
+        self._settle()
+        self._running[kind] += 1
+        try:
+            yield
+        finally:
+            self._settle()
+            self._running[kind] -= 1
+
+    def take(self) -> dict[str, float]:
+        """Seconds by kind since the last take."""
+        self._settle()
+        seconds, self._seconds = self._seconds, dict.fromkeys(self._seconds, 0.0)
+        return seconds
+
+    def _settle(self) -> None:
+        now = time.perf_counter()
+        busy = next((kind for kind, count in self._running.items() if count), None)
+        if busy is not None:
+            self._seconds[busy] += now - self._since
+        self._since = now

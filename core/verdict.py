@@ -1,0 +1,64 @@
+"""What the sandbox says about one (program, test). The program's fault and the sandbox's fault are different things."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from pydantic import Field
+
+from core.settings import Settings
+
+
+class Status(StrEnum):
+    PASSED = "PASSED"
+    WRONG_ANSWER = "WRONG_ANSWER"
+    RUNTIME_ERROR = "RUNTIME_ERROR"
+    SYNTAX_ERROR = "SYNTAX_ERROR"
+    TIME_LIMIT = "TIME_LIMIT"
+    MEMORY_LIMIT = "MEMORY_LIMIT"
+    OUTPUT_LIMIT = "OUTPUT_LIMIT"
+    SANDBOX_ERROR = "SANDBOX_ERROR"
+
+    def is_infrastructure(self) -> bool:
+        """True where the sandbox failed: never a reward, always retried, then dropped and counted."""
+        return self is Status.SANDBOX_ERROR
+
+    def is_resource_limit(self) -> bool:
+        return self in (Status.TIME_LIMIT, Status.MEMORY_LIMIT, Status.OUTPUT_LIMIT)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Verdict:
+    """Outcome of one test on one program.
+
+    Example:
+        Verdict(status=Status.PASSED, value="[1, 4]", cpu_ms=1.2)    # test "f([1, 2])", an expression
+        Verdict(status=Status.WRONG_ANSWER, cpu_ms=0.9)              # test "assert f(1) == 3"
+    """
+
+    status: Status
+    value: str | None = None
+    """repr of the plain value of an expression test; None for statement tests and failures."""
+    cpu_ms: float = 0.0
+    """CPU time of the program under this test, milliseconds."""
+    stdout: str = ""
+    error: str = ""
+    """Exception text or the reason of a limit, capped."""
+
+    @property
+    def passed(self) -> bool:
+        return self.status is Status.PASSED
+
+
+class Limits(Settings):
+    """What one job may use. A job is one program with its tests."""
+
+    cpu_s: float = Field(2.0, gt=0)
+    """CPU seconds of the program over one test."""
+    wall_s: float = Field(8.0, gt=0)
+    """Wall-clock seconds per test, well above cpu_s: on a busy machine wall time says little of the program."""
+    memory_mb: int = Field(256, ge=32)
+    """Address space of the program, MiB."""
+    processes: int = Field(16, ge=1)
+    file_mb: int = Field(8, ge=0)
+    output_kb: int = Field(64, ge=1)
+    """Captured stdout plus stderr, KiB; more is OUTPUT_LIMIT."""

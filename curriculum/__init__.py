@@ -1,0 +1,1 @@
+"""The curriculum: which stage, which phase, who learns, on which problems. Pure; state in, state out."""

@@ -1,0 +1,135 @@
+"""R0's schedule: for each stage, N discriminator steps with the generator frozen, N generator steps with the
+discriminator frozen, K alternating steps in which both learn from the same episodes."""
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from core.seeding import derive_seed
+from core.settings import Settings
+
+GENERATOR, DISCRIMINATOR = "generator", "discriminator"
+
+
+class Phase(StrEnum):
+    DISCRIMINATOR = "discriminator"
+    GENERATOR = "generator"
+    ALTERNATING = "alternating"
+
+
+class Schedule(Settings):
+    stages: tuple[Annotated[int, Field(ge=1, le=5)], ...] = (1, 2, 3, 4, 5)
+    """Reasoning stages to train, in this order."""
+    n_discriminator_steps: int = Field(2, ge=0)
+    """Discriminator steps per stage, the generator frozen."""
+    n_generator_steps: int = Field(2, ge=0)
+    """Generator steps per stage, the discriminator frozen."""
+    k_alternating_steps: int = Field(2, ge=0)
+    """Steps per stage in which both learn from the same episodes."""
+    problems_per_step: int = Field(16, ge=1)
+    attempts: int = Field(8, ge=2)
+    """Attempts per problem of a player that learns: the size of its group."""
+    frozen_programs: int = Field(4, ge=1)
+    """Programs per problem while the generator is frozen."""
+    frozen_suites: int = Field(1, ge=1)
+    """Suites per problem while the discriminator is frozen."""
+    frozen_players: tuple[Literal["generator", "discriminator"], ...] = ()
+    """Players that never learn (the control experiment)."""
+    remembered_programs: int = Field(1, ge=0)
+    """Best programs per problem kept for the solvability gate."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Assignment:
+    """One step: what is played, and who learns from it."""
+
+    step: int
+    """Counted from 1 over the whole run."""
+    stage: int
+    phase: Phase
+    learning: tuple[str, ...]
+    problem_ids: tuple[str, ...]
+    attempts: Mapping[str, int]
+    memory: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Remembered programs by problem id."""
+
+
+class Curriculum:
+    def __init__(self, schedule: Schedule, problem_ids: Sequence[str], seed: int) -> None:
+        self._schedule, self._problem_ids, self._seed = schedule, tuple(problem_ids), seed
+        self._plan = list(_plan(schedule))
+        self._done = 0
+        self._memory: dict[str, list[tuple[float, str]]] = {}
+
+    @property
+    def total_steps(self) -> int:
+        return len(self._plan)
+
+    def next(self) -> Assignment | None:
+        """The step after the last observed one; None when all are done. Asking twice gives the same step."""
+        if self._done == len(self._plan):
+            return None
+        step = self._done + 1
+        stage, phase, learning = self._plan[self._done]
+        schedule = self._schedule
+        rng = random.Random(derive_seed(self._seed, "problems", step))
+        count = min(schedule.problems_per_step, len(self._problem_ids))
+        chosen = tuple(rng.sample(self._problem_ids, count))
+        attempts = {
+            GENERATOR: schedule.attempts if GENERATOR in learning else schedule.frozen_programs,
+            DISCRIMINATOR: schedule.attempts if DISCRIMINATOR in learning else schedule.frozen_suites,
+        }
+        memory = {i: tuple(p for _, p in self._memory[i]) for i in chosen if i in self._memory}
+        return Assignment(
+            step=step,
+            stage=stage,
+            phase=phase,
+            learning=learning,
+            problem_ids=chosen,
+            attempts=attempts,
+            memory=memory,
+        )
+
+    def observe(self, step: int, best_programs: Mapping[str, tuple[float, str]]) -> None:
+        """The step is done; best_programs: (reward, program) by problem id."""
+        assert step == self._done + 1, f"observed step {step} after {self._done}"
+        self._done = step
+        for problem_id, entry in best_programs.items():
+            known = {program: reward for reward, program in self._memory.get(problem_id, [])}
+            known[entry[1]] = max(entry[0], known.get(entry[1], 0.0))
+            ranked = sorted(((r, p) for p, r in known.items()), key=lambda e: (-e[0], e[1]))
+            self._memory[problem_id] = ranked[: self._schedule.remembered_programs]
+
+    def is_last_of_stage(self, step: int) -> bool:
+        return step == len(self._plan) or self._plan[step][0] != self._plan[step - 1][0]
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"done": self._done, "memory": {k: [list(e) for e in v] for k, v in self._memory.items()}}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Raises ValueError where the state is ahead of the schedule."""
+        if state["done"] > len(self._plan):
+            raise ValueError(
+                f"the checkpoint is at step {state['done']}, but this schedule has {len(self._plan)} steps: "
+                "raise the step counts or the stages, or start a new run"
+            )
+        self._done = state["done"]
+        self._memory = {k: [(float(r), p) for r, p in v] for k, v in state["memory"].items()}
+
+
+def _plan(schedule: Schedule) -> Iterator[tuple[int, Phase, tuple[str, ...]]]:
+    """(stage, phase, who learns) of every step; steps in which nobody learns are left out."""
+    phases = (
+        (Phase.DISCRIMINATOR, (DISCRIMINATOR,), schedule.n_discriminator_steps),
+        (Phase.GENERATOR, (GENERATOR,), schedule.n_generator_steps),
+        (Phase.ALTERNATING, (DISCRIMINATOR, GENERATOR), schedule.k_alternating_steps),
+    )
+    for stage in schedule.stages:
+        for phase, players, count in phases:
+            learning = tuple(p for p in players if p not in schedule.frozen_players)
+            if learning:
+                yield from [(stage, phase, learning)] * count

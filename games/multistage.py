@@ -1,0 +1,253 @@
+"""The adversarial multi-stage game (R0).
+
+The generator reasons through five stages, one completion each, the last one a program. The discriminator writes
+a suite of tests. Tests are checked on the reference solution, twice; programs meet the valid tests; both earn.
+One episode plays `attempts` programs against `attempts` suites of one problem, every program on every suite.
+"""
+
+import ast
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import Field
+
+from core.episode import Episode, Trajectory, Turn
+from core.interfaces import Player, Sampling, Sandbox, SandboxFailure
+from core.problem import Problem
+from core.seeding import derive_seed
+from core.settings import Settings
+from core.verdict import Limits
+from games.parsing import EmittedTest, InputLimits, extract_program, parse_suite
+from games.rewards import (
+    RewardRules,
+    SuiteFacts,
+    behaviour_duplicates,
+    discriminator_reward,
+    outcome,
+    pass_rate,
+)
+from games.stages import REASONING_STAGES
+
+GENERATOR, DISCRIMINATOR = "generator", "discriminator"
+
+
+class MultistageRules(Settings):
+    test_format: Literal["strict", "relabel", "input_only"] = "strict"
+    """strict: the expected output must match the reference; relabel: the reference fills it in;
+    input_only: the discriminator writes inputs only."""
+    max_tests: int = Field(8, ge=1)
+    """Tests of a suite that are read; the rest is ignored."""
+    baseline_in_reward: bool = False
+    """The generator's pass rate also counts the problem's own baseline tests."""
+    rewards: RewardRules = RewardRules()
+    input_limits: InputLimits = InputLimits()
+    sandbox_limits: Limits = Limits()
+
+
+@dataclass(slots=True)
+class JudgedSuite:
+    """A suite after validation. `valid` maps each valid test's source to the reference's CPU milliseconds."""
+
+    emitted: list[EmittedTest]
+    valid: dict[str, float]
+    duplicates: int
+    rejected: int = 0
+    """Runnable tests that the reference does not confirm."""
+    wrong_outputs: int = 0
+    """Tests in V whose expected output the reference had to correct (test_format "relabel")."""
+
+
+class MultistageGame:
+    def __init__(self, rules: MultistageRules) -> None:
+        self.rules = rules
+
+    async def play(
+        self, problem: Problem, players: Mapping[str, Player], sandbox: Sandbox, memory: Sequence[str] = ()
+    ) -> Episode:
+        """memory: earlier programs for this problem, for the solvability gate only.
+
+        An attempt that the sandbox could not judge keeps reward None. Policy errors propagate.
+        """
+        generator, discriminator = players[GENERATOR], players[DISCRIMINATOR]
+        programs, suites = await asyncio.gather(
+            asyncio.gather(*(self._solve(problem, generator, i) for i in range(generator.attempts))),
+            asyncio.gather(*(self._attack(problem, discriminator, i) for i in range(discriminator.attempts))),
+        )
+        judged = await asyncio.gather(*(self._validate(problem, s.artifact, sandbox) for s in suites))
+        groups = self._test_groups(problem, judged)
+        results = await asyncio.gather(*(self._run_apart(p.artifact, groups, sandbox) for p in programs))
+        tests = {test: ms for group in groups for test, ms in group.items()}
+        remembered = await self._remembered(memory, results, tests, sandbox)
+
+        for program, result in zip(programs, results, strict=True):
+            self._reward_program(program, result)
+        for suite, judgement in zip(suites, judged, strict=True):
+            if judgement is not None:
+                self._reward_suite(suite, judgement, [r for r in results if r is not None], remembered)
+        info = {"valid_tests": [list(j.valid) if j else None for j in judged]}
+        return Episode(problem_id=problem.id, trajectories=[*programs, *suites], info=info)
+
+    # ------------------------------------------------------------------ the players' moves
+    async def _solve(self, problem: Problem, player: Player, attempt: int) -> Trajectory:
+        tokens = player.format.generator_prompt(problem)
+        turns: list[Turn] = []
+        for stage in REASONING_STAGES:
+            if turns:
+                tokens = player.format.next_stage(tokens, stage.number)
+            turns.append(await self._turn(player, tokens, attempt, stage.number))
+            tokens = [*tokens, *turns[-1].completion.tokens]
+        program = extract_program(turns[-1].text)
+        return Trajectory(player=GENERATOR, attempt=attempt, turns=turns, artifact=program)
+
+    async def _attack(self, problem: Problem, player: Player, attempt: int) -> Trajectory:
+        tokens = player.format.discriminator_prompt(problem, self.rules.max_tests)
+        turn = await self._turn(player, tokens, attempt, 0)
+        return Trajectory(player=DISCRIMINATOR, attempt=attempt, turns=[turn], artifact=turn.text)
+
+    async def _turn(self, player: Player, tokens: list[int], attempt: int, stage: int) -> Turn:
+        sampling = Sampling(
+            max_tokens=player.max_tokens,
+            stop_token_ids=player.format.stop_token_ids(stage),
+            temperature=player.temperature,
+            seed=derive_seed(player.seed, attempt, stage),
+        )
+        completion = await player.policy.generate(tokens, sampling)
+        text = player.format.text(completion.tokens)
+        return Turn(stage=stage, prompt_tokens=tuple(tokens), completion=completion, text=text)
+
+    # ------------------------------------------------------------------ judging
+    async def _validate(self, problem: Problem, text: str, sandbox: Sandbox) -> JudgedSuite | None:
+        """Which tests the reference confirms, in two runs with the same outcome. None if the sandbox failed."""
+        rules = self.rules
+        emitted = parse_suite(
+            text,
+            problem,
+            test_format=rules.test_format,
+            max_tests=rules.max_tests,
+            limits=rules.input_limits,
+        )
+        distinct = list({t.identity: t for t in reversed(emitted) if not t.fault}.values())[::-1]
+        duplicates = sum(not t.fault for t in emitted) - len(distinct)
+        suite = JudgedSuite(emitted=emitted, valid={}, duplicates=duplicates)
+        asks = [t.source if rules.test_format == "strict" else t.call for t in distinct]
+        try:
+            runs = await asyncio.gather(
+                *(
+                    sandbox.judge(problem.reference_solution, asks, limits=rules.sandbox_limits, run=n)
+                    for n in (0, 1)
+                )
+            )
+        except SandboxFailure:
+            return None
+        for test, first, second in zip(distinct, *runs, strict=True):
+            confirmed = first.passed and second.passed and first.value == second.value
+            if not confirmed or (rules.test_format != "strict" and not _is_literal(first.value)):
+                suite.rejected += 1
+                continue
+            suite.wrong_outputs += rules.test_format == "relabel" and test.expected != first.value
+            source = test.source if rules.test_format == "strict" else f"assert {test.call} == {first.value}"
+            suite.valid[source] = max(first.cpu_ms, second.cpu_ms)
+        return suite
+
+    def _test_groups(
+        self, problem: Problem, judged: Sequence[JudgedSuite | None]
+    ) -> list[dict[str, float]]:
+        """The tests that programs meet, with the reference's CPU milliseconds."""
+        suites = [suite.valid for suite in judged if suite]
+        if self.rules.test_format != "strict":  # calls with literal arguments: nothing that could tamper
+            suites = [{test: ms for suite in suites for test, ms in suite.items()}]
+        baseline = dict.fromkeys(problem.baseline_tests, 0.0) if self.rules.baseline_in_reward else {}
+        return [group for group in (baseline, *suites) if group]
+
+    async def _run(
+        self, program: str, tests: Mapping[str, float], sandbox: Sandbox
+    ) -> dict[str, bool | None] | None:
+        """Outcome of each test (see rewards.outcome). None if the sandbox failed."""
+        if not tests:
+            return {}
+        limits = self.rules.sandbox_limits
+        try:
+            verdicts = await sandbox.judge(program, list(tests), limits=limits)
+        except SandboxFailure:
+            return None
+        return {
+            test: outcome(verdict, tests[test], limits, self.rules.rewards)
+            for test, verdict in zip(tests, verdicts, strict=True)
+        }
+
+    async def _run_apart(
+        self, program: str, groups: Sequence[Mapping[str, float]], sandbox: Sandbox
+    ) -> dict[str, bool | None] | None:
+        """Like _run, each group of tests in a sandbox job of its own: an arbitrary assert could tamper with the
+        tests that share its process, so only tests of one author may."""
+        results = await asyncio.gather(*(self._run(program, group, sandbox) for group in groups))
+        merged: dict[str, bool | None] = {}
+        for result in results:
+            if result is None:
+                return None
+            merged |= result
+        return merged
+
+    async def _remembered(
+        self,
+        memory: Sequence[str],
+        results: Sequence[dict[str, bool | None] | None],
+        tests: Mapping[str, float],
+        sandbox: Sandbox,
+    ) -> list[dict[str, bool | None]]:
+        """Outcomes of remembered programs, asked for only where no current program passes anything."""
+        if not memory or not tests or any(o for r in results if r for o in r.values()):
+            return []
+        outcomes = await asyncio.gather(*(self._run(program, tests, sandbox) for program in memory))
+        return [o for o in outcomes if o is not None]
+
+    # ------------------------------------------------------------------ rewards
+    def _reward_program(self, program: Trajectory, result: dict[str, bool | None] | None) -> None:
+        if result is None:
+            program.components["sandbox_failure"] = 1.0
+            return
+        rate = pass_rate(list(result.values()))
+        if rate is None:  # no opponent's test to earn anything on
+            program.components["no_valid_test"] = 1.0
+            return
+        program.reward = rate
+        program.components |= {"pass_rate": rate, "solved": float(rate == 1.0), "tests": float(len(result))}
+
+    def _reward_suite(
+        self,
+        suite: Trajectory,
+        judged: JudgedSuite,
+        results: Sequence[dict[str, bool | None]],
+        remembered: Sequence[dict[str, bool | None]],
+    ) -> None:
+        rules = self.rules.rewards
+        sources = list(judged.valid)
+        by_test = [[result[s] for result in results] for s in sources]
+        repeats = behaviour_duplicates(by_test, rules)
+        kept = [s for i, s in enumerate(sources) if i not in repeats]
+        facts = SuiteFacts(
+            emitted=len(judged.emitted),
+            parsed=sum(t.fault != "parse" for t in judged.emitted),
+            valid=len(kept),
+            wrong_outputs=judged.wrong_outputs,
+            duplicates=judged.duplicates + len(repeats),
+            outcomes=[[result[s] for s in kept] for result in results],
+            solvable=any(r.get(s) for r in [*results, *remembered] for s in kept),
+        )
+        reward, suite.components = discriminator_reward(facts, rules)
+        if results:  # else no program to be measured against: not judged
+            suite.reward = reward
+        for fault in ("parse", "literal", "contract", "size"):
+            suite.components[f"fault_{fault}"] = float(sum(t.fault == fault for t in judged.emitted))
+        suite.components["fault_rejected"] = float(judged.rejected)
+
+
+def _is_literal(value: str | None) -> bool:
+    """A value that can stand in a test as the expected one and equals itself (nan does not)."""
+    try:
+        parsed = ast.literal_eval(value or "")
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return False
+    return bool(parsed == ast.literal_eval(value or ""))

@@ -1,0 +1,150 @@
+"""From a completion's text to a program or a test suite. Pure; nothing is executed."""
+
+import ast
+import re
+from dataclasses import dataclass
+
+from pydantic import Field
+
+from core.problem import Problem
+from core.settings import Settings
+
+_FENCE = re.compile(r"```[a-zA-Z0-9_]*\n(.*?)(?:```|\Z)", re.DOTALL)
+
+
+def extract_program(text: str) -> str:
+    """The last fenced code block, or the whole text where there is none."""
+    blocks = _FENCE.findall(text)
+    return blocks[-1] if blocks else text
+
+
+class InputLimits(Settings):
+    """Cap on the size of a test's input, so that a test cannot win by being heavy."""
+
+    chars: int = Field(400, gt=0)
+    """Length of the call's source."""
+    items: int = Field(100, ge=0)
+    """Items of any list, tuple, set or dict."""
+    abs_int: int = Field(10**9, ge=0)
+    string: int = Field(200, ge=0)
+    """Characters of any string."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EmittedTest:
+    """One line of a suite as the discriminator wrote it.
+
+    Example: EmittedTest(source="assert f([1,2])==3", call="f([1, 2])", expected="3", fault="")
+    """
+
+    source: str
+    call: str = ""
+    """Canonical call with literal arguments; empty for a test that is no such call."""
+    expected: str | None = None
+    """repr of the expected value; None where the test is an input only."""
+    fault: str = ""
+    """Why the test is not even worth running: "parse", "literal", "contract", "size"; empty if it is fine."""
+
+    @property
+    def identity(self) -> str:
+        """Two tests with one identity are duplicates."""
+        return self.call or self.source
+
+
+def parse_suite(
+    text: str, problem: Problem, *, test_format: str, max_tests: int, limits: InputLimits
+) -> list[EmittedTest]:
+    """The first `max_tests` non-empty lines of the suite, each parsed.
+
+    test_format: "strict" takes any assert, "relabel" asserts of the form `assert f(literals) == literal`,
+    "input_only" bare calls `f(literals)`.
+    """
+    blocks = _FENCE.findall(text)
+    body = blocks[-1] if blocks else text
+    lines = [line.strip() for line in body.splitlines()]
+    lines = [line for line in lines if line and not line.startswith(("#", "import ", "from "))]
+    return [_parse_test(line, problem, test_format, limits) for line in lines[:max_tests]]
+
+
+def _parse_test(line: str, problem: Problem, test_format: str, limits: InputLimits) -> EmittedTest:
+    try:
+        statements = ast.parse(line).body
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return EmittedTest(source=line, fault="parse")
+    if len(statements) != 1:
+        return EmittedTest(source=line, fault="parse")
+    call_node, expected_node = _split_assert(statements[0], wants_assert=test_format != "input_only")
+    if call_node is None:
+        if test_format == "strict" and isinstance(statements[0], ast.Assert):
+            fault = "size" if len(line) > limits.chars else ""
+            return EmittedTest(source=ast.unparse(statements[0]), fault=fault)
+        return EmittedTest(source=line, fault="parse")
+    try:
+        arguments = [ast.literal_eval(a) for a in call_node.args]
+        keywords = {k.arg: ast.literal_eval(k.value) for k in call_node.keywords}
+        expected = repr(ast.literal_eval(expected_node)) if expected_node is not None else None
+        if None in keywords or getattr(call_node.func, "id", None) != problem.entry_point:
+            raise ValueError
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return EmittedTest(source=line, fault="literal")
+    rendered = [repr(a) for a in arguments] + [f"{name}={value!r}" for name, value in keywords.items()]
+    call = f"{problem.entry_point}({', '.join(rendered)})"
+    source = call if expected is None else f"assert {call} == {expected}"
+    values = [*arguments, *keywords.values()]
+    if len(source) > limits.chars or not all(_small_enough(v, limits) for v in values):
+        fault = "size"
+    else:
+        fault = "" if _fits_signature(arguments, problem) else "contract"
+    return EmittedTest(source=source, call=call, expected=expected, fault=fault)
+
+
+def _split_assert(statement: ast.stmt, *, wants_assert: bool) -> tuple[ast.Call | None, ast.expr | None]:
+    """(call, expected) of `assert call == expected`, (call, None) of a bare `call`, else (None, None)."""
+    if not wants_assert:
+        is_call = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call)
+        return (statement.value, None) if is_call else (None, None)  # type: ignore[union-attr]
+    match statement:
+        case ast.Assert(test=ast.Compare(left=ast.Call() as call, ops=[ast.Eq()], comparators=[expected])):
+            return call, expected
+    return None, None
+
+
+def _small_enough(value: object, limits: InputLimits) -> bool:
+    if isinstance(value, str | bytes):
+        return len(value) <= limits.string
+    if isinstance(value, int):
+        return abs(value) <= limits.abs_int
+    if isinstance(value, dict):
+        parts: list[object] = [*value.keys(), *value.values()]
+        return len(value) <= limits.items and all(_small_enough(p, limits) for p in parts)
+    if isinstance(value, list | tuple | set | frozenset):
+        return len(value) <= limits.items and all(_small_enough(p, limits) for p in value)
+    return True
+
+
+_BUILTIN_TYPES = {"int": int, "str": str, "float": (int, float), "bool": bool, "list": list, "dict": dict,
+                  "tuple": tuple, "set": set, "bytes": bytes}  # fmt: skip
+
+
+def _fits_signature(arguments: list[object], problem: Problem) -> bool:
+    """The input contract that the signature's annotations state; unknown annotations accept anything."""
+    try:
+        function = ast.parse(problem.function_signature.rstrip().rstrip(":") + ": pass").body[0]
+    except SyntaxError:
+        return True
+    if not isinstance(function, ast.FunctionDef):
+        return True
+    parameters = function.args.posonlyargs + function.args.args
+    if len(arguments) > len(parameters) and function.args.vararg is None:
+        return False
+    return all(_matches(value, p.annotation) for value, p in zip(arguments, parameters, strict=False))
+
+
+def _matches(value: object, annotation: ast.expr | None) -> bool:
+    match annotation:
+        case ast.Name(id=name) if name in _BUILTIN_TYPES:
+            exact_int = name != "int" or not isinstance(value, bool)
+            return isinstance(value, _BUILTIN_TYPES[name]) and exact_int
+        case ast.Subscript(value=ast.Name(id=("list" | "List" | "set")), slice=item):
+            return isinstance(value, list | set) and all(_matches(v, item) for v in value)
+    return True

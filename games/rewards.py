@@ -1,0 +1,122 @@
+"""Rewards of the multi-stage game, with the guards that keep the discriminator honest. Pure functions.
+
+For one problem with reference `ref`, a program g and a suite T with valid tests V:
+    validity  v = |V| / max(slots, |T|)
+    pass rate p(g) = share of the tests in V that g passes
+    generator reward = p                      discriminator reward = (1 - p) * v
+p is over V only: over all of T a discriminator facing a perfect generator would earn most by a half-invalid
+suite (v(vf + 1 - v) peaks at v < 1); `pass_rate_over="all"` keeps that variant for the ablation.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import Field
+
+from core.settings import Settings
+from core.verdict import Limits, Status, Verdict
+
+
+class RewardRules(Settings):
+    """The guards, each a config key."""
+
+    validity_slots: int = Field(1, ge=1)
+    """tau: a suite shorter than this is scored as if the missing tests were invalid."""
+    unparseable_reward: float = -1.0
+    """Guard 1: reward of a suite in which nothing parses. A suite that parses but has no valid test earns 0."""
+    kill_needs_fast_reference: float = Field(0.25, ge=0, le=1)
+    """Guard 2: a program's time or memory limit counts as a kill only where the reference needs at most this
+    share of the CPU limit."""
+    unsolved_weight: float = Field(0.2, ge=0, le=1)
+    """Guard 3: weight of the reward where no current or remembered program passes any valid test."""
+    behaviour_duplicates_from: int = Field(16, ge=2)
+    """Guard 4: from this many distinct programs on, valid tests that fail the very same programs are
+    duplicates too (with fewer programs equal behaviour says nothing). Equal inputs always are duplicates."""
+    wrong_output_penalty: float = Field(0.5, ge=0, le=1)
+    """Share of a valid test's worth that is lost where the reference had to correct its expected output
+    (test format "relabel")."""
+    pass_rate_over: Literal["valid", "all"] = "valid"
+    """The tests that p is taken over."""
+
+
+def validity(valid: float, emitted: int, slots: int) -> float:
+    return valid / max(slots, emitted, 1)
+
+
+def outcome(verdict: Verdict, reference_cpu_ms: float, limits: Limits, rules: RewardRules) -> bool | None:
+    """True passed, False killed, None: does not count (guard 2)."""
+    if verdict.passed:
+        return True
+    if verdict.status.is_resource_limit():
+        allowed_ms = rules.kill_needs_fast_reference * limits.cpu_s * 1000
+        return False if reference_cpu_ms <= allowed_ms else None
+    assert verdict.status is not Status.SANDBOX_ERROR, "a sandbox failure is never an outcome"
+    return False
+
+
+def pass_rate(outcomes: Sequence[bool | None], invalid: int = 0) -> float | None:
+    """Share of counted tests passed; `invalid` tests count as failed. None where nothing counts."""
+    counted = [o for o in outcomes if o is not None]
+    total = len(counted) + invalid
+    return sum(counted) / total if total else None
+
+
+def behaviour_duplicates(outcomes_by_test: Sequence[Sequence[bool | None]], rules: RewardRules) -> set[int]:
+    """Indices of tests that repeat an earlier test's outcomes over the programs, where enough programs speak."""
+    if not outcomes_by_test or len(outcomes_by_test[0]) < rules.behaviour_duplicates_from:
+        return set()
+    seen: set[tuple[bool | None, ...]] = set()
+    repeats = set()
+    for index, outcomes in enumerate(outcomes_by_test):
+        key = tuple(outcomes)
+        if key in seen:
+            repeats.add(index)
+        seen.add(key)
+    return repeats
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SuiteFacts:
+    """What is known of one suite once its tests were judged.
+
+    outcomes: programs x valid tests.
+    """
+
+    emitted: int
+    parsed: int
+    valid: int
+    wrong_outputs: int
+    duplicates: int
+    outcomes: Sequence[Sequence[bool | None]]
+    solvable: bool
+    """Some current or remembered program passes some valid test."""
+
+
+def discriminator_reward(facts: SuiteFacts, rules: RewardRules) -> tuple[float, dict[str, float]]:
+    """(reward, components). (1 - p) * v, averaged over the programs."""
+    worth = facts.valid - rules.wrong_output_penalty * facts.wrong_outputs
+    v = validity(worth, facts.emitted, rules.validity_slots)
+    components = {
+        "validity": v,
+        "emitted": float(facts.emitted),
+        "parsed": float(facts.parsed),
+        "valid": float(facts.valid),
+        "duplicates": float(facts.duplicates),
+        "wrong_outputs": float(facts.wrong_outputs),
+        "gate": 1.0,
+        "kill_rate": 0.0,
+    }
+    if facts.parsed == 0:
+        return rules.unparseable_reward, components
+    if facts.valid == 0:
+        return 0.0, components
+    invalid = facts.emitted - facts.valid if rules.pass_rate_over == "all" else 0
+    rates = [rate for row in facts.outcomes if (rate := pass_rate(row, invalid)) is not None]
+    if not rates:
+        return 0.0, components
+    gate = 1.0 if facts.solvable else rules.unsolved_weight
+    killed = [any(o is False for o in row) for row in facts.outcomes]
+    p = sum(rates) / len(rates)
+    components |= {"gate": gate, "kill_rate": sum(killed) / len(killed), "pass_rate": p}
+    return (1.0 - p) * v * gate, components

@@ -1,0 +1,37 @@
+"""The generator's reasoning stages. To add one, append to REASONING_STAGES (models with marker tokens need a
+marker for it, see scripts/warm_start.py)."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningStage:
+    number: int
+    name: str
+    instruction: str
+    """What a chat model is asked for in this stage."""
+
+
+REASONING_STAGES: tuple[ReasoningStage, ...] = (
+    ReasoningStage(
+        1,
+        "informal reasoning",
+        "Explain in a few plain sentences how you would solve this problem. No code yet.",
+    ),
+    ReasoningStage(
+        2,
+        "structured reasoning",
+        "Now break the solution down into numbered steps and list the edge cases.",
+    ),
+    ReasoningStage(3, "pseudocode", "Now write the algorithm in pseudocode."),
+    ReasoningStage(
+        4,
+        "constraints and invariants",
+        "Now state the constraints on the input, the invariants of your algorithm and its complexity.",
+    ),
+    ReasoningStage(
+        5,
+        "executable code",
+        "Now write the final Python implementation with exactly the given signature, in one ```python block.",
+    ),
+)

@@ -1,0 +1,18 @@
+"""Group-relative advantages (Shao et al. 2024, arXiv:2402.03300, section 4.1.2)."""
+
+from collections.abc import Sequence
+from statistics import fmean, stdev
+
+_EPSILON = 1e-4
+
+
+def grpo(rewards_G: Sequence[float]) -> list[float] | None:
+    """(R - mean) / (std + eps) over one group, std with Bessel's correction.
+
+    None for a group without signal (fewer than two samples, or all rewards equal): it is left out of the
+    batch and counted.
+    """
+    if len(rewards_G) < 2 or max(rewards_G) - min(rewards_G) < 1e-9:
+        return None
+    mean, std = fmean(rewards_G), stdev(rewards_G)
+    return [(r - mean) / (std + _EPSILON) for r in rewards_G]

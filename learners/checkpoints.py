@@ -1,0 +1,154 @@
+"""Joint checkpoints: both policies and the curriculum at one step, as one directory that is there or is not.
+
+    checkpoints/step_000012/generator/      Hugging Face format with tokenizer, and learner_state.pt
+                            discriminator/  the same
+                            state.json      curriculum, counters, score
+                            manifest.json   every file with its size and sha256
+    checkpoints/best -> step_000012
+
+A checkpoint is written beside its place and renamed into it, so a process killed at any time leaves the earlier
+ones whole.
+"""
+
+import errno
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+_HASH_LIMIT = 256 << 20
+"""Files beyond this size are checked by size alone: hashing tens of GB would take longer than the step."""
+
+
+class CheckpointError(RuntimeError):
+    """A checkpoint that can't be written or read; the message says what to do."""
+
+
+class CheckpointStore:
+    def __init__(self, root: Path, keep: int) -> None:
+        self.root, self._keep = root, keep
+
+    def save(
+        self, step: int, policies: Mapping[str, Path], tokenizers: Mapping[str, Any], state: Mapping[str, Any]
+    ) -> Path:
+        """Copy (by hard link where possible) the policies' directories and write the state. Raises
+        CheckpointError; what was saved before stays as it is."""
+        target = self.root / f"step_{step:06d}"
+        draft = self.root / f".draft_step_{step:06d}"
+        try:
+            shutil.rmtree(draft, ignore_errors=True)
+            for name, source in policies.items():
+                shutil.copytree(source, draft / name, copy_function=_link_or_copy)
+                tokenizers[name].save_pretrained(draft / name)
+            _write_json(draft / "state.json", state)
+            _write_json(draft / "manifest.json", _manifest(draft))
+            if target.exists():
+                shutil.rmtree(target)
+            os.replace(draft, target)
+        except OSError as error:
+            shutil.rmtree(draft, ignore_errors=True)
+            hint = "free some space" if error.errno == errno.ENOSPC else "see the error"
+            raise CheckpointError(
+                f"{target}: could not write the checkpoint of step {step} ({error.strerror or error}); {hint} and "
+                f"continue with --resume; the checkpoints before it are untouched"
+            ) from error
+        return target
+
+    def mark_best(self, checkpoint: Path) -> None:
+        link, draft = self.root / "best", self.root / ".best"
+        draft.unlink(missing_ok=True)
+        draft.symlink_to(checkpoint.name)
+        os.replace(draft, link)
+
+    def prune(self, protected: set[str]) -> None:
+        """Delete all but the last `keep`, the best, and the protected names."""
+        best = self.root / "best"
+        keep = protected | ({os.readlink(best)} if best.is_symlink() else set())
+        for old in self._complete()[: -self._keep]:
+            if old.name not in keep:
+                shutil.rmtree(old)
+
+    def latest(self) -> Path | None:
+        complete = self._complete()
+        return complete[-1] if complete else None
+
+    def _complete(self) -> list[Path]:
+        return sorted(p for p in self.root.glob("step_*") if p.is_dir())
+
+
+def read_checkpoint(path: Path) -> dict[str, Any]:
+    """The checkpoint's state, once every file is what the manifest says. Raises CheckpointError."""
+    if not path.is_dir():
+        raise CheckpointError(f"{path}: no such checkpoint directory; {_siblings(path)}")
+    try:
+        manifest = json.loads((path / "manifest.json").read_text())
+        state = json.loads((path / "state.json").read_text())
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{path}: not a complete checkpoint ({error}); {_siblings(path)}") from error
+    for name, expected in manifest.items():
+        file = path / name
+        if not file.is_file():
+            raise CheckpointError(f"{path}: {name} is missing; {_siblings(path)}")
+        if file.stat().st_size != expected["bytes"]:
+            raise CheckpointError(
+                f"{path}: {name} is truncated ({file.stat().st_size} of {expected['bytes']} bytes); {_siblings(path)}"
+            )
+        if expected["sha256"] and _sha256(file) != expected["sha256"]:
+            raise CheckpointError(f"{path}: {name} is corrupted (sha256 differs); {_siblings(path)}")
+    return state
+
+
+def check_architecture(checkpoint: Path, model: Path) -> None:
+    """Raises CheckpointError where a policy's checkpoint and the run's model differ in shape."""
+    try:
+        ours, theirs = (json.loads((p / "config.json").read_text()) for p in (model, checkpoint))
+    except OSError as error:
+        raise CheckpointError(f"{checkpoint}: no readable config.json ({error})") from error
+    for key in ("model_type", "hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size"):
+        if ours.get(key) != theirs.get(key):
+            raise CheckpointError(
+                f"{checkpoint}: {key} is {theirs.get(key)}, but this run's model ({model}) has {ours.get(key)}: "
+                "give the model that the checkpoint was trained from, or another checkpoint"
+            )
+
+
+def _siblings(path: Path) -> str:
+    others = sorted(p.name for p in path.parent.glob("step_*") if p.name != path.name)
+    return f"others there: {', '.join(others[-3:])}" if others else "no other checkpoint lies beside it"
+
+
+def _manifest(directory: Path) -> dict[str, dict[str, Any]]:
+    files = sorted(p for p in directory.rglob("*") if p.is_file())
+    return {
+        str(file.relative_to(directory)): {
+            "bytes": (size := file.stat().st_size),
+            "sha256": _sha256(file) if size <= _HASH_LIMIT else None,
+        }
+        for file in files
+    }
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
+def _link_or_copy(source: str, target: str) -> str:
+    try:
+        os.link(source, target)
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise
+        shutil.copy2(source, target)  # another file system, or one without links
+    return target
+
+
+def _write_json(path: Path, value: Any) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as handle:
+        json.dump(value, handle, indent=1)
+        handle.flush()
+        os.fsync(handle.fileno())

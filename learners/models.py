@@ -1,0 +1,54 @@
+"""The networks: a causal language model, its frozen reference, a value head."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import nn
+from transformers import AutoModelForCausalLM, PreTrainedModel
+
+
+def load_model(path: str | Path, dtype: str) -> PreTrainedModel:
+    """A causal LM from a directory or a hub id. Raises OSError with transformers' own message if there is none."""
+    return AutoModelForCausalLM.from_pretrained(path, dtype=getattr(torch, dtype))
+
+
+class ValueHead(nn.Module):
+    """An MLP on hidden states. The caller detaches them: on a small trunk a value gradient hurts the policy."""
+
+    def __init__(self, hidden_size: int, width: int) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(hidden_size, width), nn.SiLU(), nn.Linear(width, 1))
+        nn.init.zeros_(self.layers[2].weight)  # starts at 0: the first advantages are plain returns
+        nn.init.zeros_(self.layers[2].bias)
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        return self.layers(hidden.float())[..., 0]
+
+
+@dataclass(frozen=True, slots=True)
+class TokenScores:
+    """Scores of N tokens picked from a padded batch."""
+
+    logprobs_N: torch.Tensor
+    """log-softmax of logits / temperature at the token, fp32."""
+    entropy_N: torch.Tensor
+    hidden_NH: torch.Tensor
+    """Last hidden state of the position before the token: what the value head reads."""
+
+
+def score_tokens(
+    model: PreTrainedModel, tokens_BT: torch.Tensor, pick_BT: torch.Tensor, temperature: float
+) -> TokenScores:
+    """Score the tokens at pick_BT (never position 0: the first token has no prediction).
+
+    The vocabulary-sized logits are made for the picked positions only.
+    """
+    hidden = model.base_model(input_ids=tokens_BT[:, :-1], use_cache=False).last_hidden_state
+    picked = pick_BT[:, 1:]
+    hidden_NH = hidden[picked]
+    logits = model.get_output_embeddings()(hidden_NH).float() / temperature
+    all_logprobs = logits.log_softmax(-1)
+    logprobs = all_logprobs.gather(1, tokens_BT[:, 1:][picked][:, None])[:, 0]
+    entropy = -(all_logprobs.exp() * all_logprobs).sum(-1)
+    return TokenScores(logprobs, entropy, hidden_NH)

@@ -1,0 +1,49 @@
+"""Weights on their way from a learner to an engine, with the proof that they arrived.
+
+Proof has two halves: a digest of the bytes, checked where they are received, and the log-probabilities of a
+fixed probe under the new weights, checked against the engine's own forward pass. The second catches what a
+digest can't: a layer that the engine did not rebuild, a stale cache.
+"""
+
+import hashlib
+
+import numpy as np
+import torch
+from transformers import PreTrainedModel
+
+from core.weights import WeightUpdate, digest_of
+from learners.models import score_tokens
+
+_PROBE_LENGTH = 24
+
+
+def probe_tokens(vocabulary_size: int) -> tuple[int, ...]:
+    """A fixed pseudo-random token sequence; what it says does not matter, that it is the same does."""
+    return tuple(
+        int.from_bytes(hashlib.blake2b(str(i).encode(), digest_size=4).digest(), "big") % vocabulary_size
+        for i in range(_PROBE_LENGTH)
+    )
+
+
+@torch.no_grad()
+def export_weights(model: PreTrainedModel, version: int) -> WeightUpdate:
+    """A copy of all parameters on the host under their Hugging Face names (tied ones once)."""
+    tensors = {name: _to_numpy(p) for name, p in model.named_parameters()}
+    probe = probe_tokens(model.config.vocab_size)
+    tokens = torch.tensor([probe], device=model.device)
+    pick = torch.ones_like(tokens, dtype=torch.bool)
+    logprobs = score_tokens(model, tokens, pick, 1.0).logprobs_N
+    return WeightUpdate(
+        version=version,
+        tensors=tensors,
+        dtype=str(model.dtype).removeprefix("torch."),
+        digest=digest_of(tensors),
+        probe=probe,
+        probe_logprobs=tuple(logprobs.tolist()),
+    )
+
+
+def _to_numpy(parameter: torch.Tensor) -> np.ndarray:
+    host = parameter.detach().cpu().clone()
+    # numpy knows no bfloat16: its bits travel as int16
+    return (host.view(torch.int16) if host.dtype == torch.bfloat16 else host).numpy()

@@ -1,0 +1,143 @@
+"""The embedded problem files, made anew from a fixed seed.
+
+    python -m problems.embedded.generate            # writes train.json and held_out.json
+    python -m problems.embedded.generate --check    # exits 1 if the files differ from what would be written
+
+What holds between the two files: no description and no reference solution occurs in both; about three fifths of the
+held-out problems have a structure (see `grammar.structure`) that training never shows, and carry the tag
+`unseen-structure`. What does not hold: some held-out problems behave like a training problem put in other words
+("at least 4" and "above 3").
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from random import Random
+from typing import Literal
+
+from core.problem import Problem
+from problems.embedded.grammar import Spec, code, describe, difficulty, signature, structure
+from problems.embedded.sampling import (
+    Input,
+    bland_input,
+    edge_input,
+    is_near_constant,
+    random_spec,
+    run_reference,
+)
+
+Split = Literal["train", "held_out"]
+
+SEED = 0
+TRAIN_SIZE, HELD_OUT_SIZE = 1000, 200
+UNSEEN_STRUCTURE = "unseen-structure"
+"""Tag of the held-out problems whose structure does not occur in training."""
+
+_FOLDER = Path(__file__).parent
+_FILES: dict[Split, Path] = {"train": _FOLDER / "train.json", "held_out": _FOLDER / "held_out.json"}
+
+
+def embedded_path(split: Split) -> Path:
+    return _FILES[split]
+
+
+def embedded_specs(split: Split) -> tuple[Spec, ...]:
+    """The Specs of a split's problems, in the order of its file."""
+    specs = _all_specs()
+    return specs[HELD_OUT_SIZE:] if split == "train" else specs[:HELD_OUT_SIZE]
+
+
+@cache
+def _all_specs() -> tuple[Spec, ...]:
+    """Held-out Specs, then training Specs: distinct descriptions, none near-constant."""
+    rng = Random(SEED)
+    seen: set[str] = set()
+    specs: list[Spec] = []
+    while len(specs) < HELD_OUT_SIZE + TRAIN_SIZE:
+        spec = random_spec(rng)
+        description = describe(spec)
+        if description in seen:
+            continue
+        seen.add(description)
+        if not is_near_constant(spec, Random(len(seen))):
+            specs.append(spec)
+    return tuple(specs)
+
+
+def embedded_problems(split: Split) -> list[Problem]:
+    """A split's problems, made from its Specs (its file says the same)."""
+    first = HELD_OUT_SIZE if split == "train" else 0
+    trained = {structure(spec) for spec in embedded_specs("train")}
+    return [
+        _problem(spec, number, unseen=structure(spec) not in trained)
+        for number, spec in enumerate(embedded_specs(split), start=first)
+    ]
+
+
+def _problem(spec: Spec, number: int, *, unseen: bool) -> Problem:
+    rng = Random(SEED * 1_000_003 + number)
+    baseline = [bland_input(spec, rng) for _ in range(3)] + [edge_input(spec, rng)]
+    hidden = [bland_input(spec, rng) for _ in range(4)] + [edge_input(spec, rng) for _ in range(16)]
+    tags = (spec.kind.value, spec.collect, UNSEEN_STRUCTURE if unseen else "")
+    return Problem(
+        id=f"p{number:05d}",
+        description=describe(spec),
+        function_signature=signature(spec),
+        baseline_tests=_asserts(spec, baseline),
+        reference_solution=code(spec),
+        difficulty=difficulty(spec),
+        tags=tuple(tag for tag in tags if tag),
+        hidden_tests=_asserts(spec, hidden),
+    )
+
+
+def _asserts(spec: Spec, inputs: list[Input]) -> tuple[str, ...]:
+    outputs = run_reference(spec, inputs)
+    return tuple(
+        f"assert f({given!r}) == {expected!r}" for given, expected in zip(inputs, outputs, strict=True)
+    )
+
+
+def file_text(problems: Sequence[Problem]) -> str:
+    """The problem file's JSON, one problem a line."""
+    fields = (
+        "id",
+        "description",
+        "function_signature",
+        "baseline_tests",
+        "hidden_tests",
+        "reference_solution",
+    )
+    lines = (
+        json.dumps({field: getattr(problem, field) for field in (*fields, "difficulty", "tags")})
+        for problem in problems
+    )
+    return '{"problems": [\n' + ",\n".join(lines) + "\n]}\n"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Make the embedded problem files from their fixed seed.")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a file differs")
+    check = parser.parse_args(arguments).check
+    stale = []
+    for split, path in _FILES.items():
+        text = file_text(embedded_problems(split))
+        if check:
+            if not path.is_file() or path.read_text(encoding="utf-8") != text:
+                stale.append(path.name)
+        else:
+            path.write_text(text, encoding="utf-8")
+            print(f"wrote {path}")
+    if stale:
+        print(
+            f"{' and '.join(stale)} differ from the grammar: run python -m problems.embedded.generate",
+            file=sys.stderr,
+        )
+    return 1 if stale else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,81 @@
+"""Systematic mistakes: wrong beliefs that arise at one reasoning stage and stay through all later ones.
+
+They make the warm start a deliberately flawed demonstrator. A model that has merely trained too little makes random
+errors, which leave reinforcement little to correct; a model taught by this demonstrator has habits to unlearn.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from random import Random
+
+from problems.embedded.grammar import NUMBER_FILTERS, NUMBER_TRANSFORMS, Op, Spec, Template
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Misconception:
+    """A wrong belief."""
+
+    stage: int
+    """The stage (1-5) at which it arises."""
+    summary: str
+    distort: Callable[[Spec], Spec]
+    """The Spec as misunderstood; the same Spec where the belief has nothing to bite on."""
+
+
+def _mistake_filter(right: str, wrong: str) -> Callable[[Spec], Spec]:
+    def distort(spec: Spec) -> Spec:
+        wrong_op = {op: _renamed(op, wrong, NUMBER_FILTERS) for op in spec.filters if op.name == right}
+        return replace(spec, filters=tuple(wrong_op.get(op, op) for op in spec.filters))
+
+    return distort
+
+
+def _mistake_transform(right: str, wrong: str) -> Callable[[Spec], Spec]:
+    def distort(spec: Spec) -> Spec:
+        if spec.transform is None or spec.transform.name != right:
+            return spec
+        return replace(spec, transform=_renamed(spec.transform, wrong, NUMBER_TRANSFORMS))
+
+    return distort
+
+
+def _mistake_collection(right: str, wrong: str) -> Callable[[Spec], Spec]:
+    return lambda spec: replace(spec, collect=wrong) if spec.collect == right else spec
+
+
+def _forget_bound(spec: Spec) -> Spec:
+    forgotten = spec.post is not None and spec.post.name in ("mod", "floor", "cap")
+    return replace(spec, post=None) if forgotten else spec
+
+
+def _renamed(op: Op, name: str, table: Mapping[str, Template]) -> Op:
+    return Op(name, op.constant if table[name].takes_constant else 0)
+
+
+MISCONCEPTIONS = (
+    Misconception(stage=1, summary="forgets the final modulo, floor or cap", distort=_forget_bound),
+    Misconception(
+        stage=1, summary="takes the first for the last", distort=_mistake_collection("last", "first")
+    ),
+    Misconception(stage=2, summary="reads 'at least' as 'above'", distort=_mistake_filter("ge", "gt")),
+    Misconception(stage=2, summary="adds instead of subtracting", distort=_mistake_transform("sub", "add")),
+    Misconception(stage=3, summary="reads 'at most' as 'below'", distort=_mistake_filter("le", "lt")),
+    Misconception(stage=3, summary="forgets to reverse", distort=_mistake_collection("rev", "list")),
+    Misconception(stage=4, summary="takes any divisor for 2", distort=_mistake_filter("div", "even")),
+    Misconception(stage=5, summary="doubles instead of squaring", distort=_mistake_transform("sq", "dbl")),
+    Misconception(stage=5, summary="forgets to sort", distort=_mistake_collection("sort", "list")),
+    Misconception(
+        stage=5, summary="drops the sign instead of negating", distort=_mistake_transform("neg", "abs")
+    ),
+)
+
+
+def misconceive(spec: Spec, stage: int, rng: Random, probability: float) -> Spec:
+    """The Spec after `stage`: each of the stage's misconceptions that applies strikes with `probability`."""
+    for misconception in MISCONCEPTIONS:
+        if misconception.stage != stage:
+            continue
+        distorted = misconception.distort(spec)
+        if distorted != spec and rng.random() < probability:
+            spec = distorted
+    return spec

@@ -1,0 +1,127 @@
+"""Drawing embedded Specs and inputs at random: always from a given random.Random, so that seeds decide everything."""
+
+from random import Random
+
+from problems.embedded.grammar import (
+    BOUNDARY_FILTERS,
+    NUMBER_FILTERS,
+    NUMBER_TRANSFORMS,
+    POSTS,
+    STRING_FILTERS,
+    STRING_TRANSFORMS,
+    Kind,
+    Op,
+    Spec,
+    code,
+    operations,
+)
+
+Input = int | str | list[int]
+"""The one argument of f."""
+
+_KIND_WEIGHTS = {
+    Kind.LIST_TO_INT: 38,
+    Kind.LIST_TO_LIST: 20,
+    Kind.INT_TO_INT: 20,
+    Kind.STR_TO_INT: 10,
+    Kind.STR_TO_STR: 12,
+}
+_TO_INT = ("sum", "count", "max", "min", "first", "last")
+_TO_LIST = ("list", "rev", "sort", "run")
+_TO_STR = ("list", "rev")
+
+_PROBES_EDGE, _PROBES_BLAND, _SAME_OUTPUT_LIMIT = 20, 10, 15
+
+
+def random_spec(rng: Random) -> Spec:
+    """A Spec of any kind. It may be near-constant (see `is_near_constant`)."""
+    kind = rng.choices(list(_KIND_WEIGHTS), list(_KIND_WEIGHTS.values()))[0]
+    if kind is Kind.INT_TO_INT:
+        return _random_branch(rng)
+    if kind.takes_str:
+        return _random_string_spec(kind, rng)
+    return _random_list_spec(kind, rng)
+
+
+def _random_list_spec(kind: Kind, rng: Random) -> Spec:
+    wanted = rng.choices([0, 1, 2], [15, 60, 25])[0]
+    filters: list[Op] = []
+    while len(filters) < wanted:
+        candidate = rng.choice(operations(NUMBER_FILTERS))
+        if not filters or candidate.name != filters[0].name:
+            filters.append(candidate)
+    transform = _maybe(rng, 0.5, operations(NUMBER_TRANSFORMS))
+    if kind is Kind.LIST_TO_LIST:
+        return Spec(kind=kind, filters=tuple(filters), transform=transform, collect=rng.choice(_TO_LIST))
+    collect = rng.choice(_TO_INT)
+    if collect == "count":
+        transform = None
+    post = _maybe(rng, 0.4, operations(POSTS))
+    return Spec(kind=kind, filters=tuple(filters), transform=transform, collect=collect, post=post)
+
+
+def _random_branch(rng: Random) -> Spec:
+    filters = [rng.choice(operations(NUMBER_FILTERS))]
+    second = _maybe(rng, 0.3, operations(NUMBER_FILTERS))
+    if second and second.name != filters[0].name:
+        filters.append(second)
+    transforms = operations(NUMBER_TRANSFORMS)
+    transform, otherwise = rng.choice(transforms), rng.choice(transforms)
+    while otherwise == transform:
+        otherwise = rng.choice(transforms)
+    post = _maybe(rng, 0.35, operations(POSTS))
+    return Spec(
+        kind=Kind.INT_TO_INT, filters=tuple(filters), transform=transform, post=post, otherwise=otherwise
+    )
+
+
+def _random_string_spec(kind: Kind, rng: Random) -> Spec:
+    if kind is Kind.STR_TO_INT:
+        filters = (rng.choice(operations(STRING_FILTERS)),)
+        return Spec(kind=kind, filters=filters, collect="count", post=_maybe(rng, 0.6, operations(POSTS)))
+    chosen = _maybe(rng, 0.75, operations(STRING_FILTERS))
+    transform = _maybe(rng, 0.6, operations(STRING_TRANSFORMS))
+    return Spec(
+        kind=kind, filters=(chosen,) if chosen else (), transform=transform, collect=rng.choice(_TO_STR)
+    )
+
+
+def _maybe(rng: Random, probability: float, choices: list[Op]) -> Op | None:
+    return rng.choice(choices) if rng.random() < probability else None
+
+
+def bland_input(spec: Spec, rng: Random) -> Input:
+    """An input as a careless tester would choose it: small, positive, never empty, rarely at a boundary."""
+    if spec.kind.takes_list:
+        return [rng.randint(1, 9) for _ in range(rng.randint(2, 4))]
+    if spec.kind.takes_str:
+        return "".join(rng.choice("abcdeiot") for _ in range(rng.randint(2, 4)))
+    return rng.randint(0, 9)
+
+
+def edge_input(spec: Spec, rng: Random) -> Input:
+    """An input that looks for trouble: empty, zero, negative, mixed case, and the constants of the Spec's filters."""
+    if spec.kind.takes_str:
+        return "".join(rng.choice("abeBAE1x") for _ in range(rng.randint(0, 4)))
+    boundaries = [op.constant for op in spec.filters if op.name in BOUNDARY_FILTERS]
+    if spec.kind is Kind.INT_TO_INT:
+        return rng.choice([*range(-5, 10), *boundaries * 4])
+    if rng.random() < 0.1:
+        return []
+    numbers = [0, -1, -2, -3, *range(1, 10), *(boundaries or [0]) * 4]
+    return [rng.choice(numbers) for _ in range(rng.randint(1, 4))]
+
+
+def run_reference(spec: Spec, inputs: list[Input]) -> list[Input]:
+    """Outputs of the Spec's reference. It runs in this process: the source is this grammar's own, never a model's."""
+    namespace: dict = {}
+    exec(code(spec), namespace)  # noqa: S102
+    return [namespace["f"](argument) for argument in inputs]
+
+
+def is_near_constant(spec: Spec, rng: Random) -> bool:
+    """True where more than half of 30 random inputs give one output: guessing would solve such a problem."""
+    probes = [edge_input(spec, rng) for _ in range(_PROBES_EDGE)]
+    probes += [bland_input(spec, rng) for _ in range(_PROBES_BLAND)]
+    outputs = [repr(output) for output in run_reference(spec, probes)]
+    return max(outputs.count(output) for output in outputs) > _SAME_OUTPUT_LIMIT

@@ -1,0 +1,259 @@
+"""Reading a user's problem file. Every mistake in it becomes one line that says where it is and how to mend it.
+
+Loading checks what can be seen without running anything; `validate_references` runs the reference solutions, in the
+sandbox: a user's code never runs in this process.
+"""
+
+import ast
+import asyncio
+import json
+import textwrap
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from core.interfaces import Sandbox
+from core.problem import Problem
+from core.verdict import Verdict
+
+_MAX_OFFENDERS = 3
+
+
+class ProblemFileError(ValueError):
+    """A problem file is unusable. The message is one line: file, problem, field, what was expected, how to mend."""
+
+
+class _Entry(BaseModel):
+    """One element of "problems", as written in the file."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    id: str = Field(min_length=1)
+    description: str = Field(min_length=1)
+    function_signature: str = Field(min_length=1)
+    baseline_tests: list[str] = Field(min_length=1)
+    reference_solution: str = Field(min_length=1)
+    difficulty: str | int
+    tags: list[str]
+    hidden_tests: list[str] = Field(default_factory=list)
+
+
+_EXPECTED = {
+    "id": 'a non-empty string, such as "two_sum"',
+    "description": "a non-empty string that states the task",
+    "function_signature": 'a non-empty string, such as "def double(n: int) -> int:"',
+    "baseline_tests": 'a non-empty list of strings, such as ["assert double(2) == 4"]',
+    "reference_solution": 'a non-empty string, such as "def double(n):\\n    return n * 2\\n"',
+    "difficulty": 'a string or a whole number, such as "easy" or 2',
+    "tags": 'a list of strings, such as ["math"], or []',
+    "hidden_tests": 'a list of strings, such as ["assert double(-1) == -2"]',
+}
+_LAYOUT = '{"problems": [{"id": ..., "description": ..., ...}]}'
+
+
+def load_problems(path: str | Path) -> list[Problem]:
+    """The file's problems, in its order. Raises ProblemFileError for whatever is wrong with the file."""
+    path = Path(path)
+    problems: list[Problem] = []
+    first_index: dict[str, int] = {}
+    for index, raw in enumerate(_raw_entries(path)):
+        problem = _problem(raw, index, path)
+        earlier = first_index.setdefault(problem.id, index)
+        if earlier != index:
+            raise ProblemFileError(
+                f"{path}: problem {problem.id!r} (index {index}), field 'id': already used at index {earlier}; "
+                "give every problem an id of its own"
+            )
+        problems.append(problem)
+    return problems
+
+
+def _raw_entries(path: Path) -> list[Any]:
+    document = _document(path)
+    if not isinstance(document, dict) or "problems" not in document:
+        raise ProblemFileError(f"{path}: expected a JSON object with the key 'problems'; write {_LAYOUT}")
+    unknown = sorted(set(document) - {"problems"})
+    if unknown:
+        raise ProblemFileError(f"{path}: unknown key {unknown[0]!r} beside 'problems'; remove it")
+    entries = document["problems"]
+    if not isinstance(entries, list):
+        raise ProblemFileError(
+            f"{path}: field 'problems': expected a list, found {_kind(entries)}; write {_LAYOUT}"
+        )
+    if not entries:
+        raise ProblemFileError(f"{path}: field 'problems' is an empty list; add at least one problem")
+    return entries
+
+
+def _document(path: Path) -> Any:
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise ProblemFileError(f"{path}: no such file; check the path to the problem file") from None
+    except UnicodeDecodeError as error:
+        raise ProblemFileError(f"{path}: not UTF-8 text (byte {error.start}); save it as UTF-8") from None
+    except OSError as error:
+        raise ProblemFileError(
+            f"{path}: cannot be read ({error.strerror}); give a readable JSON file"
+        ) from None
+    if not text.strip():
+        raise ProblemFileError(f"{path}: the file is empty; write {_LAYOUT}")
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ProblemFileError(
+            f"{path}: malformed JSON at line {error.lineno}, column {error.colno}: {error.msg}; correct it there"
+        ) from None
+
+
+def _problem(raw: Any, index: int, path: Path) -> Problem:
+    where = f"{path}: {_name(raw, index)}"
+    if not isinstance(raw, dict):
+        raise ProblemFileError(f"{where}: expected an object, found {_kind(raw)}; write {_LAYOUT}")
+    try:
+        entry = _Entry.model_validate(raw)
+    except ValidationError as error:
+        raise ProblemFileError(f"{where}, {_schema_fault(error)}") from None
+    for fault in _python_faults(entry):
+        raise ProblemFileError(f"{where}, {fault}")
+    return Problem(
+        id=entry.id,
+        description=entry.description,
+        function_signature=entry.function_signature,
+        baseline_tests=tuple(entry.baseline_tests),
+        reference_solution=entry.reference_solution,
+        difficulty=entry.difficulty,
+        tags=tuple(entry.tags),
+        hidden_tests=tuple(entry.hidden_tests),
+    )
+
+
+def _name(raw: Any, index: int) -> str:
+    has_id = isinstance(raw, dict) and isinstance(raw.get("id"), str) and raw["id"]
+    return f"problem {raw['id']!r} (index {index})" if has_id else f"problem at index {index}"
+
+
+def _schema_fault(error: ValidationError) -> str:
+    first = min(error.errors(include_url=False), key=lambda fault: fault["type"] != "extra_forbidden")
+    field, place = (
+        str(first["loc"][0]),
+        "".join(f"[{part}]" for part in first["loc"][1:] if isinstance(part, int)),
+    )
+    if first["type"] == "extra_forbidden":
+        return (
+            f"field {field!r}: unknown field; remove it, or correct its name to one of {', '.join(_EXPECTED)}"
+        )
+    if first["type"] == "missing":
+        return f"field {field!r}: missing; add {_EXPECTED[field]}"
+    return (
+        f"field {field + place!r}: found {_kind(first['input'])}; expected {field!r} to be {_EXPECTED[field]}"
+    )
+
+
+def _kind(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "a boolean"
+    names = {dict: "an object", list: "a list", str: "a string", int: "a number", float: "a number"}
+    empty = "an empty " if value in ("", [], {}) else None
+    name = names[type(value)]
+    return empty + name.split(" ")[1] if empty else name
+
+
+def _python_faults(entry: _Entry) -> Iterator[str]:
+    """What no schema sees: Python that does not parse, and a reference that does not define the function."""
+    signature = parse_signature(entry.function_signature)
+    if signature is None:
+        found = textwrap.shorten(entry.function_signature, 80)
+        yield f"field 'function_signature': no function in {found!r}; expected {_EXPECTED['function_signature']}"
+        return
+    try:
+        defined = _names_defined(ast.parse(entry.reference_solution))
+    except (SyntaxError, ValueError) as error:
+        yield f"field 'reference_solution': not valid Python ({_syntax(error)}); correct it"
+        return
+    if signature.name not in defined:
+        yield (
+            f"field 'reference_solution': defines no function {signature.name!r}, which function_signature names; "
+            "use the same name in both"
+        )
+    for field in ("baseline_tests", "hidden_tests"):
+        for position, test in enumerate(getattr(entry, field)):
+            place = f"field '{field}[{position}]'"
+            try:
+                empty = not ast.parse(test).body
+            except (SyntaxError, ValueError) as error:
+                yield f"{place}: not valid Python ({_syntax(error)}); expected a test such as 'assert f(2) == 4'"
+                continue
+            if empty:
+                yield f"{place}: holds no statement; expected a test such as 'assert f(2) == 4'"
+
+
+def parse_signature(signature: str) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+    """The signature's function, with or without its colon, imports above it and a body; None if there is none."""
+    text = signature.strip()
+    for candidate in (text, f"{text}\n    pass", f"{text}:\n    pass"):
+        try:
+            body = ast.parse(candidate).body
+        except (SyntaxError, ValueError):
+            continue
+        return next((node for node in body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)), None)
+    return None
+
+
+def _names_defined(tree: ast.Module) -> set[str]:
+    """Names that the module's functions, classes, assignments and imports bind, at any depth."""
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+        elif isinstance(node, ast.alias):
+            names.add(node.asname or node.name)
+    return names
+
+
+def _syntax(error: SyntaxError | ValueError) -> str:
+    line = getattr(error, "lineno", None)
+    return f"line {line}: {error.msg}" if isinstance(error, SyntaxError) and line else str(error)
+
+
+async def validate_references(problems: Sequence[Problem], sandbox: Sandbox, path: str | Path) -> None:
+    """Runs every reference solution on its own baseline and hidden tests.
+
+    Raises ProblemFileError, naming the first few offenders, if any fails. A SandboxFailure propagates: it says
+    nothing about the problems.
+    """
+    judged = await asyncio.gather(
+        *(sandbox.judge(problem.reference_solution, _own_tests(problem)) for problem in problems)
+    )
+    offenders = [
+        _offence(problem, position, verdict)
+        for problem, verdicts in zip(problems, judged, strict=True)
+        for position, verdict in enumerate(verdicts)
+        if not verdict.passed
+    ]
+    if not offenders:
+        return
+    named = "; ".join(offenders[:_MAX_OFFENDERS])
+    more = f"; and {len(offenders) - _MAX_OFFENDERS} more" if len(offenders) > _MAX_OFFENDERS else ""
+    raise ProblemFileError(
+        f"{path}: {len(offenders)} of the tests fail on their own reference_solution: {named}{more}; "
+        "correct the test or the solution"
+    )
+
+
+def _own_tests(problem: Problem) -> tuple[str, ...]:
+    return problem.baseline_tests + problem.hidden_tests
+
+
+def _offence(problem: Problem, position: int, verdict: Verdict) -> str:
+    count = len(problem.baseline_tests)
+    field = f"baseline_tests[{position}]" if position < count else f"hidden_tests[{position - count}]"
+    test = textwrap.shorten(_own_tests(problem)[position], 100)
+    reason = f" ({textwrap.shorten(verdict.error, 100)})" if verdict.error.strip() else ""
+    return f"problem {problem.id!r}, {field} {test!r}: {verdict.status}{reason}"

@@ -1,0 +1,120 @@
+"""The host's end of a runner: frames out, verdicts in, many jobs in flight. Shared by all backends."""
+
+import itertools
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+
+from core.verdict import Status, Verdict
+from sandbox_workers.jobs import BackendDied, Job, SandboxUnavailable
+from sandbox_workers.runner.framing import pack, read_frame
+
+START_TIMEOUT_S = 30.0
+
+
+class Stream:
+    """A readable binary stream over `receive`, which returns some bytes, or none at the end."""
+
+    def __init__(self, receive: Callable[[], bytes]) -> None:
+        self._receive = receive
+        self._buffer = bytearray()
+
+    def read(self, count: int) -> bytes:
+        while len(self._buffer) < count:
+            chunk = self._receive()
+            if not chunk:
+                break
+            self._buffer += chunk
+        taken = bytes(self._buffer[:count])
+        del self._buffer[:count]
+        return taken
+
+
+class RunnerChannel:
+    """Send jobs to one runner and match its answers.
+
+    Args:
+        send: writes all bytes to the runner's stdin.
+        receive: returns some bytes of its stdout, or none at its end.
+        last_words: what the runner wrote on stderr, for error texts.
+        patience_s: how long the answers of one batch may take beyond what the jobs' own limits allow.
+    """
+
+    def __init__(
+        self,
+        send: Callable[[bytes], object],
+        receive: Callable[[], bytes],
+        last_words: Callable[[], str],
+        patience_s: float = 60.0,
+    ) -> None:
+        self._send = send
+        self._stream = Stream(receive)
+        self._last_words = last_words
+        self._patience_s = patience_s
+        self._ids = itertools.count()
+        self._waiting: dict[int, Future] = {}
+        self._lock = threading.Lock()
+        self._ready: Future = Future()
+        self._ended: str | None = None
+        threading.Thread(target=self._read_answers, daemon=True, name="sandbox-answers").start()
+
+    def wait_ready(self) -> str:
+        """The runner's Python version. Raise SandboxUnavailable where it ends or says nothing."""
+        try:
+            return self._ready.result(START_TIMEOUT_S)
+        except TimeoutError:
+            raise SandboxUnavailable(f"the sandbox did not start within {START_TIMEOUT_S:g} s") from None
+        except BackendDied as error:
+            raise SandboxUnavailable(f"the sandbox did not start: {error}") from None
+
+    def alive(self) -> bool:
+        return self._ended is None
+
+    def judge_batch(self, jobs: Sequence[Job]) -> list[list[Verdict]]:
+        futures = [self._submit(job) for job in jobs]
+        # Each test may be judged twice, and all jobs may queue for one slot.
+        allowed_s = self._patience_s + sum(2 * job.limits.wall_s * len(job.tests) for job in jobs)
+        try:
+            return [future.result(allowed_s) for future in futures]
+        except TimeoutError:
+            raise BackendDied(f"no answer within {allowed_s:g} s") from None
+
+    def _submit(self, job: Job) -> Future:
+        future: Future = Future()
+        with self._lock:
+            if self._ended is not None:
+                raise BackendDied(self._ended)
+            number = next(self._ids)
+            self._waiting[number] = future
+            message = {"id": number, "program": job.program, "tests": job.tests, "limits": job.limits.model_dump()}
+            try:
+                self._send(pack(message))
+            except (OSError, ValueError) as error:
+                del self._waiting[number]
+                raise BackendDied(f"the sandbox takes no jobs: {error}") from None
+        return future
+
+    def _read_answers(self) -> None:
+        reason = "the sandbox ended"
+        try:
+            while (message := read_frame(self._stream)) is not None:
+                if "ready" in message:
+                    self._ready.set_result(message["ready"])
+                    continue
+                with self._lock:
+                    future = self._waiting.pop(message["id"])
+                future.set_result([_verdict(*fields) for fields in message["verdicts"]])
+        except Exception as error:
+            reason = f"the sandbox's answer cannot be read: {type(error).__name__}: {error}"
+        if words := self._last_words().strip():
+            reason = f"{reason}: {words[-500:]}"
+        with self._lock:
+            self._ended = reason
+            lost, self._waiting = list(self._waiting.values()), {}
+        for future in [*lost, self._ready]:
+            if not future.done():
+                future.set_exception(BackendDied(reason))
+
+
+def _verdict(status: str, value: str | None, cpu_ms: float, stdout: str, error: str) -> Verdict:
+    return Verdict(status=Status(status), value=value, cpu_ms=cpu_ms, stdout=stdout, error=error)

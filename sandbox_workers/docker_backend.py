@@ -1,0 +1,173 @@
+"""A warm container as a sandbox backend, by the Docker SDK.
+
+The container ends when its attached stdin does and is then removed by the engine, so a worker that is killed -9 leaves
+nothing. What even that missed (an engine killed too) is found by its labels: `remove_orphans`.
+"""
+
+import contextlib
+import os
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+
+import docker
+from docker.errors import APIError, DockerException, ImageNotFound, NotFound
+from docker.models.containers import Container
+from docker.types import LogConfig, Ulimit
+from docker.utils.socket import frames_iter
+
+from core.verdict import Verdict
+from sandbox_workers.channel import RunnerChannel
+from sandbox_workers.jobs import BackendDied, Job, SandboxUnavailable
+
+SECCOMP = Path(__file__).parent.parent / "docker" / "seccomp.json"
+LABEL, RUN_LABEL, OWNER_LABEL = "sparring.sandbox", "sparring.run", "sparring.owner"
+STDOUT = 1
+TEST_MEMORY_MB = 192
+"""What a slot's test process is expected to use, MiB."""
+RUNNER_MEMORY_MB = 128
+DIRECTORY_MB = 16
+
+
+def connect() -> docker.DockerClient:
+    """Raise SandboxUnavailable where no engine answers within 10 s."""
+    try:
+        client = docker.from_env(timeout=10)
+        client.ping()
+    except DockerException as error:
+        where = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
+        raise SandboxUnavailable(f"no Docker Engine answers at {where}; start one: make engine ({error})") from None
+    return client
+
+
+def require_image(client: docker.DockerClient, tag: str) -> str:
+    """The image's id. Raise SandboxUnavailable where it is missing."""
+    try:
+        return client.images.get(tag).id
+    except ImageNotFound:
+        raise SandboxUnavailable(f"the engine has no image {tag}; build it: make image") from None
+
+
+def process_identity(pid: int) -> str | None:
+    """host:pid:start time, which no later process shares; None where there is no such process."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    return f"{socket.gethostname()}:{pid}:{stat.rpartition(')')[2].split()[19]}"
+
+
+def remove_orphans(client: docker.DockerClient) -> int:
+    """Remove the containers whose owner ran on this host and is gone; how many."""
+    removed = 0
+    for container in client.containers.list(all=True, filters={"label": f"{LABEL}=1"}, ignore_removed=True):
+        owner = container.labels.get(OWNER_LABEL, "")
+        host, _, rest = owner.partition(":")
+        if host != socket.gethostname() or process_identity(int(rest.partition(":")[0])) == owner:
+            continue
+        with contextlib.suppress(NotFound, APIError):
+            container.remove(force=True)
+            removed += 1
+    return removed
+
+
+class DockerBackend:
+    """One container of `slots` slots.
+
+    Args:
+        image: tag of the sandbox image.
+        uid_base: first of 2 * slots uids; RLIMIT_NPROC counts per uid across containers, so ranges must not overlap.
+        memory_mb: largest `Limits.memory_mb` of its jobs, MiB; sizes the container.
+    """
+
+    def __init__(
+        self, *, image: str, slots: int = 2, uid_base: int = 200_000, memory_mb: int = 512, run_id: str = "local"
+    ) -> None:
+        self.slots = slots
+        self._image = image
+        self._uid_base = uid_base
+        self._memory_mb = memory_mb
+        self._run_id = run_id
+        self._container: Container | None = None
+        self._channel: RunnerChannel | None = None
+        self._stderr = bytearray()
+
+    def start(self) -> None:
+        client = connect()
+        require_image(client, self._image)
+        try:
+            self._container = client.containers.create(self._image, **self._settings())
+            # Attached before it starts: nothing of its output is missed, and its stdin ends with us.
+            attached = self._container.attach_socket(params={"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1})
+            self._attached = attached
+            self._socket: socket.socket = getattr(attached, "_sock", attached)
+            self._socket.settimeout(None)
+            self._container.start()
+        except DockerException as error:
+            self.close()
+            raise SandboxUnavailable(f"the sandbox container does not start: {error}") from None
+        frames = frames_iter(attached, tty=False)
+
+        def receive() -> bytes:
+            for stream, chunk in frames:
+                if stream == STDOUT:
+                    return chunk
+                self._stderr += chunk[: 4096 - len(self._stderr)] if len(self._stderr) < 4096 else b""
+            return b""
+
+        self._channel = RunnerChannel(self._socket.sendall, receive, lambda: self._stderr.decode("utf-8", "replace"))
+        try:
+            self._channel.wait_ready()
+        except SandboxUnavailable:
+            self.close()
+            raise
+
+    def _settings(self) -> dict:
+        memory = f"{self.slots * (self._memory_mb + TEST_MEMORY_MB + DIRECTORY_MB) + RUNNER_MEMORY_MB}m"
+        directories = {
+            f"/jobs/{slot}{role}": f"size={DIRECTORY_MB}m,nr_inodes=2048,uid=0,gid={self._uid_base + 2 * slot + index},"
+            "mode=0770,nosuid,nodev"
+            for slot in range(self.slots)
+            for index, role in enumerate("pt")
+        }
+        return {
+            "network_mode": "none",
+            "read_only": True,
+            "ipc_mode": "none",
+            "cap_drop": ["ALL"],
+            "cap_add": ["SETUID", "SETGID"],
+            # The profile's text, not its path: the engine may be on another machine.
+            "security_opt": ["no-new-privileges:true", "seccomp=" + SECCOMP.read_text()],
+            "tmpfs": directories,
+            "mem_limit": memory,
+            "memswap_limit": memory,
+            "pids_limit": 64 * self.slots + 32,
+            "ulimits": [Ulimit(name="core", soft=0, hard=0)],
+            "environment": {"SLOTS": str(self.slots), "UID_BASE": str(self._uid_base), "PYTHONHASHSEED": "0"},
+            "stdin_open": True,
+            "auto_remove": True,
+            "stop_signal": "SIGKILL",
+            "log_config": LogConfig(type="none"),
+            "labels": {LABEL: "1", RUN_LABEL: self._run_id, OWNER_LABEL: process_identity(os.getpid()) or ""},
+        }
+
+    def judge_batch(self, jobs: Sequence[Job]) -> list[list[Verdict]]:
+        if self._channel is None:
+            raise BackendDied("the container is not started")
+        for job in jobs:
+            if job.limits.memory_mb > self._memory_mb:
+                raise ValueError(f"Limits.memory_mb={job.limits.memory_mb} above the sandbox's {self._memory_mb}")
+        return self._channel.judge_batch(jobs)
+
+    def healthy(self) -> bool:
+        return self._channel is not None and self._channel.alive()
+
+    def close(self) -> None:
+        container, self._container = self._container, None
+        if container is None:
+            return
+        with contextlib.suppress(AttributeError, OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+            self._attached.close()
+        with contextlib.suppress(DockerException):  # the engine may be removing it already
+            container.remove(force=True)

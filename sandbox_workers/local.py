@@ -1,0 +1,69 @@
+"""The sandbox of one process: same client, workers in threads instead of actors."""
+
+import asyncio
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+
+from core.verdict import Limits, Verdict
+from sandbox_workers.backends import Choice, Kind, choose_backend
+from sandbox_workers.client import SandboxClient
+from sandbox_workers.jobs import Job
+from sandbox_workers.worker import SandboxWorker
+
+THREADS_PER_WORKER = 4
+"""Batches in flight per worker."""
+
+
+class ThreadTransport:
+    def __init__(self, workers: Sequence[SandboxWorker]) -> None:
+        self._workers = list(workers)
+        self._threads = ThreadPoolExecutor(THREADS_PER_WORKER * len(self._workers), thread_name_prefix="sandbox")
+
+    @property
+    def size(self) -> int:
+        return len(self._workers)
+
+    async def judge(self, worker: int, jobs: Sequence[Job]) -> list[list[Verdict]]:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._workers[worker].judge, jobs)
+
+    def close(self) -> None:
+        for worker in self._workers:
+            worker.close()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+class LocalSandbox(SandboxClient):
+    """A sandbox without Ray. Close it, or use it as a context manager.
+
+    Example:
+        with LocalSandbox("auto") as sandbox:
+            verdicts = await sandbox.judge("def f(x): return x + 1", ["assert f(1) == 2", "f(2)"])
+    """
+
+    def __init__(
+        self,
+        kind: Kind = "auto",
+        *,
+        slots: int = 2,
+        run_id: str = "local",
+        limits: Limits | None = None,
+        cache_size: int = 100_000,
+    ) -> None:
+        choice: Choice = choose_backend(kind)
+        memory_mb = max(512, (limits or Limits()).memory_mb)
+        worker = SandboxWorker(lambda: choice.open(slots=slots, index=0, run_id=run_id, memory_mb=memory_mb))
+        self.description = choice.description
+        self._threads = ThreadTransport([worker])
+        super().__init__(self._threads, version=choice.version, limits=limits, cache_size=cache_size)
+
+    def close(self) -> None:
+        self._threads.close()
+
+    def __enter__(self) -> "LocalSandbox":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()

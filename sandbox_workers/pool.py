@@ -1,0 +1,129 @@
+"""The Ray shell of the sandbox: worker actors on nodes with the resource `sandbox`, and the way to them."""
+
+import os
+from collections.abc import Sequence
+
+import ray
+from ray.actor import ActorHandle
+from ray.exceptions import GetTimeoutError, RayActorError
+
+from core.verdict import Limits, Verdict
+from sandbox_workers.backends import Choice, Kind, choose_backend
+from sandbox_workers.client import SandboxClient, WorkerLost
+from sandbox_workers.jobs import Job, SandboxUnavailable
+from sandbox_workers.worker import SandboxWorker
+
+BATCHES_PER_WORKER = 4
+START_TIMEOUT_S = 120.0
+RESTARTS = 100
+"""Of one actor, over a run."""
+
+
+@ray.remote(num_cpus=0, resources={"sandbox": 1}, max_restarts=RESTARTS, max_concurrency=BATCHES_PER_WORKER + 1)
+class SandboxActor:
+    """A SandboxWorker as an actor. The choice is made here: nodes differ in what they can run."""
+
+    def __init__(self, kind: Kind, slots: int, index: int, run_id: str, memory_mb: int) -> None:
+        self._choice = choose_backend(kind)
+        if self._choice.kind == "docker":
+            from sandbox_workers.docker_backend import connect, remove_orphans
+
+            remove_orphans(connect())
+        self._worker = SandboxWorker(
+            lambda: self._choice.open(slots=slots, index=index, run_id=run_id, memory_mb=memory_mb)
+        )
+
+    def choice(self) -> Choice:
+        return self._choice
+
+    def pid(self) -> int:
+        return os.getpid()
+
+    def judge(self, jobs: Sequence[Job]) -> list[list[Verdict]]:
+        return self._worker.judge(jobs)
+
+    def stats(self) -> dict[str, float]:
+        stats = self._worker.stats()
+        return {name: getattr(stats, name) for name in type(stats).__slots__}
+
+    def close(self) -> None:
+        self._worker.close()
+
+
+class RayTransport:
+    def __init__(self, actors: Sequence[ActorHandle]) -> None:
+        self._actors = list(actors)
+
+    @property
+    def size(self) -> int:
+        return len(self._actors)
+
+    async def judge(self, worker: int, jobs: Sequence[Job]) -> list[list[Verdict]]:
+        try:
+            return await self._actors[worker].judge.remote(jobs)
+        except RayActorError as error:
+            raise WorkerLost(f"sandbox worker {worker} ended: {type(error).__name__}") from None
+
+
+class SandboxPool:
+    """The running workers. `client()` gives what the games call, and travels to other actors."""
+
+    def __init__(self, actors: Sequence[ActorHandle], choice: Choice, limits: Limits | None) -> None:
+        self.actors = list(actors)
+        self.description = f"{len(self.actors)} x {choice.description}"
+        self._choice = choice
+        self._limits = limits
+
+    def client(self, *, cache_size: int = 100_000) -> SandboxClient:
+        transport = RayTransport(self.actors)
+        return SandboxClient(transport, version=self._choice.version, limits=self._limits, cache_size=cache_size)
+
+    def stats(self) -> dict[str, float]:
+        """Sums over the workers that answer: jobs, infrastructure_failures, backends_replaced, busy_s."""
+        total: dict[str, float] = {}
+        for actor in self.actors:
+            try:
+                stats = ray.get(actor.stats.remote(), timeout=10)
+            except (RayActorError, GetTimeoutError):
+                continue
+            for name, value in stats.items():
+                total[name] = total.get(name, 0) + value
+        return total
+
+    def shutdown(self) -> None:
+        """Close the sandboxes, then end the actors; a sandbox whose worker does not answer ends with it."""
+        closing = [actor.close.remote() for actor in self.actors]
+        ray.wait(closing, num_returns=len(closing), timeout=15)
+        for actor in self.actors:
+            ray.kill(actor, no_restart=True)
+
+
+def start_pool(
+    size: int, *, kind: Kind = "auto", slots: int = 2, run_id: str, limits: Limits | None = None
+) -> SandboxPool:
+    """Start `size` workers of `slots` slots each and wait until all are ready.
+
+    Raises:
+        SandboxUnavailable: no node has the resource `sandbox`, or no sandbox can run there.
+    """
+    available = ray.cluster_resources().get("sandbox", 0)
+    if available < size:
+        raise SandboxUnavailable(
+            f"{size} sandbox workers need as many units of the Ray resource 'sandbox', the cluster has {available:g}: "
+            f"ray start --resources '{{\"sandbox\": {size}}}'"
+        )
+    memory_mb = max(512, (limits or Limits()).memory_mb)
+    actors = [SandboxActor.remote(kind, slots, index, run_id, memory_mb) for index in range(size)]
+    try:
+        choices = ray.get([actor.choice.remote() for actor in actors], timeout=START_TIMEOUT_S)
+    except (RayActorError, GetTimeoutError) as error:
+        for actor in actors:
+            ray.kill(actor, no_restart=True)
+        cause = str(error).strip().splitlines()[-1] if isinstance(error, RayActorError) else "no answer in time"
+        raise SandboxUnavailable(f"sandbox workers do not start: {cause}") from None
+    if len({choice.version for choice in choices}) > 1:
+        found = sorted({choice.description for choice in choices})
+        for actor in actors:
+            ray.kill(actor, no_restart=True)
+        raise SandboxUnavailable(f"the nodes differ in their sandboxes; set the kind explicitly: {'; '.join(found)}")
+    return SandboxPool(actors, choices[0], limits)

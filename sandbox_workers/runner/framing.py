@@ -1,0 +1,52 @@
+"""Length-prefixed JSON frames, over sockets and over file objects."""
+
+import json
+import socket
+import struct
+from typing import Any, BinaryIO
+
+MAX_FRAME = 16 << 20
+"""Bytes. A program cannot make its reader allocate more than this."""
+
+
+class FrameTooLarge(ValueError):
+    """The sender announced, or was asked to send, more than the cap."""
+
+
+def pack(message: Any) -> bytes:
+    body = json.dumps(message).encode()
+    return struct.pack(">I", len(body)) + body
+
+
+def send_frame(connection: socket.socket, message: Any) -> None:
+    frame = pack(message)
+    if len(frame) > MAX_FRAME:
+        raise FrameTooLarge(f"{len(frame)} bytes")
+    connection.sendall(frame)
+
+
+def recv_exactly(connection: socket.socket, count: int) -> bytes:
+    """Raise EOFError where the other end closed first."""
+    received = bytearray()
+    while len(received) < count:
+        chunk = connection.recv(min(count - len(received), 1 << 20))
+        if not chunk:
+            raise EOFError
+        received += chunk
+    return bytes(received)
+
+
+def recv_frame(connection: socket.socket, cap: int = MAX_FRAME) -> Any:
+    (length,) = struct.unpack(">I", recv_exactly(connection, 4))
+    if length > cap:
+        raise FrameTooLarge(f"{length} bytes")
+    return json.loads(recv_exactly(connection, length))
+
+
+def read_frame(stream: BinaryIO) -> Any | None:
+    """The next frame of a trusted stream; None at its end."""
+    header = stream.read(4)
+    if len(header) < 4:
+        return None
+    body = stream.read(struct.unpack(">I", header)[0])
+    return json.loads(body)

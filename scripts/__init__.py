@@ -1,0 +1,1 @@
+"""The other acts beside training, one file each."""

@@ -1,0 +1,125 @@
+"""Properties of every Spec that the embedded grammar can draw."""
+
+from random import Random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core.problem import Problem
+from problems.embedded.grammar import Kind, code, describe, difficulty, signature, structure
+from problems.embedded.misconceptions import MISCONCEPTIONS
+from problems.embedded.sampling import bland_input, edge_input, is_near_constant, random_spec, run_reference
+from problems.embedded.traces import clean_trace, discriminator_suite, flawed_trace
+from problems.loader import parse_signature
+from problems.traces import render_suite, render_trace
+
+seeds = st.integers(min_value=0, max_value=2**62)
+specs = seeds.map(lambda seed: random_spec(Random(seed)))
+examples = settings(max_examples=200, deadline=None)
+
+TYPES = {"int": int, "list": list, "str": str}
+
+
+@examples
+@given(specs)
+def test_code_compiles_and_defines_what_the_signature_names(spec):
+    namespace: dict = {}
+    exec(compile(code(spec), "reference", "exec"), namespace)
+    declared = parse_signature(signature(spec))
+    assert declared.name == "f"
+    assert namespace["f"].__code__.co_varnames[0] == declared.args.args[0].arg == spec.kind.parameter
+
+
+@examples
+@given(specs, seeds)
+def test_reference_keeps_its_types_and_its_own_tests(spec, seed):
+    rng = Random(seed)
+    inputs = [bland_input(spec, rng), edge_input(spec, rng)]
+    outputs = run_reference(spec, inputs)
+    assert all(type(argument) is TYPES[spec.kind.input_type] for argument in inputs)
+    assert all(type(output) is TYPES[spec.kind.output_type] for output in outputs)
+    namespace: dict = {}
+    exec(code(spec), namespace)
+    for argument, output in zip(inputs, outputs, strict=True):
+        exec(f"assert f({argument!r}) == {output!r}", namespace)
+
+
+@examples
+@given(specs, specs)
+def test_a_description_has_one_meaning(first, second):
+    """Different programs never share a description. (One behaviour may still be described in several ways.)"""
+    if describe(first) == describe(second):
+        assert (code(first), signature(first)) == (code(second), signature(second))
+    if code(first) != code(second):
+        assert describe(first) != describe(second)
+
+
+def test_a_description_has_one_meaning_over_many_draws():
+    meaning: dict[str, str] = {}
+    rng = Random(0)
+    for _ in range(5000):
+        spec = random_spec(rng)
+        assert meaning.setdefault(describe(spec), code(spec)) == code(spec)
+
+
+@examples
+@given(specs, seeds)
+def test_traces_have_five_parts(spec, seed):
+    clean, flawed = clean_trace(spec), flawed_trace(spec, Random(seed))
+    for trace in (clean, flawed):
+        assert len(trace) == 5
+        assert all(text.strip() and text.endswith("\n") for text in trace)
+        compile(trace[4], "stage 5", "exec")
+    assert clean[4] == code(spec)
+    assert flawed_trace(spec, Random(seed)) == flawed
+
+
+@examples
+@given(specs, seeds)
+def test_a_flawed_trace_is_clean_before_the_first_misconception_that_applies(spec, seed):
+    stages = [belief.stage for belief in MISCONCEPTIONS if belief.distort(spec) != spec]
+    first = min(stages, default=6)
+    flawed, clean = flawed_trace(spec, Random(seed), probability=1.0), clean_trace(spec)
+    assert flawed[: first - 1] == clean[: first - 1]
+    assert (flawed == clean) == (first == 6)
+
+
+@examples
+@given(specs, seeds, st.integers(min_value=1, max_value=6))
+def test_suites_hold_as_many_calls_as_asked(spec, seed, tests):
+    lines = discriminator_suite(spec, Random(seed), tests=tests).splitlines()
+    assert len(lines) == tests
+    assert all(line.startswith("f(") and line.endswith(")") for line in lines)
+
+
+@examples
+@given(specs)
+def test_difficulty_and_structure_follow_from_the_spec(spec):
+    assert 1 <= difficulty(spec) <= 5
+    assert structure(spec) == structure(spec)
+    assert all(isinstance(part, str) for part in structure(spec))
+    assert (spec.otherwise is not None) == (spec.kind is Kind.INT_TO_INT)
+
+
+@examples
+@given(specs, seeds)
+def test_near_constancy_depends_on_the_seed_alone(spec, seed):
+    assert is_near_constant(spec, Random(seed)) == is_near_constant(spec, Random(seed))
+
+
+@examples
+@given(specs, seeds)
+def test_general_traces_retell_any_grammar_problem(spec, seed):
+    argument = edge_input(spec, Random(seed))
+    problem = Problem(
+        id="p",
+        description=describe(spec),
+        function_signature=signature(spec),
+        baseline_tests=(f"assert f({argument!r}) == {run_reference(spec, [argument])[0]!r}",),
+        reference_solution=code(spec),
+    )
+    stages = render_trace(problem)
+    assert all(stage.strip() for stage in stages)
+    assert stages[4] == code(spec)
+    assert render_suite(problem, max_tests=3) == f"{problem.baseline_tests[0]}\n"
+    assert render_suite(problem, max_tests=3, input_only=True) == f"f({argument!r})\n"

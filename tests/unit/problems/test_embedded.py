@@ -1,0 +1,213 @@
+"""The embedded problem set: what its files hold, and what its warm-start texts teach."""
+
+import ast
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from problems.embedded import generate
+from problems.embedded.generate import UNSEEN_STRUCTURE, embedded_path, embedded_problems, embedded_specs
+from problems.embedded.grammar import Kind, Op, Spec, code, describe, structure
+from problems.embedded.misconceptions import MISCONCEPTIONS
+from problems.embedded.traces import SuiteMix, clean_trace, discriminator_suite, flawed_trace
+from problems.loader import load_problems
+
+ROOT = Path(__file__).parents[3]
+SPLITS = ("train", "held_out")
+
+SQUARES = Spec(
+    kind=Kind.LIST_TO_INT, filters=(Op("ge", 3),), transform=Op("sq"), collect="sum", post=Op("mod", 5)
+)
+
+
+def _list_spec(kind: Kind = Kind.LIST_TO_INT, collect: str = "sum", **parts) -> Spec:
+    return Spec(kind=kind, collect=collect, **parts)
+
+
+MISUNDERSTOOD = {
+    "forgets the final modulo, floor or cap": _list_spec(post=Op("mod", 5)),
+    "takes the first for the last": _list_spec(collect="last"),
+    "reads 'at least' as 'above'": _list_spec(filters=(Op("ge", 3),)),
+    "adds instead of subtracting": _list_spec(transform=Op("sub", 2)),
+    "reads 'at most' as 'below'": _list_spec(filters=(Op("odd"), Op("le", 4))),
+    "forgets to reverse": Spec(kind=Kind.STR_TO_STR, filters=(Op("vowel"),), collect="rev"),
+    "takes any divisor for 2": _list_spec(filters=(Op("div", 3),), collect="max"),
+    "doubles instead of squaring": _list_spec(transform=Op("sq"), post=Op("add", 1)),
+    "forgets to sort": _list_spec(Kind.LIST_TO_LIST, "sort"),
+    "drops the sign instead of negating": _list_spec(Kind.LIST_TO_LIST, "run", transform=Op("neg")),
+}
+"""For each misconception, a Spec on which it strikes and no other does."""
+
+
+@pytest.mark.parametrize("seed", ["0", "1"])
+def test_files_are_reproduced_byte_for_byte_in_any_process(seed):
+    environment = {**os.environ, "PYTHONHASHSEED": seed}
+    command = [sys.executable, "-m", "problems.embedded.generate", "--check"]
+    done = subprocess.run(command, check=False, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_check_notices_a_changed_file(tmp_path, monkeypatch, capsys):
+    files = {split: tmp_path / f"{split}.json" for split in SPLITS}
+    monkeypatch.setattr(generate, "_FILES", files)
+    assert generate.main([]) == 0
+    assert generate.main(["--check"]) == 0
+    files["train"].write_text(files["train"].read_text().replace("Return", "return", 1))
+    assert generate.main(["--check"]) == 1
+    assert "train.json differ" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_files_load_as_what_the_specs_say(split):
+    problems = load_problems(embedded_path(split))
+    assert problems == embedded_problems(split)
+    for spec, problem in zip(embedded_specs(split), problems, strict=True):
+        assert (problem.description, problem.reference_solution) == (describe(spec), code(spec))
+        assert (len(problem.baseline_tests), len(problem.hidden_tests)) == (4, 20)
+
+
+def test_sizes_ids_and_difficulty_spread():
+    train, held_out = embedded_problems("train"), embedded_problems("held_out")
+    ids = [problem.id for problem in (*held_out, *train)]
+    assert ids == [f"p{number:05d}" for number in range(1200)]
+    assert Counter(problem.difficulty for problem in train) == {1: 70, 2: 269, 3: 422, 4: 200, 5: 39}
+    assert Counter(problem.difficulty for problem in held_out) == {1: 26, 2: 58, 3: 74, 4: 39, 5: 3}
+    assert Counter(problem.tags[0] for problem in train) == {
+        "list-to-int": 385,
+        "int-to-int": 345,
+        "list-to-list": 210,
+        "str-to-int": 31,
+        "str-to-str": 29,
+    }
+
+
+def test_held_out_is_unseen():
+    train, held_out = embedded_problems("train"), embedded_problems("held_out")
+    for field in ("id", "description", "reference_solution"):
+        seen = {getattr(problem, field) for problem in train}
+        assert len(seen) == 1000
+        assert seen.isdisjoint(getattr(problem, field) for problem in held_out)
+
+
+def test_unseen_structures_are_tagged():
+    trained = {structure(spec) for spec in embedded_specs("train")}
+    held_out = list(zip(embedded_specs("held_out"), embedded_problems("held_out"), strict=True))
+    unseen = [problem for spec, problem in held_out if structure(spec) not in trained]
+    assert unseen == [problem for _, problem in held_out if UNSEEN_STRUCTURE in problem.tags]
+    assert len(unseen) == 122
+    assert not any(UNSEEN_STRUCTURE in problem.tags for problem in embedded_problems("train"))
+
+
+def test_references_pass_their_own_tests():
+    for problem in embedded_problems("train") + embedded_problems("held_out"):
+        namespace: dict = {}
+        exec(problem.reference_solution, namespace)
+        exec("\n".join(problem.baseline_tests + problem.hidden_tests), namespace)
+
+
+def test_clean_trace_reads_as_intended():
+    assert describe(SQUARES) == "Return the sum of the at least 3 numbers in xs, each squared, modulo 5."
+    assert clean_trace(SQUARES) == (
+        "go through xs, keep at least 3, take each squared, add up, then modulo 5\n",
+        "1. keep x >= 3\n2. map x * x\n3. sum\n4. post r % 5\n",
+        "for x in xs: if x >= 3: sum x * x; return r % 5\n",
+        "xs may be empty; x >= 3; returns int\n",
+        "def f(xs):\n    r = 0\n    for x in xs:\n        if x >= 3:\n            r += x * x\n    return r % 5\n",
+    )
+
+
+def test_certain_misconceptions_accumulate_stage_by_stage():
+    informal, structured, pseudocode, constraints, source = flawed_trace(SQUARES, Random(0), probability=1.0)
+    assert "modulo" not in informal and "at least 3" in informal
+    assert structured == "1. keep x > 3\n2. map x * x\n3. sum\n"
+    assert pseudocode == "for x in xs: if x > 3: sum x * x; return r\n"
+    assert constraints == "xs may be empty; x > 3; returns int\n"
+    assert "r += x * 2" in source
+
+
+def test_every_misconception_has_its_case():
+    assert [misconception.summary for misconception in MISCONCEPTIONS] == list(MISUNDERSTOOD)
+
+
+@pytest.mark.parametrize("misconception", MISCONCEPTIONS, ids=lambda misconception: misconception.summary)
+def test_a_misconception_changes_the_trace_exactly_from_its_stage_on(misconception):
+    spec = MISUNDERSTOOD[misconception.summary]
+    believed = misconception.distort(spec)
+    before, since = slice(0, misconception.stage - 1), slice(misconception.stage - 1, 5)
+    flawed = flawed_trace(spec, Random(0), probability=1.0)
+    assert flawed[before] == clean_trace(spec)[before]
+    assert flawed[since] == clean_trace(believed)[since]
+    assert flawed[misconception.stage - 1] != clean_trace(spec)[misconception.stage - 1]
+    assert flawed[4] != code(spec)
+
+
+def test_flawed_traces_are_mostly_but_not_always_wrong():
+    specs = embedded_specs("train")
+    rng = Random(7)
+    wrong = sum(flawed_trace(spec, rng)[4] != code(spec) for spec in specs)
+    applicable = sum(any(m.distort(spec) != spec for m in MISCONCEPTIONS) for spec in specs)
+    assert 0.65 <= wrong / applicable <= 0.85
+    assert all(flawed_trace(spec, rng, probability=0.0) == clean_trace(spec) for spec in specs[:50])
+
+
+def test_every_flawed_program_compiles():
+    rng = Random(3)
+    for spec in embedded_specs("train"):
+        compile(flawed_trace(spec, rng)[4], "flawed", "exec")
+
+
+def inputs_of(suite: str) -> list:
+    return [ast.literal_eval(line.removeprefix("f(").removesuffix(")")) for line in suite.splitlines()]
+
+
+def test_suites_are_input_only_and_as_long_as_asked():
+    for spec in embedded_specs("train")[:200]:
+        inputs = inputs_of(discriminator_suite(spec, Random(1), tests=3))
+        assert len(inputs) == 3
+
+
+def test_suite_shares():
+    spec, rng = SQUARES, Random(11)
+
+    def is_weak(inputs: list) -> bool:
+        return all(
+            isinstance(given, list) and len(given) <= 1 and all(x >= 7 for x in given) for given in inputs
+        )
+
+    suites = [inputs_of(discriminator_suite(spec, rng, tests=3)) for _ in range(2000)]
+    assert 0.87 <= sum(map(is_weak, suites)) / 2000 <= 0.93
+    good = [
+        inputs_of(discriminator_suite(spec, rng, tests=3, mix=SuiteMix(weak=0, invalid=0)))
+        for _ in range(200)
+    ]
+    assert not any(map(is_weak, good))
+    assert all(isinstance(given, list) for inputs in good for given in inputs)
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+def test_an_invalid_suite_has_one_test_spoilt(kind):
+    spec = next(spec for spec in embedded_specs("train") if spec.kind is kind)
+    expected = {"list": list, "int": int, "str": str}[kind.input_type]
+    mix = SuiteMix(weak=0, invalid=1)
+    for seed in range(50):
+        inputs = inputs_of(discriminator_suite(spec, Random(seed), tests=3, mix=mix))
+        strangers = [given for given in inputs if not isinstance(given, expected)]
+        repeated = len({repr(given) for given in inputs}) < 3
+        assert len(strangers) == 1 or repeated
+
+
+@pytest.mark.parametrize("shares", [(-0.1, 0.5), (0.5, -0.1), (0.8, 0.3)])
+def test_impossible_shares_are_refused(shares):
+    with pytest.raises(ValueError, match="must be shares that sum to at most 1"):
+        SuiteMix(weak=shares[0], invalid=shares[1])
+
+
+def test_texts_depend_on_the_seed_alone():
+    specs = embedded_specs("train")[:50]
+    texts = [[flawed_trace(s, Random(5)), discriminator_suite(s, Random(5), tests=4)] for s in specs]
+    assert texts == [[flawed_trace(s, Random(5)), discriminator_suite(s, Random(5), tests=4)] for s in specs]

@@ -1,0 +1,386 @@
+"""Loading problem files: what is accepted, and the one line that every mistake becomes."""
+
+import asyncio
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from core.interfaces import SandboxFailure
+from core.verdict import Status, Verdict
+from problems.loader import ProblemFileError, load_problems, parse_signature, validate_references
+from problems.splits import split_problems
+
+EXAMPLES = Path(__file__).parents[3] / "problems" / "example_problems.json"
+
+GOOD = {
+    "id": "double",
+    "description": "Return n doubled.",
+    "function_signature": "def double(n: int) -> int:",
+    "baseline_tests": ["assert double(2) == 4"],
+    "reference_solution": "def double(n):\n    return n * 2\n",
+    "difficulty": "easy",
+    "tags": ["math"],
+}
+
+
+class ExecSandbox:
+    """Judges trusted test programs in this process."""
+
+    async def judge(self, program, tests, *, limits=None, run=0):
+        verdicts = []
+        for test in tests:
+            namespace: dict = {}
+            try:
+                exec(program, namespace)
+                exec(test, namespace)
+                verdicts.append(Verdict(status=Status.PASSED))
+            except AssertionError:
+                verdicts.append(Verdict(status=Status.WRONG_ANSWER))
+            except Exception as error:
+                verdicts.append(
+                    Verdict(status=Status.RUNTIME_ERROR, error=f"{type(error).__name__}: {error}")
+                )
+        return verdicts
+
+
+class BrokenSandbox:
+    async def judge(self, program, tests, *, limits=None, run=0):
+        raise SandboxFailure("no container")
+
+
+def write(folder: Path, *entries) -> Path:
+    path = folder / "problems.json"
+    path.write_text(json.dumps({"problems": entries}))
+    return path
+
+
+def changed(**fields) -> dict:
+    return {**GOOD, **fields}
+
+
+def without(field: str) -> dict:
+    return {name: value for name, value in GOOD.items() if name != field}
+
+
+def error_of(path: Path) -> str:
+    with pytest.raises(ProblemFileError) as caught:
+        load_problems(path)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert message.startswith(f"{path}: ")
+    return message.removeprefix(f"{path}: ")
+
+
+def test_loads_every_field(tmp_path):
+    entry = changed(hidden_tests=["assert double(-1) == -2"], difficulty=3)
+    (problem,) = load_problems(write(tmp_path, entry))
+    assert problem.id == "double"
+    assert problem.entry_point == "double"
+    assert problem.baseline_tests == ("assert double(2) == 4",)
+    assert problem.hidden_tests == problem.evaluation_tests == ("assert double(-1) == -2",)
+    assert problem.difficulty == 3
+    assert problem.tags == ("math",)
+
+
+def test_hidden_tests_are_optional(tmp_path):
+    (problem,) = load_problems(str(write(tmp_path, GOOD)))
+    assert problem.hidden_tests == ()
+    assert problem.evaluation_tests == problem.baseline_tests
+
+
+def test_the_documented_format_loads(tmp_path):
+    """The example of the problem format, word for word: parameter names of signature and solution may differ."""
+    entry = {
+        "id": "your_problem",
+        "description": "Problem description",
+        "function_signature": "def your_function(args):",
+        "baseline_tests": ["assert your_function(1) == 2"],
+        "reference_solution": "def your_function(x):\n    return x + 1",
+        "difficulty": "easy",
+        "tags": ["math"],
+    }
+    assert load_problems(write(tmp_path, entry))[0].entry_point == "your_function"
+
+
+def test_a_byte_order_mark_is_no_fault(tmp_path):
+    path = tmp_path / "problems.json"
+    path.write_text(json.dumps({"problems": [GOOD]}), encoding="utf-8-sig")
+    assert len(load_problems(path)) == 1
+
+
+LAYOUT = 'write {"problems": [{"id": ..., "description": ..., ...}]}'
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", f"the file is empty; {LAYOUT}"),
+        (b" \n", f"the file is empty; {LAYOUT}"),
+        (b"\xff\xfe", "not UTF-8 text (byte 0); save it as UTF-8"),
+        (
+            b'{"problems": [\n  {"id": "a",}\n]}',
+            "malformed JSON at line 2, column 13: Illegal trailing comma before end of object; correct it there",
+        ),
+        (b"[]", f"expected a JSON object with the key 'problems'; {LAYOUT}"),
+        (b"{}", f"expected a JSON object with the key 'problems'; {LAYOUT}"),
+        (b'{"problems": [1], "version": 2}', "unknown key 'version' beside 'problems'; remove it"),
+        (b'{"problems": {}}', f"field 'problems': expected a list, found an empty object; {LAYOUT}"),
+        (b'{"problems": []}', "field 'problems' is an empty list; add at least one problem"),
+    ],
+)
+def test_unusable_files(tmp_path, content, message):
+    path = tmp_path / "problems.json"
+    path.write_bytes(content)
+    found = error_of(path)
+    if "malformed" in message:  # the words between are the Python version's own
+        position, mend = "malformed JSON at line 2, column ", "; correct it there"
+        assert found.startswith(position) and found.endswith(mend)
+    else:
+        assert found == message
+
+
+def test_missing_file(tmp_path):
+    assert error_of(tmp_path / "none.json") == "no such file; check the path to the problem file"
+
+
+def test_folder_instead_of_file(tmp_path):
+    assert error_of(tmp_path) == "cannot be read (Is a directory); give a readable JSON file"
+
+
+AT = "problem 'double' (index 0), "
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        (7, f"problem at index 0: expected an object, found a number; {LAYOUT}"),
+        (
+            without("id"),
+            "problem at index 0, field 'id': missing; add a non-empty string, such as \"two_sum\"",
+        ),
+        (
+            changed(id=7),
+            (
+                "problem at index 0, field 'id': found a number; expected 'id' to be a non-empty string, "
+                'such as "two_sum"'
+            ),
+        ),
+        (
+            changed(description=""),
+            (
+                f"{AT}field 'description': found an empty string; expected 'description' to be a non-empty string "
+                "that states the task"
+            ),
+        ),
+        (
+            changed(function_signature=None),
+            (
+                f"{AT}field 'function_signature': found null; expected 'function_signature' to be a non-empty string, "
+                'such as "def double(n: int) -> int:"'
+            ),
+        ),
+        (
+            without("baseline_tests"),
+            (
+                f"{AT}field 'baseline_tests': missing; add a non-empty list of strings, "
+                'such as ["assert double(2) == 4"]'
+            ),
+        ),
+        (
+            changed(baseline_tests=[]),
+            (
+                f"{AT}field 'baseline_tests': found an empty list; expected 'baseline_tests' to be a non-empty list of "
+                'strings, such as ["assert double(2) == 4"]'
+            ),
+        ),
+        (
+            changed(baseline_tests="assert double(2) == 4"),
+            (
+                f"{AT}field 'baseline_tests': found a string; expected 'baseline_tests' to be a non-empty list of "
+                'strings, such as ["assert double(2) == 4"]'
+            ),
+        ),
+        (
+            changed(tags=["a", 3]),
+            (
+                f"{AT}field 'tags[1]': found a number; expected 'tags' to be a list of strings, "
+                'such as ["math"], or []'
+            ),
+        ),
+        (
+            changed(difficulty=True),
+            (
+                f"{AT}field 'difficulty': found a boolean; expected 'difficulty' to be a string or a whole number, "
+                'such as "easy" or 2'
+            ),
+        ),
+        (
+            changed(reference_solution={}),
+            (
+                f"{AT}field 'reference_solution': found an empty object; expected 'reference_solution' to be "
+                'a non-empty string, such as "def double(n):\\n    return n * 2\\n"'
+            ),
+        ),
+        (
+            changed(hidden_tests={"a": 1}),
+            (
+                f"{AT}field 'hidden_tests': found an object; expected 'hidden_tests' to be a list of strings, "
+                'such as ["assert double(-1) == -2"]'
+            ),
+        ),
+        (
+            {**without("baseline_tests"), "baseline_test": []},
+            (
+                f"{AT}field 'baseline_test': unknown field; remove it, or correct its name to one of id, description, "
+                "function_signature, baseline_tests, reference_solution, difficulty, tags, hidden_tests"
+            ),
+        ),
+        (
+            changed(function_signature="double(n)"),
+            (
+                f"{AT}field 'function_signature': no function in 'double(n)'; expected a non-empty string, "
+                'such as "def double(n: int) -> int:"'
+            ),
+        ),
+        (
+            changed(function_signature="def double(n: -> int:"),
+            (
+                f"{AT}field 'function_signature': no function in 'def double(n: -> int:'; expected a non-empty string, "
+                'such as "def double(n: int) -> int:"'
+            ),
+        ),
+        (
+            changed(reference_solution="def double(n):\nreturn n"),
+            (
+                f"{AT}field 'reference_solution': not valid Python (line 2: expected an indented block after function "
+                "definition on line 1); correct it"
+            ),
+        ),
+        (
+            changed(reference_solution="def twice(n):\n    return n * 2"),
+            (
+                f"{AT}field 'reference_solution': defines no function 'double', which function_signature names; "
+                "use the same name in both"
+            ),
+        ),
+        (
+            changed(baseline_tests=["assert double(2) == 4", "assert double(2 =="]),
+            (
+                f"{AT}field 'baseline_tests[1]': not valid Python (line 1: '(' was never closed); "
+                "expected a test such as 'assert f(2) == 4'"
+            ),
+        ),
+        (
+            changed(baseline_tests=["# later"]),
+            f"{AT}field 'baseline_tests[0]': holds no statement; expected a test such as 'assert f(2) == 4'",
+        ),
+        (
+            changed(hidden_tests=["double(1"]),
+            (
+                f"{AT}field 'hidden_tests[0]': not valid Python (line 1: '(' was never closed); "
+                "expected a test such as 'assert f(2) == 4'"
+            ),
+        ),
+    ],
+)
+def test_faulty_problems(tmp_path, entry, message):
+    assert error_of(write(tmp_path, entry)) == message
+
+
+@pytest.mark.parametrize("field", [name for name in GOOD if name != "id"])
+def test_every_field_but_hidden_tests_is_required(tmp_path, field):
+    assert error_of(write(tmp_path, without(field))).startswith(f"{AT}field '{field}': missing; add ")
+
+
+def test_duplicate_id(tmp_path):
+    path = write(tmp_path, GOOD, changed(id="other"), GOOD)
+    assert error_of(path) == (
+        "problem 'double' (index 2), field 'id': already used at index 0; give every problem an id of its own"
+    )
+
+
+@pytest.mark.parametrize(
+    ("signature", "name"),
+    [
+        ("def f(x):", "f"),
+        ("def f(x)", "f"),
+        ("async def f(x):", "f"),
+        ("def f(x):  # doubled", "f"),
+        ("from typing import List\n\ndef f(x: List[int]) -> int:", "f"),
+        ('def f(x):\n    """Doubled."""', "f"),
+        ("class A:\n    def f(self): pass", None),
+        ("f = 3", None),
+        ("", None),
+    ],
+)
+def test_parse_signature(signature, name):
+    function = parse_signature(signature)
+    assert (function.name if function else None) == name
+
+
+def check_references(problems, sandbox):
+    asyncio.run(validate_references(problems, sandbox, "my.json"))
+
+
+def test_correct_references_pass(tmp_path):
+    check_references(
+        load_problems(write(tmp_path, changed(hidden_tests=["assert double(0) == 0"]))), ExecSandbox()
+    )
+
+
+def test_wrong_references_are_named(tmp_path):
+    wrong_baseline = changed(id="a", baseline_tests=["assert double(2) == 4", "assert double(2) == 5"])
+    crashes = changed(id="b", hidden_tests=["assert double(None) == 0"])
+    path = write(tmp_path, GOOD, wrong_baseline, crashes)
+    with pytest.raises(ProblemFileError) as caught:
+        check_references(load_problems(path), ExecSandbox())
+    assert str(caught.value) == (
+        "my.json: 2 of the tests fail on their own reference_solution: "
+        "problem 'a', baseline_tests[1] 'assert double(2) == 5': WRONG_ANSWER; "
+        "problem 'b', hidden_tests[0] 'assert double(None) == 0': RUNTIME_ERROR "
+        "(TypeError: unsupported operand type(s) for *: 'NoneType' and 'int'); "
+        "correct the test or the solution"
+    )
+
+
+def test_only_the_first_offenders_are_named(tmp_path):
+    entries = [changed(id=f"p{number}", baseline_tests=["assert double(1)\\\n == 3"]) for number in range(5)]
+    with pytest.raises(ProblemFileError) as caught:
+        check_references(load_problems(write(tmp_path, *entries)), ExecSandbox())
+    assert re.findall(r"problem '(\w+)'", str(caught.value)) == ["p0", "p1", "p2"]
+    assert "; and 2 more; " in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_sandbox_failure_is_not_the_files_fault(tmp_path):
+    with pytest.raises(SandboxFailure, match="no container"):
+        check_references(load_problems(write(tmp_path, GOOD)), BrokenSandbox())
+
+
+def test_shipped_examples_load_and_their_references_pass():
+    problems = load_problems(EXAMPLES)
+    assert len(problems) == 24
+    assert {problem.difficulty for problem in problems} == {"easy", "medium", "hard"}
+    assert all(4 <= len(problem.baseline_tests) <= 8 for problem in problems)
+    check_references(problems, ExecSandbox())
+
+
+def test_split_depends_on_ids_alone():
+    problems = load_problems(EXAMPLES)
+    train, held_out = split_problems(problems, 0.25)
+    assert len(held_out) == 6
+    assert sorted(train + held_out, key=problems.index) == problems
+    turned_train, turned_held_out = split_problems(problems[::-1], 0.25)
+    assert (turned_train[::-1], turned_held_out[::-1]) == (train, held_out)
+
+
+def test_split_sizes():
+    problems = load_problems(EXAMPLES)
+    assert split_problems(problems, 0) == (problems, [])
+    assert len(split_problems(problems, 0.001)[1]) == 1
+    with pytest.raises(ValueError, match="leaves none to train on: add problems or lower the fraction"):
+        split_problems(problems[:1], 0.1)
+    with pytest.raises(ValueError, match="at least 0 and below 1, not 1"):
+        split_problems(problems, 1)
