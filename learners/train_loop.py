@@ -10,7 +10,7 @@ import os
 import tempfile
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,27 +22,13 @@ from ray.train.torch import TorchConfig, TorchTrainer
 from core.batch import Batch
 from core.weights import WeightUpdate
 from learners.learner import Learner
-from learners.settings import LearnerSettings
+from learners.train_spec import LearnerSpec
 
 _MAX_WORKER_FAILURES = 3
 
 
 class LearnerFailed(RuntimeError):
     """The Ray Train run ended; it will not learn any more."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class LearnerSpec:
-    """What a worker needs to build its Learner."""
-
-    settings: LearnerSettings
-    learning_rate: float
-    model_path: str
-    reference_path: str
-    state_path: str | None
-    """Directory of a checkpoint whose optimizer state is taken too; None starts afresh."""
-    device: str
-    seed: int
 
 
 @ray.remote(num_cpus=0, max_concurrency=64)
@@ -146,6 +132,8 @@ def _train_loop(config: dict[str, Any]) -> None:
         torch.set_num_threads(spec.settings.threads)
     learner = _build_learner(spec)
     saved = learner.version
+    if config["republish"]:
+        ray.get(mailbox.put_result.remote({}, learner.export()))
     ray.get(mailbox.set_worker_pid.remote(os.getpid()))
     while (work := ray.get(mailbox.get_work.remote(learner.version, saved))) is not None:
         if isinstance(work, Batch):
@@ -163,36 +151,26 @@ def _train_loop(config: dict[str, Any]) -> None:
 
 
 def _build_learner(spec: LearnerSpec) -> Learner:
-    def build(model_path: str, state_path: str | None) -> Learner:
-        learner = Learner(
-            spec.settings,
-            spec.learning_rate,
-            model_path,
-            spec.reference_path,
-            device=spec.device,
-            seed=spec.seed,
-        )
-        if state_path is not None:
-            learner.load_state(Path(state_path))
-        return learner
-
     own = ray.train.get_checkpoint()  # set when this worker replaces one that died
     if own is None:
-        return build(spec.model_path, spec.state_path)
+        return spec.build()
     with own.as_directory() as directory:
-        return build(directory, directory)
+        return replace(spec, model_path=directory, state_path=directory).build()
 
 
 class RayLearner:
     """The driver's handle on one policy's Ray Train run."""
 
-    def __init__(self, name: str, spec: LearnerSpec, version: int, storage: Path) -> None:
+    def __init__(
+        self, name: str, spec: LearnerSpec, version: int, storage: Path, *, republish: bool = False
+    ) -> None:
+        """republish: the worker publishes the weights it starts with (a resumed run's engines need them)."""
         self.name, self._version = name, version
         self.mailbox = Mailbox.remote(version)
         gpus = {"GPU": spec.settings.gpus} if spec.settings.gpus else {}
         self._trainer = TorchTrainer(
             _train_loop,
-            train_loop_config={"spec": spec, "mailbox": self.mailbox},
+            train_loop_config={"spec": spec, "mailbox": self.mailbox, "republish": republish},
             torch_config=TorchConfig(backend="nccl" if spec.device == "cuda" else "gloo"),
             scaling_config=ScalingConfig(
                 num_workers=1,
@@ -220,6 +198,11 @@ class RayLearner:
     @property
     def version(self) -> int:
         return self._version
+
+    def current_weights(self) -> Any:
+        """Reference to the WeightUpdate of the current version. Raises LearnerFailed."""
+        _, (reference,) = ray.get(self.mailbox.get_result.remote(self._version))
+        return reference
 
     def save(self) -> Path:
         """Directory of a registered checkpoint of the current version. Raises LearnerFailed."""

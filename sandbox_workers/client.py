@@ -82,18 +82,25 @@ class Pending:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RetryPolicy:
-    """Decides what becomes of tests that a worker could not judge."""
+    """Decides what becomes of tests that a worker could not judge.
 
-    attempts: int = 3
+    The pauses give an actor the time to restart where there is no other.
+    """
+
+    pauses_s: tuple[float, ...] = (0.0, 1.0, 4.0)
+    """Before the second, third, ... attempt."""
 
     def decide(self, pending: Pending, failed: Sequence[int], worker: int) -> Pending | None:
         """The job to send again, with only the `failed` tests; None when its attempts are used up."""
-        if pending.attempt >= self.attempts:
+        if pending.attempt > len(self.pauses_s):
             return None
         tests = tuple(pending.job.tests[index] for index in failed)
         job = Job(program=pending.job.program, tests=tests, limits=pending.job.limits)
         keys = tuple(pending.keys[index] for index in failed)
         return Pending(job=job, keys=keys, attempt=pending.attempt + 1, avoid=worker)
+
+    def pause_s(self, again: Pending) -> float:
+        return self.pauses_s[again.attempt - 2]
 
 
 @dataclass(kw_only=True, slots=True)
@@ -185,6 +192,7 @@ class SandboxClient:
         known: dict[bytes, Verdict] = {}
         awaited: dict[bytes, asyncio.Future] = {}
         fresh: dict[bytes, str] = {}
+        idle_before = not here.in_flight
         for key, test in zip(keys, tests, strict=True):
             if key in known or key in awaited:
                 continue
@@ -198,6 +206,9 @@ class SandboxClient:
                 awaited[key] = here.in_flight[key] = asyncio.get_running_loop().create_future()
                 fresh[key] = test
         if fresh:
+            if idle_before:
+                self._busy_since = time.monotonic()
+            self._stats.jobs += 1
             job = Job(program=program, tests=tuple(fresh.values()), limits=limits)
             self._enqueue(here, Pending(job=job, keys=tuple(fresh)))
         if awaited:
@@ -215,10 +226,6 @@ class SandboxClient:
         return self._here
 
     def _enqueue(self, here: _Loop, pending: Pending) -> None:
-        if not here.queue and not any(here.load):
-            self._busy_since = time.monotonic()
-        if pending.attempt == 1:
-            self._stats.jobs += 1
         here.queue.append(pending)
         assert here.loop is not None
         here.loop.call_soon(self._dispatch, here)  # after all that this turn of the loop asks for
@@ -253,14 +260,11 @@ class SandboxClient:
         except Exception as error:  # a mistake in the request: the caller's to see, and no reason to retry
             for pending in batch:
                 self._fail(here, pending.keys, error)
-            return
-        finally:
-            here.load[worker] -= len(batch)
-        for pending, verdicts in zip(batch, answers, strict=True):
+            answers = []
+        here.load[worker] -= len(batch)
+        for pending, verdicts in zip(batch, answers, strict=False):
             self._settle(here, worker, pending, verdicts)
         self._dispatch(here)
-        if not here.queue and not any(here.load):
-            self._stats.busy_s += time.monotonic() - self._busy_since
 
     def _settle(self, here: _Loop, worker: int, pending: Pending, verdicts: list[Verdict]) -> None:
         failed = []
@@ -269,29 +273,34 @@ class SandboxClient:
                 failed.append(index)
                 continue
             self._cache.put(key, verdict)
-            _resolve(here.in_flight.pop(key), verdict)
+            future = self._take(here, key)
+            if not future.done():
+                future.set_result(verdict)
         if not failed:
             return
         self._stats.infrastructure_failures += len(failed)
         again = self._retry.decide(pending, failed, worker)
         if again is not None:
             self._stats.retries += 1
-            self._enqueue(here, again)
+            assert here.loop is not None
+            here.loop.call_later(self._retry.pause_s(again), self._enqueue, here, again)
             return
         reason = f"not judged after {pending.attempt} attempts: {verdicts[failed[0]].error}"
         self._fail(here, [pending.keys[index] for index in failed], SandboxFailure(reason))
 
     def _fail(self, here: _Loop, keys: Sequence[bytes], error: Exception) -> None:
         for key in keys:
-            future = here.in_flight.pop(key)
+            future = self._take(here, key)
             if not future.done():
                 future.set_exception(error)
                 future.exception()  # seen: whoever waits gets it too
 
-
-def _resolve(future: asyncio.Future, verdict: Verdict) -> None:
-    if not future.done():
-        future.set_result(verdict)
+    def _take(self, here: _Loop, key: bytes) -> asyncio.Future:
+        """The future of a pair that is no longer in flight."""
+        future = here.in_flight.pop(key)
+        if not here.in_flight:
+            self._stats.busy_s += time.monotonic() - self._busy_since
+        return future
 
 
 def _rebuild(options: dict[str, Any]) -> SandboxClient:

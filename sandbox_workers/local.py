@@ -1,8 +1,10 @@
 """The sandbox of one process: same client, workers in threads instead of actors."""
 
 import asyncio
+import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from types import TracebackType
 
 from core.verdict import Limits, Verdict
@@ -46,13 +48,14 @@ class LocalSandbox(SandboxClient):
         kind: Kind = "auto",
         *,
         slots: int = 2,
-        run_id: str = "local",
+        run_id: str | None = None,
         limits: Limits | None = None,
         cache_size: int = 100_000,
     ) -> None:
         choice: Choice = choose_backend(kind)
+        run_id = run_id or f"local-{os.getpid()}"  # processes of one machine shall not share uids
         memory_mb = max(512, (limits or Limits()).memory_mb)
-        worker = SandboxWorker(lambda: choice.open(slots=slots, index=0, run_id=run_id, memory_mb=memory_mb))
+        worker = SandboxWorker(partial(choice.open, slots=slots, index=0, run_id=run_id, memory_mb=memory_mb))
         self.description = choice.description
         self._threads = ThreadTransport([worker])
         super().__init__(self._threads, version=choice.version, limits=limits, cache_size=cache_size)

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from functools import partial
 
 import ray
 from ray.actor import ActorHandle
@@ -30,7 +31,7 @@ class SandboxActor:
 
             remove_orphans(connect())
         self._worker = SandboxWorker(
-            lambda: self._choice.open(slots=slots, index=index, run_id=run_id, memory_mb=memory_mb)
+            partial(self._choice.open, slots=slots, index=index, run_id=run_id, memory_mb=memory_mb)
         )
 
     def choice(self) -> Choice:

@@ -1,0 +1,1 @@
+"""How good the players are, on problems that training never saw."""

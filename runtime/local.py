@@ -1,0 +1,86 @@
+"""All parts in this one process: the same classes without their Ray shells, under one debugger."""
+
+import asyncio
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from actors.episodes import EpisodeRunner, PlayRequest, PlayResult
+from configs.schema import Config
+from core.batch import Batch
+from core.problem import Problem
+from core.weights import PublishReceipt, WeightUpdate
+from curriculum.curriculum import Curriculum
+from learners.learner import Learner
+from runtime.build import ROLES, build_runner, learner_spec
+from runtime.parts import Parts, Start
+from sandbox_workers.local import LocalSandbox
+
+
+class LocalRollouts:
+    def __init__(self, loop: asyncio.Runner, runner: EpisodeRunner) -> None:
+        self._loop, self._runner = loop, runner
+
+    def play(self, request: PlayRequest) -> PlayResult:
+        return self._loop.run(self._runner.play(request))
+
+    def publish(self, player: str, update: WeightUpdate) -> list[PublishReceipt]:
+        return [self._loop.run(self._runner.publish(player, update))]
+
+    def close(self) -> None:
+        self._loop.run(self._runner.close())
+
+
+class LocalLearner:
+    def __init__(self, learner: Learner) -> None:
+        self._learner = learner
+
+    @property
+    def version(self) -> int:
+        return self._learner.version
+
+    def step(self, batch: Batch) -> tuple[Mapping[str, float], WeightUpdate]:
+        return self._learner.step(batch), self._learner.export()
+
+    @contextmanager
+    def save(self) -> Iterator[Path]:
+        with tempfile.TemporaryDirectory() as directory:
+            self._learner.save(Path(directory))
+            yield Path(directory)
+
+
+@contextmanager
+def local_parts(config: Config, problems: list[Problem], start: Start) -> Iterator[Parts]:
+    """Raises SandboxUnavailable, OSError (no such model)."""
+    os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
+    os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
+    with (
+        asyncio.Runner() as loop,
+        LocalSandbox(
+            config.sandbox.backend,
+            slots=config.sandbox.slots,
+            run_id=start.run_directory.name,
+            limits=config.game.sandbox_limits,
+        ) as sandbox,
+    ):
+        rollouts = LocalRollouts(loop, build_runner(config, start.models, sandbox))
+        try:
+            learners = {}
+            for role in ROLES:
+                checkpoint = start.checkpoint / role if start.checkpoint else None
+                learner = learner_spec(config, role, start.models[role], checkpoint).build()
+                learners[role] = LocalLearner(learner)
+                if learner.version:
+                    rollouts.publish(role, learner.export())
+            yield Parts(
+                scheduler=Curriculum(config.curriculum, [p.id for p in problems], config.seed),
+                rollouts=rollouts,
+                learners=learners,
+                sandbox=sandbox,
+                describe=f"one process; {sandbox.description}",
+                wait=loop.run,
+            )
+        finally:
+            rollouts.close()

@@ -1,0 +1,78 @@
+"""What the driver drives. Both runtimes give exactly this."""
+
+from collections.abc import Coroutine, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from actors.episodes import PlayRequest, PlayResult
+from core.batch import Batch
+from core.interfaces import Sandbox
+from core.weights import PublishReceipt
+from curriculum.curriculum import Assignment
+
+T = TypeVar("T")
+
+
+class Scheduler(Protocol):
+    @property
+    def total_steps(self) -> int: ...
+
+    def is_last_of_stage(self, step: int) -> bool: ...
+
+    def next(self) -> Assignment | None: ...
+
+    def observe(self, step: int, best_programs: Mapping[str, tuple[float, str]]) -> None: ...
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
+
+
+class Rollouts(Protocol):
+    def play(self, request: PlayRequest) -> PlayResult: ...
+
+    def publish(self, player: str, update: Any) -> list[PublishReceipt]: ...
+
+
+class LearnerHandle(Protocol):
+    @property
+    def version(self) -> int: ...
+
+    def step(self, batch: Batch) -> tuple[Mapping[str, float], Any]:
+        """(metrics, the new weights or a reference to them)."""
+        ...
+
+    def save(self) -> AbstractContextManager[Path]:
+        """A directory with the current version, for as long as the context is open."""
+        ...
+
+
+class Wait(Protocol):
+    def __call__(self, coroutine: Coroutine[Any, Any, T]) -> T: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    scheduler: Scheduler
+    rollouts: Rollouts
+    learners: Mapping[str, LearnerHandle]
+    sandbox: Sandbox
+    """The driver's own client, for evaluation."""
+    describe: str
+    """One line: where this runs and what judges."""
+    wait: Wait
+    """wait(coroutine) -> its result, on the loop that the sandbox client belongs to."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Start:
+    """Where a run starts: models, and a checkpoint to continue from."""
+
+    run_directory: Path
+    models: Mapping[str, str]
+    """Warm start of each policy: directory or hub id."""
+    checkpoint: Path | None
+    versions: Mapping[str, int]
+    """Version of each policy's weights at the start: 0, or the checkpoint's."""

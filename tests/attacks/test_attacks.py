@@ -1,0 +1,411 @@
+"""Named attacks on the sandbox. Each must get the verdict it deserves, and the next honest job must be judged rightly.
+
+One slot per sandbox, so that the honest job runs where the attack ran.
+"""
+
+import asyncio
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from core.verdict import Limits, Status, Verdict
+from sandbox_workers.backends import choose_backend
+from sandbox_workers.jobs import SandboxUnavailable
+from sandbox_workers.local import LocalSandbox
+
+LIMITS = Limits(cpu_s=0.5, wall_s=1.5, memory_mb=128, processes=16, file_mb=4, output_kb=16)
+
+WRONG, ERROR, SYNTAX = Status.WRONG_ANSWER, Status.RUNTIME_ERROR, Status.SYNTAX_ERROR
+TIME, MEMORY, OUTPUT = Status.TIME_LIMIT, Status.MEMORY_LIMIT, Status.OUTPUT_LIMIT
+
+
+@pytest.fixture(scope="module", params=["docker", "namespace"])
+def sandbox(request: pytest.FixtureRequest) -> Iterator[LocalSandbox]:
+    try:
+        choose_backend(request.param)
+    except SandboxUnavailable as missing:
+        if request.param == "docker" and os.environ.get("SPARRING_REQUIRE_DOCKER") == "1":
+            pytest.fail(str(missing))
+        pytest.skip(str(missing))
+    with LocalSandbox(request.param, slots=1, limits=LIMITS, run_id=f"attacks-{os.getpid()}", cache_size=0) as local:
+        yield local
+
+
+def judge(sandbox: LocalSandbox, program: str, *tests: str, limits: Limits | None = None) -> list[Verdict]:
+    return asyncio.run(asyncio.wait_for(sandbox.judge(program, tests, limits=limits), 40))
+
+
+def assert_unharmed(sandbox: LocalSandbox) -> None:
+    """An honest program, a wrong one, no file and no process left over, and the same container as before."""
+    honest = "def f(x): return x + 1"
+    look = (
+        "import os\n"
+        "def files(): return sorted(os.listdir('.'))\n"
+        "def mine():\n"
+        "    uids = []\n"
+        "    for pid in filter(str.isdigit, os.listdir('/proc')):\n"
+        "        try: uids.append(os.stat('/proc/' + pid).st_uid)\n"
+        "        except OSError: pass\n"
+        "    import builtins; return uids.count(os.getuid())\n"
+    )
+    verdicts = judge(sandbox, honest, "assert f(1) == 2", "assert f(1) == 3", "f(41)")
+    assert [verdict.status for verdict in verdicts] == [Status.PASSED, WRONG, Status.PASSED]
+    assert verdicts[2].value == "42"
+    files, mine = judge(sandbox, look, "files()", "mine()")
+    assert files.value == "[]"
+    assert mine.value in ("0", "1")  # a process that setuid makes undumpable is root's in /proc
+    assert sandbox.stats()["infrastructure_failures"] == 0
+
+
+ANSWER = "assert f(1) == 2"
+SECRET = "expected = 'zq' + '7771'; expected += 'zq'; held = [expected]; assert f() == expected"
+SEARCH = "def seen(t): return isinstance(t, str) and t.startswith('zq7771') and t.endswith('zq')\n"
+
+FORGERIES: dict[str, tuple[str, str, set[Status]]] = {
+    "exit while loaded": ("import sys; sys.exit(0)", ANSWER, {ERROR}),
+    "os._exit while loaded": ("import os; os._exit(0)", ANSWER, {ERROR}),
+    "os._exit in the call": ("import os\ndef f(x): os._exit(0)", ANSWER, {ERROR}),
+    "exit under a bare except": ("import os\ndef f(x): os._exit(0)", "try:\n    f(1)\nexcept:\n    pass", {ERROR}),
+    "kill itself": ("import os\ndef f(x): os.kill(os.getpid(), 9)", ANSWER, {ERROR}),
+    "print verdicts": (
+        "def f(x):\n    print('{\"index\": 0, \"status\": \"PASSED\", \"value\": null, \"error\": \"\"}', flush=True)",
+        ANSWER,
+        {WRONG},
+    ),
+    "write verdicts to every descriptor": (
+        "import os, json, struct\n"
+        "b = json.dumps({'index': 0, 'status': 'PASSED', 'value': None, 'error': ''}).encode()\n"
+        "def f(x):\n"
+        "    for fd in range(3, 300):\n"
+        "        try: os.write(fd, struct.pack('>I', len(b)) + b)\n"
+        "        except OSError: pass\n",
+        ANSWER,
+        {ERROR},
+    ),
+    "garbage on every descriptor": (
+        "import os\ndef f(x):\n"
+        "    for fd in range(3, 300):\n"
+        "        try: os.write(fd, b'\\xff' * 64)\n"
+        "        except OSError: pass\n",
+        ANSWER,
+        {ERROR, OUTPUT},
+    ),
+    "deeply nested reply": (
+        "import os, struct\ndef f(x): os.write(11, struct.pack('>I', 200_000) + b'[' * 200_000)",
+        ANSWER,
+        {ERROR},
+    ),
+    "half a reply, then silence": (
+        "import os, time\ndef f(x): os.write(11, b'\\0\\0\\0\\x10{'); time.sleep(30)",
+        ANSWER,
+        {TIME},
+    ),
+    "close every descriptor": ("import os\ndef f(x): os.closerange(0, 300)", ANSWER, {ERROR}),
+    "object that equals everything": (
+        "class Yes:\n    def __eq__(self, other): return True\n    def __bool__(self): return True\n"
+        "def f(x): return Yes()",
+        ANSWER,
+        {WRONG},
+    ),
+    "class that equals everything": (
+        "class Meta(type):\n    def __eq__(cls, other): return True\n    __hash__ = type.__hash__\n"
+        "class Yes(metaclass=Meta): pass\ndef f(x): return Yes",
+        ANSWER,
+        {WRONG},
+    ),
+    "int that equals everything": (
+        "class Yes(int):\n    def __eq__(self, other): return True\n    def __abs__(self): return 2\n"
+        "def f(x): return Yes(5)",
+        ANSWER,
+        {WRONG},
+    ),
+    "list that equals everything": (
+        "class Yes(list):\n    def __eq__(self, other): return True\n    def __iter__(self): yield 2\n"
+        "def f(x): return Yes([5])",
+        "assert f(1) == [2]",
+        {WRONG},
+    ),
+    "str that reads differently": (
+        "class Yes(str):\n    def __str__(self): return 'right'\n    def __eq__(self, other): return True\n"
+        "def f(x): return Yes('wrong')",
+        "assert f(1) == 'right'",
+        {WRONG},
+    ),
+    "object that compares in order": (
+        "class Yes:\n    def __lt__(self, other): return True\n    __gt__ = __le__ = __ge__ = __lt__\n"
+        "def f(x): return Yes()",
+        "assert f(1) < 3",
+        {ERROR},
+    ),
+    "patched builtins": (
+        "import builtins\nbuiltins.AssertionError = ValueError\nbuiltins.isinstance = lambda *a: True\n"
+        "builtins.type = lambda *a: int\ndef f(x): return 5",
+        ANSWER,
+        {WRONG, ERROR},
+    ),
+    "patched json": (
+        "import json\njson.dumps = lambda *a, **k: '{\"v\": 2}'\ndef f(x): return 5",
+        "assert f(1) == 2 and f(2) == 3",
+        {WRONG, ERROR},
+    ),
+    "patched runner": (
+        "import sys\n"
+        "for name, module in list(sys.modules.items()):\n"
+        "    if name.startswith('runner'):\n"
+        "        for key in list(vars(module)):\n"
+        "            if callable(getattr(module, key)): setattr(module, key, lambda *a, **k: 2)\n"
+        "def f(x): return 5",
+        ANSWER,
+        {WRONG, ERROR, TIME},
+    ),
+    "search frames for the answer": (
+        SEARCH + "import sys\ndef f():\n    frame = sys._getframe()\n    while frame:\n"
+        "        for v in [*frame.f_locals.values(), *frame.f_globals.values()]:\n            if seen(v): return v\n"
+        "        frame = frame.f_back\n",
+        SECRET,
+        {WRONG},
+    ),
+    "search the heap for the answer": (
+        SEARCH + "import gc\ndef f():\n    for o in gc.get_objects():\n"
+        "        for v in (o.values() if type(o) is dict else o if type(o) in (list, tuple) else ()):\n"
+        "            if seen(v): return v\n",
+        SECRET,
+        {WRONG},
+    ),
+    "search /proc for the answer": (
+        "import os, re\ndef f():\n"
+        "    for pid in filter(str.isdigit, os.listdir('/proc')):\n"
+        "        if int(pid) == os.getpid(): continue\n"
+        "        for name in ('cmdline', 'environ', 'mem', 'fd/10', 'fd/11', 'task/' + pid + '/mem'):\n"
+        "            try: data = open(f'/proc/{pid}/{name}', 'rb', buffering=0).read(1 << 16)\n"
+        "            except OSError: continue\n"
+        "            if m := re.search(b'zq7771zq', data): return m.group().decode()\n",
+        SECRET,
+        {WRONG},
+    ),
+    "search files for the test": (
+        "import os\ndef f():\n"
+        "    for top in ('/jobs', '/opt', '/tmp', '/var/tmp', '/dev/shm', '/run'):\n"
+        "        for folder, _, names in os.walk(top):\n"
+        "            for name in names:\n"
+        "                try: text = open(os.path.join(folder, name)).read()\n"
+        "                except (OSError, ValueError): continue\n"
+        "                if \"'7771'\" in text: return 'zq7771zq'\n",
+        SECRET,
+        {WRONG},
+    ),
+    "globals of a callback": ("def f(g): return g.__globals__['wanted']", "wanted = 7\nassert f(lambda: 1) == wanted", {ERROR}),
+    "frame of a generator": (
+        "def f(g): return g.gi_frame.f_locals['wanted']",
+        "def items():\n    wanted = 7\n    yield 1\ng = items(); next(g)\nassert f(g) == 7",
+        {ERROR},
+    ),
+    "shadowed builtins": ("def len(x): return 2\ndef f(x): return x", "assert len(f([1])) == 2", {WRONG}),
+    "shadowed AssertionError": (
+        "class AssertionError(Exception): pass\ndef f(x): raise AssertionError('no')",
+        "try:\n    f(1)\nexcept AssertionError as e:\n    raise",
+        {ERROR},
+    ),
+    "assertion of its own": ("def f(x): raise AssertionError", ANSWER, {ERROR}),
+    "change the argument it is compared with": (
+        "def f(xs): xs[:] = [0]; return [0]",
+        "xs = [2, 1]; assert f(xs) == sorted(xs)",
+        {WRONG},
+    ),
+    "NaN": ("def f(x): return float('nan')", "assert f(1) == f(1)", {WRONG}),
+    "signalling NaN": ("import decimal\ndef f(x): return decimal.Decimal('sNaN')", ANSWER, {ERROR}),
+    "exception that cannot be printed": (
+        "class Bad(Exception):\n    def __str__(self): raise SystemExit(0)\ndef f(x): raise Bad",
+        ANSWER,
+        {ERROR},
+    ),
+    "list that holds itself": ("def f(x):\n    a = []; a.append(a); return a", ANSWER, {ERROR}),
+}
+
+EXHAUSTIONS: dict[str, tuple[str, str, set[Status]]] = {
+    "fork bomb": ("import os\ndef f(x):\n    while True: os.fork()", ANSWER, {ERROR, TIME}),
+    "fork bomb that ignores errors": (
+        "import os\ndef f(x):\n    while True:\n        try: os.fork()\n        except OSError: pass",
+        ANSWER,
+        {TIME, ERROR},
+    ),
+    "thread bomb": (
+        "import threading, time\ndef f(x):\n    while True: threading.Thread(target=time.sleep, args=(60,)).start()",
+        ANSWER,
+        {ERROR, MEMORY},
+    ),
+    "memory bomb": ("def f(x):\n    a = []\n    while True: a.append(bytearray(1 << 20))", ANSWER, {MEMORY}),
+    "memory bomb while loaded": ("a = [0] * (1 << 30)\ndef f(x): return 2", ANSWER, {MEMORY}),
+    "memory through children": (
+        "import os, time\ndef f(x):\n    for _ in range(14):\n"
+        "        if os.fork() == 0:\n            a = bytearray(90 << 20); time.sleep(60)\n    time.sleep(60)",
+        ANSWER,
+        {MEMORY, TIME, ERROR},
+    ),
+    "one huge file": ("def f(x):\n    with open('a', 'wb') as a:\n        while True: a.write(b'0' * 65536)", ANSWER, {ERROR}),
+    "disk fill": (
+        "def f(x):\n    for n in range(100):\n        open(str(n), 'wb').write(b'0' * (3 << 20))\n    return 2",
+        ANSWER,
+        {ERROR},
+    ),
+    "inode fill": ("def f(x):\n    for n in range(10_000): open(str(n), 'w').close()\n    return 2", ANSWER, {ERROR}),
+    "output flood": ("def f(x):\n    while True: print('x' * 4096)", ANSWER, {OUTPUT}),
+    "output flood on stderr": ("import os\ndef f(x):\n    while True: os.write(2, b'x' * 4096)", ANSWER, {OUTPUT}),
+    "deep recursion": ("def f(x): return f(x)", ANSWER, {ERROR}),
+    "deep recursion, unlimited": (
+        "import sys\nsys.setrecursionlimit(10 ** 9)\nclass A:\n    def __getattr__(self, n): return getattr(self, n + 'x')\n"
+        "def f(x): return A().a",
+        ANSWER,
+        {ERROR, MEMORY, TIME},
+    ),
+    "infinite generator": ("def f(x):\n    while True: yield 1", "assert list(f(1)) == [1]", {TIME}),
+    "huge int by computing": ("def f(x): return 10 ** 10 ** 9", ANSWER, {TIME, MEMORY}),
+    "huge int by shifting": ("def f(x): return 1 << 100_000_000", ANSWER, {OUTPUT, TIME}),
+    "huge value": ("def f(x): return 'x' * (30 << 20)", ANSWER, {OUTPUT, MEMORY}),
+    "regular expression without end": (
+        "import re\ndef f(x): return bool(re.match(r'(a+)+$', 'a' * 60 + 'b'))",
+        ANSWER,
+        {TIME},
+    ),
+    "ignored signals": (
+        "import signal, time\nfor n in (1, 2, 3, 14, 15, 24): signal.signal(n, signal.SIG_IGN)\n"
+        "def f(x):\n    while True: time.sleep(1)",
+        ANSWER,
+        {TIME},
+    ),
+    "stopped": ("import os, signal\ndef f(x): os.kill(os.getpid(), signal.SIGSTOP)", ANSWER, {TIME}),
+    "very deep directories": (
+        "import os\ndef f(x):\n    for _ in range(900): os.mkdir('d'); os.chdir('d')\n    return 3",
+        ANSWER,
+        {WRONG},
+    ),
+    "locked directories": (
+        "import os\ndef f(x):\n    os.makedirs('a/b/c'); open('a/b/c/d', 'w').close(); os.chmod('a/b', 0)\n"
+        "    try: os.chmod('.', 0)\n    except OSError: return 3\n    return 2",
+        ANSWER,
+        {WRONG},
+    ),
+    "daemon left behind": (
+        "import os, time\ndef f(x):\n    if os.fork() == 0:\n        os.setsid()\n        if os.fork() == 0:\n"
+        "            while True:\n                open('alive', 'a').close(); time.sleep(0.01)\n        os._exit(0)\n"
+        "    time.sleep(0.05)\n    return 3",
+        ANSWER,
+        {WRONG},
+    ),
+}
+
+PROBES: dict[str, tuple[str, str, str]] = {
+    "internet socket": (
+        "import socket\ndef f():\n    try: socket.socket(); return 'open'\n    except OSError: return 'denied'",
+        "f()",
+        "'denied'",
+    ),
+    "abstract unix socket": (
+        "import socket\ndef f():\n    try: socket.socket(socket.AF_UNIX).bind('\\0meet'); return 'open'\n"
+        "    except OSError: return 'denied'",
+        "f()",
+        "'denied'",
+    ),
+    "ptrace": (
+        "import ctypes, os\nlibc = ctypes.CDLL(None)\n"
+        "def f(): return [p for p in map(int, filter(str.isdigit, os.listdir('/proc'))) if libc.ptrace(16, p, 0, 0) == 0]",
+        "f()",
+        "[]",
+    ),
+    "kill the others": (
+        "import os\ndef f():\n    killed = []\n"
+        "    for pid in map(int, filter(str.isdigit, os.listdir('/proc'))):\n"
+        "        if pid == os.getpid(): continue\n"
+        "        try: os.kill(pid, 9); killed.append(pid)\n"
+        "        except OSError: pass\n    return killed",
+        "f()",
+        "[]",
+    ),
+    "become root": (
+        "import os\ndef f():\n    got = []\n"
+        "    for call in (lambda: os.setuid(0), lambda: os.setgid(0), lambda: os.setgroups([0]), lambda: os.chroot('/')):\n"
+        "        try: call(); got.append(1)\n        except OSError: pass\n    return got",
+        "f()",
+        "[]",
+    ),
+    "new namespaces and mounts": (
+        "import ctypes\nlibc = ctypes.CDLL(None)\n"
+        "def f(): return [libc.unshare(0x10000000), libc.unshare(0x20000), libc.mount(b'x', b'/', b'tmpfs', 0, None)]",
+        "f()",
+        "[-1, -1, -1]",
+    ),
+    "System V memory": (
+        "import ctypes\nlibc = ctypes.CDLL(None)\ndef f(): return libc.shmget(77, 4096, 0o1666), libc.msgget(77, 0o1666)",
+        "f()",
+        "(-1, -1)",
+    ),
+    "write outside": (
+        "import os\ndef f():\n    wrote = []\n"
+        "    for folder in ('/', '/jobs', '/tmp', '/var/tmp', '/dev', '/dev/shm', '/dev/mqueue', '/opt/sparring', '/run',\n"
+        "                   '/proc/sys/kernel', '/sys/fs/cgroup', '/usr', '/etc'):\n"
+        "        try: open(folder + '/left', 'w').close(); wrote.append(folder)\n        except OSError: pass\n"
+        "    return wrote",
+        "f()",
+        "[]",
+    ),
+    "other directories of the sandbox": (
+        "import os\ndef f():\n    seen = []\n    for name in os.listdir('/jobs'):\n"
+        "        if os.path.realpath('.') == '/jobs/' + name: continue\n"
+        "        try: seen += os.listdir('/jobs/' + name)\n        except PermissionError: pass\n    return seen",
+        "open('mine', 'w').close(); f()\nassert f() == []",
+        "None",
+    ),
+    "environment": ("import os\ndef f(): return sorted(os.environ)", "f()", "['HOME', 'LANG', 'PATH', 'TMPDIR']"),
+}
+
+
+@pytest.mark.parametrize("name", FORGERIES)
+def test_forgery(sandbox: LocalSandbox, name: str) -> None:
+    program, test, deserved = FORGERIES[name]
+    (verdict,) = judge(sandbox, program, test)
+    assert verdict.status in deserved, verdict
+    assert_unharmed(sandbox)
+
+
+@pytest.mark.parametrize("name", EXHAUSTIONS)
+def test_exhaustion(sandbox: LocalSandbox, name: str) -> None:
+    program, test, deserved = EXHAUSTIONS[name]
+    (verdict,) = judge(sandbox, program, test)
+    assert verdict.status in deserved, verdict
+    assert len(verdict.stdout) <= LIMITS.output_kb << 10
+    assert_unharmed(sandbox)
+
+
+@pytest.mark.parametrize("name", PROBES)
+def test_probe(sandbox: LocalSandbox, name: str) -> None:
+    program, test, found = PROBES[name]
+    (verdict,) = judge(sandbox, program, test)
+    assert verdict.status is Status.PASSED, verdict
+    assert str(verdict.value) == found
+    assert_unharmed(sandbox)
+
+
+def test_a_neighbouring_slot_is_out_of_reach() -> None:
+    """Two slots at once: the attacker signals and looks around while its neighbour works."""
+    attacker = (
+        "import os, time\ndef f():\n    end = time.monotonic() + 0.4\n    seen = set()\n"
+        "    while time.monotonic() < end:\n"
+        "        for pid in map(int, filter(str.isdigit, os.listdir('/proc'))):\n"
+        "            if pid == os.getpid(): continue\n"
+        "            try: os.kill(pid, 9); seen.add(pid)\n            except OSError: pass\n    return len(seen)"
+    )
+    try:
+        choose_backend("auto")
+    except SandboxUnavailable as missing:
+        pytest.skip(str(missing))
+
+    async def side_by_side(local: LocalSandbox) -> tuple[list[Verdict], list[Verdict]]:
+        honest = local.judge("import time\ndef g(x): time.sleep(0.05); return x", [f"assert g({n}) == {n}" for n in range(8)])
+        return await asyncio.gather(local.judge(attacker, ["f()"]), honest)
+
+    limits = LIMITS.model_copy(update={"cpu_s": 2.0, "wall_s": 8.0})
+    with LocalSandbox("auto", slots=2, limits=limits, run_id=f"neighbours-{os.getpid()}") as local:
+        (attack,), honest = asyncio.run(side_by_side(local))
+    assert attack.value == "0"
+    assert all(verdict.passed for verdict in honest)

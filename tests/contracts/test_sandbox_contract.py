@@ -1,0 +1,216 @@
+"""One suite for every sandbox: both backends behind the local client, and the pool of actors."""
+
+import asyncio
+import os
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from core.interfaces import Sandbox
+from core.verdict import Limits, Status, Verdict
+from sandbox_workers.backends import choose_backend
+from sandbox_workers.jobs import SandboxUnavailable
+from sandbox_workers.local import LocalSandbox
+
+QUICK = Limits(cpu_s=0.5, wall_s=3.0, memory_mb=128, output_kb=16)
+
+
+def require(kind: str) -> None:
+    """Skip where the backend cannot run; SPARRING_REQUIRE_DOCKER=1 makes a missing Docker a failure."""
+    try:
+        choose_backend(kind)
+    except SandboxUnavailable as missing:
+        if kind == "docker" and os.environ.get("SPARRING_REQUIRE_DOCKER") == "1":
+            pytest.fail(str(missing))
+        pytest.skip(str(missing))
+
+
+@pytest.fixture(scope="module", params=["docker", "namespace", "pool"])
+def sandbox(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
+    if request.param != "pool":
+        require(request.param)
+        with LocalSandbox(request.param, limits=QUICK) as local:
+            yield local
+        return
+    require("auto")
+    ray = pytest.importorskip("ray")
+    from sandbox_workers.pool import start_pool
+
+    ray.init(num_cpus=2, resources={"sandbox": 2}, include_dashboard=False, log_to_driver=False)
+    pool = None
+    try:
+        pool = start_pool(2, slots=1, run_id=f"test-{uuid.uuid4().hex[:8]}", limits=QUICK)
+        yield pool.client()
+    finally:
+        if pool is not None:
+            pool.shutdown()
+        ray.shutdown()
+
+
+def judge(sandbox: Sandbox, program: str, *tests: str, limits: Limits | None = None) -> list[Verdict]:
+    async def bounded() -> list[Verdict]:
+        return await asyncio.wait_for(sandbox.judge(program, tests, limits=limits), 60)
+
+    return asyncio.run(bounded())
+
+
+def statuses(verdicts: list[Verdict]) -> list[str]:
+    return [str(verdict.status) for verdict in verdicts]
+
+
+PLUS_ONE = "def f(x):\n    return x + 1\n"
+
+
+def test_asserts_pass_or_fail_in_order(sandbox: Sandbox) -> None:
+    verdicts = judge(sandbox, PLUS_ONE, "assert f(1) == 2", "assert f(1) == 3, 'off by one'", "assert f(0) == 1")
+    assert statuses(verdicts) == ["PASSED", "WRONG_ANSWER", "PASSED"]
+    assert verdicts[1].error == "off by one"
+    assert verdicts[0].value is None and verdicts[0].passed
+
+
+@pytest.mark.parametrize(
+    ("expression", "value"),
+    [
+        ("f(1)", "2"),
+        ("[f(1), (f(2),)]", "[2, (3,)]"),
+        ("{'b': 1, 'a': f(0)}", "{'b': 1, 'a': 1}"),
+        ("{'c', 'a', 'b'}", "{'a', 'b', 'c'}"),
+        ("set(), frozenset([2, 1])", "(set(), frozenset({1, 2}))"),
+        ("f(0.5)", "1.5"),
+        ("f(float('nan'))", "nan"),
+        ("f(10**30)", str(10**30 + 1)),
+        ("None", "None"),
+        ("b'x'", "b'x'"),
+        ("'quote\\'s'", repr("quote's")),
+    ],
+)
+def test_an_expression_has_a_value(sandbox: Sandbox, expression: str, value: str) -> None:
+    (verdict,) = judge(sandbox, PLUS_ONE, expression)
+    assert (verdict.status, verdict.value) == (Status.PASSED, value)
+
+
+def test_values_of_the_program_are_reduced_to_plain_ones(sandbox: Sandbox) -> None:
+    program = "import collections\ndef f(): return collections.Counter('aab'), collections.OrderedDict(a=[{1}])"
+    assert judge(sandbox, program, "f()")[0].value == "({'a': 2, 'b': 1}, {'a': [{1}]})"
+
+
+@pytest.mark.parametrize("expression", ["f", "object()", "[f]", "(x for x in [1])", "g()", "len"])
+def test_what_is_not_plain_has_no_value(sandbox: Sandbox, expression: str) -> None:
+    (verdict,) = judge(sandbox, "def f(): pass\ndef g(): yield 1", expression)
+    assert verdict.status is Status.RUNTIME_ERROR and "not a plain value" in verdict.error
+
+
+@pytest.mark.parametrize("expression", ["'x' * 5000", "list(range(5000))", "10 ** 5000"])
+def test_a_long_value_is_over_the_limit(sandbox: Sandbox, expression: str) -> None:
+    assert statuses(judge(sandbox, PLUS_ONE, expression)) == ["OUTPUT_LIMIT"]
+
+
+@pytest.mark.parametrize(
+    ("program", "status"),
+    [
+        ("def f(x):\n    return 1 / 0", "RUNTIME_ERROR"),
+        ("def f(x): raise SystemExit(0)", "RUNTIME_ERROR"),
+        ("def f(x): assert False", "RUNTIME_ERROR"),
+        ("raise ValueError('at load')", "RUNTIME_ERROR"),
+        ("def f(x:", "SYNTAX_ERROR"),
+        ("def f(x):\n    while True: pass", "TIME_LIMIT"),
+        ("while True: pass", "TIME_LIMIT"),
+        ("def f(x): return len('x' * (1 << 30))", "MEMORY_LIMIT"),
+        ("def f(x): print('x' * 100_000); return 2", "OUTPUT_LIMIT"),
+        ("def f(x):\n    while True: print('x' * 1000)", "OUTPUT_LIMIT"),
+    ],
+)
+def test_the_program_is_to_blame(sandbox: Sandbox, program: str, status: str) -> None:
+    (verdict,) = judge(sandbox, program, "assert f(1) == 2")
+    assert str(verdict.status) == status
+    assert not verdict.error.startswith("test:") and not verdict.passed and verdict.value is None
+
+
+def test_a_sleeping_program_is_over_its_time(sandbox: Sandbox) -> None:
+    limits = QUICK.model_copy(update={"wall_s": 0.5})
+    (verdict,) = judge(sandbox, "import time\ndef f(): time.sleep(60)", "f()", limits=limits)
+    assert verdict.status is Status.TIME_LIMIT
+
+
+@pytest.mark.parametrize(
+    ("test", "status"),
+    [
+        ("assert f(1) == unknown_name", "RUNTIME_ERROR"),
+        ("assert f(1) ==", "SYNTAX_ERROR"),
+        ("import os; os._exit(0)", "RUNTIME_ERROR"),
+        ("while True: pass", "TIME_LIMIT"),
+        ("print('x' * 100_000)\nassert True", "OUTPUT_LIMIT"),
+    ],
+)
+def test_the_test_is_to_blame(sandbox: Sandbox, test: str, status: str) -> None:
+    verdicts = judge(sandbox, PLUS_ONE, test, "assert f(1) == 2")
+    assert statuses(verdicts) == [status, "PASSED"]
+    assert verdicts[0].error.startswith("test:")
+
+
+def test_a_hanging_test_costs_only_itself(sandbox: Sandbox) -> None:
+    program = "def f(x):\n    while x == 3: pass\n    return x"
+    verdicts = judge(sandbox, program, *[f"assert f({x}) == {x}" for x in range(6)])
+    assert statuses(verdicts) == ["PASSED"] * 3 + ["TIME_LIMIT"] + ["PASSED"] * 2
+
+
+def test_a_dying_program_costs_only_its_test(sandbox: Sandbox) -> None:
+    program = "import os\ndef f(x):\n    if x == 1: os._exit(7)\n    return x"
+    verdicts = judge(sandbox, program, "f(0)", "f(1)", "f(2)")
+    assert statuses(verdicts) == ["PASSED", "RUNTIME_ERROR", "PASSED"]
+    assert "exited with code 7" in verdicts[1].error
+
+
+def test_expected_exceptions_cross(sandbox: Sandbox) -> None:
+    program = "class Odd(ValueError): pass\ndef f(x):\n    if x % 2: raise Odd('odd')\n    return [][x]"
+    test = "try:\n    f(1)\nexcept Odd as e:\n    assert str(e) == 'odd'\nelse:\n    assert False"
+    other = "try:\n    f(2)\nexcept IndexError:\n    pass"
+    assert statuses(judge(sandbox, program, test, other)) == ["PASSED", "PASSED"]
+
+
+def test_objects_generators_callbacks_and_arguments_in_place(sandbox: Sandbox) -> None:
+    program = (
+        "class Stack:\n    def __init__(self): self.items = []\n    def push(self, x): self.items.append(x)\n"
+        "def count(n):\n    yield from range(n)\n"
+        "def apply(g, x): return g(x)\n"
+        "def sort_it(xs): xs.sort()\n"
+    )
+    tests = [
+        "s = Stack(); s.push(3); assert s.items == [3]",
+        "assert list(count(3)) == [0, 1, 2]",
+        "assert apply(lambda x: x * 2, 4) == 8",
+        "xs = [3, 1]; sort_it(xs); assert xs == [1, 3]",
+        "def test_stack():\n    assert Stack().items == [1]",
+    ]
+    assert statuses(judge(sandbox, program, *tests)) == ["PASSED"] * 4 + ["WRONG_ANSWER"]
+
+
+def test_output_and_cpu_are_told(sandbox: Sandbox) -> None:
+    program = "print('load')\ndef f(x):\n    print('call', x)\n    return sum(range(3_000_000))"
+    first, second = judge(sandbox, program, "f(1)", "f(2)")
+    assert (first.stdout, second.stdout) == ("load\ncall 1\n", "load\ncall 2\n")
+    assert 1 < first.cpu_ms < 500
+
+
+def test_no_tests_no_verdicts(sandbox: Sandbox) -> None:
+    assert judge(sandbox, PLUS_ONE) == []
+
+
+def test_many_at_once_keep_apart(sandbox: Sandbox) -> None:
+    async def all_of_them() -> list[list[Verdict]]:
+        wanted = [sandbox.judge(f"def f(x): return x + {n}", [f"f({x})" for x in range(3)]) for n in range(30)]
+        return await asyncio.wait_for(asyncio.gather(*wanted), 60)
+
+    for n, verdicts in enumerate(asyncio.run(all_of_them())):
+        assert [verdict.value for verdict in verdicts] == [str(x + n) for x in range(3)]
+
+
+def test_another_run_is_judged_afresh(sandbox: Sandbox) -> None:
+    async def twice(first: int, second: int) -> list[str | None]:
+        program = "import os\ndef f(): return os.urandom(8).hex()"
+        return [(await sandbox.judge(program, ["f()"], run=run))[0].value for run in (first, second)]
+
+    same = asyncio.run(twice(1, 1))
+    other = asyncio.run(twice(2, 3))
+    assert same[0] == same[1] and other[0] != other[1]
