@@ -6,6 +6,9 @@ from pathlib import Path
 import torch
 from torch import nn
 from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers.utils import logging as transformers_logging
+
+transformers_logging.disable_progress_bar()  # a bar per save would drown the run's own display
 
 
 def load_model(path: str | Path, dtype: str) -> PreTrainedModel:

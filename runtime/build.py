@@ -8,6 +8,7 @@ from actors.episodes import EpisodeRunner, Seat
 from configs.schema import EMBEDDED, Config
 from core.interfaces import Policy, Sandbox
 from core.problem import Problem
+from core.seeding import derive_seed
 from games.multistage import MultistageGame
 from games.prompts import format_for
 from learners.learner import STATE_FILE
@@ -15,7 +16,6 @@ from learners.train_spec import LearnerSpec
 from problems.embedded.generate import embedded_path
 from problems.loader import load_problems
 from problems.splits import split_problems
-from core.seeding import derive_seed
 
 ROLES = ("generator", "discriminator")
 
@@ -80,7 +80,7 @@ def learner_spec(config: Config, role: str, model: str, checkpoint: Path | None)
     )
 
 
-def context_lengths(config: Config, problems: list[Problem], tokenizers: Mapping[str, Any]) -> None:
+def check_context_lengths(config: Config, problems: list[Problem], tokenizers: Mapping[str, Any]) -> None:
     """Raises ValueError where a problem's prompt and completions can't fit the engine's max_model_len."""
     for role in ROLES:
         settings, style = config.policy(role), format_for(tokenizers[role], config.game.test_format)

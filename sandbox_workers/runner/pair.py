@@ -313,3 +313,6 @@ class Pair:
             pass
         if not news["clean"]:
             raise ZygoteGone("a directory could not be emptied")
+        if self.stop is not None and self.stop.status == "TIME_LIMIT" and news["cpu_s"] >= self.limits["cpu_s"] / 2:
+            # Reaped, the strays show what they used: a fork bomb starves none but itself.
+            self.stop = Stop("TIME_LIMIT", self.stop.error)

@@ -165,6 +165,7 @@ class Zygote:
             self._serve_pair(json.loads(message), descriptors)
 
     def _serve_pair(self, limits: dict, descriptors: list[int]) -> None:
+        cpu_before = _children_cpu()
         pids = {self._fork(role, limits, descriptors[3 * i : 3 * i + 3]): role for i, role in enumerate(ROLES)}
         for descriptor in descriptors:
             os.close(descriptor)
@@ -175,7 +176,7 @@ class Zygote:
         clean = self.settings.single_uid or all(self._wipe(role) for role in ROLES)
         if not ended:
             self.supervisor.recv(16)
-        self._tell({"done": ends, "clean": clean})
+        self._tell({"done": ends, "clean": clean, "cpu_s": _children_cpu() - cpu_before})
 
     def _tell(self, message: Any) -> None:
         self.supervisor.send(json.dumps(message).encode())
@@ -266,6 +267,12 @@ class Zygote:
 
         os.waitpid(self._as_job(role, remove), 0)
         return not os.listdir(home)
+
+
+def _children_cpu() -> float:
+    """CPU seconds of all that was ever reaped, strays included."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def _end(status: int, usage: resource.struct_rusage) -> list:

@@ -21,7 +21,7 @@ TIME, MEMORY, OUTPUT = Status.TIME_LIMIT, Status.MEMORY_LIMIT, Status.OUTPUT_LIM
 
 
 @pytest.fixture(scope="module", params=["docker", "namespace"])
-def sandbox(request: pytest.FixtureRequest) -> Iterator[LocalSandbox]:
+def warm(request: pytest.FixtureRequest) -> Iterator[LocalSandbox]:
     try:
         choose_backend(request.param)
     except SandboxUnavailable as missing:
@@ -36,26 +36,21 @@ def judge(sandbox: LocalSandbox, program: str, *tests: str, limits: Limits | Non
     return asyncio.run(asyncio.wait_for(sandbox.judge(program, tests, limits=limits), 40))
 
 
-def assert_unharmed(sandbox: LocalSandbox) -> None:
-    """An honest program, a wrong one, no file and no process left over, and the same container as before."""
-    honest = "def f(x): return x + 1"
-    look = (
-        "import os\n"
-        "def files(): return sorted(os.listdir('.'))\n"
-        "def mine():\n"
-        "    uids = []\n"
-        "    for pid in filter(str.isdigit, os.listdir('/proc')):\n"
-        "        try: uids.append(os.stat('/proc/' + pid).st_uid)\n"
-        "        except OSError: pass\n"
-        "    import builtins; return uids.count(os.getuid())\n"
-    )
-    verdicts = judge(sandbox, honest, "assert f(1) == 2", "assert f(1) == 3", "f(41)")
+LOOK = "import os\ndef look(): return os.listdir('.'), len([p for p in os.listdir('/proc') if p.isdigit()])"
+
+
+@pytest.fixture
+def sandbox(warm: LocalSandbox) -> Iterator[LocalSandbox]:
+    """Afterwards: an honest program and a wrong one judged rightly, no file and no process left, no sandbox lost."""
+    (before,) = judge(warm, LOOK, "look()")
+    failures = warm.stats()["infrastructure_failures"]
+    yield warm
+    verdicts = judge(warm, "def f(x): return x + 1", "assert f(1) == 2", "assert f(1) == 3", "f(41)")
     assert [verdict.status for verdict in verdicts] == [Status.PASSED, WRONG, Status.PASSED]
     assert verdicts[2].value == "42"
-    files, mine = judge(sandbox, look, "files()", "mine()")
-    assert files.value == "[]"
-    assert mine.value in ("0", "1")  # a process that setuid makes undumpable is root's in /proc
-    assert sandbox.stats()["infrastructure_failures"] == 0
+    (after,) = judge(warm, LOOK, "look()")
+    assert after.value == before.value and after.value is not None and after.value.startswith("([], ")
+    assert warm.stats()["infrastructure_failures"] == failures
 
 
 ANSWER = "assert f(1) == 2"
@@ -365,7 +360,6 @@ def test_forgery(sandbox: LocalSandbox, name: str) -> None:
     program, test, deserved = FORGERIES[name]
     (verdict,) = judge(sandbox, program, test)
     assert verdict.status in deserved, verdict
-    assert_unharmed(sandbox)
 
 
 @pytest.mark.parametrize("name", EXHAUSTIONS)
@@ -374,7 +368,6 @@ def test_exhaustion(sandbox: LocalSandbox, name: str) -> None:
     (verdict,) = judge(sandbox, program, test)
     assert verdict.status in deserved, verdict
     assert len(verdict.stdout) <= LIMITS.output_kb << 10
-    assert_unharmed(sandbox)
 
 
 @pytest.mark.parametrize("name", PROBES)
@@ -383,7 +376,6 @@ def test_probe(sandbox: LocalSandbox, name: str) -> None:
     (verdict,) = judge(sandbox, program, test)
     assert verdict.status is Status.PASSED, verdict
     assert str(verdict.value) == found
-    assert_unharmed(sandbox)
 
 
 def test_a_neighbouring_slot_is_out_of_reach() -> None:

