@@ -65,7 +65,11 @@ class VllmPolicy:
         return self._version
 
     async def generate(self, prompt_tokens: Sequence[int], sampling: Sampling) -> Completion:
-        """Raises ValueError (vLLM's) where the prompt does not fit max_model_len."""
+        """Raises ValueError where prompt and completion do not fit max_model_len."""
+        if len(prompt_tokens) >= self._settings.max_model_len:
+            raise ValueError(
+                f"prompt of {len(prompt_tokens)} tokens does not fit max_model_len {self._settings.max_model_len}"
+            )
         params = SamplingParams(
             temperature=sampling.temperature,
             max_tokens=sampling.max_tokens,

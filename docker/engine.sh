@@ -97,7 +97,9 @@ base() {
 }
 
 # The same hash is computed by sandbox_workers/backends.py: a changed runner is never judged by an old image.
-content_hash() { LC_ALL=C; cat docker/sandbox.Dockerfile sandbox_workers/runner/*.py | sha256sum | cut -c1-16; }
+content_hash() {
+    LC_ALL=C; cat docker/sandbox.Dockerfile sandbox_workers/runner/*.py | sha256sum | cut -c1-16
+}
 
 image() {
     answers || die "no Docker Engine answers: start one (docker/engine.sh start)"

@@ -1,28 +1,28 @@
 """Derive docker/seccomp.json from the container world's default profile.
 
-    python docker/make_seccomp.py /usr/share/containers/seccomp.json     # Debian: golang-github-containers-common
+    python docker/make_seccomp.py /usr/share/containers/seccomp.json     # Debian:
+    golang-github-containers-common
 
-Kept: what the default allows to a process without capabilities. Taken away: sockets of every kind (socketpair stays),
-System V and POSIX queues, ptrace and its relatives, namespaces, mounts, keyrings, io_uring, scheduling: two jobs on one
-kernel then share no object that they could signal each other with.
+Kept: what the default allows to a process without capabilities. Taken away: sockets of every kind (socketpair
+stays), System V and POSIX queues, ptrace and its relatives, namespaces, mounts, keyrings, io_uring,
+scheduling: two jobs on one kernel then share no object that they could signal each other with.
 """
 
 import json
 import sys
 from pathlib import Path
 
-TAKEN = set(
-    """
+TAKEN_NAMES = """
     ptrace process_vm_readv process_vm_writev pidfd_getfd kcmp process_madvise keyctl add_key request_key
-    shmget shmat shmctl shmdt semget semop semctl semtimedop semtimedop_time64 msgget msgsnd msgrcv msgctl ipc
-    mq_open mq_unlink mq_timedsend mq_timedreceive mq_timedsend_time64 mq_timedreceive_time64 mq_notify mq_getsetattr
-    io_uring_setup io_uring_enter io_uring_register userfaultfd bpf perf_event_open socket socketcall
-    unshare setns mount umount umount2 pivot_root chroot mknod mknodat personality memfd_secret
-    name_to_handle_at open_by_handle_at fanotify_init fanotify_mark inotify_init inotify_init1 clone clone3
-    sched_setattr sched_setscheduler sched_setparam sched_setaffinity ioprio_set mlock mlock2 mlockall quotactl
-    lookup_dcookie modify_ldt
-    """.split()
-)
+    shmget shmat shmctl shmdt semget semop semctl semtimedop semtimedop_time64 msgget msgsnd msgrcv msgctl
+    ipc mq_open mq_unlink mq_timedsend mq_timedreceive mq_timedsend_time64 mq_timedreceive_time64
+    mq_notify mq_getsetattr io_uring_setup io_uring_enter io_uring_register userfaultfd bpf
+    perf_event_open socket socketcall unshare setns mount umount umount2 pivot_root chroot mknod mknodat
+    personality memfd_secret name_to_handle_at open_by_handle_at fanotify_init fanotify_mark inotify_init
+    inotify_init1 clone clone3 sched_setattr sched_setscheduler sched_setparam sched_setaffinity
+    ioprio_set mlock mlock2 mlockall quotactl lookup_dcookie modify_ldt
+"""
+TAKEN = set(TAKEN_NAMES.split())
 NEW_NAMESPACES = 0x7E020000
 """CLONE_NEW* bits of clone(2)."""
 ENOSYS, EAFNOSUPPORT = 38, 97

@@ -1,6 +1,7 @@
 """From a completion's text to a program or a test suite. Pure; nothing is executed."""
 
 import ast
+import cmath
 import re
 from dataclasses import dataclass
 
@@ -76,8 +77,7 @@ def _parse_test(line: str, problem: Problem, test_format: str, limits: InputLimi
     call_node, expected_node = _split_assert(statements[0], wants_assert=test_format != "input_only")
     if call_node is None:
         if test_format == "strict" and isinstance(statements[0], ast.Assert):
-            fault = "size" if len(line) > limits.chars else ""
-            return EmittedTest(source=ast.unparse(statements[0]), fault=fault)
+            return _any_assert(line, statements[0], limits)
         return EmittedTest(source=line, fault="parse")
     try:
         arguments = [ast.literal_eval(a) for a in call_node.args]
@@ -85,9 +85,9 @@ def _parse_test(line: str, problem: Problem, test_format: str, limits: InputLimi
         expected = repr(ast.literal_eval(expected_node)) if expected_node is not None else None
         if None in keywords or getattr(call_node.func, "id", None) != problem.entry_point:
             raise ValueError
+        rendered = [repr(a) for a in arguments] + [f"{name}={value!r}" for name, value in keywords.items()]
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return EmittedTest(source=line, fault="literal")
-    rendered = [repr(a) for a in arguments] + [f"{name}={value!r}" for name, value in keywords.items()]
     call = f"{problem.entry_point}({', '.join(rendered)})"
     source = call if expected is None else f"assert {call} == {expected}"
     values = [*arguments, *keywords.values()]
@@ -96,6 +96,15 @@ def _parse_test(line: str, problem: Problem, test_format: str, limits: InputLimi
     else:
         fault = "" if _fits_signature(arguments, problem) else "contract"
     return EmittedTest(source=source, call=call, expected=expected, fault=fault)
+
+
+def _any_assert(line: str, statement: ast.Assert, limits: InputLimits) -> EmittedTest:
+    if len(line) > limits.chars:
+        return EmittedTest(source=line, fault="size")
+    try:
+        return EmittedTest(source=ast.unparse(statement))
+    except (ValueError, RecursionError):  # an integer too long to print, an expression too deep
+        return EmittedTest(source=line, fault="parse")
 
 
 def _split_assert(statement: ast.stmt, *, wants_assert: bool) -> tuple[ast.Call | None, ast.expr | None]:
@@ -114,6 +123,8 @@ def _small_enough(value: object, limits: InputLimits) -> bool:
         return len(value) <= limits.string
     if isinstance(value, int):
         return abs(value) <= limits.abs_int
+    if isinstance(value, float | complex):  # infinity has no literal: its repr would not be the value
+        return cmath.isfinite(value)
     if isinstance(value, dict):
         parts: list[object] = [*value.keys(), *value.values()]
         return len(value) <= limits.items and all(_small_enough(p, limits) for p in parts)

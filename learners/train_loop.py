@@ -131,7 +131,7 @@ def _train_loop(config: dict[str, Any]) -> None:
     if spec.device == "cpu":
         torch.set_num_threads(spec.settings.threads)
     learner = _build_learner(spec)
-    saved = learner.version
+    saved = learner.version if ray.train.get_checkpoint() else -1
     if config["republish"]:
         ray.get(mailbox.put_result.remote({}, learner.export()))
     ray.get(mailbox.set_worker_pid.remote(os.getpid()))

@@ -1,4 +1,5 @@
-"""Which sandbox runs here, and why: `choose_backend` decides once, `Choice.open` builds as many as are wanted."""
+"""Which sandbox runs here, and why: `choose_backend` decides once, `Choice.open` builds as many as are
+wanted."""
 
 import hashlib
 from dataclasses import dataclass
@@ -18,12 +19,16 @@ UID_FLOOR, UIDS_PER_BACKEND, UID_RANGES = 200_000, 64, 16_000
 def runner_version() -> str:
     """Hash of what runs inside; the tag of its image. docker/engine.sh computes the same."""
     digest = hashlib.sha256()
-    for path in (ROOT / "docker" / "sandbox.Dockerfile", *sorted((ROOT / "sandbox_workers" / "runner").glob("*.py"))):
+    for path in (
+        ROOT / "docker" / "sandbox.Dockerfile",
+        *sorted((ROOT / "sandbox_workers" / "runner").glob("*.py")),
+    ):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
 
 def image_tag() -> str:
+    """The image that `docker/engine.sh image` builds of this tree."""
     return f"sparring-sandbox:{runner_version()}"
 
 
@@ -45,7 +50,9 @@ class Choice:
             return NamespaceBackend(slots=slots, uid_base=uid_base)
         from sandbox_workers.docker_backend import DockerBackend  # the docker SDK only where Docker is used
 
-        return DockerBackend(image=self.image, slots=slots, uid_base=uid_base, memory_mb=memory_mb, run_id=run_id)
+        return DockerBackend(
+            image=self.image, slots=slots, uid_base=uid_base, memory_mb=memory_mb, run_id=run_id
+        )
 
 
 def uid_range(run_id: str, index: int) -> int:
@@ -72,7 +79,9 @@ def choose_backend(kind: Kind = "auto") -> Choice:
         try:
             return _namespace(str(missing))
         except SandboxUnavailable as error:
-            raise SandboxUnavailable(f"no sandbox can run here. Docker: {missing}. Namespaces: {error}") from None
+            raise SandboxUnavailable(
+                f"no sandbox can run here. Docker: {missing}. Namespaces: {error}"
+            ) from None
 
 
 def _docker(why: str) -> Choice:

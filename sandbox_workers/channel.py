@@ -86,7 +86,12 @@ class RunnerChannel:
                 raise BackendDied(self._ended)
             number = next(self._ids)
             self._waiting[number] = future
-            message = {"id": number, "program": job.program, "tests": job.tests, "limits": job.limits.model_dump()}
+            message = {
+                "id": number,
+                "program": job.program,
+                "tests": job.tests,
+                "limits": job.limits.model_dump(),
+            }
             try:
                 self._send(pack(message))
             except (OSError, ValueError) as error:

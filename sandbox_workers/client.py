@@ -1,6 +1,7 @@
 """What the games call: `judge`, with a cache, micro-batches and retries over any transport to the workers.
 
-No Ray here: `pool` brings a transport to actors, `local` one to a thread. Not covered: priorities and fairness.
+No Ray here: `pool` brings a transport to actors, `local` one to a thread. Not covered: priorities and
+fairness.
 """
 
 import asyncio
@@ -58,6 +59,7 @@ class VerdictCache:
         return verdict
 
     def put(self, key: bytes, verdict: Verdict) -> None:
+        """Keep the verdict, unless the machine's state may have caused it."""
         if verdict.status in NEVER_CACHED or self._capacity == 0:
             return
         self._verdicts[key] = verdict
@@ -100,11 +102,14 @@ class RetryPolicy:
         return Pending(job=job, keys=keys, attempt=pending.attempt + 1, avoid=worker)
 
     def pause_s(self, again: Pending) -> float:
+        """Seconds to wait before the attempt."""
         return self.pauses_s[again.attempt - 2]
 
 
 @dataclass(kw_only=True, slots=True)
 class ClientStats:
+    """Counts since the client was made."""
+
     jobs: int = 0
     """Jobs sent to workers, retries not counted."""
     tests: int = 0
@@ -134,9 +139,9 @@ class _Loop:
 class SandboxClient:
     """Implements core.interfaces.Sandbox over a transport.
 
-    Equal pairs are judged once: from the cache, or together with the one in flight. Requests of one loop turn go out
-    as batches of at most `max_batch` jobs to the least loaded workers; what exceeds `max_in_flight` jobs per worker
-    waits here. Picklable with its transport: a copy starts with an empty cache.
+    Equal pairs are judged once: from the cache, or together with the one in flight. Requests of one loop turn
+    go out as batches of at most `max_batch` jobs to the least loaded workers; what exceeds `max_in_flight`
+    jobs per worker waits here. Picklable with its transport: a copy starts with an empty cache.
     """
 
     def __init__(

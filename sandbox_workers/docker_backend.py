@@ -1,7 +1,7 @@
 """A warm container as a sandbox backend, by the Docker SDK.
 
-The container ends when its attached stdin does and is then removed by the engine, so a worker that is killed -9 leaves
-nothing. What even that missed (an engine killed too) is found by its labels: `remove_orphans`.
+The container ends when its attached stdin does and is then removed by the engine, so a worker that is killed
+-9 leaves nothing. What even that missed (an engine killed too) is found by its labels: `remove_orphans`.
 """
 
 import contextlib
@@ -9,13 +9,14 @@ import os
 import socket
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-import docker
 from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 from docker.models.containers import Container
 from docker.types import LogConfig, Ulimit
 from docker.utils.socket import frames_iter
 
+import docker
 from core.verdict import Verdict
 from sandbox_workers.channel import RunnerChannel
 from sandbox_workers.jobs import BackendDied, Job, SandboxUnavailable
@@ -36,14 +37,16 @@ def connect() -> docker.DockerClient:
         client.ping()
     except DockerException as error:
         where = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
-        raise SandboxUnavailable(f"no Docker Engine answers at {where}; start one: make engine ({error})") from None
+        raise SandboxUnavailable(
+            f"no Docker Engine answers at {where}; start one: make engine ({error})"
+        ) from None
     return client
 
 
 def require_image(client: docker.DockerClient, tag: str) -> str:
     """The image's id. Raise SandboxUnavailable where it is missing."""
     try:
-        return client.images.get(tag).id
+        return str(client.images.get(tag).id)
     except ImageNotFound:
         raise SandboxUnavailable(f"the engine has no image {tag}; build it: make image") from None
 
@@ -76,12 +79,18 @@ class DockerBackend:
 
     Args:
         image: tag of the sandbox image.
-        uid_base: first of 2 * slots uids; RLIMIT_NPROC counts per uid across containers, so ranges must not overlap.
-        memory_mb: largest `Limits.memory_mb` of its jobs, MiB; sizes the container.
+        uid_base: first of 2 * slots uids; RLIMIT_NPROC counts per uid across containers, so ranges must not
+        overlap. memory_mb: largest `Limits.memory_mb` of its jobs, MiB; sizes the container.
     """
 
     def __init__(
-        self, *, image: str, slots: int = 2, uid_base: int = 200_000, memory_mb: int = 512, run_id: str = "local"
+        self,
+        *,
+        image: str,
+        slots: int = 2,
+        uid_base: int = 200_000,
+        memory_mb: int = 512,
+        run_id: str = "local",
     ) -> None:
         self.slots = slots
         self._image = image
@@ -98,9 +107,11 @@ class DockerBackend:
         try:
             self._container = client.containers.create(self._image, **self._settings())
             # Attached before it starts: nothing of its output is missed, and its stdin ends with us.
-            attached = self._container.attach_socket(params={"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1})
+            attached = self._container.attach_socket(
+                params={"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
+            )
             self._attached = attached
-            self._socket: socket.socket = getattr(attached, "_sock", attached)
+            self._socket: Any = getattr(attached, "_sock", attached)
             self._socket.settimeout(None)
             self._container.start()
         except DockerException as error:
@@ -115,7 +126,9 @@ class DockerBackend:
                 self._stderr += chunk[: 4096 - len(self._stderr)] if len(self._stderr) < 4096 else b""
             return b""
 
-        self._channel = RunnerChannel(self._socket.sendall, receive, lambda: self._stderr.decode("utf-8", "replace"))
+        self._channel = RunnerChannel(
+            self._socket.sendall, receive, lambda: self._stderr.decode("utf-8", "replace")
+        )
         try:
             self._channel.wait_ready()
         except SandboxUnavailable:
@@ -125,8 +138,8 @@ class DockerBackend:
     def _settings(self) -> dict:
         memory = f"{self.slots * (self._memory_mb + TEST_MEMORY_MB + DIRECTORY_MB) + RUNNER_MEMORY_MB}m"
         directories = {
-            f"/jobs/{slot}{role}": f"size={DIRECTORY_MB}m,nr_inodes=2048,uid=0,gid={self._uid_base + 2 * slot + index},"
-            "mode=0770,nosuid,nodev"
+            f"/jobs/{slot}{role}": f"size={DIRECTORY_MB}m,nr_inodes=2048,mode=0770,nosuid,nodev,"
+            f"uid=0,gid={self._uid_base + 2 * slot + index}"
             for slot in range(self.slots)
             for index, role in enumerate("pt")
         }
@@ -156,7 +169,9 @@ class DockerBackend:
             raise BackendDied("the container is not started")
         for job in jobs:
             if job.limits.memory_mb > self._memory_mb:
-                raise ValueError(f"Limits.memory_mb={job.limits.memory_mb} above the sandbox's {self._memory_mb}")
+                raise ValueError(
+                    f"Limits.memory_mb={job.limits.memory_mb} above the sandbox's {self._memory_mb}"
+                )
         return self._channel.judge_batch(jobs)
 
     def healthy(self) -> bool:

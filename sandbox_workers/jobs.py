@@ -17,7 +17,8 @@ class BackendDied(RuntimeError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Job:
-    """One program with tests of one author: they share a test process, and could forge each other's verdicts."""
+    """One program with tests of one author: they share a test process, and could forge each other's
+    verdicts."""
 
     program: str
     tests: tuple[str, ...]
@@ -46,4 +47,5 @@ class Backend(Protocol):
 
 
 def sandbox_errors(job: Job, reason: str) -> list[Verdict]:
+    """SANDBOX_ERROR for every test of the job."""
     return [Verdict(status=Status.SANDBOX_ERROR, error=reason[:500]) for _ in job.tests]

@@ -18,16 +18,22 @@ THREADS_PER_WORKER = 4
 
 
 class ThreadTransport:
+    """Workers of this process, each batch in a thread."""
+
     def __init__(self, workers: Sequence[SandboxWorker]) -> None:
         self._workers = list(workers)
-        self._threads = ThreadPoolExecutor(THREADS_PER_WORKER * len(self._workers), thread_name_prefix="sandbox")
+        self._threads = ThreadPoolExecutor(
+            THREADS_PER_WORKER * len(self._workers), thread_name_prefix="sandbox"
+        )
 
     @property
     def size(self) -> int:
         return len(self._workers)
 
     async def judge(self, worker: int, jobs: Sequence[Job]) -> list[list[Verdict]]:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, self._workers[worker].judge, jobs)
+        return await asyncio.get_running_loop().run_in_executor(
+            self._threads, self._workers[worker].judge, jobs
+        )
 
     def close(self) -> None:
         for worker in self._workers:
@@ -61,6 +67,7 @@ class LocalSandbox(SandboxClient):
         super().__init__(self._threads, version=choice.version, limits=limits, cache_size=cache_size)
 
     def close(self) -> None:
+        """End the sandbox. Idempotent."""
         self._threads.close()
 
     def __enter__(self) -> "LocalSandbox":

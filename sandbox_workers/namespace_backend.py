@@ -1,7 +1,8 @@
 """The same runner without a Docker Engine: Linux namespaces by bubblewrap.
 
-Same separation of program and test, same seccomp filter, no network, read-only root. Not covered without an engine: a
-memory cap over the sandbox as a whole (each process has its address-space limit), and the kernel is shared as always.
+Same separation of program and test, same seccomp filter, no network, read-only root. Not covered without an
+engine: a memory cap over the sandbox as a whole (each process has its address-space limit), and the kernel is
+shared as always.
 
     root                     two uids per slot
     user with subuids        the same, inside a user namespace (needs newuidmap)
@@ -48,17 +49,24 @@ def privilege() -> Privilege:
 
 
 def require_bubblewrap() -> str:
+    """Path of bwrap. Raise SandboxUnavailable where it is missing."""
     path = shutil.which("bwrap")
     if path is None:
-        raise SandboxUnavailable("bwrap is not on PATH: install bubblewrap (apt-get install bubblewrap) or Docker")
+        raise SandboxUnavailable(
+            "bwrap is not on PATH: install bubblewrap (apt-get install bubblewrap) or Docker"
+        )
     return path
 
 
 def interpreter() -> tuple[str, str | None]:
-    """A Python of at least 3.11 for the sandbox, and the prefix to bind for it where that is not under /usr."""
+    """A Python of at least 3.11 for the sandbox, and the prefix to bind for it where that is not under
+    /usr."""
     for candidate in ("/usr/bin/python3", "/usr/local/bin/python3"):
         check = [candidate, "-I", "-c", "import sys, ctypes, resource; sys.exit(sys.version_info < (3, 11))"]
-        if os.path.exists(candidate) and subprocess.run(check, capture_output=True, timeout=10).returncode == 0:
+        if (
+            os.path.exists(candidate)
+            and subprocess.run(check, capture_output=True, timeout=10).returncode == 0
+        ):
             return candidate, None
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     return f"{sys.base_prefix}/bin/{version}", sys.base_prefix
@@ -68,8 +76,8 @@ class NamespaceBackend:
     """One bubblewrap sandbox of `slots` slots.
 
     Args:
-        uid_base: first of 2 * slots uids; RLIMIT_NPROC counts per uid across sandboxes, so ranges must not overlap.
-        mode: what to do about uids; found out where None.
+        uid_base: first of 2 * slots uids; RLIMIT_NPROC counts per uid across sandboxes, so ranges must not
+        overlap. mode: what to do about uids; found out where None.
     """
 
     def __init__(self, *, slots: int = 2, uid_base: int = 200_000, mode: Privilege | None = None) -> None:
@@ -88,7 +96,8 @@ class NamespaceBackend:
             os.write(bpf, export_bpf(SECCOMP))
             os.lseek(bpf, 0, os.SEEK_SET)
             command = self._command(bubblewrap, mode, bpf)
-            # No --die-with-parent: it means the *thread* that started it. The runner ends with its stdin instead.
+            # No --die-with-parent: it means the *thread* that started it. The runner ends with its stdin
+            # instead.
             self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,
@@ -123,7 +132,12 @@ class NamespaceBackend:
     def _command(self, bubblewrap: str, mode: Privilege, bpf: int) -> list[str]:
         python, prefix = interpreter()
         base = self._uid_base if mode is Privilege.ROOT else 1000 + self._uid_base % MAPPED_UIDS
-        environment = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "PYTHONHASHSEED": "0", "SLOTS": str(self.slots)}
+        environment = {
+            "PATH": "/usr/bin:/bin",
+            "LANG": "C.UTF-8",
+            "PYTHONHASHSEED": "0",
+            "SLOTS": str(self.slots),
+        }
         command = [bubblewrap, "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"]
         command += ["--unshare-cgroup-try", "--new-session"]
         if mode is Privilege.ONE_UID:
@@ -141,10 +155,21 @@ class NamespaceBackend:
             command += ["--ro-bind-data", str(bpf), "/opt/sparring/job.bpf"]
         else:
             command += ["--seccomp", str(bpf)]
-        command += ["--remount-ro", "/jobs", "--remount-ro", "/dev", "--remount-ro", "/", "--clearenv", "--chdir", "/"]
+        command += [
+            "--remount-ro",
+            "/jobs",
+            "--remount-ro",
+            "/dev",
+            "--remount-ro",
+            "/",
+            "--clearenv",
+            "--chdir",
+            "/",
+        ]
         for name, value in environment.items():
             command += ["--setenv", name, value]
-        # Not -I: it would ignore PYTHONHASHSEED, and programs' sets would differ in order from sandbox to sandbox.
+        # Not -I: it would ignore PYTHONHASHSEED, and programs' sets would differ in order from sandbox to
+        # sandbox.
         command += [python, "-s", "-P", "-B", "-c", ENTRY]
         if mode is Privilege.SUBUIDS:
             command = ["unshare", "--map-root-user", "--map-auto", "--", *command]
@@ -158,10 +183,27 @@ class NamespaceBackend:
                 arguments += ["--symlink", os.readlink(name), name]
             elif os.path.isdir(name):
                 arguments += ["--ro-bind", name, name]
-        arguments += ["--ro-bind-try", "/etc/ld.so.cache", "/etc/ld.so.cache", "--proc", "/proc", "--dev", "/dev"]
+        arguments += [
+            "--ro-bind-try",
+            "/etc/ld.so.cache",
+            "/etc/ld.so.cache",
+            "--proc",
+            "/proc",
+            "--dev",
+            "/dev",
+        ]
         if prefix is not None:
             arguments += ["--ro-bind", prefix, prefix]
-        return [*arguments, "--perms", "0755", "--dir", "/opt/sparring", "--ro-bind", str(RUNNER), "/opt/sparring/runner"]
+        return [
+            *arguments,
+            "--perms",
+            "0755",
+            "--dir",
+            "/opt/sparring",
+            "--ro-bind",
+            str(RUNNER),
+            "/opt/sparring/runner",
+        ]
 
     def _directories(self, mode: Privilege) -> list[str]:
         arguments = ["--perms", "0755", "--tmpfs", "/jobs"]
@@ -170,7 +212,14 @@ class NamespaceBackend:
                 if mode is Privilege.ONE_UID:  # each child mounts its own
                     arguments += ["--dir", f"/jobs/{slot}{role}"]
                 else:
-                    arguments += ["--size", str(DIRECTORY_BYTES), "--perms", "0770", "--tmpfs", f"/jobs/{slot}{role}"]
+                    arguments += [
+                        "--size",
+                        str(DIRECTORY_BYTES),
+                        "--perms",
+                        "0770",
+                        "--tmpfs",
+                        f"/jobs/{slot}{role}",
+                    ]
         return arguments
 
     def judge_batch(self, jobs: Sequence[Job]) -> list[list[Verdict]]:

@@ -20,7 +20,9 @@ RESTARTS = 100
 """Of one actor, over a run."""
 
 
-@ray.remote(num_cpus=0, resources={"sandbox": 1}, max_restarts=RESTARTS, max_concurrency=BATCHES_PER_WORKER + 1)
+@ray.remote(
+    num_cpus=0, resources={"sandbox": 1}, max_restarts=RESTARTS, max_concurrency=BATCHES_PER_WORKER + 1
+)
 class SandboxActor:
     """A SandboxWorker as an actor. The choice is made here: nodes differ in what they can run."""
 
@@ -52,6 +54,8 @@ class SandboxActor:
 
 
 class RayTransport:
+    """Actors as workers."""
+
     def __init__(self, actors: Sequence[ActorHandle]) -> None:
         self._actors = list(actors)
 
@@ -76,8 +80,11 @@ class SandboxPool:
         self._limits = limits
 
     def client(self, *, cache_size: int = 100_000) -> SandboxClient:
+        """A client of all workers, with a cache of its own."""
         transport = RayTransport(self.actors)
-        return SandboxClient(transport, version=self._choice.version, limits=self._limits, cache_size=cache_size)
+        return SandboxClient(
+            transport, version=self._choice.version, limits=self._limits, cache_size=cache_size
+        )
 
     def stats(self) -> dict[str, float]:
         """Sums over the workers that answer: jobs, infrastructure_failures, backends_replaced, busy_s."""
@@ -110,7 +117,8 @@ def start_pool(
     available = ray.cluster_resources().get("sandbox", 0)
     if available < size:
         raise SandboxUnavailable(
-            f"{size} sandbox workers need as many units of the Ray resource 'sandbox', the cluster has {available:g}: "
+            f"{size} sandbox workers need as many units of the Ray resource 'sandbox', "
+            f"the cluster has {available:g}: "
             f"ray start --resources '{{\"sandbox\": {size}}}'"
         )
     memory_mb = max(512, (limits or Limits()).memory_mb)
@@ -120,11 +128,15 @@ def start_pool(
     except (RayActorError, GetTimeoutError) as error:
         for actor in actors:
             ray.kill(actor, no_restart=True)
-        cause = str(error).strip().splitlines()[-1] if isinstance(error, RayActorError) else "no answer in time"
+        cause = (
+            str(error).strip().splitlines()[-1] if isinstance(error, RayActorError) else "no answer in time"
+        )
         raise SandboxUnavailable(f"sandbox workers do not start: {cause}") from None
     if len({choice.version for choice in choices}) > 1:
         found = sorted({choice.description for choice in choices})
         for actor in actors:
             ray.kill(actor, no_restart=True)
-        raise SandboxUnavailable(f"the nodes differ in their sandboxes; set the kind explicitly: {'; '.join(found)}")
+        raise SandboxUnavailable(
+            f"the nodes differ in their sandboxes; set the kind explicitly: {'; '.join(found)}"
+        )
     return SandboxPool(actors, choices[0], limits)

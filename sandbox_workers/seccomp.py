@@ -1,4 +1,5 @@
-"""docker/seccomp.json as the BPF program that the kernel takes, by the system's libseccomp (which apt itself needs)."""
+"""docker/seccomp.json as the BPF program that the kernel takes, by the system's libseccomp (which apt itself
+needs)."""
 
 import ctypes
 import json

@@ -14,6 +14,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(kw_only=True, slots=True)
 class WorkerStats:
+    """Counts since the worker started."""
+
     jobs: int = 0
     infrastructure_failures: int = 0
     """Backends that died, and verdicts SANDBOX_ERROR."""

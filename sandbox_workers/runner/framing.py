@@ -3,7 +3,7 @@
 import json
 import socket
 import struct
-from typing import Any, BinaryIO
+from typing import Any, Protocol
 
 MAX_FRAME = 16 << 20
 """Bytes. A program cannot make its reader allocate more than this."""
@@ -43,7 +43,13 @@ def recv_frame(connection: socket.socket, cap: int = MAX_FRAME) -> Any:
     return json.loads(recv_exactly(connection, length))
 
 
-def read_frame(stream: BinaryIO) -> Any | None:
+class Readable(Protocol):
+    """What `read_frame` needs of a stream."""
+
+    def read(self, count: int, /) -> bytes: ...
+
+
+def read_frame(stream: Readable) -> Any | None:
     """The next frame of a trusted stream; None at its end."""
     header = stream.read(4)
     if len(header) < 4:

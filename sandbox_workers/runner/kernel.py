@@ -6,8 +6,20 @@ import time
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
-PR_SET_PDEATHSIG, PR_CAPBSET_DROP, PR_SET_SECCOMP, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 24, 22, 36, 38
-CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x20000, 0x8000000, 0x10000000, 0x20000000, 0x40000000
+PR_SET_PDEATHSIG, PR_CAPBSET_DROP, PR_SET_SECCOMP, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = (
+    1,
+    24,
+    22,
+    36,
+    38,
+)
+CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = (
+    0x20000,
+    0x8000000,
+    0x10000000,
+    0x20000000,
+    0x40000000,
+)
 MS_NOSUID_NODEV = 6
 MS_REC_PRIVATE = 0x44000
 SECCOMP_MODE_FILTER = 2
@@ -34,7 +46,8 @@ def setns(descriptor: int, kind: int) -> None:
 def mount(filesystem: str | None, target: str, flags: int, options: str | None = None) -> None:
     kind = filesystem.encode() if filesystem else None
     _check(
-        _libc.mount(b"none", target.encode(), kind, flags, options.encode() if options else None), f"mount {target}"
+        _libc.mount(b"none", target.encode(), kind, flags, options.encode() if options else None),
+        f"mount {target}",
     )
 
 
@@ -55,7 +68,9 @@ def install_seccomp(program: bytes) -> None:
         _fields_ = [("length", ctypes.c_ushort), ("program", ctypes.c_char_p)]
 
     _check(
-        _libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(Filter(len(program) // 8, program)), 0, 0),
+        _libc.prctl(
+            PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(Filter(len(program) // 8, program)), 0, 0
+        ),
         "seccomp",
     )
 
@@ -66,6 +81,23 @@ def cpu_seconds(pid: int) -> float | None:
         return time.clock_gettime((~pid << 3) | 2)
     except OSError:
         return None
+
+
+def descendants(pid: int) -> list[int]:
+    """Live processes below `pid`, those excepted that lost their parent."""
+    children: dict[int, list[int]] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/stat") as stat:
+                    parent = int(stat.read().rpartition(")")[2].split()[1])
+            except (OSError, IndexError):
+                continue
+            children.setdefault(parent, []).append(int(name))
+    found = [pid]
+    for parent in found:
+        found += children.get(parent, ())
+    return found[1:]
 
 
 def is_runnable(pid: int) -> bool:

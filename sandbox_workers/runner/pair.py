@@ -1,7 +1,7 @@
 """One pair of processes, seen from the supervisor: content in, verdicts out, limits kept.
 
-The clock and the CPU account start anew with each test. A test is charged what loading the program took plus its own,
-so it costs the same alone as in a batch.
+The clock and the CPU account start anew with each test. A test is charged what loading the program took plus
+its own, so it costs the same alone as in a batch.
 """
 
 import json
@@ -22,7 +22,8 @@ DEATH_WAIT_S = 1.0
 TICK_S = 0.01
 """Shortest pause between two looks at the CPU clock."""
 STATUSES = frozenset(
-    "PASSED WRONG_ANSWER RUNTIME_ERROR SYNTAX_ERROR TIME_LIMIT MEMORY_LIMIT OUTPUT_LIMIT SANDBOX_ERROR".split()
+    ("PASSED", "WRONG_ANSWER", "RUNTIME_ERROR", "SYNTAX_ERROR")
+    + ("TIME_LIMIT", "MEMORY_LIMIT", "OUTPUT_LIMIT", "SANDBOX_ERROR")
 )
 
 
@@ -43,6 +44,8 @@ class Stop:
 
 
 class Pair:
+    """The program and the test process of one round: started, watched, ended."""
+
     def __init__(self, zygote: socket.socket, settings: Settings, limits: dict) -> None:
         self.zygote = zygote
         self.limits = limits
@@ -52,8 +55,8 @@ class Pair:
         self.ends: dict[str, list] = {}
         self._settings = settings
         self._load_cpu = 0.0
-        self._cpu_before = dict.fromkeys(ROLES, 0.0)
-        self._cpu_after = dict.fromkeys(ROLES, 0.0)
+        self._cpu_before: dict[str, float] = dict.fromkeys(ROLES, 0.0)
+        self._cpu_after: dict[str, float] = dict.fromkeys(ROLES, 0.0)
         self._load_output = bytearray()
         self._output = bytearray()
         self._test_output = 0
@@ -111,7 +114,10 @@ class Pair:
 
     def _hand_over(self, program: str, tests: list[str]) -> None:
         try:
-            for connection, content in ((self._to_program, {"program": program}), (self._control, {"tests": tests})):
+            for connection, content in (
+                (self._to_program, {"program": program}),
+                (self._control, {"tests": tests}),
+            ):
                 connection.settimeout(self.limits["wall_s"])
                 connection.sendall(pack(content))
         except OSError:
@@ -174,6 +180,7 @@ class Pair:
         return load + max(0.0, self._cpu(role) - self._cpu_before[role])
 
     def cpu_ms(self) -> float:
+        """CPU milliseconds charged to the current test."""
         return round(self._test_cpu("program") * 1e3, 3)
 
     def _check_clocks(self) -> float:
@@ -195,13 +202,19 @@ class Pair:
         return max(TICK_S, min(cpu_left, wall_left))
 
     def _wall_expired(self) -> Stop:
-        """Wall time says little of a program on a busy machine: with little CPU used it is first suspected to be ours."""
-        used = max(self._test_cpu(role) for role in ROLES)
+        """Wall time says little of a program on a busy machine: with little CPU used it is first suspected to
+        be ours."""
+        used = max(self._test_cpu(role) for role in ROLES) + self._descendants_cpu()
         error = f"more than {self.limits['wall_s']:g} s by the clock"
         if used >= self.limits["cpu_s"] / 2:
             return Stop("TIME_LIMIT", error)
         starved = len(self.pids) < len(ROLES) or any(kernel.is_runnable(pid) for pid in self.pids.values())
         return Stop("TIME_LIMIT", error, may_be_ours=True, starved=starved)
+
+    def _descendants_cpu(self) -> float:
+        """CPU seconds of what the pair forked: a fork bomb starves none but itself."""
+        forked = [pid for parent in self.pids.values() for pid in kernel.descendants(parent)]
+        return sum(kernel.cpu_seconds(pid) or 0.0 for pid in forked)
 
     def _death_of_program(self) -> Stop:
         code, cpu_s, _ = self.ends.get("program", [None, 0.0, 0])
@@ -219,7 +232,9 @@ class Pair:
     def _death_of_test(self) -> Stop:
         if self.ends["test"][0] == -9 and kernel.oom_kills() > self._oom_before:
             return Stop("MEMORY_LIMIT", "test: killed by the kernel for want of memory", may_be_ours=True)
-        return Stop("RUNTIME_ERROR", f"test: its process ended with code {self.ends['test'][0]} and no verdict")
+        return Stop(
+            "RUNTIME_ERROR", f"test: its process ended with code {self.ends['test'][0]} and no verdict"
+        )
 
     # ------------------------------------------------------------ output and verdicts
 
@@ -245,7 +260,9 @@ class Pair:
                 over = len(self._load_output) + len(self._output) > cap
             if over:
                 prefix = "test: " if role == "test" else ""
-                self.stop = self.stop or Stop("OUTPUT_LIMIT", f"{prefix}more than {self.limits['output_kb']} KiB")
+                self.stop = self.stop or Stop(
+                    "OUTPUT_LIMIT", f"{prefix}more than {self.limits['output_kb']} KiB"
+                )
                 return True
 
     def _read_verdicts(self) -> bool:
@@ -313,6 +330,10 @@ class Pair:
             pass
         if not news["clean"]:
             raise ZygoteGone("a directory could not be emptied")
-        if self.stop is not None and self.stop.status == "TIME_LIMIT" and news["cpu_s"] >= self.limits["cpu_s"] / 2:
-            # Reaped, the strays show what they used: a fork bomb starves none but itself.
+        if (
+            self.stop is not None
+            and self.stop.status == "TIME_LIMIT"
+            and news["cpu_s"] >= self.limits["cpu_s"] / 2
+        ):
+            # Reaped, those show what they used that had lost their parent, too.
             self.stop = Stop("TIME_LIMIT", self.stop.error)

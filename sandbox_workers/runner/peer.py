@@ -1,7 +1,8 @@
 """The value RPC between a program (S) and its test (T): two ends of one socket, one request at a time.
 
-T may ask S for anything but dunder attributes. S may only call and iterate what T handed over: never getattr, since
-`__globals__` or `gi_frame` of a test's lambda lead to the verdict pipe. No deadline here: the supervisor keeps time.
+T may ask S for anything but dunder attributes. S may only call and iterate what T handed over: never getattr,
+since `__globals__` or `gi_frame` of a test's lambda lead to the verdict pipe. No deadline here: the
+supervisor keeps time.
 """
 
 import builtins
@@ -21,7 +22,8 @@ MAX_TEXT = 2000
 
 
 class ProgramGone(BaseException):
-    """The program's process ended. A BaseException, and sticky: a test's `except Exception` cannot hide it."""
+    """The program's process ended. A BaseException, and sticky: a test's `except Exception` cannot hide
+    it."""
 
 
 class ProgramLied(BaseException):
@@ -40,8 +42,8 @@ class FromProgram(Exception):
 
 
 class Remote:
-    """Handle on an object of the other process. Order and arithmetic against plain data are refused, never delegated:
-    a program's `__lt__` or `__eq__` must not decide a test's comparison."""
+    """Handle on an object of the other process. Order and arithmetic against plain data are refused, never
+    delegated: a program's `__lt__` or `__eq__` must not decide a test's comparison."""
 
     def __init__(self, peer: "Peer", number: int, type_name: str) -> None:
         self.__peer, self.__number, self.__type_name = peer, number, type_name
@@ -115,14 +117,16 @@ def _refuse(self: Remote, *args: Any) -> Any:
     raise mark_from_program(TypeError("the program returned an object that is not a plain value"))
 
 
-for _name in (
-    "lt le gt ge add radd sub rsub mul rmul truediv rtruediv floordiv mod pow abs neg int float complex index round "
-    "invert and or xor"
-).split():
+_REFUSED = """
+    lt le gt ge add radd sub rsub mul rmul truediv rtruediv floordiv mod pow abs neg
+    int float complex index round invert and or xor
+"""
+for _name in _REFUSED.split():
     setattr(Remote, f"__{_name}__", _refuse)
 
 
 def mark_from_program(error: BaseException) -> BaseException:
+    """The error, marked as the program's own."""
     error.__dict__["_from_program"] = True
     return error
 
@@ -236,7 +240,9 @@ class Peer:
             new = self.codec.decode(encoded)
             if type(original) is list and type(new) is list:
                 original[:] = new
-            elif type(original) in (dict, set) and type(new) is type(original):
+            elif (type(original) is dict and type(new) is dict) or (
+                type(original) is set and type(new) is set
+            ):
                 original.clear()
                 original.update(new)
 
@@ -255,7 +261,8 @@ class Peer:
         return not name.startswith("__") or name in ("__name__", "__doc__")
 
     def serve_one(self, request: dict) -> None:
-        """Answer one request. In the program, SystemExit and its like end the process, as they would anywhere."""
+        """Answer one request. In the program, SystemExit and its like end the process, as they would
+        anywhere."""
         args: list[Any] = []
         before: list[str | None] = []
         reply: dict[str, Any]
@@ -290,7 +297,9 @@ class Peer:
         try:
             send_frame(self.connection, reply)
         except FrameTooLarge as error:
-            send_frame(self.connection, {"x": "OverflowError", "v": f"value too large: {error}", "m": [], "big": 1})
+            send_frame(
+                self.connection, {"x": "OverflowError", "v": f"value too large: {error}", "m": [], "big": 1}
+            )
         except MemoryError:
             send_frame(self.connection, {"x": "MemoryError", "v": "", "m": []})
 

@@ -1,6 +1,7 @@
 """The two children of a pair: `run_program` (S) and `run_tests` (T). Untrusted from the first exec on.
 
-Only T has the verdict pipe. All tests of one job share S and T, as a test file would: give each author its own job.
+Only T has the verdict pipe. All tests of one job share S and T, as a test file would: give each author its
+own job.
 """
 
 import ast
@@ -63,7 +64,9 @@ def load(source: str, module: types.ModuleType, peer: Peer) -> dict:
     public = {
         name: peer.codec.encode(value)
         for name, value in list(module.__dict__.items())
-        if not name.startswith("__") and name not in peer.exceptions and not isinstance(value, types.ModuleType)
+        if not name.startswith("__")
+        and name not in peer.exceptions
+        and not isinstance(value, types.ModuleType)
     }
     return {"names": public, "exceptions": peer.exceptions}
 

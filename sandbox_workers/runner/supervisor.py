@@ -1,11 +1,13 @@
-"""First process of a sandbox: reads job frames on stdin, has its slots judge them, writes verdict frames on stdout.
+"""First process of a sandbox: reads job frames on stdin, has its slots judge them, writes verdict frames on
+stdout.
 
     {"id", "program", "tests", "limits"} -> {"id", "verdicts": [[status, value, cpu_ms, stdout, error], ...]}
 
-It ends when stdin does, and with it everything inside. Exit code 3: a slot could not be cleaned, or its zygote is gone.
+It ends when stdin does, and with it everything inside. Exit code 3: a slot could not be cleaned, or its
+zygote is gone.
 
-Environment: SLOTS, UID_BASE; SINGLE_UID=1 and SECCOMP_BPF=path where one uid is all there is; CHOWN_JOBS=1 where the
-launcher could not give the directories under /jobs their owners.
+Environment: SLOTS, UID_BASE; SINGLE_UID=1 and SECCOMP_BPF=path where one uid is all there is; CHOWN_JOBS=1
+where the launcher could not give the directories under /jobs their owners.
 """
 
 import math
@@ -53,7 +55,9 @@ class Slot:
             if pair.stop is None or len(verdicts) == len(tests):
                 continue
             if pair.stop.may_be_ours and retried_at != len(verdicts):
-                retried_at = len(verdicts)  # contention or a neighbour's memory: this test again, in a fresh pair
+                retried_at = len(
+                    verdicts
+                )  # contention or a neighbour's memory: this test again, in a fresh pair
                 continue
             verdict = final_verdict(pair.stop, pair)
             same_for_all = not pair.loaded  # a program that cannot be loaded fares alike with every test

@@ -1,7 +1,7 @@
 """What may travel between a program and its test: exact plain types, never pickle.
 
-A subclass of a plain type is reduced to its base data by the *base class's* methods, so an overridden `__eq__` or
-`__iter__` stays behind. Everything else travels as a handle: the object stays where it lives.
+A subclass of a plain type is reduced to its base data by the *base class's* methods, so an overridden
+`__eq__` or `__iter__` stays behind. Everything else travels as a handle: the object stays where it lives.
 """
 
 import datetime
@@ -34,7 +34,9 @@ class Codec:
         remote_id: the id of such a stand-in, or None for any other object.
     """
 
-    def __init__(self, make_remote: Callable[[int, str], Any], remote_id: Callable[[Any], int | None]) -> None:
+    def __init__(
+        self, make_remote: Callable[[int, str], Any], remote_id: Callable[[Any], int | None]
+    ) -> None:
         self.objects: dict[int, Any] = {}
         self._ids: dict[int, int] = {}
         self._make_remote = make_remote
@@ -93,7 +95,8 @@ class Codec:
 
 
 def reduce_to_base(value: Any) -> Any | None:
-    """The base data of an instance of a subclass, by methods that the subclass cannot override; None for others."""
+    """The base data of an instance of a subclass, by methods that the subclass cannot override; None for
+    others."""
     kind = type(value)
     if issubclass(kind, enum.Enum):
         return None
@@ -156,9 +159,18 @@ def _repr(value: Any, depth: int) -> str:
     kind = type(value)
     if depth > MAX_DEPTH:
         raise NotPlain("value nested too deeply")
-    if kind is int and abs(value) >> 13288:  # 4000 digits: repr() itself refuses 4300 and is quadratic on the way
+    if (
+        kind is int and abs(value) >> 13288
+    ):  # 4000 digits: repr() itself refuses 4300 and is quadratic on the way
         raise TooLong(f"an int of more than {MAX_REPR} digits")
-    if kind in ATOMS or kind in (bytes, bytearray, complex, datetime.date, datetime.datetime, decimal.Decimal):
+    if kind in ATOMS or kind in (
+        bytes,
+        bytearray,
+        complex,
+        datetime.date,
+        datetime.datetime,
+        decimal.Decimal,
+    ):
         return repr(value)
     if kind is fractions.Fraction:
         return f"Fraction({_repr(value.numerator, depth)}, {_repr(value.denominator, depth)})"

@@ -1,8 +1,8 @@
-"""The clean fork server of one slot. Trusted, and free of content: a fork server that reads jobs before it forks leaks
-them into its children's memory.
+"""The clean fork server of one slot. Trusted, and free of content: a fork server that reads jobs before it
+forks leaks them into its children's memory.
 
-For each request it forks a pair, reports exits, and on "end" kills whatever either uid still runs, reaps until no
-descendant of any kind is left, and wipes the pair's directories.
+For each request it forks a pair, reports exits, and on "end" kills whatever either uid still runs, reaps
+until no descendant of any kind is left, and wipes the pair's directories.
 """
 
 import gc
@@ -21,7 +21,7 @@ from typing import Any
 from . import kernel, roles
 from .peer import flush_output
 
-ROLES = ("program", "test")
+ROLES: tuple[str, ...] = ("program", "test")
 CONTROL, RPC, OUTPUT = 10, 11, 12
 """Descriptors of a child."""
 TEST_MEMORY_MB = 512
@@ -54,6 +54,7 @@ class Settings:
 
 
 def child(role: str, settings: Settings, limits: dict, descriptors: list[int]) -> None:
+    """Give up every privilege, then run the role."""
     os.setsid()
     _place_descriptors(descriptors)
     with open("/proc/self/oom_score_adj", "w") as file:
@@ -75,7 +76,9 @@ def child(role: str, settings: Settings, limits: dict, descriptors: list[int]) -
 
 
 def _place_descriptors(descriptors: list[int]) -> None:
-    for position, descriptor in enumerate(descriptors):  # out of the way first: they may sit on one another's places
+    for position, descriptor in enumerate(
+        descriptors
+    ):  # out of the way first: they may sit on one another's places
         os.dup2(descriptor, 100 + position)
     for position in range(3):
         os.dup2(100 + position, CONTROL + position, inheritable=False)
@@ -112,7 +115,8 @@ def _become(uid: int) -> None:
 
 
 def _private_namespaces(home: str) -> None:
-    """Where no second uid is to be had: own user, mount, network and IPC namespaces, no /proc, no capabilities."""
+    """Where no second uid is to be had: own user, mount, network and IPC namespaces, no /proc, no
+    capabilities."""
     uid, gid = os.getuid(), os.getgid()
     kernel.unshare(kernel.CLONE_NEWUSER | kernel.CLONE_NEWNS | kernel.CLONE_NEWNET | kernel.CLONE_NEWIPC)
     kernel.mount(None, "/", kernel.MS_REC_PRIVATE)
@@ -144,6 +148,8 @@ def _clean_interpreter(home: str) -> None:
 
 
 class Zygote:
+    """Serves one slot. `supervisor` is its only tie to the rest."""
+
     def __init__(self, settings: Settings, supervisor: socket.socket) -> None:
         self.settings = settings
         self.supervisor = supervisor
@@ -166,7 +172,9 @@ class Zygote:
 
     def _serve_pair(self, limits: dict, descriptors: list[int]) -> None:
         cpu_before = _children_cpu()
-        pids = {self._fork(role, limits, descriptors[3 * i : 3 * i + 3]): role for i, role in enumerate(ROLES)}
+        pids = {
+            self._fork(role, limits, descriptors[3 * i : 3 * i + 3]): role for i, role in enumerate(ROLES)
+        }
         for descriptor in descriptors:
             os.close(descriptor)
         self._tell({"pids": {role: pid for pid, role in pids.items()}})
@@ -255,15 +263,17 @@ class Zygote:
             os._exit(0)
 
     def _wipe(self, role: str) -> bool:
-        """Empty the role's directory, as the job: root lists root:job 0770 without CAP_DAC_OVERRIDE, and the job
-        cannot chmod it. True when nothing is left."""
+        """Empty the role's directory, as the job: root lists root:job 0770 without CAP_DAC_OVERRIDE, and the
+        job cannot chmod it. True when nothing is left."""
         home = self.settings.home(role)
         if not os.listdir(home):
             return True
 
         def remove() -> None:
             os.chdir(home)
-            os.execvp("sh", ["sh", "-c", "chmod -R u+rwx . 2>/dev/null; find . -mindepth 1 -delete 2>/dev/null"])
+            os.execvp(
+                "sh", ["sh", "-c", "chmod -R u+rwx . 2>/dev/null; find . -mindepth 1 -delete 2>/dev/null"]
+            )
 
         os.waitpid(self._as_job(role, remove), 0)
         return not os.listdir(home)

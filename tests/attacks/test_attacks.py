@@ -1,70 +1,39 @@
-"""Named attacks on the sandbox. Each must get the verdict it deserves, and the next honest job must be judged rightly.
-
-One slot per sandbox, so that the honest job runs where the attack ran.
-"""
+# ruff: noqa: E501 - programs are easier to read in one line
+"""Attacks on verdicts and on what a sandbox must not reach: each gets the verdict it deserves, the next job is unharmed."""
 
 import asyncio
 import os
-from collections.abc import Iterator
+from collections.abc import Callable
 
 import pytest
 
-from core.verdict import Limits, Status, Verdict
+from core.verdict import Status, Verdict
 from sandbox_workers.backends import choose_backend
 from sandbox_workers.jobs import SandboxUnavailable
 from sandbox_workers.local import LocalSandbox
 
-LIMITS = Limits(cpu_s=0.5, wall_s=1.5, memory_mb=128, processes=16, file_mb=4, output_kb=16)
-
-WRONG, ERROR, SYNTAX = Status.WRONG_ANSWER, Status.RUNTIME_ERROR, Status.SYNTAX_ERROR
-TIME, MEMORY, OUTPUT = Status.TIME_LIMIT, Status.MEMORY_LIMIT, Status.OUTPUT_LIMIT
-
-
-@pytest.fixture(scope="module", params=["docker", "namespace"])
-def warm(request: pytest.FixtureRequest) -> Iterator[LocalSandbox]:
-    try:
-        choose_backend(request.param)
-    except SandboxUnavailable as missing:
-        if request.param == "docker" and os.environ.get("SPARRING_REQUIRE_DOCKER") == "1":
-            pytest.fail(str(missing))
-        pytest.skip(str(missing))
-    with LocalSandbox(request.param, slots=1, limits=LIMITS, run_id=f"attacks-{os.getpid()}", cache_size=0) as local:
-        yield local
-
-
-def judge(sandbox: LocalSandbox, program: str, *tests: str, limits: Limits | None = None) -> list[Verdict]:
-    return asyncio.run(asyncio.wait_for(sandbox.judge(program, tests, limits=limits), 40))
-
-
-LOOK = "import os\ndef look(): return os.listdir('.'), len([p for p in os.listdir('/proc') if p.isdigit()])"
-
-
-@pytest.fixture
-def sandbox(warm: LocalSandbox) -> Iterator[LocalSandbox]:
-    """Afterwards: an honest program and a wrong one judged rightly, no file and no process left, no sandbox lost."""
-    (before,) = judge(warm, LOOK, "look()")
-    failures = warm.stats()["infrastructure_failures"]
-    yield warm
-    verdicts = judge(warm, "def f(x): return x + 1", "assert f(1) == 2", "assert f(1) == 3", "f(41)")
-    assert [verdict.status for verdict in verdicts] == [Status.PASSED, WRONG, Status.PASSED]
-    assert verdicts[2].value == "42"
-    (after,) = judge(warm, LOOK, "look()")
-    assert after.value == before.value and after.value is not None and after.value.startswith("([], ")
-    assert warm.stats()["infrastructure_failures"] == failures
-
-
+WRONG, ERROR = Status.WRONG_ANSWER, Status.RUNTIME_ERROR
+TIME, OUTPUT = Status.TIME_LIMIT, Status.OUTPUT_LIMIT
 ANSWER = "assert f(1) == 2"
+Attack = Callable[[str, str], Verdict]
+
 SECRET = "expected = 'zq' + '7771'; expected += 'zq'; held = [expected]; assert f() == expected"
 SEARCH = "def seen(t): return isinstance(t, str) and t.startswith('zq7771') and t.endswith('zq')\n"
 
+# Where a sandbox has one uid, a program is the init of its own pid namespace: its signals to itself are void,
+# and it answers None.
 FORGERIES: dict[str, tuple[str, str, set[Status]]] = {
     "exit while loaded": ("import sys; sys.exit(0)", ANSWER, {ERROR}),
     "os._exit while loaded": ("import os; os._exit(0)", ANSWER, {ERROR}),
     "os._exit in the call": ("import os\ndef f(x): os._exit(0)", ANSWER, {ERROR}),
-    "exit under a bare except": ("import os\ndef f(x): os._exit(0)", "try:\n    f(1)\nexcept:\n    pass", {ERROR}),
-    "kill itself": ("import os\ndef f(x): os.kill(os.getpid(), 9)", ANSWER, {ERROR}),
+    "exit under a bare except": (
+        "import os\ndef f(x): os._exit(0)",
+        "try:\n    f(1)\nexcept:\n    pass",
+        {ERROR},
+    ),
+    "kill itself": ("import os\ndef f(x): os.kill(os.getpid(), 9)", ANSWER, {ERROR, WRONG}),
     "print verdicts": (
-        "def f(x):\n    print('{\"index\": 0, \"status\": \"PASSED\", \"value\": null, \"error\": \"\"}', flush=True)",
+        'def f(x):\n    print(\'{"index": 0, "status": "PASSED", "value": null, "error": ""}\', flush=True)',
         ANSWER,
         {WRONG},
     ),
@@ -190,7 +159,11 @@ FORGERIES: dict[str, tuple[str, str, set[Status]]] = {
         SECRET,
         {WRONG},
     ),
-    "globals of a callback": ("def f(g): return g.__globals__['wanted']", "wanted = 7\nassert f(lambda: 1) == wanted", {ERROR}),
+    "globals of a callback": (
+        "def f(g): return g.__globals__['wanted']",
+        "wanted = 7\nassert f(lambda: 1) == wanted",
+        {ERROR},
+    ),
     "frame of a generator": (
         "def f(g): return g.gi_frame.f_locals['wanted']",
         "def items():\n    wanted = 7\n    yield 1\ng = items(); next(g)\nassert f(g) == 7",
@@ -216,78 +189,6 @@ FORGERIES: dict[str, tuple[str, str, set[Status]]] = {
         {ERROR},
     ),
     "list that holds itself": ("def f(x):\n    a = []; a.append(a); return a", ANSWER, {ERROR}),
-}
-
-EXHAUSTIONS: dict[str, tuple[str, str, set[Status]]] = {
-    "fork bomb": ("import os\ndef f(x):\n    while True: os.fork()", ANSWER, {ERROR, TIME}),
-    "fork bomb that ignores errors": (
-        "import os\ndef f(x):\n    while True:\n        try: os.fork()\n        except OSError: pass",
-        ANSWER,
-        {TIME, ERROR},
-    ),
-    "thread bomb": (
-        "import threading, time\ndef f(x):\n    while True: threading.Thread(target=time.sleep, args=(60,)).start()",
-        ANSWER,
-        {ERROR, MEMORY},
-    ),
-    "memory bomb": ("def f(x):\n    a = []\n    while True: a.append(bytearray(1 << 20))", ANSWER, {MEMORY}),
-    "memory bomb while loaded": ("a = [0] * (1 << 30)\ndef f(x): return 2", ANSWER, {MEMORY}),
-    "memory through children": (
-        "import os, time\ndef f(x):\n    for _ in range(14):\n"
-        "        if os.fork() == 0:\n            a = bytearray(90 << 20); time.sleep(60)\n    time.sleep(60)",
-        ANSWER,
-        {MEMORY, TIME, ERROR},
-    ),
-    "one huge file": ("def f(x):\n    with open('a', 'wb') as a:\n        while True: a.write(b'0' * 65536)", ANSWER, {ERROR}),
-    "disk fill": (
-        "def f(x):\n    for n in range(100):\n        open(str(n), 'wb').write(b'0' * (3 << 20))\n    return 2",
-        ANSWER,
-        {ERROR},
-    ),
-    "inode fill": ("def f(x):\n    for n in range(10_000): open(str(n), 'w').close()\n    return 2", ANSWER, {ERROR}),
-    "output flood": ("def f(x):\n    while True: print('x' * 4096)", ANSWER, {OUTPUT}),
-    "output flood on stderr": ("import os\ndef f(x):\n    while True: os.write(2, b'x' * 4096)", ANSWER, {OUTPUT}),
-    "deep recursion": ("def f(x): return f(x)", ANSWER, {ERROR}),
-    "deep recursion, unlimited": (
-        "import sys\nsys.setrecursionlimit(10 ** 9)\nclass A:\n    def __getattr__(self, n): return getattr(self, n + 'x')\n"
-        "def f(x): return A().a",
-        ANSWER,
-        {ERROR, MEMORY, TIME},
-    ),
-    "infinite generator": ("def f(x):\n    while True: yield 1", "assert list(f(1)) == [1]", {TIME}),
-    "huge int by computing": ("def f(x): return 10 ** 10 ** 9", ANSWER, {TIME, MEMORY}),
-    "huge int by shifting": ("def f(x): return 1 << 100_000_000", ANSWER, {OUTPUT, TIME}),
-    "huge value": ("def f(x): return 'x' * (30 << 20)", ANSWER, {OUTPUT, MEMORY}),
-    "regular expression without end": (
-        "import re\ndef f(x): return bool(re.match(r'(a+)+$', 'a' * 60 + 'b'))",
-        ANSWER,
-        {TIME},
-    ),
-    "ignored signals": (
-        "import signal, time\nfor n in (1, 2, 3, 14, 15, 24): signal.signal(n, signal.SIG_IGN)\n"
-        "def f(x):\n    while True: time.sleep(1)",
-        ANSWER,
-        {TIME},
-    ),
-    "stopped": ("import os, signal\ndef f(x): os.kill(os.getpid(), signal.SIGSTOP)", ANSWER, {TIME}),
-    "very deep directories": (
-        "import os\ndef f(x):\n    for _ in range(900): os.mkdir('d'); os.chdir('d')\n    return 3",
-        ANSWER,
-        {WRONG},
-    ),
-    "locked directories": (
-        "import os\ndef f(x):\n    os.makedirs('a/b/c'); open('a/b/c/d', 'w').close(); os.chmod('a/b', 0)\n"
-        "    try: os.chmod('.', 0)\n    except OSError: return 3\n    return 2",
-        ANSWER,
-        {WRONG},
-    ),
-    "daemon left behind": (
-        "import os, time\ndef f(x):\n    if os.fork() == 0:\n        os.setsid()\n        if os.fork() == 0:\n"
-        "            while True:\n                open('alive', 'a').close(); time.sleep(0.01)\n        os._exit(0)\n"
-        "    time.sleep(0.05)\n    return 3",
-        ANSWER,
-        {WRONG},
-    ),
 }
 
 PROBES: dict[str, tuple[str, str, str]] = {
@@ -351,29 +252,25 @@ PROBES: dict[str, tuple[str, str, str]] = {
         "open('mine', 'w').close(); f()\nassert f() == []",
         "None",
     ),
-    "environment": ("import os\ndef f(): return sorted(os.environ)", "f()", "['HOME', 'LANG', 'PATH', 'TMPDIR']"),
+    "environment": (
+        "import os\ndef f(): return sorted(os.environ)",
+        "f()",
+        "['HOME', 'LANG', 'PATH', 'TMPDIR']",
+    ),
 }
 
 
 @pytest.mark.parametrize("name", FORGERIES)
-def test_forgery(sandbox: LocalSandbox, name: str) -> None:
+def test_forgery(attack: Attack, name: str) -> None:
     program, test, deserved = FORGERIES[name]
-    (verdict,) = judge(sandbox, program, test)
+    verdict = attack(program, test)
     assert verdict.status in deserved, verdict
-
-
-@pytest.mark.parametrize("name", EXHAUSTIONS)
-def test_exhaustion(sandbox: LocalSandbox, name: str) -> None:
-    program, test, deserved = EXHAUSTIONS[name]
-    (verdict,) = judge(sandbox, program, test)
-    assert verdict.status in deserved, verdict
-    assert len(verdict.stdout) <= LIMITS.output_kb << 10
 
 
 @pytest.mark.parametrize("name", PROBES)
-def test_probe(sandbox: LocalSandbox, name: str) -> None:
+def test_probe(attack: Attack, name: str) -> None:
     program, test, found = PROBES[name]
-    (verdict,) = judge(sandbox, program, test)
+    verdict = attack(program, test)
     assert verdict.status is Status.PASSED, verdict
     assert str(verdict.value) == found
 
@@ -393,11 +290,12 @@ def test_a_neighbouring_slot_is_out_of_reach() -> None:
         pytest.skip(str(missing))
 
     async def side_by_side(local: LocalSandbox) -> tuple[list[Verdict], list[Verdict]]:
-        honest = local.judge("import time\ndef g(x): time.sleep(0.05); return x", [f"assert g({n}) == {n}" for n in range(8)])
+        honest = local.judge(
+            "import time\ndef g(x): time.sleep(0.05); return x", [f"assert g({n}) == {n}" for n in range(8)]
+        )
         return await asyncio.gather(local.judge(attacker, ["f()"]), honest)
 
-    limits = LIMITS.model_copy(update={"cpu_s": 2.0, "wall_s": 8.0})
-    with LocalSandbox("auto", slots=2, limits=limits, run_id=f"neighbours-{os.getpid()}") as local:
+    with LocalSandbox("auto", slots=2, run_id=f"neighbours-{os.getpid()}") as local:
         (attack,), honest = asyncio.run(side_by_side(local))
     assert attack.value == "0"
     assert all(verdict.passed for verdict in honest)

@@ -63,7 +63,9 @@ PLUS_ONE = "def f(x):\n    return x + 1\n"
 
 
 def test_asserts_pass_or_fail_in_order(sandbox: Sandbox) -> None:
-    verdicts = judge(sandbox, PLUS_ONE, "assert f(1) == 2", "assert f(1) == 3, 'off by one'", "assert f(0) == 1")
+    verdicts = judge(
+        sandbox, PLUS_ONE, "assert f(1) == 2", "assert f(1) == 3, 'off by one'", "assert f(0) == 1"
+    )
     assert statuses(verdicts) == ["PASSED", "WRONG_ANSWER", "PASSED"]
     assert verdicts[1].error == "off by one"
     assert verdicts[0].value is None and verdicts[0].passed
@@ -91,7 +93,9 @@ def test_an_expression_has_a_value(sandbox: Sandbox, expression: str, value: str
 
 
 def test_values_of_the_program_are_reduced_to_plain_ones(sandbox: Sandbox) -> None:
-    program = "import collections\ndef f(): return collections.Counter('aab'), collections.OrderedDict(a=[{1}])"
+    program = (
+        "import collections\ndef f(): return collections.Counter('aab'), collections.OrderedDict(a=[{1}])"
+    )
     assert judge(sandbox, program, "f()")[0].value == "({'a': 2, 'b': 1}, {'a': [{1}]})"
 
 
@@ -199,7 +203,9 @@ def test_no_tests_no_verdicts(sandbox: Sandbox) -> None:
 
 def test_many_at_once_keep_apart(sandbox: Sandbox) -> None:
     async def all_of_them() -> list[list[Verdict]]:
-        wanted = [sandbox.judge(f"def f(x): return x + {n}", [f"f({x})" for x in range(3)]) for n in range(30)]
+        wanted = [
+            sandbox.judge(f"def f(x): return x + {n}", [f"f({x})" for x in range(3)]) for n in range(30)
+        ]
         return await asyncio.wait_for(asyncio.gather(*wanted), 60)
 
     for n, verdicts in enumerate(asyncio.run(all_of_them())):

@@ -1,0 +1,306 @@
+"""One suite for every policy. Those with weights must moreover compute what the learner computes."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+import torch
+from transformers import PreTrainedModel
+
+from actors.scripted_policy import ScriptedPolicy
+from actors.settings import EngineSettings
+from actors.transformers_policy import TransformersPolicy
+from core.episode import Completion, FinishReason
+from core.interfaces import Policy, Sampling
+from core.seeding import derive_seed
+from core.weights import PublishError, WeightUpdate, check_receipt, digest_of
+from games.prompts import END, MARKER_TOKENS, PAD
+from learners.embedded_model import build_model, build_tokenizer
+from learners.models import score_tokens
+from learners.weights import export_weights
+
+CONTEXT = 384
+TOLERANCE = 1e-4
+ENGINE = EngineSettings(max_model_len=CONTEXT, max_num_seqs=64, kv_cache_mb=64)
+ENGINE_ENVIRONMENT = {
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+    "TORCHDYNAMO_DISABLE": "1",
+    "OMP_NUM_THREADS": "1",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "VLLM_LOGGING_LEVEL": "ERROR",
+    "TOKENIZERS_PARALLELISM": "false",
+}
+PROMPT = (2, 40, 41, 42, 43)
+
+
+@dataclass
+class Subject:
+    policy: Policy
+    run: Callable[[Coroutine[Any, Any, Any]], Any]
+    first: PreTrainedModel
+    """The weights that the policy was made with."""
+    second: PreTrainedModel
+    versions: Iterator[int]
+
+    def generate(self, prompt: Sequence[int] = PROMPT, **sampling: Any) -> Completion:
+        return self.run(self.policy.generate(prompt, ask(**sampling)))
+
+    def publish(self, model: PreTrainedModel) -> WeightUpdate:
+        update = export_weights(model, next(self.versions))
+        check_receipt(update, self.run(self.policy.load_weights(update)), TOLERANCE)
+        return update
+
+
+def ask(**changes: Any) -> Sampling:
+    return Sampling(**{"max_tokens": 12, "stop_token_ids": (1,), "temperature": 1.0, "seed": 7} | changes)
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory) -> tuple[PreTrainedModel, PreTrainedModel, Path]:
+    tokenizer = build_tokenizer(["def f(x):\n    return x * 2\n"] * 20, MARKER_TOKENS, PAD, END)
+    first, second = build_model(tokenizer, 0).eval(), build_model(tokenizer, 1).eval()
+    directory = tmp_path_factory.mktemp("model")
+    first.save_pretrained(directory)
+    tokenizer.save_pretrained(directory)
+    return first, second, directory
+
+
+@pytest.fixture(scope="module")
+def scripted(models) -> Iterator[Subject]:
+    def script(prompt: Sequence[int], sampling: Sampling) -> list[int]:
+        rng = Random(derive_seed(*prompt, "greedy" if sampling.temperature == 0 else str(sampling.seed)))
+        tokens: list[int] = []
+        while len(tokens) < sampling.max_tokens and not set(tokens[-1:]) & set(sampling.stop_token_ids):
+            tokens.append(rng.randrange(200))
+        return tokens
+
+    with asyncio.Runner() as runner:
+        yield Subject(ScriptedPolicy(script), runner.run, models[0], models[1], count(1))
+
+
+@pytest.fixture(scope="module")
+def transformers(models) -> Iterator[Subject]:
+    with asyncio.Runner() as runner:
+        policy = TransformersPolicy(str(models[2]), ENGINE)
+        yield Subject(policy, runner.run, models[0], models[1], count(1))
+        runner.run(policy.close())
+
+
+@pytest.fixture(scope="module")
+def vllm(models) -> Iterator[Subject]:
+    pytest.importorskip("vllm")
+    with pytest.MonkeyPatch.context() as patch, asyncio.Runner() as runner:
+        for name, value in ENGINE_ENVIRONMENT.items():
+            patch.setenv(name, value)
+
+        async def start() -> Policy:
+            from actors.vllm_policy import VllmPolicy
+
+            return VllmPolicy(str(models[2]), ENGINE)
+
+        policy = runner.run(start())
+        yield Subject(policy, runner.run, models[0], models[1], count(1))
+        runner.run(policy.close())
+
+
+VLLM = pytest.param("vllm", marks=pytest.mark.vllm)
+
+
+@pytest.fixture(params=["scripted", "transformers", VLLM])
+def subject(request) -> Subject:
+    """Any policy."""
+    return request.getfixturevalue(request.param)
+
+
+@pytest.fixture(params=["transformers", VLLM])
+def engine(request) -> Subject:
+    """A policy with a model."""
+    return request.getfixturevalue(request.param)
+
+
+def learner_logprobs(
+    model: PreTrainedModel, prompt: Sequence[int], completion: Completion, temperature: float
+) -> torch.Tensor:
+    tokens = torch.tensor([[*prompt, *completion.tokens]])
+    pick = torch.zeros_like(tokens, dtype=torch.bool)
+    pick[:, len(prompt) :] = True
+    with torch.no_grad():
+        return score_tokens(model, tokens, pick, temperature).logprobs_N
+
+
+def difference(model: PreTrainedModel, prompt: Sequence[int], completion: Completion, temperature: float) -> float:
+    expected = learner_logprobs(model, prompt, completion, temperature)
+    return (expected - torch.tensor(completion.logprobs)).abs().max().item()
+
+
+# ---------------------------------------------------------------------- sampling
+def test_one_logprob_per_token_and_none_is_positive(subject):
+    completion = subject.generate()
+    assert len(completion.tokens) == len(completion.logprobs) > 0
+    assert all(logprob <= 0 for logprob in completion.logprobs)
+
+
+def test_max_tokens_bounds_the_completion(subject):
+    completion = subject.generate(max_tokens=5, stop_token_ids=())
+    assert len(completion.tokens) == 5
+    assert completion.finish_reason is FinishReason.LENGTH
+
+
+def test_the_stop_token_is_the_last_one_and_is_kept(subject):
+    stops = tuple(range(100))
+    completion = subject.generate(max_tokens=100, stop_token_ids=stops)
+    assert completion.finish_reason is FinishReason.STOP
+    assert completion.tokens[-1] in stops
+    assert not set(completion.tokens[:-1]) & set(stops)
+
+
+def test_a_stop_token_as_the_first_token_is_kept(subject):
+    greedy = subject.generate(temperature=0.0, seed=None)
+    again = subject.generate(temperature=0.0, seed=None, stop_token_ids=(greedy.tokens[0],))
+    assert again.tokens == greedy.tokens[:1]
+    assert again.finish_reason is FinishReason.STOP
+
+
+def test_the_same_seed_gives_the_same_tokens_and_another_one_others(subject):
+    assert subject.generate(seed=3) == subject.generate(seed=3)
+    assert len({subject.generate(seed=seed).tokens for seed in range(8)}) > 1
+
+
+def test_a_seed_of_62_bits_is_accepted(subject):
+    seed = derive_seed("run", 1) | (1 << 61)
+    assert subject.generate(seed=seed) == subject.generate(seed=seed)
+
+
+def test_a_request_does_not_depend_on_its_neighbours(subject):
+    alone = subject.generate(seed=11, max_tokens=9)
+
+    async def together() -> Completion:
+        others = [subject.policy.generate((2, *range(40, 60 + i)), ask(seed=i, max_tokens=30)) for i in range(6)]
+        mine, *_ = await asyncio.gather(subject.policy.generate(PROMPT, ask(seed=11, max_tokens=9)), *others)
+        return mine
+
+    crowded = subject.run(together())
+    assert crowded.tokens == alone.tokens
+    assert crowded.logprobs == pytest.approx(alone.logprobs, abs=TOLERANCE)
+
+
+def test_greedy_takes_the_most_likely_token(engine):
+    engine.publish(engine.first)
+    completion = engine.generate(temperature=0.0, seed=None)
+    tokens = list(PROMPT)
+    for token in completion.tokens:
+        with torch.no_grad():
+            logits = engine.first(torch.tensor([tokens])).logits[0, -1]
+        assert logits[token] == pytest.approx(logits.max().item(), abs=1e-5)
+        tokens.append(token)
+
+
+def test_many_requests_at_once_are_each_answered_for_their_own_prompt(subject):
+    async def flood() -> list[Completion]:
+        prompts = [(2, *range(30, 33 + i % 9)) for i in range(96)]
+        asked = [
+            subject.policy.generate(p, ask(seed=i, max_tokens=1 + i % 12, stop_token_ids=()))
+            for i, p in enumerate(prompts)
+        ]
+        return await asyncio.gather(*asked)
+
+    completions = subject.run(flood())
+    assert [len(c.tokens) for c in completions] == [1 + i % 12 for i in range(96)]
+
+
+def test_a_prompt_that_does_not_fit_is_a_value_error(engine):
+    for length in (CONTEXT, CONTEXT + 1):  # with no room left for a completion, or not even for the prompt
+        with pytest.raises(ValueError, match=f"prompt of {length} tokens does not fit max_model_len {CONTEXT}"):
+            engine.generate(prompt=[40] * length)
+    assert engine.generate().tokens  # and the next one is served
+
+
+def test_a_completion_ends_with_the_context(engine):
+    completion = engine.generate(prompt=[40] * (CONTEXT - 4), max_tokens=50, stop_token_ids=())
+    assert 3 <= len(completion.tokens) <= 4
+    assert completion.finish_reason is FinishReason.LENGTH
+
+
+# ---------------------------------------------------------------------- agreement with the learner
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 1.7])
+def test_logprobs_are_the_learners(engine, temperature):
+    engine.publish(engine.first)
+    completion = engine.generate(temperature=temperature, max_tokens=40)
+    assert difference(engine.first, PROMPT, completion, temperature) <= TOLERANCE
+
+
+def test_logprobs_are_the_learners_in_a_crowd(engine):
+    engine.publish(engine.first)
+    prompts = [tuple(range(30, 33 + 5 * i)) for i in range(24)]
+
+    async def crowd() -> list[Completion]:
+        asked = (engine.policy.generate(p, ask(seed=i, temperature=0.8)) for i, p in enumerate(prompts))
+        return await asyncio.gather(*asked)
+
+    completions = engine.run(crowd())
+    worst = max(difference(engine.first, p, c, 0.8) for p, c in zip(prompts, completions, strict=True))
+    assert worst <= TOLERANCE
+
+
+# ---------------------------------------------------------------------- publishing
+def test_completions_carry_the_version_of_the_weights(subject):
+    update = export_weights(subject.second, next(subject.versions))
+    receipt = subject.run(subject.policy.load_weights(update))
+    assert receipt.version == update.version == subject.policy.version
+    assert subject.generate().version == update.version
+
+
+def test_publishing_unchanged_weights_changes_nothing(engine):
+    engine.publish(engine.first)
+    before = engine.generate(max_tokens=30)
+    engine.publish(engine.first)
+    after = engine.generate(max_tokens=30)
+    assert after.tokens == before.tokens
+    assert after.logprobs == pytest.approx(before.logprobs, abs=1e-6)
+
+
+def test_published_weights_replace_every_layer_and_every_cache(engine):
+    """A long prompt, so that a stale prefix cache would show, and the tied head, so that a stale copy would."""
+    prompt = [30 + i % 90 for i in range(300)]
+    engine.publish(engine.first)
+    engine.generate(prompt=prompt)
+    engine.publish(engine.second)
+    completion = engine.generate(prompt=prompt)
+    assert difference(engine.second, prompt, completion, 1.0) <= TOLERANCE
+    assert difference(engine.first, prompt, completion, 1.0) > 0.1
+    engine.publish(engine.first)
+    assert difference(engine.first, prompt, engine.generate(prompt=prompt), 1.0) <= TOLERANCE
+
+
+def test_a_change_of_the_tied_embedding_alone_arrives(engine):
+    engine.publish(engine.first)
+    changed = type(engine.first)(engine.first.config).eval()
+    changed.load_state_dict(engine.first.state_dict())
+    with torch.no_grad():
+        changed.get_input_embeddings().weight.mul_(-1.5)
+    engine.publish(changed)  # checks the probe
+    assert difference(changed, PROMPT, engine.generate(), 1.0) <= TOLERANCE
+
+
+def test_tensors_that_are_not_what_the_digest_says_are_refused(engine):
+    update = export_weights(engine.first, next(engine.versions))
+    name = next(iter(update.tensors))
+    tampered = replace(update, tensors={**update.tensors, name: update.tensors[name] + 1e-3})
+    receipt = engine.run(engine.policy.load_weights(tampered))
+    with pytest.raises(PublishError, match="published version"):
+        check_receipt(tampered, receipt, tolerance=100.0)
+
+
+def test_a_probe_that_the_engine_does_not_reproduce_is_refused(engine):
+    update = export_weights(engine.first, next(engine.versions))
+    other = export_weights(engine.second, update.version)
+    doctored = replace(update, tensors=other.tensors, digest=digest_of(other.tensors))
+    receipt = engine.run(engine.policy.load_weights(doctored))
+    assert receipt.digest == doctored.digest
+    with pytest.raises(PublishError, match="does not run on the published weights"):
+        check_receipt(doctored, receipt, tolerance=1e-3)

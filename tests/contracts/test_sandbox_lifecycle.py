@@ -1,0 +1,177 @@
+"""What becomes of sandboxes when their owner ends, cleanly or not; and of workers that are killed."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from core.verdict import Limits
+from sandbox_workers.backends import choose_backend
+from sandbox_workers.jobs import SandboxUnavailable
+from sandbox_workers.local import LocalSandbox
+
+ROOT = Path(__file__).parents[2]
+OWNER = """
+import asyncio, sys, time
+sys.path.insert(0, {root!r})
+from sandbox_workers.local import LocalSandbox
+sandbox = LocalSandbox({kind!r}, run_id={run!r})
+assert asyncio.run(sandbox.judge("def f(): return 1", ["assert f() == 1"]))[0].passed
+print("judged", flush=True)
+{then}
+"""
+
+
+def require(kind: str) -> None:
+    try:
+        choose_backend(kind)  # type: ignore[arg-type]
+    except SandboxUnavailable as missing:
+        if kind == "docker" and os.environ.get("SPARRING_REQUIRE_DOCKER") == "1":
+            pytest.fail(str(missing))
+        pytest.skip(str(missing))
+
+
+def containers_of(run: str) -> int:
+    from sandbox_workers.docker_backend import RUN_LABEL, connect
+
+    return len(
+        connect().containers.list(all=True, filters={"label": f"{RUN_LABEL}={run}"}, ignore_removed=True)
+    )
+
+
+def eventually(condition: Callable[[], bool], seconds: float = 10) -> bool:
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.1)
+    return True
+
+
+def start_owner(kind: str, run: str, then: str) -> subprocess.Popen:
+    script = OWNER.format(root=str(ROOT), kind=kind, run=run, then=then)
+    owner = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    assert owner.stdout is not None and owner.stdout.readline() == "judged\n"
+    return owner
+
+
+@pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGTERM, None], ids=["SIGKILL", "SIGTERM", "exit"])
+def test_no_container_outlives_its_owner(ending: signal.Signals | None) -> None:
+    require("docker")
+    run = f"test-{uuid.uuid4().hex[:8]}"
+    owner = start_owner("docker", run, "time.sleep(60)" if ending else "sandbox.close()")
+    if ending is not None:
+        assert containers_of(run) == 1
+        owner.send_signal(ending)
+    owner.wait(30)
+    assert eventually(lambda: containers_of(run) == 0)
+
+
+@pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGTERM], ids=["SIGKILL", "SIGTERM"])
+def test_no_namespace_outlives_its_owner(ending: signal.Signals) -> None:
+    require("namespace")
+    owner = start_owner("namespace", f"test-{uuid.uuid4().hex[:8]}", "time.sleep(60)")
+    children = Path(f"/proc/{owner.pid}/task/{owner.pid}/children")
+    pids = children.read_text().split() + [
+        pid
+        for task in Path(f"/proc/{owner.pid}/task").iterdir()
+        for pid in (task / "children").read_text().split()
+    ]
+    assert pids
+    owner.send_signal(ending)
+    owner.wait(30)
+
+    def gone(pid: str) -> bool:
+        try:
+            return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+        except OSError:
+            return True
+
+    assert eventually(lambda: all(gone(pid) for pid in pids))
+
+
+def test_orphans_are_removed_and_the_living_are_not() -> None:
+    require("docker")
+    from sandbox_workers.backends import image_tag
+    from sandbox_workers.docker_backend import (
+        LABEL,
+        OWNER_LABEL,
+        RUN_LABEL,
+        connect,
+        process_identity,
+        remove_orphans,
+    )
+
+    client, run = connect(), f"test-{uuid.uuid4().hex[:8]}"
+    living = process_identity(os.getpid())
+    assert living is not None
+    dead = ":".join([*living.split(":")[:2], "1"])  # the same pid, started at another time
+    elsewhere = "another-host:1:1"
+    made = [
+        client.containers.create(image_tag(), labels={LABEL: "1", RUN_LABEL: run, OWNER_LABEL: owner})
+        for owner in (living, dead, elsewhere)
+    ]
+    try:
+        assert remove_orphans(client) >= 1
+        left = {c.id for c in client.containers.list(all=True, filters={"label": f"{RUN_LABEL}={run}"})}
+        assert left == {made[0].id, made[2].id}
+    finally:
+        for container in (made[0], made[2]):
+            container.remove(force=True)
+
+
+@pytest.mark.parametrize("kind", ["docker", "namespace"])
+def test_a_killed_sandbox_is_replaced(kind: str) -> None:
+    require(kind)
+    with LocalSandbox(kind, run_id=f"test-{uuid.uuid4().hex[:8]}") as sandbox:  # type: ignore[arg-type]
+        worker = sandbox._threads._workers[0]
+        for attempt in range(2):
+            backend = worker._backend
+            assert backend is not None
+            if kind == "docker":
+                backend._container.kill()  # type: ignore[attr-defined]
+            else:
+                outer = backend._process.pid  # type: ignore[attr-defined]
+                inner = Path(f"/proc/{outer}/task/{outer}/children").read_text().split()
+                os.kill(int(inner[0]), signal.SIGKILL)  # init of its pid namespace
+            verdicts = asyncio.run(asyncio.wait_for(sandbox.judge(f"def f(): return {attempt}", ["f()"]), 30))
+            assert verdicts[0].value == str(attempt)
+        assert worker.stats().backends_replaced == 2
+
+
+def test_a_killed_actor_costs_no_verdict() -> None:
+    require("auto")
+    ray = pytest.importorskip("ray")
+    from sandbox_workers.pool import start_pool
+
+    ray.init(num_cpus=2, resources={"sandbox": 1}, include_dashboard=False, log_to_driver=False)
+    try:
+        with pytest.raises(SandboxUnavailable, match="resource 'sandbox'"):
+            start_pool(3, run_id="too-many")
+        run = f"test-{uuid.uuid4().hex[:8]}"
+        pool = start_pool(1, slots=2, run_id=run, limits=Limits(cpu_s=1, wall_s=5))
+        client = pool.client()
+
+        async def kill_in_between() -> list:
+            slow = "import time\ndef f(x): time.sleep(0.5); return x"
+            wanted = [asyncio.ensure_future(client.judge(slow, [f"f({n})"])) for n in range(4)]
+            await asyncio.sleep(0.3)
+            os.kill(ray.get(pool.actors[0].pid.remote()), signal.SIGKILL)
+            return await asyncio.wait_for(asyncio.gather(*wanted), 60)
+
+        verdicts = asyncio.run(kill_in_between())
+        assert [v[0].value for v in verdicts] == ["0", "1", "2", "3"]
+        assert client.stats()["retries"] >= 1
+        assert pool.stats()["jobs"] >= 4
+        pool.shutdown()
+        if "Docker" in pool.description:
+            assert eventually(lambda: containers_of(run) == 0)
+    finally:
+        ray.shutdown()

@@ -1,0 +1,137 @@
+"""A table at which whole episodes are played without a model and without a sandbox."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from actors.scripted_policy import ScriptedPolicy
+from core.episode import Episode
+from core.interfaces import Player, Sampling, SandboxFailure
+from core.problem import Problem
+from core.seeding import derive_seed
+from core.verdict import Limits, Status, Verdict
+from games.multistage import MultistageGame, MultistageRules
+
+STOP = 0
+
+
+class Letters:
+    """A prompt format whose tokens are code points."""
+
+    def generator_prompt(self, problem: Problem) -> list[int]:
+        return [ord(c) for c in f"{problem.id}?"]
+
+    def next_stage(self, tokens: Sequence[int], stage: int) -> list[int]:
+        return [*tokens, ord(str(stage))]
+
+    def discriminator_prompt(self, problem: Problem, max_tests: int) -> list[int]:
+        return [ord(c) for c in f"{problem.id}!{max_tests}"]
+
+    def stop_token_ids(self, stage: int) -> tuple[int, ...]:
+        return (STOP,)
+
+    def text(self, completion_tokens: Sequence[int]) -> str:
+        return "".join(chr(t) for t in completion_tokens if t != STOP)
+
+    def completion(self, text: str, stage: int) -> list[int]:
+        return [*map(ord, text), STOP]
+
+
+@dataclass
+class FakeSandbox:
+    """Runs the test's own harmless programs in this process. What fails, flakes or is slow is said beforehand."""
+
+    broken: set[str] = field(default_factory=set)
+    """Programs on which the sandbox itself fails."""
+    flaky: set[str] = field(default_factory=set)
+    """Tests whose outcome differs from run to run."""
+    statuses: Mapping[tuple[str, str], Status] = field(default_factory=dict)
+    """Outcome of (program, test), where it is not found out by running."""
+    cpu_ms: Mapping[str, float] = field(default_factory=dict)
+    """CPU time of a test, by its source."""
+    jobs: list[tuple[str, tuple[str, ...], int]] = field(default_factory=list)
+    """What was asked: (program, tests, run)."""
+
+    async def judge(
+        self, program: str, tests: Sequence[str], *, limits: Limits | None = None, run: int = 0
+    ) -> list[Verdict]:
+        self.jobs.append((program, tuple(tests), run))
+        await asyncio.sleep(0)
+        if program in self.broken:
+            raise SandboxFailure("the sandbox is broken")
+        return [self._verdict(program, test, run) for test in tests]
+
+    def stats(self) -> dict[str, float]:
+        return {"jobs": float(len(self.jobs))}
+
+    def _verdict(self, program: str, test: str, run: int) -> Verdict:
+        cpu_ms = self.cpu_ms.get(test, 1.0)
+        if (program, test) in self.statuses:
+            return Verdict(status=self.statuses[program, test], cpu_ms=cpu_ms)
+        if test in self.flaky and run == 1:
+            return Verdict(status=Status.WRONG_ANSWER, cpu_ms=cpu_ms)
+        namespace: dict[str, Any] = {}
+        try:
+            exec(program, namespace)
+            if test.startswith("assert"):
+                exec(test, namespace)
+                return Verdict(status=Status.PASSED, cpu_ms=cpu_ms)
+            return Verdict(status=Status.PASSED, value=repr(eval(test, namespace)), cpu_ms=cpu_ms)
+        except AssertionError:
+            return Verdict(status=Status.WRONG_ANSWER, cpu_ms=cpu_ms)
+        except SyntaxError:
+            return Verdict(status=Status.SYNTAX_ERROR, cpu_ms=cpu_ms)
+        except Exception as error:
+            return Verdict(status=Status.RUNTIME_ERROR, cpu_ms=cpu_ms, error=str(error))
+
+
+@dataclass
+class Table:
+    sandbox: FakeSandbox = field(default_factory=FakeSandbox)
+    problem: Problem = Problem(
+        id="double",
+        description="Return n doubled.",
+        function_signature="def f(n: int) -> int:",
+        baseline_tests=("assert f(0) == 0",),
+        reference_solution="def f(n): return n * 2",
+    )
+
+    def play(
+        self, programs: Sequence[str], suites: Sequence[str], memory: Sequence[str] = (), **rules: Any
+    ) -> Episode:
+        lines: dict[int, str] = {}
+        for attempt, program in enumerate(programs):
+            for stage in range(1, 5):
+                lines[derive_seed(1, attempt, stage)] = f"thought {stage} of attempt {attempt}"
+            lines[derive_seed(1, attempt, 5)] = program
+        for attempt, suite in enumerate(suites):
+            lines[derive_seed(2, attempt, 0)] = suite
+
+        def script(prompt: Sequence[int], sampling: Sampling) -> list[int]:
+            return Letters().completion(lines[sampling.seed], 0)
+
+        def player(name: str, attempts: int, seed: int) -> Player:
+            return Player(
+                name=name,
+                policy=ScriptedPolicy(script),
+                format=Letters(),
+                attempts=attempts,
+                temperature=1.0,
+                seed=seed,
+                max_tokens=1000,
+            )
+
+        players = {
+            "generator": player("generator", len(programs), 1),
+            "discriminator": player("discriminator", len(suites), 2),
+        }
+        game = MultistageGame(MultistageRules(**rules))
+        return asyncio.run(game.play(self.problem, players, self.sandbox, memory))
+
+
+@pytest.fixture
+def table() -> Table:
+    return Table()

@@ -1,0 +1,254 @@
+import pytest
+
+from core.batch import sample_from
+from core.verdict import Status
+from games.rewards import RewardRules
+
+RIGHT = "def f(n): return n + n"
+WRONG_AT_3 = "def f(n): return 7 if n == 3 else n * 2"
+WRONG = "def f(n): return 1 / 0"
+BROKEN_SYNTAX = "def f(n) return"
+
+
+def rewards(episode, player):
+    return [t.reward for t in episode.trajectories if t.player == player]
+
+
+def components(episode, attempt=0):
+    return next(t.components for t in episode.trajectories if (t.player, t.attempt) == ("discriminator", attempt))
+
+
+# ---------------------------------------------------------------------- the play
+def test_an_attempt_is_five_turns_whose_prompts_extend_each_other(table):
+    episode = table.play([RIGHT], ["assert f(1) == 2"])
+    program, suite = episode.trajectories
+    assert [turn.stage for turn in program.turns] == [1, 2, 3, 4, 5]
+    assert [turn.text for turn in program.turns[:2]] == ["thought 1 of attempt 0", "thought 2 of attempt 0"]
+    assert program.artifact == RIGHT
+    assert [turn.stage for turn in suite.turns] == [0]
+    sample = sample_from(program, 0.5, trained_stages=[2])
+    assert sum(sample.sampled) == program.token_count
+    assert sum(sample.trained) == len(program.turns[1].completion.tokens)
+
+
+def test_the_program_is_taken_out_of_its_fence(table):
+    episode = table.play([f"Here you are:\n```python\n{RIGHT}\n```"], ["assert f(1) == 2"])
+    assert episode.trajectories[0].artifact == f"{RIGHT}\n"
+    assert rewards(episode, "generator") == [1.0]
+
+
+def test_every_program_meets_every_suite(table):
+    episode = table.play([RIGHT, WRONG_AT_3], ["assert f(1) == 2\nassert f(3) == 6", "assert f(3) == 6\nassert f(4) == 8"])
+    # the tests of both suites: f(1), f(3), f(4), of which WRONG_AT_3 fails one
+    assert rewards(episode, "generator") == pytest.approx([1.0, 2 / 3])
+    # per suite: RIGHT fails 0 of 2, WRONG_AT_3 1 of 2
+    assert rewards(episode, "discriminator") == pytest.approx([0.25, 0.25])
+    assert episode.info["valid_tests"] == [["assert f(1) == 2", "assert f(3) == 6"], ["assert f(3) == 6", "assert f(4) == 8"]]
+
+
+@pytest.mark.parametrize("program", [WRONG, BROKEN_SYNTAX, "", "no code at all"])
+def test_a_program_that_cannot_run_fails_every_test(table, program):
+    episode = table.play([program, RIGHT], ["assert f(1) == 2\nassert f(3) == 6"])
+    assert rewards(episode, "generator") == [0.0, 1.0]
+    assert rewards(episode, "discriminator") == [0.5]
+
+
+# ---------------------------------------------------------------------- validity
+def test_invalid_and_duplicate_tests_lower_the_validity(table):
+    suite = "assert f(3) == 6\nassert f(3)==6\nassert f(1) == 5\nassert f(n) == 2"
+    episode = table.play([WRONG_AT_3, RIGHT], [suite])
+    parts = components(episode)
+    assert (parts["emitted"], parts["valid"], parts["duplicates"]) == (4, 1, 1)
+    assert (parts["fault_rejected"], parts["fault_literal"]) == (1, 1)
+    assert parts["validity"] == 0.25
+    assert rewards(episode, "discriminator") == pytest.approx([0.5 * 0.25])
+
+
+def test_two_outputs_for_one_input_are_duplicates_even_if_the_first_is_wrong(table):
+    parts = components(table.play([RIGHT], ["assert f(3) == 5\nassert f(3) == 6"]))
+    assert (parts["valid"], parts["duplicates"], parts["fault_rejected"]) == (0, 1, 1)
+
+
+def test_a_test_that_two_runs_of_the_reference_disagree_on_is_invalid(table):
+    table.sandbox.flaky = {"assert f(1) == 2"}
+    parts = components(table.play([RIGHT], ["assert f(1) == 2\nassert f(3) == 6"]))
+    assert (parts["valid"], parts["fault_rejected"]) == (1, 1)
+    assert {run for program, _, run in table.sandbox.jobs if program == table.problem.reference_solution} == {0, 1}
+
+
+def test_a_value_that_changes_from_run_to_run_is_invalid(table):
+    table.sandbox.flaky = {"f(1)"}
+    parts = components(table.play([RIGHT], ["f(1)\nf(3)"], test_format="input_only"))
+    assert (parts["valid"], parts["fault_rejected"]) == (1, 1)
+
+
+@pytest.mark.parametrize(("suite", "reward"), [("", -1.0), ("gibberish, more", -1.0), ("assert f(1) == 5", 0.0)])
+def test_unparseable_is_punished_and_invalid_earns_nothing(table, suite, reward):
+    episode = table.play([RIGHT], [suite])
+    assert rewards(episode, "discriminator") == [reward]
+    assert rewards(episode, "generator") == [None]
+    assert episode.trajectories[0].components == {"no_valid_test": 1.0}
+
+
+def test_tests_beyond_the_maximum_are_ignored(table):
+    parts = components(table.play([RIGHT], ["\n".join(f"assert f({i}) == {2 * i}" for i in range(9))], max_tests=4))
+    assert parts["emitted"] == parts["valid"] == 4
+
+
+def test_a_suite_of_faults_never_reaches_the_sandbox(table):
+    table.play([RIGHT], ["assert f(open('x')) == 1\nassert f('a') == 'aa'\nnot a test"])
+    assert all(tests == () for _, tests, _ in table.sandbox.jobs)
+
+
+# ---------------------------------------------------------------------- the formats
+def test_relabel_takes_the_references_output_and_charges_for_the_wrong_one(table):
+    episode = table.play([WRONG_AT_3], ["assert f(3) == 99\nassert f(1) == 2"], test_format="relabel")
+    assert episode.info["valid_tests"] == [["assert f(3) == 6", "assert f(1) == 2"]]
+    parts = components(episode)
+    assert (parts["valid"], parts["wrong_outputs"]) == (2, 1)
+    assert parts["validity"] == pytest.approx((2 - 0.5) / 2)
+    assert rewards(episode, "discriminator") == pytest.approx([0.5 * 0.75])
+
+
+def test_input_only_asks_the_reference_for_the_output(table):
+    episode = table.play([WRONG_AT_3], ["f(3)\nf(1)"], test_format="input_only")
+    assert episode.info["valid_tests"] == [["assert f(3) == 6", "assert f(1) == 2"]]
+    assert components(episode)["wrong_outputs"] == 0
+    assert rewards(episode, "discriminator") == pytest.approx([0.5])
+
+
+@pytest.mark.parametrize("value", ["object()", "float('nan')", "lambda: 1"])
+def test_a_value_that_is_no_literal_cannot_be_an_expected_output(table, value):
+    table.problem = type(table.problem)(
+        id="p",
+        description="",
+        function_signature="def f(n):",
+        baseline_tests=(),
+        reference_solution=f"def f(n): return {value}",
+    )
+    assert components(table.play([RIGHT], ["f(1)"], test_format="input_only"))["fault_rejected"] == 1
+
+
+def test_suites_of_several_authors_are_judged_apart_where_tests_are_arbitrary_code(table):
+    suites = ["assert f(1) == 2", "assert f(2) == 4"]
+    table.play([RIGHT], suites)
+    assert [tests for program, tests, _ in table.sandbox.jobs if program == RIGHT] == [
+        ("assert f(1) == 2",),
+        ("assert f(2) == 4",),
+    ]
+
+
+# ---------------------------------------------------------------------- infrastructure
+def test_a_program_the_sandbox_fails_on_is_dropped_and_the_others_are_rewarded(table):
+    table.sandbox.broken = {WRONG}
+    episode = table.play([WRONG, RIGHT, WRONG_AT_3], ["assert f(1) == 2\nassert f(3) == 6"])
+    assert rewards(episode, "generator") == [None, 1.0, 0.5]
+    assert rewards(episode, "discriminator") == [0.25]
+    assert [t.attempt for t in episode.dropped()] == [0]
+    assert [t.attempt for t in episode.group("generator")] == [1, 2]
+    assert episode.trajectories[0].components == {"sandbox_failure": 1.0}
+
+
+def test_where_the_sandbox_fails_on_every_program_no_suite_is_judged(table):
+    table.sandbox.broken = {RIGHT}
+    episode = table.play([RIGHT], ["assert f(1) == 2"])
+    assert rewards(episode, "generator") == rewards(episode, "discriminator") == [None]
+
+
+def test_a_sandbox_failure_in_validation_drops_the_suites_only(table):
+    table.sandbox.broken = {table.problem.reference_solution}
+    episode = table.play([RIGHT], ["assert f(1) == 2"])
+    assert rewards(episode, "discriminator") == [None]
+    assert episode.info["valid_tests"] == [None]
+    assert rewards(episode, "generator") == [None]  # nothing to be measured by
+
+
+def test_a_sandbox_failure_in_validation_leaves_the_baseline_tests(table):
+    table.sandbox.broken = {table.problem.reference_solution}
+    assert rewards(table.play([RIGHT], ["assert f(1) == 2"], baseline_in_reward=True), "generator") == [1.0]
+
+
+# ---------------------------------------------------------------------- guards
+def test_a_timeout_where_the_reference_is_slow_too_counts_for_nobody(table):
+    table.sandbox.cpu_ms = {"assert f(1) == 2": 900.0, "assert f(2) == 4": 10.0}
+    table.sandbox.statuses = {
+        (WRONG, "assert f(1) == 2"): Status.TIME_LIMIT,
+        (WRONG, "assert f(2) == 4"): Status.TIME_LIMIT,
+    }
+    episode = table.play([WRONG, RIGHT], ["assert f(1) == 2\nassert f(2) == 4"])
+    assert rewards(episode, "generator") == [0.0, 1.0]  # of the one test that counts
+    assert components(episode)["pass_rate"] == 0.5
+
+
+def test_tests_that_nobody_passes_earn_a_fifth(table):
+    assert rewards(table.play([WRONG], ["assert f(1) == 2"]), "discriminator") == pytest.approx([0.2])
+
+
+def test_a_remembered_program_that_passes_lifts_the_gate(table):
+    episode = table.play([WRONG], ["assert f(1) == 2"], memory=[BROKEN_SYNTAX, RIGHT])
+    assert rewards(episode, "discriminator") == [1.0]
+    assert rewards(episode, "generator") == [0.0]
+
+
+def test_the_memory_is_not_run_where_a_current_program_passes(table):
+    table.play([RIGHT], ["assert f(1) == 2"], memory=["def f(n): return 'remembered'"])
+    assert not any("remembered" in program for program, _, _ in table.sandbox.jobs)
+
+
+def test_the_gate_is_lifted_for_each_suite_by_its_own_tests(table):
+    """One suite is passed by a current program, the other one only by a remembered one."""
+    only_1 = "def f(n): return 2 if n == 1 else None"
+    episode = table.play([only_1], ["assert f(1) == 2", "assert f(3) == 6"], memory=[RIGHT])
+    assert [components(episode, i)["gate"] for i in (0, 1)] == [1.0, 1.0]
+
+
+def test_a_passed_baseline_test_does_not_keep_the_memory_out(table):
+    only_0 = "def f(n): return 0"
+    episode = table.play([only_0], ["assert f(3) == 6"], memory=[RIGHT], baseline_in_reward=True)
+    assert components(episode)["gate"] == 1.0
+
+
+def test_a_sandbox_failure_on_a_remembered_program_is_not_held_against_the_suite_of_others(table):
+    broken = "def f(n): return n * 2 + 0"
+    table.sandbox.broken = {broken}
+    episode = table.play([WRONG], ["assert f(1) == 2"], memory=[broken, RIGHT])
+    assert rewards(episode, "discriminator") == [1.0]
+
+
+def test_tests_that_kill_the_same_programs_are_duplicates_where_enough_programs_speak(table):
+    rules = RewardRules(behaviour_duplicates_from=2)
+    suite = "assert f(1) == 2\nassert f(2) == 4\nassert f(3) == 6"
+    parts = components(table.play([RIGHT, WRONG_AT_3], [suite], rewards=rules))
+    assert (parts["valid"], parts["duplicates"]) == (2, 1)
+
+
+def test_corrected_outputs_are_charged_for_the_tests_that_count_only(table):
+    """All five outputs are corrected, but four of the tests repeat another one's behaviour."""
+    rules = RewardRules(behaviour_duplicates_from=2)
+    suite = "\n".join(f"assert f({i}) == 77" for i in (10, 11, 12, 13, 14))
+    episode = table.play([RIGHT, WRONG], [suite], test_format="relabel", rewards=rules)
+    parts = components(episode)
+    assert (parts["valid"], parts["wrong_outputs"]) == (1, 1)
+    assert parts["validity"] == pytest.approx(0.5 / 5)
+    assert rewards(episode, "discriminator") == pytest.approx([0.05])
+
+
+def test_baseline_tests_count_for_the_generator_only(table):
+    wrong_at_0 = "def f(n): return n * 2 if n else 1"
+    episode = table.play([wrong_at_0], ["assert f(1) == 2"], baseline_in_reward=True)
+    assert rewards(episode, "generator") == [0.5]
+    assert rewards(episode, "discriminator") == [0.0]
+
+
+# ---------------------------------------------------------------------- the edges
+@pytest.mark.parametrize(("programs", "suites"), [([RIGHT], []), ([], ["assert f(1) == 2"]), ([], [])])
+def test_a_seat_may_be_empty(table, programs, suites):
+    episode = table.play(programs, suites)
+    assert len(episode.trajectories) == len(programs) + len(suites)
+    assert all(t.reward is None for t in episode.trajectories)
+
+
+def test_hostile_suites_do_not_end_the_episode(table):
+    suites = ["assert f(0x" + "f" * 6000 + ") == 1", "assert f" + ".a" * 190, "assert f(1\x00) == 2", "[" * 900]
+    episode = table.play([RIGHT], [*suites, "assert f(1) == 2"])
+    assert rewards(episode, "generator") == [1.0]

@@ -1,0 +1,231 @@
+import pytest
+
+from core.problem import Problem
+from games.parsing import EmittedTest, InputLimits, extract_program, parse_suite
+
+LIMITS = InputLimits(chars=120, items=5, abs_int=1000, string=8)
+
+
+def problem(signature: str = "def f(x: int) -> int:") -> Problem:
+    return Problem(
+        id="p",
+        description="",
+        function_signature=signature,
+        baseline_tests=("assert f(1) == 2",),
+        reference_solution="def f(x):\n    return 2 * x\n",
+    )
+
+
+def parse(text: str, test_format: str = "strict", signature: str = "def f(x):", max_tests: int = 8):
+    return parse_suite(text, problem(signature), test_format=test_format, max_tests=max_tests, limits=LIMITS)
+
+
+def one(line: str, test_format: str = "strict", signature: str = "def f(x):") -> EmittedTest:
+    (test,) = parse(line, test_format, signature)
+    return test
+
+
+# ---------------------------------------------------------------------- programs
+@pytest.mark.parametrize(
+    ("text", "program"),
+    [
+        ("def f(): pass", "def f(): pass"),
+        ("```python\nx = 1\n```", "x = 1\n"),
+        ("```\nx = 1\n```", "x = 1\n"),
+        ("first\n```python\nx = 1\n```\nbetter:\n```py\nx = 2\n```\nbye", "x = 2\n"),
+        ("cut off\n```python\nx = 1\ny = 2", "x = 1\ny = 2"),
+        ("```python\n```", ""),
+        ("", ""),
+        ("inline ``` fence", "inline ``` fence"),
+    ],
+)
+def test_a_program_is_the_last_fenced_block_or_all_of_the_text(text, program):
+    assert extract_program(text) == program
+
+
+# ---------------------------------------------------------------------- the three formats
+def test_strict_canonicalises_calls_with_literals():
+    test = one("assert f( [1,2] )==  (3)")
+    assert test == EmittedTest(source="assert f([1, 2]) == 3", call="f([1, 2])", expected="3")
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["assert f(1)", "assert not f(1)", "assert f(f(1)) > 2", "assert f(1) != 2", "assert 2 == f(1)"],
+)
+def test_strict_takes_any_assert(line):
+    test = one(line)
+    assert (test.source, test.call, test.expected, test.fault) == (line, "", None, "")
+    assert test.identity == line
+
+
+def test_relabel_takes_only_asserts_of_a_call_that_equals_a_literal():
+    assert one("assert f(1) == 3", "relabel") == EmittedTest(source="assert f(1) == 3", call="f(1)", expected="3")
+    for line in ("f(1)", "assert f(1)", "assert f(1) > 2", "assert f(1) == 2 == 2", "x = f(1)"):
+        assert one(line, "relabel").fault == "parse", line
+
+
+def test_input_only_takes_only_bare_calls():
+    assert one("f( 1 )", "input_only") == EmittedTest(source="f(1)", call="f(1)", expected=None)
+    for line in ("assert f(1) == 2", "f", "1", "x = f(1)", "f(1); f(2)", "return f(1)"):
+        assert one(line, "input_only").fault == "parse", line
+
+
+def test_lines_that_are_no_tests_are_left_out():
+    text = "Here:\n```python\nimport math\nfrom os import path\n# edge cases\n\n  assert f(1) == 2  \nassert f(2) == 4\n```"
+    assert [t.call for t in parse(text)] == ["f(1)", "f(2)"]
+
+
+def test_only_the_first_tests_are_read():
+    assert [t.call for t in parse("f(1)\nf(2)\nf(3)", "input_only", max_tests=2)] == ["f(1)", "f(2)"]
+
+
+@pytest.mark.parametrize("text", ["", "   \n\n", "```python\n```", "# nothing"])
+def test_a_suite_may_be_empty(text):
+    assert parse(text) == []
+
+
+def test_equal_inputs_have_one_identity_however_they_are_written():
+    first, second, third = parse("assert f([1,2]) == 3\nassert f( [ 1, 2 ] ) == 4\nassert f([2, 1]) == 3")
+    assert first.identity == second.identity != third.identity
+
+
+def test_keyword_arguments_are_kept():
+    assert one("f(1, y='a')", "input_only", "def f(x, y):").call == "f(1, y='a')"
+
+
+# ---------------------------------------------------------------------- faults
+@pytest.mark.parametrize("line", ["assert f(", "what is this", "assert f(1) == 2; import os", "def f():", "f(1) ="])
+@pytest.mark.parametrize("test_format", ["strict", "relabel", "input_only"])
+def test_fault_parse(line, test_format):
+    assert one(line, test_format).fault == "parse"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "assert f(x) == 2",
+        "assert f(1) == g(2)",
+        "assert f(1 + 1) == 2",
+        "assert f(*[1]) == 2",
+        "assert f(**{'x': 1}) == 2",
+        "assert f(open('/etc/passwd')) == 2",
+        "assert g(1) == 2",
+        "assert f.g(1) == 2",
+        "assert f([y for y in [1]]) == 2",
+        "assert f({[]: 1}) == 2",
+        "assert f(lambda: 1) == 2",
+    ],
+)
+def test_fault_literal(line):
+    assert one(line).fault == one(line, "relabel").fault == "literal"
+
+
+@pytest.mark.parametrize("call", ["f(1e999)", "f(-1e999)", "f([1e999])", "f(x=1e999)"])
+def test_a_value_whose_repr_is_no_literal_is_refused(call):
+    assert one(call, "input_only").fault == "size"
+
+
+@pytest.mark.parametrize(
+    ("argument", "fault"),
+    [
+        ("1000", ""),
+        ("-1000", ""),
+        ("1001", "size"),
+        ("-1001", "size"),
+        ("[1, 2, 3, 4, 5]", ""),
+        ("[1, 2, 3, 4, 5, 6]", "size"),
+        ("[[1], [1, 2, 3, 4, 5, 6]]", "size"),
+        ("{1: [1001]}", "size"),
+        ("{1001: 1}", "size"),
+        ("(1, 2, 3, 4, 5, 6)", "size"),
+        ("{1, 2, 3, 4, 5, 6}", "size"),
+        ("'12345678'", ""),
+        ("'123456789'", "size"),
+        ("b'123456789'", "size"),
+        ("['123456789']", "size"),
+        ("2.5", ""),
+        ("None", ""),
+    ],
+)
+def test_fault_size(argument, fault):
+    assert one(f"f({argument})", "input_only").fault == fault
+    assert one(f"f(x={argument})", "input_only").fault == fault
+
+
+def test_the_length_of_a_test_is_capped_in_every_form():
+    assert one("f(" + ", ".join(["1"] * 60) + ")", "input_only", "def f(*x):").fault == "size"
+    assert one("assert " + " or ".join(["f(1)"] * 60)).fault == "size"
+
+
+@pytest.mark.parametrize(
+    ("signature", "call", "fault"),
+    [
+        ("def f(x: int) -> int:", "f(1)", ""),
+        ("def f(x: int) -> int:", "f('a')", "contract"),
+        ("def f(x: int) -> int:", "f(True)", "contract"),
+        ("def f(x: int) -> int:", "f(1, 2)", "contract"),
+        ("def f(x: float)", "f(1)", ""),
+        ("def f(x: list[int]) -> int:", "f([1, 2])", ""),
+        ("def f(x: list[int]) -> int:", "f([])", ""),
+        ("def f(x: list[int]) -> int:", "f(['a'])", "contract"),
+        ("def f(x: list[list[int]]):", "f([[1], ['a']])", "contract"),
+        ("def f(x: List[str]):", "f(['a'])", ""),
+        ("def f(x: list):", "f((1,))", "contract"),
+        ("def f(x: str, y: int):", "f('a', 1)", ""),
+        ("def f(x: Foo):", "f(1)", ""),
+        ("def f(x):", "f(None)", ""),
+        ("def f(*x):", "f(1, 2, 3)", ""),
+        ("def f(x: 'int'):", "f('a')", ""),
+        ("def f(this is no signature", "f('a')", ""),
+    ],
+)
+def test_the_signature_is_the_input_contract(signature, call, fault):
+    assert one(call, "input_only", signature).fault == fault
+
+
+# ---------------------------------------------------------------------- hostile text
+HOSTILE = {
+    "nested brackets": "f(" + "[" * 3000 + "]" * 3000 + ")",
+    "nested parentheses": "f(" + "(" * 150 + "1" + ")" * 150 + ")",
+    "long minus": "f(" + "-" * 5000 + "1)",
+    "long not": "assert " + "not " * 2000 + "f(1)",
+    "long attribute": "assert f" + ".a" * 5000,
+    "long sum": "assert " + "f(1)+" * 3000 + "1",
+    "huge decimal": "f(" + "9" * 6000 + ")",
+    "huge hex": "f(0x" + "f" * 6000 + ")",
+    "huge hex expected": "assert f(1) == 0x" + "f" * 6000,
+    "huge hex in any assert": "assert f(1) > 0x" + "f" * 6000,
+    "huge power": "f(10**10**10)",
+    "NUL": "f(1\x00)",
+    "NUL in a string": "f('\x00')",
+    "lone surrogate": "f('\ud800')",
+    "surrogate name": "f(\ud800)",
+    "bad escape": "f('\\N{no such name}')",
+    "bytes with umlaut": "f(b'ä')",
+    "tabs": "\tf(\t1\t)",
+    "unterminated": "f('''",
+    "fence only": "```python",
+    "decorated": "@f\ndef g(): pass",
+    "walrus": "assert (f := 1) == 1",
+    "starred": "assert f(*f) == 1",
+}
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
+@pytest.mark.parametrize("test_format", ["strict", "relabel", "input_only"])
+def test_hostile_text_is_parsed_or_refused_but_never_raises(text, test_format):
+    for test in parse(text, test_format):
+        assert test.fault in ("", "parse", "literal", "contract", "size")
+        assert len(test.source) <= LIMITS.chars or test.fault
+
+
+@pytest.mark.parametrize("line", ["assert f" + ".a" * 3000, "assert " + "not " * 2000 + "f(1)", "assert 0x" + "f" * 5000])
+def test_an_assert_that_cannot_be_printed_does_not_parse(line):
+    limits = InputLimits(chars=100_000)
+    (test,) = parse_suite(line, problem(), test_format="strict", max_tests=1, limits=limits)
+    assert test.fault == "parse"
+
+
+def test_a_huge_exponent_is_not_computed():
+    assert one("f(10**10**10)", "input_only").fault == "literal"

@@ -1,0 +1,205 @@
+import pytest
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+from core.problem import Problem
+from games.prompts import END, MARKER_TOKENS, PAD, STAGE_MARKERS, ChatFormat, TaggedFormat, format_for
+from games.stages import REASONING_STAGES
+from learners.embedded_model import build_tokenizer
+
+PROBLEM = Problem(
+    id="p",
+    description="Return the sum of the even numbers of xs.",
+    function_signature="def total(xs: list[int]) -> int:",
+    baseline_tests=("assert total([1, 2]) == 2",),
+    reference_solution="def total(xs):\n    return sum(x for x in xs if x % 2 == 0)\n",
+    hidden_tests=("assert total([4242]) == 4242",),
+)
+TEXTS = ["Add what is even.", "1. filter\n2. sum", "for x in xs: ...", "xs holds ints", "def total(xs):\n    return 0\n"]
+
+# ChatML, as Qwen writes it
+CHATML = (
+    "{% if messages[0]['role'] != 'system' %}<|im_start|>system\nYou help.<|im_end|>\n{% endif %}"
+    "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+@pytest.fixture(scope="module")
+def tagged() -> TaggedFormat:
+    corpus = [PROBLEM.description, *TEXTS] * 3
+    return TaggedFormat(build_tokenizer(corpus, MARKER_TOKENS, PAD, END))
+
+
+def byte_tokenizer(chat_template: str | None) -> PreTrainedTokenizerFast:
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = Tokenizer(models.BPE(vocab={c: i for i, c in enumerate(alphabet)}, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        eos_token="<|endoftext|>",
+        additional_special_tokens=["<|im_start|>", "<|im_end|>"],
+        clean_up_tokenization_spaces=False,
+    )
+    fast.chat_template = chat_template
+    return fast
+
+
+@pytest.fixture(scope="module")
+def chatml() -> PreTrainedTokenizerFast:
+    return byte_tokenizer(CHATML)
+
+
+@pytest.fixture(scope="module")
+def plain() -> PreTrainedTokenizerFast:
+    return byte_tokenizer(None)
+
+
+@pytest.fixture(params=["tagged", "chatml", "plain"])
+def style(request):
+    made = request.getfixturevalue(request.param)
+    return made if request.param == "tagged" else ChatFormat(made, "strict")
+
+
+def play(style, completions) -> list[list[int]]:
+    """The prompts of five stages, each answered by tokens."""
+    tokens = style.generator_prompt(PROBLEM)
+    prompts = [tokens]
+    for stage, completion in zip(REASONING_STAGES[1:], completions, strict=False):
+        tokens = style.next_stage([*tokens, *completion], stage.number)
+        prompts.append(tokens)
+    return prompts
+
+
+# ---------------------------------------------------------------------- every format
+@pytest.mark.parametrize("cut", [False, True], ids=["stopped", "cut by length"])
+def test_a_later_prompt_starts_with_every_earlier_token(style, cut):
+    completions = [style.completion(text, n)[: -1 if cut else None] for n, text in enumerate(TEXTS, 1)]
+    prompts = play(style, completions)
+    for earlier, said, later in zip(prompts, completions, prompts[1:], strict=False):
+        assert later[: len(earlier) + len(said)] == [*earlier, *said]
+        assert len(later) >= len(earlier) + len(said)
+
+
+@pytest.mark.parametrize("text", [*TEXTS, "", "ünïcode → 漢字 \n\n  indented", "a\tb\\n"])
+@pytest.mark.parametrize("stage", range(6))
+def test_text_is_the_inverse_of_completion(style, text, stage):
+    tokens = style.completion(text, stage)
+    assert style.text(tokens) == text
+    assert tokens[-1] in style.stop_token_ids(stage)
+    assert not set(tokens[:-1]) & set(style.stop_token_ids(stage))
+
+
+def test_formats_ask_twice_and_get_the_same(style):
+    assert style.generator_prompt(PROBLEM) == style.generator_prompt(PROBLEM)
+    assert style.discriminator_prompt(PROBLEM, 3) == style.discriminator_prompt(PROBLEM, 3)
+
+
+def test_no_prompt_shows_the_reference_or_the_hidden_tests(style, chatml):
+    """Read through the tokens themselves, special ones too."""
+    tokenizer = style._tokenizer
+    for prompt in (style.generator_prompt(PROBLEM), style.discriminator_prompt(PROBLEM, 3)):
+        text = tokenizer.decode(prompt)
+        assert "4242" not in text and "x % 2" not in text
+        assert PROBLEM.description in text
+
+
+# ---------------------------------------------------------------------- tagged
+def test_tagged_prompts_are_marked(tagged):
+    ids = {m: tagged._tokenizer.convert_tokens_to_ids(m) for m in MARKER_TOKENS}
+    prompt = tagged.generator_prompt(PROBLEM)
+    assert (prompt[0], prompt[-1]) == (ids["<p>"], ids["<s1>"])
+    assert tagged.text(prompt) == PROBLEM.description
+    attack = tagged.discriminator_prompt(PROBLEM, 3)
+    assert (attack[0], attack[-1]) == (ids["<t>"], ids["<w>"])
+
+
+def test_tagged_completions_close_with_the_next_marker_and_the_last_with_the_end(tagged):
+    ids = [tagged.completion("x", stage)[-1] for stage in range(6)]
+    names = tagged._tokenizer.convert_ids_to_tokens(ids)
+    assert names == [END, *STAGE_MARKERS[1:], END]
+
+
+def test_tagged_whole_attempts_hold_each_marker_once(tagged):
+    completions = [tagged.completion(text, n) for n, text in enumerate(TEXTS, 1)]
+    whole = [*play(tagged, completions)[-1], *completions[-1]]
+    for marker in ("<p>", *STAGE_MARKERS, END):
+        assert whole.count(tagged._tokenizer.convert_tokens_to_ids(marker)) == 1
+
+
+def test_tagged_adds_the_marker_where_the_model_did_not(tagged):
+    prompt = tagged.generator_prompt(PROBLEM)
+    said = tagged.completion("x", 1)
+    marker = said[-1]
+    assert tagged.next_stage([*prompt, *said], 2) == [*prompt, *said]
+    assert tagged.next_stage([*prompt, *said[:-1]], 2) == [*prompt, *said]
+    wrong = tagged.completion("x", 3)
+    assert tagged.next_stage([*prompt, *wrong], 2) == [*prompt, *wrong, marker]
+
+
+def test_markers_in_a_text_are_not_smuggled_through_the_decoder(tagged):
+    tokens = tagged.completion("x", 5)
+    assert tagged.text([*tokens[:-1], tagged._tokenizer.convert_tokens_to_ids("<s2>")]) == "x"
+
+
+# ---------------------------------------------------------------------- chat
+def conversation(count: int) -> list[dict[str, str]]:
+    style_text = {"role": "user", "content": None}
+    messages = [style_text]
+    for said, stage in zip(TEXTS[: count - 1], REASONING_STAGES[1:], strict=False):
+        messages += [{"role": "assistant", "content": said}, {"role": "user", "content": stage.instruction}]
+    return messages
+
+
+@pytest.mark.parametrize("stage", range(1, 6))
+def test_the_prompt_is_the_template_applied_to_the_whole_conversation(chatml, stage):
+    style = ChatFormat(chatml, "strict")
+    completions = [style.completion(text, n) for n, text in enumerate(TEXTS, 1)]
+    prompt = play(style, completions)[stage - 1]
+    first = chatml.decode(style.generator_prompt(PROBLEM)).split("<|im_start|>user\n")[1].split("<|im_end|>")[0]
+    messages = conversation(stage)
+    messages[0] = {"role": "user", "content": first}
+    whole = chatml.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+    assert prompt == chatml.encode(whole, add_special_tokens=False)
+
+
+@pytest.mark.parametrize("closed", [True, False], ids=["stopped", "cut by length"])
+def test_the_end_of_the_turn_is_neither_doubled_nor_missing(chatml, closed):
+    style = ChatFormat(chatml, "strict")
+    said = style.completion("Add.", 1)
+    prompt = style.next_stage([*style.generator_prompt(PROBLEM), *(said if closed else said[:-1])], 2)
+    text = chatml.decode(prompt)
+    assert text.count("<|im_end|>") == 4  # system, user, assistant, user
+    assert "Add.<|im_end|>\n<|im_start|>user\n" in text
+    assert "<|im_end|><|im_end|>" not in text
+    assert text.endswith("<|im_start|>assistant\n")
+
+
+def test_a_chat_turn_stops_at_the_end_of_turn_and_at_the_end_of_text(chatml, plain):
+    ids = chatml.convert_tokens_to_ids(["<|im_end|>", "<|endoftext|>"])
+    assert ChatFormat(chatml, "strict").stop_token_ids(1) == tuple(ids)
+    assert ChatFormat(plain, "strict").stop_token_ids(1) == (plain.eos_token_id,)
+
+
+def test_without_a_template_a_plain_one_is_used(plain):
+    style = ChatFormat(plain, "strict")
+    text = plain.decode(style.generator_prompt(PROBLEM))
+    assert text.startswith("### User\nSolve") and text.endswith("### Assistant\n")
+    later = style.next_stage([*style.generator_prompt(PROBLEM), *plain.encode("Add.")], 2)
+    assert plain.decode(later).endswith(f"Add.\n\n### User\n{REASONING_STAGES[1].instruction}\n\n### Assistant\n")
+
+
+def test_the_discriminator_is_told_how_many_tests_and_in_which_form(chatml):
+    strict = chatml.decode(ChatFormat(chatml, "strict").discriminator_prompt(PROBLEM, 7))
+    inputs = chatml.decode(ChatFormat(chatml, "input_only").discriminator_prompt(PROBLEM, 7))
+    assert "at most 7 tests" in strict
+    assert "assert total(1, 2) == 3" in strict
+    assert "total(1, 2)" in inputs and "assert total" not in inputs
+
+
+# ---------------------------------------------------------------------- the choice
+def test_the_format_follows_from_the_tokenizer(tagged, chatml, plain):
+    assert isinstance(format_for(tagged._tokenizer, "strict"), TaggedFormat)
+    assert isinstance(format_for(chatml, "strict"), ChatFormat)
+    assert isinstance(format_for(plain, "strict"), ChatFormat)
