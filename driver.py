@@ -24,7 +24,7 @@ from core.interfaces import SandboxFailure
 from core.seeding import derive_seed
 from core.weights import PublishError
 from curriculum.curriculum import Assignment
-from learners.advantages.estimate import group_advantages
+from learners.advantages.estimate import group_credit
 from runtime.session import Session, SessionError, open_session
 
 ROLES = ("generator", "discriminator")
@@ -98,7 +98,7 @@ def make_batch(
     config: Config, assignment: Assignment, role: str, episodes: Sequence[Episode], update: int
 ) -> tuple[Batch, dict[str, float]]:
     """(batch, what was left out). Advantages of critic-free estimators are estimated here, per group."""
-    estimator = config.policy(role).learner.estimator
+    settings = config.policy(role).learner
     stages = (assignment.stage,) if role == "generator" and config.credit == "stage" else None
     samples, without_signal, groups = [], 0, 0
     for episode in episodes:
@@ -106,11 +106,11 @@ def make_batch(
         if not group:
             continue
         groups += 1
-        advantages = group_advantages(estimator, [t.reward for t in group if t.reward is not None])
-        if advantages is None:
+        credit = group_credit(settings, [t.reward for t in group if t.reward is not None])
+        if credit is None:
             without_signal += 1
             continue
-        samples += [sample_from(t, a, stages) for t, a in zip(group, advantages, strict=True)]
+        samples += [sample_from(t, r, a, stages) for t, (r, a) in zip(group, credit, strict=True)]
     dropped = sum(t.player == role for e in episodes for t in e.dropped())
     batch = Batch(
         step=update,

@@ -8,7 +8,7 @@ One episode plays `attempts` programs against `attempts` suites of one problem, 
 import ast
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from pydantic import Field
@@ -48,15 +48,20 @@ class MultistageRules(Settings):
 
 @dataclass(slots=True)
 class JudgedSuite:
-    """A suite after validation. `valid` maps each valid test's source to the reference's CPU milliseconds."""
+    """A suite on its way through validation."""
 
     emitted: list[EmittedTest]
-    valid: dict[str, float]
+    distinct: list[EmittedTest]
+    """Those worth running, each once."""
     duplicates: int
+    judged: bool = False
+    """False until the reference has answered; stays False where the sandbox failed."""
+    valid: dict[str, float] = field(default_factory=dict)
+    """Source of each valid test -> the reference's CPU milliseconds."""
     rejected: int = 0
     """Runnable tests that the reference does not confirm."""
-    wrong_outputs: int = 0
-    """Tests in V whose expected output the reference had to correct (test_format "relabel")."""
+    wrong_outputs: set[str] = field(default_factory=set)
+    """Sources of valid tests whose expected output the reference had to correct (test_format "relabel")."""
 
 
 class MultistageGame:
@@ -75,11 +80,10 @@ class MultistageGame:
             asyncio.gather(*(self._solve(problem, generator, i) for i in range(generator.attempts))),
             asyncio.gather(*(self._attack(problem, discriminator, i) for i in range(discriminator.attempts))),
         )
-        judged = await asyncio.gather(*(self._validate(problem, s.artifact, sandbox) for s in suites))
+        judged = await self._validate(problem, [s.artifact for s in suites], sandbox)
         groups = self._test_groups(problem, judged)
         results = await asyncio.gather(*(self._run_apart(p.artifact, groups, sandbox) for p in programs))
-        tests = {test: ms for group in groups for test, ms in group.items()}
-        remembered = await self._remembered(memory, results, tests, sandbox)
+        remembered = await self._remembered(memory, judged, results, sandbox)
 
         for program, result in zip(programs, results, strict=True):
             self._reward_program(program, result)
@@ -118,8 +122,18 @@ class MultistageGame:
         return Turn(stage=stage, prompt_tokens=tuple(tokens), completion=completion, text=text)
 
     # ------------------------------------------------------------------ judging
-    async def _validate(self, problem: Problem, text: str, sandbox: Sandbox) -> JudgedSuite | None:
-        """Which tests the reference confirms, in two runs with the same outcome. None if the sandbox failed."""
+    async def _validate(
+        self, problem: Problem, texts: Sequence[str], sandbox: Sandbox
+    ) -> list[JudgedSuite | None]:
+        """Which tests of each suite the reference confirms. None where the sandbox failed."""
+        suites = [self._parse(problem, text) for text in texts]
+        if self.rules.test_format == "strict":
+            await asyncio.gather(*(self._confirm(problem, [suite], sandbox) for suite in suites))
+        else:
+            await self._confirm(problem, suites, sandbox)  # calls with literal arguments can share a job
+        return [suite if suite.judged else None for suite in suites]
+
+    def _parse(self, problem: Problem, text: str) -> JudgedSuite:
         rules = self.rules
         emitted = parse_suite(
             text,
@@ -128,28 +142,34 @@ class MultistageGame:
             max_tests=rules.max_tests,
             limits=rules.input_limits,
         )
-        distinct = list({t.identity: t for t in reversed(emitted) if not t.fault}.values())[::-1]
-        duplicates = sum(not t.fault for t in emitted) - len(distinct)
-        suite = JudgedSuite(emitted=emitted, valid={}, duplicates=duplicates)
-        asks = [t.source if rules.test_format == "strict" else t.call for t in distinct]
+        runnable = [t for t in emitted if not t.fault]
+        distinct = list({t.identity: t for t in reversed(runnable)}.values())[::-1]
+        return JudgedSuite(emitted=emitted, distinct=distinct, duplicates=len(runnable) - len(distinct))
+
+    async def _confirm(self, problem: Problem, suites: Sequence[JudgedSuite], sandbox: Sandbox) -> None:
+        """Run the suites' tests on the reference, twice; a test whose two outcomes differ is not valid."""
+        strict, limits = self.rules.test_format == "strict", self.rules.sandbox_limits
+        asks = list(dict.fromkeys(t.source if strict else t.call for s in suites for t in s.distinct))
+        reference = problem.reference_solution
         try:
             runs = await asyncio.gather(
-                *(
-                    sandbox.judge(problem.reference_solution, asks, limits=rules.sandbox_limits, run=n)
-                    for n in (0, 1)
-                )
+                *(sandbox.judge(reference, asks, limits=limits, run=n) for n in (0, 1))
             )
         except SandboxFailure:
-            return None
-        for test, first, second in zip(distinct, *runs, strict=True):
-            confirmed = first.passed and second.passed and first.value == second.value
-            if not confirmed or (rules.test_format != "strict" and not _is_literal(first.value)):
-                suite.rejected += 1
-                continue
-            suite.wrong_outputs += rules.test_format == "relabel" and test.expected != first.value
-            source = test.source if rules.test_format == "strict" else f"assert {test.call} == {first.value}"
-            suite.valid[source] = max(first.cpu_ms, second.cpu_ms)
-        return suite
+            return
+        verdicts = dict(zip(asks, zip(*runs, strict=True), strict=True))
+        for suite in suites:
+            suite.judged = True
+            for test in suite.distinct:
+                first, second = verdicts[test.source if strict else test.call]
+                confirmed = first.passed and second.passed and first.value == second.value
+                if not confirmed or not (strict or _is_literal(first.value)):
+                    suite.rejected += 1
+                    continue
+                source = test.source if strict else f"assert {test.call} == {first.value}"
+                if self.rules.test_format == "relabel" and test.expected != first.value:
+                    suite.wrong_outputs.add(source)
+                suite.valid[source] = max(first.cpu_ms, second.cpu_ms)
 
     def _test_groups(
         self, problem: Problem, judged: Sequence[JudgedSuite | None]
@@ -193,14 +213,16 @@ class MultistageGame:
     async def _remembered(
         self,
         memory: Sequence[str],
+        judged: Sequence[JudgedSuite | None],
         results: Sequence[dict[str, bool | None] | None],
-        tests: Mapping[str, float],
         sandbox: Sandbox,
     ) -> list[dict[str, bool | None]]:
-        """Outcomes of remembered programs, asked for only where no current program passes anything."""
-        if not memory or not tests or any(o for r in results if r for o in r.values()):
+        """Outcomes of remembered programs on the suites of which no current program passes anything."""
+        passed = {test for result in results if result for test, o in result.items() if o}
+        suites = [suite.valid for suite in judged if suite and suite.valid and not passed & suite.valid.keys()]
+        if not suites:
             return []
-        outcomes = await asyncio.gather(*(self._run(program, tests, sandbox) for program in memory))
+        outcomes = await asyncio.gather(*(self._run_apart(program, suites, sandbox) for program in memory))
         return [o for o in outcomes if o is not None]
 
     # ------------------------------------------------------------------ rewards
@@ -231,7 +253,7 @@ class MultistageGame:
             emitted=len(judged.emitted),
             parsed=sum(t.fault != "parse" for t in judged.emitted),
             valid=len(kept),
-            wrong_outputs=judged.wrong_outputs,
+            wrong_outputs=sum(s in judged.wrong_outputs for s in kept),
             duplicates=judged.duplicates + len(repeats),
             outcomes=[[result[s] for s in kept] for result in results],
             solvable=any(r.get(s) for r in [*results, *remembered] for s in kept),

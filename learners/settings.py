@@ -26,6 +26,9 @@ class LearnerSettings(Settings):
     gamma: float = Field(1.0, ge=0, le=1)
     lam: float = Field(1.0, ge=0, le=1)
     """GAE's lambda."""
+    center_rewards: bool = True
+    """gae: rewards are taken relative to the mean of their group before the value head sees them. A small value
+    head learns across problems too slowly to be a baseline by itself."""
     value_learning_rate: float = Field(1e-3, gt=0)
     value_hidden: int = Field(128, ge=1)
     """Width of the value head, an MLP on the detached last hidden states."""

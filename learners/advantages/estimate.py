@@ -1,13 +1,21 @@
-"""Advantages of one group, by the estimator's name."""
+"""From the rewards of one group to what each of its samples learns from, by the estimator's name."""
 
 from collections.abc import Sequence
+from statistics import fmean
 
 from learners.advantages.grpo import grpo
+from learners.settings import LearnerSettings
 
 
-def group_advantages(estimator: str, rewards_G: Sequence[float]) -> Sequence[float | None] | None:
-    """One advantage per sample; None for a group without signal. With gae each is None: the learner's value
-    head estimates them token by token."""
-    if estimator == "gae":
-        return [None] * len(rewards_G)
-    return grpo(rewards_G)
+def group_credit(settings: LearnerSettings, rewards_G: Sequence[float]) -> list[tuple[float, float | None]] | None:
+    """(reward, advantage) of each sample; None for a group without signal.
+
+    grpo: rewards as they are, one advantage per sample. gae: the advantage is None, the learner's value head
+    estimates it token by token; with center_rewards each reward is taken relative to its group's mean, so that
+    the value head need not know how hard a problem is.
+    """
+    if settings.estimator == "grpo":
+        advantages = grpo(rewards_G)
+        return list(zip(rewards_G, advantages, strict=True)) if advantages is not None else None
+    baseline = fmean(rewards_G) if settings.center_rewards else 0.0
+    return [(reward - baseline, None) for reward in rewards_G]

@@ -205,7 +205,8 @@ class Pair:
         """Wall time says little of a program on a busy machine: with little CPU used it is first suspected to
         be ours."""
         used = max(self._test_cpu(role) for role in ROLES) + self._descendants_cpu()
-        error = f"more than {self.limits['wall_s']:g} s by the clock"
+        whose = "test: " if self._test_cpu("test") > self._test_cpu("program") else ""
+        error = f"{whose}more than {self.limits['wall_s']:g} s by the clock"
         if used >= self.limits["cpu_s"] / 2:
             return Stop("TIME_LIMIT", error)
         starved = len(self.pids) < len(ROLES) or any(kernel.is_runnable(pid) for pid in self.pids.values())

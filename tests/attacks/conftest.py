@@ -34,8 +34,8 @@ def judge(sandbox: LocalSandbox, program: str, *tests: str) -> list[Verdict]:
 
 @pytest.fixture
 def attack(warm: LocalSandbox) -> Iterator[Callable[[str, str], Verdict]]:
-    """Judges (program, test). Afterwards an honest program and a wrong one must be judged rightly, and no file, no
-    process and no loss of a sandbox be left."""
+    """Judges (program, test). Afterwards an honest program and a wrong one must be judged rightly, and no file,
+    no process and no loss of a sandbox be left."""
     (before,) = judge(warm, LOOK, "look()")
     failures = warm.stats()["infrastructure_failures"]
     yield lambda program, test: judge(warm, program, test)[0]

@@ -1,0 +1,257 @@
+import errno
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from learners.checkpoints import CheckpointError, CheckpointStore, check_architecture, read_checkpoint
+
+STATE = {"step": 1, "score": 0.5, "curriculum": {"done": 1, "memory": {}}}
+
+
+class FakeTokenizer:
+    def save_pretrained(self, directory: Path) -> None:
+        (directory / "tokenizer.json").write_text("{}")
+
+
+class FullDisk:
+    def save_pretrained(self, directory: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+class FullDiskInRust:
+    """The tokenizers library writes by itself and raises no OSError."""
+
+    def save_pretrained(self, directory: Path) -> None:
+        raise Exception("No space left on device (os error 28)")
+
+
+TOKENIZERS = {"generator": FakeTokenizer(), "discriminator": FakeTokenizer()}
+
+
+@pytest.fixture
+def store(tmp_path) -> CheckpointStore:
+    return CheckpointStore(tmp_path / "checkpoints", keep=2)
+
+
+@pytest.fixture
+def policies(tmp_path) -> dict[str, Path]:
+    made = {}
+    for name in TOKENIZERS:
+        made[name] = tmp_path / "learners" / name
+        made[name].mkdir(parents=True)
+        (made[name] / "model.safetensors").write_bytes(name.encode() * 100)
+        (made[name] / "config.json").write_text("{}")
+    return made
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    return {str(f.relative_to(directory)): f.read_bytes() for f in sorted(directory.rglob("*")) if f.is_file()}
+
+
+# ---------------------------------------------------------------------- writing
+def test_what_is_saved_is_read(store, policies):
+    path = store.save(1, policies, TOKENIZERS, STATE)
+    assert path.name == "step_000001"
+    assert read_checkpoint(path) == STATE
+    for name, source in policies.items():
+        assert (path / name / "model.safetensors").read_bytes() == (source / "model.safetensors").read_bytes()
+        assert (path / name / "tokenizer.json").is_file()
+
+
+def test_the_manifest_names_every_file_but_itself(store, policies):
+    path = store.save(1, policies, TOKENIZERS, STATE)
+    manifest = json.loads((path / "manifest.json").read_text())
+    assert set(manifest) == set(contents(path)) - {"manifest.json"}
+    assert all(manifest[name]["bytes"] == len(data) for name, data in contents(path).items() if name in manifest)
+
+
+def test_a_checkpoint_outlives_the_directories_it_was_made_of(store, policies):
+    path = store.save(1, policies, TOKENIZERS, STATE)
+    for source in policies.values():
+        shutil.rmtree(source)
+    assert read_checkpoint(path) == STATE
+
+
+def test_it_is_copied_where_hard_links_are_impossible(store, policies, monkeypatch):
+    def no_links(source, target):
+        raise OSError(errno.EXDEV, "Invalid cross-device link")
+
+    monkeypatch.setattr(os, "link", no_links)
+    assert read_checkpoint(store.save(1, policies, TOKENIZERS, STATE)) == STATE
+
+
+def test_saving_a_step_again_replaces_it(store, policies):
+    store.save(1, policies, TOKENIZERS, STATE)
+    path = store.save(1, policies, TOKENIZERS, {"step": 1, "score": 0.75})
+    assert read_checkpoint(path)["score"] == 0.75
+
+
+def test_the_latest_is_the_highest_step(store, policies):
+    assert store.latest() is None
+    for step in (9, 10, 2):
+        store.save(step, policies, TOKENIZERS, STATE)
+    assert store.latest().name == "step_000010"
+
+
+def test_a_draft_left_by_a_killed_process_is_no_checkpoint(store, policies):
+    path = store.save(1, policies, TOKENIZERS, STATE)
+    draft = store.root / ".draft_step_000002"
+    shutil.copytree(path, draft)
+    (draft / "stale").write_text("left over")
+    assert store.latest() == path
+    again = store.save(2, policies, TOKENIZERS, STATE)
+    assert read_checkpoint(again) == STATE
+    assert "stale" not in contents(again)
+
+
+# ---------------------------------------------------------------------- a full disk
+def full_disk(source, target):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize("where", ["weights", "tokenizer", "state", "rename"])
+def test_a_full_disk_leaves_the_earlier_checkpoints_as_they_are(store, policies, monkeypatch, where):
+    earlier = store.save(1, policies, TOKENIZERS, STATE)
+    before = contents(earlier)
+    tokenizers = TOKENIZERS | ({"discriminator": FullDisk()} if where == "tokenizer" else {})
+    if where == "weights":
+        monkeypatch.setattr(os, "link", full_disk)
+    if where == "state":
+        monkeypatch.setattr(os, "fsync", lambda fd: full_disk(fd, fd))
+    if where == "rename":
+        monkeypatch.setattr(os, "replace", full_disk)
+    with pytest.raises(CheckpointError, match="free some space") as caught:
+        store.save(2, policies, tokenizers, STATE)
+    assert "step 2" in str(caught.value) and "--resume" in str(caught.value)
+    assert contents(earlier) == before
+    assert read_checkpoint(store.latest()) == STATE
+    assert sorted(p.name for p in store.root.iterdir()) == ["step_000001"]
+
+
+def test_a_full_disk_reported_by_the_tokenizers_library_is_a_full_disk(store, policies):
+    store.save(1, policies, TOKENIZERS, STATE)
+    with pytest.raises(CheckpointError, match="free some space"):
+        store.save(2, policies, TOKENIZERS | {"generator": FullDiskInRust()}, STATE)
+    assert sorted(p.name for p in store.root.iterdir()) == ["step_000001"]
+
+
+def test_another_error_is_passed_on_with_its_words(store, policies):
+    policies["generator"] = policies["generator"] / "missing"
+    with pytest.raises(CheckpointError, match="No such file"):
+        store.save(1, policies, TOKENIZERS, STATE)
+    assert store.latest() is None
+
+
+# ---------------------------------------------------------------------- reading
+@pytest.fixture
+def saved(store, policies) -> Path:
+    store.save(1, policies, TOKENIZERS, STATE)
+    return store.save(2, policies, TOKENIZERS, STATE)
+
+
+WEIGHTS = "generator/model.safetensors"
+
+
+def rewrite(file: Path, data: bytes) -> None:
+    file.unlink()  # it may be a link to the learner's own file
+    file.write_bytes(data)
+
+
+def test_a_truncated_file_is_named(saved):
+    file = saved / WEIGHTS
+    rewrite(file, file.read_bytes()[:-10])
+    with pytest.raises(CheckpointError, match=f"{WEIGHTS} is truncated .890 of 900 bytes.*step_000001"):
+        read_checkpoint(saved)
+
+
+def test_one_flipped_bit_is_found(saved):
+    file = saved / WEIGHTS
+    data = bytearray(file.read_bytes())
+    data[450] ^= 1
+    rewrite(file, bytes(data))
+    with pytest.raises(CheckpointError, match=f"{WEIGHTS} is corrupted"):
+        read_checkpoint(saved)
+
+
+@pytest.mark.parametrize("name", [WEIGHTS, "discriminator/tokenizer.json"])
+def test_a_missing_file_is_named(saved, name):
+    (saved / name).unlink()
+    with pytest.raises(CheckpointError, match=f"{name} is missing"):
+        read_checkpoint(saved)
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "state.json"])
+@pytest.mark.parametrize("damage", [None, b"", b"{", b"\xff\xfe"])
+def test_without_manifest_or_state_it_is_no_complete_checkpoint(saved, name, damage):
+    (saved / name).unlink()
+    if damage is not None:
+        (saved / name).write_bytes(damage)
+    with pytest.raises(CheckpointError, match="not a complete checkpoint"):
+        read_checkpoint(saved)
+
+
+def test_a_missing_checkpoint_says_which_ones_there_are(saved):
+    with pytest.raises(CheckpointError, match="no such checkpoint directory; others there: step_000001, step_000002"):
+        read_checkpoint(saved.parent / "step_000077")
+
+
+def test_damage_to_one_checkpoint_does_not_reach_another(saved, store):
+    rewrite(saved / WEIGHTS, b"")
+    assert read_checkpoint(store.root / "step_000001") == STATE
+
+
+# ---------------------------------------------------------------------- pruning
+def test_pruning_keeps_the_last_the_best_and_the_protected(store, policies):
+    for step in range(1, 8):
+        store.save(step, policies, TOKENIZERS, STATE)
+    store.mark_best(store.root / "step_000002")
+    store.prune({"step_000004"})
+    names = sorted(p.name for p in store.root.glob("step_*"))
+    assert names == ["step_000002", "step_000004", "step_000006", "step_000007"]
+    assert read_checkpoint(store.root / "best") == STATE
+
+
+def test_the_best_may_change(store, policies):
+    first, second = (store.save(step, policies, TOKENIZERS, STATE) for step in (1, 2))
+    store.mark_best(first)
+    store.mark_best(second)
+    assert os.readlink(store.root / "best") == "step_000002"
+
+
+def test_pruning_few_checkpoints_deletes_none(store, policies):
+    store.save(1, policies, TOKENIZERS, STATE)
+    store.prune(set())
+    assert store.latest().name == "step_000001"
+
+
+# ---------------------------------------------------------------------- architecture
+SHAPE = {"model_type": "qwen2", "hidden_size": 96, "num_hidden_layers": 3, "num_attention_heads": 3, "vocab_size": 640}
+
+
+def directory_with(path: Path, config: dict | None) -> Path:
+    path.mkdir()
+    if config is not None:
+        (path / "config.json").write_text(json.dumps(config))
+    return path
+
+
+def test_the_same_architecture_fits(tmp_path):
+    ours = directory_with(tmp_path / "ours", SHAPE)
+    check_architecture(directory_with(tmp_path / "theirs", SHAPE | {"torch_dtype": "bfloat16"}), ours)
+
+
+@pytest.mark.parametrize(("key", "value"), [("model_type", "llama"), ("hidden_size", 64), ("vocab_size", 32000)])
+def test_another_architecture_is_refused_with_both_values(tmp_path, key, value):
+    ours = directory_with(tmp_path / "ours", SHAPE)
+    theirs = directory_with(tmp_path / "theirs", SHAPE | {key: value})
+    with pytest.raises(CheckpointError, match=f"{key} is {value}, but this run's model .* has {SHAPE[key]}"):
+        check_architecture(theirs, ours)
+
+
+def test_a_checkpoint_without_a_config_is_refused(tmp_path):
+    ours = directory_with(tmp_path / "ours", SHAPE)
+    with pytest.raises(CheckpointError, match=r"no readable config\.json"):
+        check_architecture(directory_with(tmp_path / "theirs", None), ours)

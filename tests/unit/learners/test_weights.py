@@ -1,0 +1,64 @@
+import numpy as np
+import pytest
+import torch
+
+from actors.weights import tensors_of
+from core.weights import digest_of
+from learners.models import load_model
+from learners.weights import export_weights, probe_tokens
+
+
+def test_tensors_travel_to_the_bit(model_path):
+    for dtype in ("float32", "bfloat16"):
+        model = load_model(model_path, dtype)
+        update = export_weights(model, version=4)
+        assert (update.version, update.dtype) == (4, dtype)
+        arrived = tensors_of(update)
+        for name, parameter in model.named_parameters():
+            assert arrived[name].dtype == parameter.dtype
+            assert torch.equal(arrived[name], parameter)
+
+
+def test_tied_weights_travel_once(model_path):
+    update = export_weights(load_model(model_path, "float32"), 1)
+    assert "model.embed_tokens.weight" in update.tensors
+    assert "lm_head.weight" not in update.tensors
+
+
+def test_an_update_is_a_copy(model_path):
+    model = load_model(model_path, "float32")
+    update = export_weights(model, 1)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(1.0)
+    assert digest_of(update.tensors) == update.digest
+    assert export_weights(model, 2).digest != update.digest
+
+
+def test_the_probe_is_scored_as_plain_transformers_score_it(model_path):
+    model = load_model(model_path, "float32")
+    update = export_weights(model, 1)
+    tokens = torch.tensor([update.probe])
+    with torch.no_grad():
+        logprobs = model(tokens).logits[0, :-1].log_softmax(-1)
+    expected = logprobs.gather(1, tokens[0, 1:, None])[:, 0]
+    assert len(update.probe_logprobs) == len(update.probe) - 1
+    assert update.probe_logprobs == pytest.approx(expected.tolist(), abs=1e-5)
+
+
+@pytest.mark.parametrize("vocabulary", [2, 48, 640, 151_936])
+def test_the_probe_is_fixed_and_of_the_vocabulary(vocabulary):
+    probe = probe_tokens(vocabulary)
+    assert probe == probe_tokens(vocabulary)
+    assert all(0 <= token < vocabulary for token in probe)
+    assert len(set(probe)) > 1
+
+
+def test_tensors_may_be_read_only_arrays(model_path):
+    """As they are when Ray maps them from shared memory."""
+    update = export_weights(load_model(model_path, "float32"), 1)
+    for array in update.tensors.values():
+        array.flags.writeable = False
+    tensors = tensors_of(update)
+    tensors["model.norm.weight"].add_(1.0)
+    assert np.array_equal(update.tensors["model.norm.weight"] + 1, tensors["model.norm.weight"].numpy())
