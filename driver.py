@@ -14,6 +14,7 @@ import time
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 from configs.load import ConfigError, exit_with, load_run
@@ -110,7 +111,9 @@ def make_batch(
         if credit is None:
             without_signal += 1
             continue
-        samples += [sample_from(t, r, a, stages) for t, (r, a) in zip(group, credit, strict=True)]
+        samples += [
+            replace(sample_from(t, a, stages), reward=r) for t, (r, a) in zip(group, credit, strict=True)
+        ]
     dropped = sum(t.player == role for e in episodes for t in e.dropped())
     batch = Batch(
         step=update,

@@ -21,7 +21,7 @@ class Sample:
     logprobs: tuple[float, ...]
     """Behaviour log-probabilities; 0 where not sampled."""
     reward: float
-    """Of the whole trajectory, as the estimator wants it (raw, or relative to the group)."""
+    """Of the whole trajectory, as the estimator wants it (raw, or relative to its group)."""
     advantage: float | None
     """Critic-free estimators fill it in; None where the learner's value head estimates it (GAE)."""
 
@@ -37,9 +37,7 @@ class Batch:
     """Seed of the minibatch order."""
 
 
-def sample_from(
-    trajectory: Trajectory, reward: float, advantage: float | None, trained_stages: Sequence[int] | None
-) -> Sample:
+def sample_from(trajectory: Trajectory, advantage: float | None, trained_stages: Sequence[int] | None) -> Sample:
     """Concatenate the trajectory's turns. trained_stages None trains every stage.
 
     Raises ValueError where a turn's prompt does not extend the turn before it.
@@ -64,6 +62,6 @@ def sample_from(
         sampled=tuple(sampled),
         trained=tuple(trained),
         logprobs=tuple(logprobs),
-        reward=reward,
+        reward=trajectory.reward,
         advantage=advantage,
     )
