@@ -55,15 +55,21 @@ def train(session: Session) -> None:
         row = {"step": assignment.step, "stage": assignment.stage, "phase": str(assignment.phase)}
         row |= episode_metrics(result.episodes, result.seconds)
         for role in assignment.learning:
-            batch, estimate = make_batch(config, assignment, role, result.episodes, parts.learners[role].version + 1)
+            batch, estimate = make_batch(
+                config, assignment, role, result.episodes, parts.learners[role].version + 1
+            )
             if not batch.samples:
-                show.say(f"step {assignment.step}: no sample for the {role} (see metrics.jsonl); it does not learn")
+                show.say(
+                    f"step {assignment.step}: no sample for the {role} (see metrics.jsonl); it does not learn"
+                )
                 continue
             metrics, weights = parts.learners[role].step(batch)
             clock.lap("learn")
             receipts = parts.rollouts.publish(role, weights)
             clock.lap("publish")
-            row[role] = dict(metrics) | estimate | {"probe_difference": max(r.probe_difference for r in receipts)}
+            row[role] = (
+                dict(metrics) | estimate | {"probe_difference": max(r.probe_difference for r in receipts)}
+            )
         parts.scheduler.observe(assignment.step, best_programs(result.episodes))
         row["sandbox"] = result.sandbox
         row["seconds"] = clock.seconds()
@@ -138,7 +144,8 @@ def episode_metrics(episodes: Sequence[Episode], seconds: Mapping[str, float]) -
     row["validity"] = row["discriminator_components"].get("validity")
     row["kill_rate"] = row["discriminator_components"].get("kill_rate")
     row["dropped"] = {
-        reason: sum(reason in t.components for t in trajectories) for reason in ("sandbox_failure", "no_valid_test")
+        reason: sum(reason in t.components for t in trajectories)
+        for reason in ("sandbox_failure", "no_valid_test")
     }
     tokens = sum(t.token_count for t in trajectories)
     row["tokens"] = tokens
@@ -172,5 +179,4 @@ def quiet_logs() -> None:
 
 
 if __name__ == "__main__":
-
     main(sys.argv[1:])

@@ -1,10 +1,12 @@
 """The rollout actor: the Ray shell around EpisodeRunner."""
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import ray
+from ray.exceptions import RayError
 
 from actors.episodes import EpisodeRunner, PlayRequest, PlayResult
 from core.weights import PublishReceipt, WeightUpdate
@@ -20,8 +22,7 @@ ENGINE_ENVIRONMENT = {
 }
 
 
-@ray.remote(max_concurrency=16)
-class RolloutActor:
+class RolloutShell:
     """Async actor: its engines live in its event loop's process."""
 
     def __init__(self, build: Callable[[], EpisodeRunner]) -> None:
@@ -40,6 +41,9 @@ class RolloutActor:
         await self._runner.close()
 
 
+RolloutActor: Any = ray.remote(RolloutShell)
+
+
 class RayRollouts:
     """The driver's handle on all rollout actors. Whole problems go to one actor, so that attempts share its
     prefix cache."""
@@ -48,7 +52,9 @@ class RayRollouts:
         self, build: Callable[[], EpisodeRunner], count: int, cpus: float, gpus: float, device: str
     ) -> None:
         environment = ENGINE_ENVIRONMENT if device == "cpu" else {"VLLM_LOGGING_LEVEL": "ERROR"}
-        actor = RolloutActor.options(num_cpus=cpus, num_gpus=gpus, runtime_env={"env_vars": environment})
+        actor = RolloutActor.options(
+            max_concurrency=16, num_cpus=cpus, num_gpus=gpus, runtime_env={"env_vars": environment}
+        )
         self.actors = [actor.remote(build) for _ in range(count)]
 
     def wait_ready(self) -> None:
@@ -71,10 +77,8 @@ class RayRollouts:
 
     def close(self) -> None:
         for actor in self.actors:
-            try:
+            with contextlib.suppress(RayError):  # it is ended next in any case
                 ray.get(actor.close.remote(), timeout=20)
-            except ray.exceptions.RayError:
-                pass  # it is ended next in any case
             ray.kill(actor)
 
 

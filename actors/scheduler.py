@@ -18,7 +18,9 @@ class RayScheduler:
 
     def __init__(self, schedule: Schedule, problem_ids: Sequence[str], seed: int) -> None:
         self._actor = SchedulerActor.remote(schedule, problem_ids, seed)
-        self._plan = Curriculum(schedule, problem_ids, seed)  # the plan itself is a pure function of the config
+        self._plan = Curriculum(
+            schedule, problem_ids, seed
+        )  # the plan itself is a pure function of the config
 
     @property
     def total_steps(self) -> int:

@@ -7,6 +7,7 @@ event loop has nothing else to run, so that the same episodes give the same batc
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from transformers import AutoModelForCausalLM
@@ -28,7 +29,8 @@ class _Request:
 class TransformersPolicy:
     def __init__(self, model: str, settings: EngineSettings, device: str = "cpu") -> None:
         dtype = getattr(torch, settings.dtype)
-        self._model = AutoModelForCausalLM.from_pretrained(model, dtype=dtype).to(device).eval()
+        self._model: Any = AutoModelForCausalLM.from_pretrained(model, dtype=dtype)
+        self._model.to(device).eval()
         self._settings, self._device = settings, torch.device(device)
         self._waiting: list[_Request] = []
         self._draining: asyncio.Task[None] | None = None
@@ -61,7 +63,9 @@ class TransformersPolicy:
     async def load_weights(self, update: WeightUpdate) -> PublishReceipt:
         missing, unexpected = self._model.load_state_dict(dict(tensors_of(update)), strict=False)
         tied = {"lm_head.weight"}
-        assert not unexpected and set(missing) <= tied, f"weights do not fit the model: {missing} {unexpected}"
+        assert not unexpected and set(missing) <= tied, (
+            f"weights do not fit the model: {missing} {unexpected}"
+        )
         self._version = update.version
         scored = torch.tensor(await self.score(update.probe))
         difference = (scored - torch.tensor(update.probe_logprobs)).abs().max().item()
@@ -97,9 +101,7 @@ class TransformersPolicy:
     def _decode(self, requests: Sequence[tuple[list[int], Sampling]]) -> list[Completion]:
         """Sample B completions token by token. Each row draws from its own seeded stream of uniforms."""
         prompts = [prompt for prompt, _ in requests]
-        budgets = [
-            min(s.max_tokens, self._settings.max_model_len - len(p)) for p, s in requests
-        ]
+        budgets = [min(s.max_tokens, self._settings.max_model_len - len(p)) for p, s in requests]
         width, count = max(map(len, prompts)), len(prompts)
         ids = torch.zeros(count, width, dtype=torch.long)
         mask = torch.zeros(count, width + max(budgets), dtype=torch.long)

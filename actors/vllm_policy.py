@@ -9,6 +9,7 @@ import os
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import save_file
@@ -28,7 +29,7 @@ _SHARED_MEMORY = Path("/dev/shm")
 
 
 def _engine_args(model: str, settings: EngineSettings, device: str) -> AsyncEngineArgs:
-    common = dict(
+    common: dict[str, Any] = dict(  # noqa: C408 - reads as the keyword arguments it becomes
         model=model,
         dtype=settings.dtype,
         max_model_len=settings.max_model_len,
@@ -100,7 +101,9 @@ class VllmPolicy:
     async def load_weights(self, update: WeightUpdate) -> PublishReceipt:
         """Replace the weights in place. Call it while no completion is wanted of the old ones: requests in
         flight are aborted."""
-        await self._engine.pause_generation(mode="abort", clear_cache=True)  # stale KV would be used otherwise
+        await self._engine.pause_generation(
+            mode="abort", clear_cache=True
+        )  # stale KV would be used otherwise
         handle, path = tempfile.mkstemp(suffix=".safetensors", dir=_SHARED_MEMORY)
         os.close(handle)
         try:
@@ -120,7 +123,8 @@ class VllmPolicy:
     async def close(self) -> None:
         self._engine.shutdown()
 
-    async def _final(self, tokens: list[int], params: SamplingParams):
+    async def _final(self, tokens: list[int], params: SamplingParams) -> Any:
+        """vLLM's RequestOutput once the request is finished."""
         final = None
         async for output in self._engine.generate(tokens_input(tokens), params, str(next(self._ids))):
             final = output

@@ -26,7 +26,7 @@ def _rebuild_tied_head(model: torch.nn.Module) -> None:
     from vllm.platforms import current_platform
 
     head = getattr(model, "lm_head", None)
-    if current_platform.is_cpu() and hasattr(head, "cpu_linear"):
+    if head is not None and current_platform.is_cpu() and hasattr(head, "cpu_linear"):
         from vllm.model_executor.layers.utils import dispatch_cpu_unquantized_gemm
 
         dispatch_cpu_unquantized_gemm(head, remove_weight=False)

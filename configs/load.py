@@ -105,7 +105,9 @@ def _resolve(values: dict[str, Any], arguments: list[str], origin: str) -> Run:
           python driver.py --resume                          continue the latest run
         """
 
-        config: str = Field("embedded", description="Recipe: a name in configs/ or a YAML file.", exclude=True)
+        config: str = Field(
+            "embedded", description="Recipe: a name in configs/ or a YAML file.", exclude=True
+        )
         model_config: ClassVar[SettingsConfigDict] = SettingsConfigDict(
             cli_prog_name="driver.py",
             cli_kebab_case=True,
@@ -125,13 +127,15 @@ def _resolve(values: dict[str, Any], arguments: list[str], origin: str) -> Run:
             return tuple(sources)
 
     command_line = CliSettingsSource(Command)
-    command_line.root_parser.usage = "driver.py [--config RECIPE] [--resume | --resume-from DIR] [--KEY VALUE ...]"
+    command_line.root_parser.usage = (
+        "driver.py [--config RECIPE] [--resume | --resume-from DIR] [--KEY VALUE ...]"
+    )
     command_line.root_parser.description = inspect.cleandoc(Command.__doc__ or "")
     command_line.root_parser.formatter_class = argparse.RawDescriptionHelpFormatter
     try:
         command_line(args=arguments)
         sources += [command_line, _Source(Command, values)]
-        command = Command()
+        command = Command()  # pyright: ignore[reportCallIssue]  (the sources fill it in)
     except ValidationError as error:
         raise ConfigError("\n".join(_explain(origin, e) for e in error.errors())) from error
     except SettingsError as error:

@@ -21,7 +21,7 @@ EMBEDDED = "embedded"
 class PolicySettings(Settings):
     model: str = "Qwen/Qwen2.5-Coder-1.5B-Instruct"
     """Hub id or local path of a causal language model; "embedded" is the tiny model that the project builds."""
-    max_tokens: int = Field(512, ge=1)
+    max_tokens: int = Field(default=512, ge=1)
     """Longest completion of one turn, tokens."""
     engine: EngineSettings = EngineSettings()
     learner: LearnerSettings = LearnerSettings()
@@ -33,7 +33,7 @@ class ProblemSettings(Settings):
     difficulty, tags}]}), or "embedded"."""
     held_out_file: Path | None = None
     """Problems for evaluation only; without it a share of `file` is set aside."""
-    held_out_fraction: float = Field(0.2, gt=0, lt=1)
+    held_out_fraction: float = Field(default=0.2, gt=0, lt=1)
     """Share of `file` set aside for evaluation where held_out_file is not given."""
 
 
@@ -41,50 +41,50 @@ class SandboxSettings(Settings):
     backend: Literal["auto", "docker", "namespace"] = "auto"
     """docker: warm containers; namespace: the same runner without an engine, weaker; auto: docker where an
     engine answers, else namespace, and the choice is printed."""
-    workers: int = Field(1, ge=1)
+    workers: int = Field(default=1, ge=1)
     """Sandbox actors, each with a container of its own."""
-    slots: int = Field(2, ge=1)
+    slots: int = Field(default=2, ge=1)
     """Programs judged at once in one container."""
 
 
 class RolloutSettings(Settings):
-    actors: int = Field(1, ge=1)
+    actors: int = Field(default=1, ge=1)
     """Rollout actors; each holds an engine per policy."""
-    cpus: float = Field(0.5, ge=0)
+    cpus: float = Field(default=0.5, ge=0)
     """Ray CPUs per actor (bookkeeping, not a limit)."""
-    gpus: float = Field(0.0, ge=0)
+    gpus: float = Field(default=0.0, ge=0)
 
 
 class EvaluationSettings(Settings):
-    problems: int = Field(100, ge=1)
+    problems: int = Field(default=100, ge=1)
     """Held-out problems per evaluation (the first ones of the file)."""
-    bank_programs: int = Field(4, ge=1)
+    bank_programs: int = Field(default=4, ge=1)
     """Programs of the initial generator per held-out problem; the wrong ones are the bank on which every
     discriminator's kill rate is measured."""
-    suites: int = Field(2, ge=1)
+    suites: int = Field(default=2, ge=1)
     """Suites per held-out problem."""
 
 
 class CheckpointSettings(Settings):
-    every: int = Field(1, ge=1)
+    every: int = Field(default=1, ge=1)
     """Steps between checkpoints; a killed run loses at most this many."""
-    keep: int = Field(2, ge=1)
+    keep: int = Field(default=2, ge=1)
     """Latest checkpoints kept, besides the best and the last of each stage."""
 
 
 class WarmStartSettings(Settings):
     """How the embedded model is made (and, by scripts/warm_start.py, any other model warm-started)."""
 
-    generator_steps: int = Field(1200, ge=1)
-    discriminator_steps: int = Field(400, ge=1)
-    batch_size: int = Field(16, ge=1)
-    learning_rate: float = Field(3e-3, gt=0)
-    misconceptions: float = Field(0.65, ge=0, le=1)
+    generator_steps: int = Field(default=1200, ge=1)
+    discriminator_steps: int = Field(default=400, ge=1)
+    batch_size: int = Field(default=16, ge=1)
+    learning_rate: float = Field(default=3e-3, gt=0)
+    misconceptions: float = Field(default=0.65, ge=0, le=1)
     """Probability that a demonstration of the generator shows a misconception where it could: a deliberately
     flawed demonstrator, so that there is something to learn by play."""
-    weak_suites: float = Field(0.9, ge=0, le=1)
+    weak_suites: float = Field(default=0.9, ge=0, le=1)
     """Share of the discriminator's demonstrations that test next to nothing."""
-    invalid_suites: float = Field(0.05, ge=0, le=1)
+    invalid_suites: float = Field(default=0.05, ge=0, le=1)
     """Share of them with an invalid or repeated test."""
 
 
@@ -93,14 +93,14 @@ class Config(Settings):
 
     seed: int = 1
     output_dir: Path = Path("output")
-    run_name: str | None = Field(None, pattern=r"^[\w.-]+$")
+    run_name: str | None = Field(default=None, pattern=r"^[\w.-]+$")
     """Directory of the run under output_dir; default: the recipe's name and the time."""
     device: Literal["cpu", "cuda"] = "cpu"
     local: bool = False
     """Everything in this one process, without Ray: for debugging."""
-    learning_rate: float = Field(1e-5, gt=0)
+    learning_rate: float = Field(default=1e-5, gt=0)
     """Of both policies, where they don't set their own."""
-    temperature: float = Field(1.0, gt=0)
+    temperature: float = Field(default=1.0, gt=0)
     """Sampling temperature of training episodes."""
     credit: Literal["stage", "all"] = "stage"
     """stage: only the tokens of the stage under training carry the generator's loss; all: those of every stage."""

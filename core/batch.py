@@ -37,7 +37,9 @@ class Batch:
     """Seed of the minibatch order."""
 
 
-def sample_from(trajectory: Trajectory, advantage: float | None, trained_stages: Sequence[int] | None) -> Sample:
+def sample_from(
+    trajectory: Trajectory, advantage: float | None, trained_stages: Sequence[int] | None
+) -> Sample:
     """Concatenate the trajectory's turns. trained_stages None trains every stage.
 
     Raises ValueError where a turn's prompt does not extend the turn before it.

@@ -99,5 +99,6 @@ class Player:
 
 
 class Game(Protocol):
-    async def play(self, problem: Problem, players: Mapping[str, Player], sandbox: Sandbox, memory: Any = ()) -> Episode:
-        ...
+    async def play(
+        self, problem: Problem, players: Mapping[str, Player], sandbox: Sandbox, memory: Any = ()
+    ) -> Episode: ...

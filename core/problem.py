@@ -32,7 +32,9 @@ class Problem:
         """Name of the function under test, from the signature. Raises ValueError if it has none."""
         match = _FUNCTION_NAME.search(self.function_signature)
         if match is None:
-            raise ValueError(f"problem {self.id}: function_signature {self.function_signature!r} has no 'def name('")
+            raise ValueError(
+                f"problem {self.id}: function_signature {self.function_signature!r} has no 'def name('"
+            )
         return match.group(1)
 
     @property

@@ -6,4 +6,6 @@ from pydantic import BaseModel, ConfigDict
 class Settings(BaseModel):
     """A field's docstring is its help text on the command line."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, protected_namespaces=())
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", use_attribute_docstrings=True, protected_namespaces=()
+    )

@@ -52,13 +52,13 @@ class Verdict:
 class Limits(Settings):
     """What one job may use. A job is one program with its tests."""
 
-    cpu_s: float = Field(2.0, gt=0)
+    cpu_s: float = Field(default=2.0, gt=0)
     """CPU seconds of the program over one test."""
-    wall_s: float = Field(8.0, gt=0)
+    wall_s: float = Field(default=8.0, gt=0)
     """Wall-clock seconds per test, well above cpu_s: on a busy machine wall time says little of the program."""
-    memory_mb: int = Field(256, ge=32)
+    memory_mb: int = Field(default=256, ge=32)
     """Address space of the program, MiB."""
-    processes: int = Field(16, ge=1)
-    file_mb: int = Field(8, ge=0)
-    output_kb: int = Field(64, ge=1)
+    processes: int = Field(default=16, ge=1)
+    file_mb: int = Field(default=8, ge=0)
+    output_kb: int = Field(default=64, ge=1)
     """Captured stdout plus stderr, KiB; more is OUTPUT_LIMIT."""

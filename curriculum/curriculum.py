@@ -24,22 +24,22 @@ class Phase(StrEnum):
 class Schedule(Settings):
     stages: tuple[Annotated[int, Field(ge=1, le=5)], ...] = (1, 2, 3, 4, 5)
     """Reasoning stages to train, in this order."""
-    n_discriminator_steps: int = Field(2, ge=0)
+    n_discriminator_steps: int = Field(default=2, ge=0)
     """Discriminator steps per stage, the generator frozen."""
-    n_generator_steps: int = Field(2, ge=0)
+    n_generator_steps: int = Field(default=2, ge=0)
     """Generator steps per stage, the discriminator frozen."""
-    k_alternating_steps: int = Field(2, ge=0)
+    k_alternating_steps: int = Field(default=2, ge=0)
     """Steps per stage in which both learn from the same episodes."""
-    problems_per_step: int = Field(16, ge=1)
-    attempts: int = Field(8, ge=2)
+    problems_per_step: int = Field(default=16, ge=1)
+    attempts: int = Field(default=8, ge=2)
     """Attempts per problem of a player that learns: the size of its group."""
-    frozen_programs: int = Field(4, ge=1)
+    frozen_programs: int = Field(default=4, ge=1)
     """Programs per problem while the generator is frozen."""
-    frozen_suites: int = Field(1, ge=1)
+    frozen_suites: int = Field(default=1, ge=1)
     """Suites per problem while the discriminator is frozen."""
     frozen_players: tuple[Literal["generator", "discriminator"], ...] = ()
     """Players that never learn (the control experiment)."""
-    remembered_programs: int = Field(1, ge=0)
+    remembered_programs: int = Field(default=1, ge=0)
     """Best programs per problem kept for the solvability gate."""
 
 

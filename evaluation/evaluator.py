@@ -64,7 +64,9 @@ class Evaluator:
 
         async def wrong(episode: Episode) -> list[str]:
             programs = list(dict.fromkeys(t.artifact for t in episode.trajectories if t.player == GENERATOR))
-            rates = await asyncio.gather(*(self._test_rate(p, problems[episode.problem_id]) for p in programs))
+            rates = await asyncio.gather(
+                *(self._test_rate(p, problems[episode.problem_id]) for p in programs)
+            )
             return [program for program, rate in zip(programs, rates, strict=True) if rate < 1.0]
 
         banks = await asyncio.gather(*(wrong(e) for e in episodes))
@@ -73,7 +75,9 @@ class Evaluator:
     async def scores(self, episodes: Sequence[Episode], bank: Bank) -> Scores:
         """Raises SandboxFailure."""
         problems = {p.id: p for p in self._problems}
-        programs = [(e.problem_id, t.artifact) for e in episodes for t in e.trajectories if t.player == GENERATOR]
+        programs = [
+            (e.problem_id, t.artifact) for e in episodes for t in e.trajectories if t.player == GENERATOR
+        ]
         rates = await asyncio.gather(*(self._test_rate(program, problems[i]) for i, program in programs))
         suites = [t for e in episodes for t in e.trajectories if t.player == DISCRIMINATOR]
         kills = await asyncio.gather(

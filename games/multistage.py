@@ -37,7 +37,7 @@ class MultistageRules(Settings):
     test_format: Literal["strict", "relabel", "input_only"] = "strict"
     """strict: the expected output must match the reference; relabel: the reference fills it in;
     input_only: the discriminator writes inputs only."""
-    max_tests: int = Field(8, ge=1)
+    max_tests: int = Field(default=8, ge=1)
     """Tests of a suite that are read; the rest is ignored."""
     baseline_in_reward: bool = False
     """The generator's pass rate also counts the problem's own baseline tests."""
@@ -171,9 +171,7 @@ class MultistageGame:
                     suite.wrong_outputs.add(source)
                 suite.valid[source] = max(first.cpu_ms, second.cpu_ms)
 
-    def _test_groups(
-        self, problem: Problem, judged: Sequence[JudgedSuite | None]
-    ) -> list[dict[str, float]]:
+    def _test_groups(self, problem: Problem, judged: Sequence[JudgedSuite | None]) -> list[dict[str, float]]:
         """The tests that programs meet, with the reference's CPU milliseconds."""
         suites = [suite.valid for suite in judged if suite]
         if self.rules.test_format != "strict":  # calls with literal arguments: nothing that could tamper
@@ -219,7 +217,9 @@ class MultistageGame:
     ) -> list[dict[str, bool | None]]:
         """Outcomes of remembered programs on the suites of which no current program passes anything."""
         passed = {test for result in results if result for test, o in result.items() if o}
-        suites = [suite.valid for suite in judged if suite and suite.valid and not passed & suite.valid.keys()]
+        suites = [
+            suite.valid for suite in judged if suite and suite.valid and not passed & suite.valid.keys()
+        ]
         if not suites:
             return []
         outcomes = await asyncio.gather(*(self._run_apart(program, suites, sandbox) for program in memory))

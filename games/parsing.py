@@ -22,12 +22,12 @@ def extract_program(text: str) -> str:
 class InputLimits(Settings):
     """Cap on the size of a test's input, so that a test cannot win by being heavy."""
 
-    chars: int = Field(400, gt=0)
+    chars: int = Field(default=400, gt=0)
     """Length of the call's source."""
-    items: int = Field(100, ge=0)
+    items: int = Field(default=100, ge=0)
     """Items of any list, tuple, set or dict."""
-    abs_int: int = Field(10**9, ge=0)
-    string: int = Field(200, ge=0)
+    abs_int: int = Field(default=10**9, ge=0)
+    string: int = Field(default=200, ge=0)
     """Characters of any string."""
 
 

@@ -21,19 +21,19 @@ from core.verdict import Limits, Status, Verdict
 class RewardRules(Settings):
     """The guards, each a config key."""
 
-    validity_slots: int = Field(1, ge=1)
+    validity_slots: int = Field(default=1, ge=1)
     """tau: a suite shorter than this is scored as if the missing tests were invalid."""
     unparseable_reward: float = -1.0
     """Guard 1: reward of a suite in which nothing parses. A suite that parses but has no valid test earns 0."""
-    kill_needs_fast_reference: float = Field(0.25, ge=0, le=1)
+    kill_needs_fast_reference: float = Field(default=0.25, ge=0, le=1)
     """Guard 2: a program's time or memory limit counts as a kill only where the reference needs at most this
     share of the CPU limit."""
-    unsolved_weight: float = Field(0.2, ge=0, le=1)
+    unsolved_weight: float = Field(default=0.2, ge=0, le=1)
     """Guard 3: weight of the reward where no current or remembered program passes any valid test."""
-    behaviour_duplicates_from: int = Field(16, ge=2)
+    behaviour_duplicates_from: int = Field(default=16, ge=2)
     """Guard 4: from this many distinct programs on, valid tests that fail the very same programs are
     duplicates too (with fewer programs equal behaviour says nothing). Equal inputs always are duplicates."""
-    wrong_output_penalty: float = Field(0.5, ge=0, le=1)
+    wrong_output_penalty: float = Field(default=0.5, ge=0, le=1)
     """Share of a valid test's worth that is lost where the reference had to correct its expected output
     (test format "relabel")."""
     pass_rate_over: Literal["valid", "all"] = "valid"

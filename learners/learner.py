@@ -47,13 +47,15 @@ class Learner:
         seed: int = 0,
     ) -> None:
         self.settings, self.learning_rate, self.device = settings, learning_rate, torch.device(device)
-        self.model = load_model(model_path, settings.dtype).to(self.device)
+        self.model = load_model(model_path, settings.dtype, self.device)
         self.model.train()  # no dropout in the models we load; gradient checkpointing wants train mode
         if settings.gradient_checkpointing:
             self.model.gradient_checkpointing_enable()
         same = str(model_path) == str(reference_path)
-        reference = copy.deepcopy(self.model) if same else load_model(reference_path, settings.dtype)
-        self.reference = reference.to(self.device).eval().requires_grad_(False)
+        self.reference = (
+            copy.deepcopy(self.model) if same else load_model(reference_path, settings.dtype, device)
+        )
+        self.reference.eval().requires_grad_(False)
         self.optimizer = torch.optim.AdamW(
             self.model.parameters(), lr=learning_rate, betas=(0.9, 0.95), weight_decay=0.0
         )
@@ -61,7 +63,9 @@ class Learner:
         if settings.estimator == "gae":
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(seed)
-                self.value_head = ValueHead(self.model.config.hidden_size, settings.value_hidden).to(self.device)
+                self.value_head = ValueHead(self.model.config.hidden_size, settings.value_hidden).to(
+                    self.device
+                )
             self.value_optimizer = torch.optim.AdamW(
                 self.value_head.parameters(), lr=settings.value_learning_rate, weight_decay=0.0
             )
@@ -189,7 +193,9 @@ class Learner:
         old = micro.logprobs_BT[micro.sampled_BT][mask]
         policy = clipped_surrogate(logprobs, old, advantages, settings.clip_low, settings.clip_high)
         with torch.no_grad():
-            reference = score_tokens(self.reference, micro.tokens_BT, micro.trained_BT, temperature).logprobs_N
+            reference = score_tokens(
+                self.reference, micro.tokens_BT, micro.trained_BT, temperature
+            ).logprobs_N
         kl = kl_k3(logprobs, reference)
         loss = policy.loss / trained
         loss = loss - settings.entropy_coefficient * entropy.sum() / trained

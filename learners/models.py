@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -11,9 +12,18 @@ from transformers.utils import logging as transformers_logging
 transformers_logging.disable_progress_bar()  # a bar per save would drown the run's own display
 
 
-def load_model(path: str | Path, dtype: str) -> PreTrainedModel:
+def load_model(path: str | Path, dtype: str, device: str | torch.device = "cpu") -> PreTrainedModel:
     """A causal LM from a directory or a hub id. Raises OSError with transformers' own message if there is none."""
-    return AutoModelForCausalLM.from_pretrained(path, dtype=getattr(torch, dtype))
+    model: Any = AutoModelForCausalLM.from_pretrained(path, dtype=getattr(torch, dtype))
+    model.to(device)
+    assert isinstance(model, PreTrainedModel)
+    return model
+
+
+def output_head(model: PreTrainedModel) -> nn.Module:
+    head = model.get_output_embeddings()
+    assert head is not None, f"{type(model).__name__} is no causal language model"
+    return head
 
 
 class ValueHead(nn.Module):
@@ -21,9 +31,10 @@ class ValueHead(nn.Module):
 
     def __init__(self, hidden_size: int, width: int) -> None:
         super().__init__()
-        self.layers = nn.Sequential(nn.Linear(hidden_size, width), nn.SiLU(), nn.Linear(width, 1))
-        nn.init.zeros_(self.layers[2].weight)  # starts at 0: the first advantages are plain returns
-        nn.init.zeros_(self.layers[2].bias)
+        last = nn.Linear(width, 1)
+        nn.init.zeros_(last.weight)  # starts at 0: the first advantages are plain returns
+        nn.init.zeros_(last.bias)
+        self.layers = nn.Sequential(nn.Linear(hidden_size, width), nn.SiLU(), last)
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
         return self.layers(hidden.float())[..., 0]
@@ -50,7 +61,7 @@ def score_tokens(
     hidden = model.base_model(input_ids=tokens_BT[:, :-1], use_cache=False).last_hidden_state
     picked = pick_BT[:, 1:]
     hidden_NH = hidden[picked]
-    logits = model.get_output_embeddings()(hidden_NH).float() / temperature
+    logits = output_head(model)(hidden_NH).float() / temperature
     all_logprobs = logits.log_softmax(-1)
     logprobs = all_logprobs.gather(1, tokens_BT[:, 1:][picked][:, None])[:, 0]
     entropy = -(all_logprobs.exp() * all_logprobs).sum(-1)

@@ -10,37 +10,37 @@ from core.settings import Settings
 class LearnerSettings(Settings):
     estimator: Literal["gae", "grpo"] = "gae"
     """gae: PPO with a value head; grpo: critic-free, rewards standardised within each group."""
-    learning_rate: float | None = Field(None, gt=0)
+    learning_rate: float | None = Field(default=None, gt=0)
     """Step size of this policy; None takes the run's learning_rate."""
-    warmup_updates: int = Field(5, ge=0)
+    warmup_updates: int = Field(default=5, ge=0)
     """Optimizer updates over which the learning rate rises linearly."""
-    epochs: int = Field(1, ge=1)
+    epochs: int = Field(default=1, ge=1)
     """Passes over each batch."""
-    minibatch_samples: int = Field(64, ge=1)
+    minibatch_samples: int = Field(default=64, ge=1)
     """Trajectories per optimizer update."""
-    microbatch_tokens: int = Field(16384, ge=64)
+    microbatch_tokens: int = Field(default=16384, ge=64)
     """Padded tokens per forward pass; bounds memory."""
-    clip_low: float = Field(0.2, gt=0, lt=1)
-    clip_high: float = Field(0.2, gt=0)
+    clip_low: float = Field(default=0.2, gt=0, lt=1)
+    clip_high: float = Field(default=0.2, gt=0)
     """The probability ratio is clipped to [1 - clip_low, 1 + clip_high]."""
-    gamma: float = Field(1.0, ge=0, le=1)
-    lam: float = Field(1.0, ge=0, le=1)
+    gamma: float = Field(default=1.0, ge=0, le=1)
+    lam: float = Field(default=1.0, ge=0, le=1)
     """GAE's lambda."""
     center_rewards: bool = True
     """gae: rewards are taken relative to the mean of their group before the value head sees them. A small value
     head learns across problems too slowly to be a baseline by itself."""
-    value_learning_rate: float = Field(1e-3, gt=0)
-    value_hidden: int = Field(128, ge=1)
+    value_learning_rate: float = Field(default=1e-3, gt=0)
+    value_hidden: int = Field(default=128, ge=1)
     """Width of the value head, an MLP on the detached last hidden states."""
-    entropy_coefficient: float = Field(0.0, ge=0)
-    kl_coefficient: float = Field(0.0, ge=0)
+    entropy_coefficient: float = Field(default=0.0, ge=0)
+    kl_coefficient: float = Field(default=0.0, ge=0)
     """Weight of KL(policy || warm start), estimated by k3, in the loss. It is logged at any value."""
-    gradient_clip: float = Field(1.0, gt=0)
+    gradient_clip: float = Field(default=1.0, gt=0)
     dtype: Literal["float32", "bfloat16"] = "float32"
     gradient_checkpointing: bool = False
     """Recompute activations in the backward pass: less memory, a third more time."""
-    cpus: float = Field(0.5, ge=0)
+    cpus: float = Field(default=0.5, ge=0)
     """Ray CPUs of the learner's worker (a share of the machine's bookkeeping, not a limit)."""
-    gpus: float = Field(0.0, ge=0)
-    threads: int = Field(2, ge=1)
+    gpus: float = Field(default=0.0, ge=0)
+    threads: int = Field(default=2, ge=1)
     """Torch threads of the learner's worker on CPU."""

@@ -7,6 +7,8 @@ import torch
 from torch.nn.functional import cross_entropy
 from transformers import PreTrainedModel
 
+from learners.models import output_head
+
 
 @dataclass(frozen=True, slots=True)
 class Demonstration:
@@ -38,7 +40,7 @@ def train_supervised(
         tokens, learned = _pad([draw() for _ in range(batch_size)], model.device)
         hidden = model.base_model(input_ids=tokens[:, :-1], use_cache=False).last_hidden_state
         targets = learned[:, 1:]
-        logits = model.get_output_embeddings()(hidden[targets]).float()
+        logits = output_head(model)(hidden[targets]).float()
         loss = cross_entropy(logits, tokens[:, 1:][targets])
         optimizer.zero_grad(set_to_none=True)
         loss.backward()

@@ -31,7 +31,6 @@ class LearnerFailed(RuntimeError):
     """The Ray Train run ended; it will not learn any more."""
 
 
-@ray.remote(num_cpus=0, max_concurrency=64)
 class Mailbox:
     """Batches in, metrics and weights out. Every get waits on this side."""
 
@@ -112,6 +111,9 @@ class Mailbox:
             raise LearnerFailed(self._failure)
 
 
+MailboxActor: Any = ray.remote(Mailbox)
+
+
 class _Registered(UserCallback):
     """Runs in Ray Train's controller after a checkpoint is registered."""
 
@@ -166,7 +168,7 @@ class RayLearner:
     ) -> None:
         """republish: the worker publishes the weights it starts with (a resumed run's engines need them)."""
         self.name, self._version = name, version
-        self.mailbox = Mailbox.remote(version)
+        self.mailbox = MailboxActor.options(num_cpus=0, max_concurrency=64).remote(version)
         gpus = {"GPU": spec.settings.gpus} if spec.settings.gpus else {}
         self._trainer = TorchTrainer(
             _train_loop,
@@ -218,6 +220,8 @@ class RayLearner:
             self._trainer.fit()
         except BaseException as error:  # whatever it is, nobody must wait for this learner any more
             causes = getattr(error, "worker_failures", None) or {0: error}
-            failure = f"learner {self.name}: " + "; ".join(f"{type(e).__name__}: {e}" for e in causes.values())
+            failure = f"learner {self.name}: " + "; ".join(
+                f"{type(e).__name__}: {e}" for e in causes.values()
+            )
         if ray.is_initialized():
             self.mailbox.stop.remote(failure)

@@ -81,12 +81,14 @@ def check_resources(config: Config) -> None:
         "GPU": sum(s.gpus for s in learners) + config.rollout.actors * config.rollout.gpus,
         "sandbox": float(config.sandbox.workers),
     }
-    missing = [f"{n:g} {name} (there are {have.get(name, 0):g})" for name, n in need.items() if n > have.get(name, 0)]
+    missing = [
+        f"{n:g} {name} (there are {have.get(name, 0):g})" for name, n in need.items() if n > have.get(name, 0)
+    ]
     if missing:
         raise ClusterTooSmall(
             f"the Ray cluster is too small: the run needs {', '.join(missing)}; lower rollout.cpus, "
             "generator.learner.cpus or discriminator.learner.cpus, start Ray with --resources "
-            f'\'{{"sandbox": {config.sandbox.workers}}}\', or add nodes'
+            f"'{{\"sandbox\": {config.sandbox.workers}}}', or add nodes"
         )
 
 
@@ -107,7 +109,11 @@ def _parts(config: Config, problems: list[Problem], start: Start, loop: asyncio.
             checkpoint = start.checkpoint / role if start.checkpoint else None
             spec = learner_spec(config, role, start.models[role], checkpoint)
             learners[role] = RayLearner(
-                role, spec, start.versions[role], start.run_directory / "ray_train", republish=checkpoint is not None
+                role,
+                spec,
+                start.versions[role],
+                start.run_directory / "ray_train",
+                republish=checkpoint is not None,
             )
         rollouts.wait_ready()
         for role, learner in learners.items():

@@ -50,7 +50,7 @@ class LearnerHandle(Protocol):
 
 
 class Wait(Protocol):
-    def __call__(self, coroutine: Coroutine[Any, Any, T]) -> T: ...
+    def __call__(self, coroutine: Coroutine[Any, Any, T], /) -> T: ...
 
 
 @dataclass(frozen=True, kw_only=True)

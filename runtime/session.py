@@ -57,7 +57,9 @@ def _resolve(run: Run, recipe: str) -> tuple[Config, Start, dict[str, Any] | Non
         name = run.run_name or f"{recipe}-{time.strftime('%Y%m%d-%H%M%S')}"
         directory = config.output_dir.resolve() / name
         if (directory / "metrics.jsonl").exists():
-            raise SessionError(f"{directory}: holds a run already; give another --run-name, or continue with --resume")
+            raise SessionError(
+                f"{directory}: holds a run already; give another --run-name, or continue with --resume"
+            )
         checkpoint = run.resume_from.resolve() if run.resume_from else None
     else:
         directory = _latest_run(config.output_dir, run.run_name)
@@ -101,7 +103,9 @@ def _models(config: Config) -> dict[str, str]:
     """Directory or hub id of each policy's warm start. Raises SessionError for a path that is not there."""
     from scripts.warm_start import ensure_embedded
 
-    embedded = ensure_embedded(config) if EMBEDDED in (config.generator.model, config.discriminator.model) else {}
+    embedded = (
+        ensure_embedded(config) if EMBEDDED in (config.generator.model, config.discriminator.model) else {}
+    )
     models = {}
     for role in ROLES:
         name = config.policy(role).model
@@ -158,7 +162,9 @@ def _parts(config: Config, start: Start) -> Iterator[tuple[Parts, list[Problem],
     except ClusterTooSmall as error:
         raise SessionError(str(error)) from error
     except LearnerFailed as error:
-        raise SessionError(f"{error}; the checkpoints are in {start.run_directory}; continue with --resume") from error
+        raise SessionError(
+            f"{error}; the checkpoints are in {start.run_directory}; continue with --resume"
+        ) from error
 
 
 class Session:
@@ -203,7 +209,9 @@ class Session:
         bank_file = directory / "bank.json"
         if self._state is not None:
             step = self._state["step"]
-            say(f"resuming after step {step} of {self.parts.scheduler.total_steps} ({self._start.checkpoint})")
+            say(
+                f"resuming after step {step} of {self.parts.scheduler.total_steps} ({self._start.checkpoint})"
+            )
             if bank_file.is_file():
                 self._record.continue_from(step)
             else:  # --resume-from another run: its bank comes along, so that the scores can be compared
@@ -314,4 +322,3 @@ def _bank_beside(checkpoint: Path | None) -> Path:
             f"{checkpoint}: its run's bank.json is missing at {bank}: give a checkpoint inside its run's directory"
         )
     return bank
-

@@ -3,9 +3,9 @@
 import os
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import ray
-from ray.actor import ActorHandle
 from ray.exceptions import GetTimeoutError, RayActorError
 
 from core.verdict import Limits, Verdict
@@ -18,12 +18,15 @@ BATCHES_PER_WORKER = 4
 START_TIMEOUT_S = 120.0
 RESTARTS = 100
 """Of one actor, over a run."""
+_ACTOR: dict[str, Any] = {
+    "num_cpus": 0,
+    "resources": {"sandbox": 1},
+    "max_restarts": RESTARTS,
+    "max_concurrency": BATCHES_PER_WORKER + 1,
+}
 
 
-@ray.remote(
-    num_cpus=0, resources={"sandbox": 1}, max_restarts=RESTARTS, max_concurrency=BATCHES_PER_WORKER + 1
-)
-class SandboxActor:
+class SandboxShell:
     """A SandboxWorker as an actor. The choice is made here: nodes differ in what they can run."""
 
     def __init__(self, kind: Kind, slots: int, index: int, run_id: str, memory_mb: int) -> None:
@@ -53,10 +56,13 @@ class SandboxActor:
         self._worker.close()
 
 
+SandboxActor: Any = ray.remote(SandboxShell)
+
+
 class RayTransport:
     """Actors as workers."""
 
-    def __init__(self, actors: Sequence[ActorHandle]) -> None:
+    def __init__(self, actors: Sequence[Any]) -> None:
         self._actors = list(actors)
 
     @property
@@ -73,7 +79,7 @@ class RayTransport:
 class SandboxPool:
     """The running workers. `client()` gives what the games call, and travels to other actors."""
 
-    def __init__(self, actors: Sequence[ActorHandle], choice: Choice, limits: Limits | None) -> None:
+    def __init__(self, actors: Sequence[Any], choice: Choice, limits: Limits | None) -> None:
         self.actors = list(actors)
         self.description = f"{len(self.actors)} x {choice.description}"
         self._choice = choice
@@ -91,7 +97,7 @@ class SandboxPool:
         total: dict[str, float] = {}
         for actor in self.actors:
             try:
-                stats = ray.get(actor.stats.remote(), timeout=10)
+                stats: dict[str, float] = ray.get(actor.stats.remote(), timeout=10)
             except (RayActorError, GetTimeoutError):
                 continue
             for name, value in stats.items():
@@ -122,7 +128,9 @@ def start_pool(
             f"ray start --resources '{{\"sandbox\": {size}}}'"
         )
     memory_mb = max(512, (limits or Limits()).memory_mb)
-    actors = [SandboxActor.remote(kind, slots, index, run_id, memory_mb) for index in range(size)]
+    actors = [
+        SandboxActor.options(**_ACTOR).remote(kind, slots, index, run_id, memory_mb) for index in range(size)
+    ]
     try:
         choices = ray.get([actor.choice.remote() for actor in actors], timeout=START_TIMEOUT_S)
     except (RayActorError, GetTimeoutError) as error:

@@ -105,7 +105,11 @@ def _make_embedded(targets: dict[str, Path], settings: WarmStartSettings, tests:
 
 def _progress() -> Progress:
     return Progress(
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), transient=False
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        transient=False,
     )
 
 
@@ -154,7 +158,9 @@ def _corpus(count: int = 1500) -> Iterator[str]:
             yield f"f({argument!r})\n"
 
 
-def _embedded_demonstrations(role: str, settings: WarmStartSettings, tests: int, style: Any) -> Callable[[], Any]:
+def _embedded_demonstrations(
+    role: str, settings: WarmStartSettings, tests: int, style: Any
+) -> Callable[[], Any]:
     """Endless demonstrations on the training problems, in an order fixed by the role."""
     rng = Random(derive_seed("demonstrations", role))
     pairs = list(zip(embedded_problems("train"), embedded_specs("train"), strict=True))
@@ -163,7 +169,9 @@ def _embedded_demonstrations(role: str, settings: WarmStartSettings, tests: int,
     def draw() -> Any:
         problem, spec = rng.choice(pairs)
         if role == "generator":
-            return solve_demonstration(style, problem, traces.flawed_trace(spec, rng, settings.misconceptions))
+            return solve_demonstration(
+                style, problem, traces.flawed_trace(spec, rng, settings.misconceptions)
+            )
         suite = traces.discriminator_suite(spec, rng, tests=tests, mix=mix)
         return attack_demonstration(style, problem, suite, tests)
 
@@ -217,9 +225,9 @@ class WarmStart(BaseSettings):
     role: Literal["generator", "discriminator"]
     output: Path
     """Directory for the trained model; give it to driver.py as --generator-model or --discriminator-model."""
-    steps: int = Field(200, ge=1)
-    batch_size: int = Field(8, ge=1)
-    learning_rate: float = Field(2e-5, gt=0)
+    steps: int = Field(default=200, ge=1)
+    batch_size: int = Field(default=8, ge=1)
+    learning_rate: float = Field(default=2e-5, gt=0)
     test_format: Literal["strict", "relabel", "input_only"] = "strict"
     max_tests: int = Field(MultistageRules().max_tests, ge=1)
     device: Literal["cpu", "cuda"] = "cpu"
@@ -244,7 +252,7 @@ def warm_start(settings: WarmStart) -> float:
         raise ValueError(f"--output {settings.output}: is there already; give a new directory")
     problems = load_problems(settings.problems_file)
     tokenizer = AutoTokenizer.from_pretrained(settings.model)
-    model = load_model(settings.model, "float32").to(settings.device)
+    model = load_model(settings.model, "float32", settings.device)
     style = format_for(tokenizer, settings.test_format)
     rng = Random(settings.seed)
 

@@ -7,7 +7,9 @@ from learners.advantages.grpo import grpo
 from learners.settings import LearnerSettings
 
 
-def group_credit(settings: LearnerSettings, rewards_G: Sequence[float]) -> list[tuple[float, float | None]] | None:
+def group_credit(
+    settings: LearnerSettings, rewards_G: Sequence[float]
+) -> list[tuple[float, float | None]] | None:
     """(reward, advantage) of each sample; None for a group without signal.
 
     grpo: rewards as they are, one advantage per sample. gae: the advantage is None, the learner's value head

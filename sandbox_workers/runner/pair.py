@@ -22,8 +22,16 @@ DEATH_WAIT_S = 1.0
 TICK_S = 0.01
 """Shortest pause between two looks at the CPU clock."""
 STATUSES = frozenset(
-    ("PASSED", "WRONG_ANSWER", "RUNTIME_ERROR", "SYNTAX_ERROR")
-    + ("TIME_LIMIT", "MEMORY_LIMIT", "OUTPUT_LIMIT", "SANDBOX_ERROR")
+    (
+        "PASSED",
+        "WRONG_ANSWER",
+        "RUNTIME_ERROR",
+        "SYNTAX_ERROR",
+        "TIME_LIMIT",
+        "MEMORY_LIMIT",
+        "OUTPUT_LIMIT",
+        "SANDBOX_ERROR",
+    )
 )
 
 

@@ -1,4 +1,3 @@
-# ruff: noqa: E501 - programs are easier to read in one line
 """Attacks on verdicts and on what a sandbox must not reach: each gets the verdict it deserves, the next job is unharmed."""
 
 import asyncio

@@ -1,4 +1,3 @@
-# ruff: noqa: E501 - programs are easier to read in one line
 """Attacks on time, memory, disk, processes and output: each gets the verdict it deserves, the next job is unharmed."""
 
 from collections.abc import Callable

@@ -133,7 +133,9 @@ def learner_logprobs(
         return score_tokens(model, tokens, pick, temperature).logprobs_N
 
 
-def difference(model: PreTrainedModel, prompt: Sequence[int], completion: Completion, temperature: float) -> float:
+def difference(
+    model: PreTrainedModel, prompt: Sequence[int], completion: Completion, temperature: float
+) -> float:
     expected = learner_logprobs(model, prompt, completion, temperature)
     return (expected - torch.tensor(completion.logprobs)).abs().max().item()
 
@@ -180,7 +182,9 @@ def test_a_request_does_not_depend_on_its_neighbours(subject):
     alone = subject.generate(seed=11, max_tokens=9)
 
     async def together() -> Completion:
-        others = [subject.policy.generate((2, *range(40, 60 + i)), ask(seed=i, max_tokens=30)) for i in range(6)]
+        others = [
+            subject.policy.generate((2, *range(40, 60 + i)), ask(seed=i, max_tokens=30)) for i in range(6)
+        ]
         mine, *_ = await asyncio.gather(subject.policy.generate(PROMPT, ask(seed=11, max_tokens=9)), *others)
         return mine
 
@@ -215,7 +219,9 @@ def test_many_requests_at_once_are_each_answered_for_their_own_prompt(subject):
 
 def test_a_prompt_that_does_not_fit_is_a_value_error(engine):
     for length in (CONTEXT, CONTEXT + 1):  # with no room left for a completion, or not even for the prompt
-        with pytest.raises(ValueError, match=f"prompt of {length} tokens does not fit max_model_len {CONTEXT}"):
+        with pytest.raises(
+            ValueError, match=f"prompt of {length} tokens does not fit max_model_len {CONTEXT}"
+        ):
             engine.generate(prompt=[40] * length)
     assert engine.generate().tokens  # and the next one is served
 

@@ -16,7 +16,12 @@ def problem(**changes) -> Problem:
 
 @pytest.mark.parametrize(
     ("signature", "name"),
-    [("def f(n):", "f"), ("def  two_sum (xs, t) -> list:", "two_sum"), ("async def g(x)", "g"), ("def _h2(", "_h2")],
+    [
+        ("def f(n):", "f"),
+        ("def  two_sum (xs, t) -> list:", "two_sum"),
+        ("async def g(x)", "g"),
+        ("def _h2(", "_h2"),
+    ],
 )
 def test_the_entry_point_is_the_name_in_the_signature(signature, name):
     assert problem(function_signature=signature).entry_point == name

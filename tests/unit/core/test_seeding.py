@@ -17,7 +17,9 @@ def test_stable_across_processes():
     code = f"from core.seeding import derive_seed; print(derive_seed(*{ADDRESS!r}))"
     for hash_seed in ("0", "1"):
         environment = {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": ":".join(sys.path)}
-        answer = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+        answer = subprocess.run(
+            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+        )
         assert int(answer.stdout) == derive_seed(*ADDRESS)
 
 

@@ -15,7 +15,9 @@ def rewards(episode, player):
 
 
 def components(episode, attempt=0):
-    return next(t.components for t in episode.trajectories if (t.player, t.attempt) == ("discriminator", attempt))
+    return next(
+        t.components for t in episode.trajectories if (t.player, t.attempt) == ("discriminator", attempt)
+    )
 
 
 # ---------------------------------------------------------------------- the play
@@ -38,12 +40,17 @@ def test_the_program_is_taken_out_of_its_fence(table):
 
 
 def test_every_program_meets_every_suite(table):
-    episode = table.play([RIGHT, WRONG_AT_3], ["assert f(1) == 2\nassert f(3) == 6", "assert f(3) == 6\nassert f(4) == 8"])
+    episode = table.play(
+        [RIGHT, WRONG_AT_3], ["assert f(1) == 2\nassert f(3) == 6", "assert f(3) == 6\nassert f(4) == 8"]
+    )
     # the tests of both suites: f(1), f(3), f(4), of which WRONG_AT_3 fails one
     assert rewards(episode, "generator") == pytest.approx([1.0, 2 / 3])
     # per suite: RIGHT fails 0 of 2, WRONG_AT_3 1 of 2
     assert rewards(episode, "discriminator") == pytest.approx([0.25, 0.25])
-    assert episode.info["valid_tests"] == [["assert f(1) == 2", "assert f(3) == 6"], ["assert f(3) == 6", "assert f(4) == 8"]]
+    assert episode.info["valid_tests"] == [
+        ["assert f(1) == 2", "assert f(3) == 6"],
+        ["assert f(3) == 6", "assert f(4) == 8"],
+    ]
 
 
 @pytest.mark.parametrize("program", [WRONG, BROKEN_SYNTAX, "", "no code at all"])
@@ -73,7 +80,10 @@ def test_a_test_that_two_runs_of_the_reference_disagree_on_is_invalid(table):
     table.sandbox.flaky = {"assert f(1) == 2"}
     parts = components(table.play([RIGHT], ["assert f(1) == 2\nassert f(3) == 6"]))
     assert (parts["valid"], parts["fault_rejected"]) == (1, 1)
-    assert {run for program, _, run in table.sandbox.jobs if program == table.problem.reference_solution} == {0, 1}
+    assert {run for program, _, run in table.sandbox.jobs if program == table.problem.reference_solution} == {
+        0,
+        1,
+    }
 
 
 def test_a_value_that_changes_from_run_to_run_is_invalid(table):
@@ -82,7 +92,9 @@ def test_a_value_that_changes_from_run_to_run_is_invalid(table):
     assert (parts["valid"], parts["fault_rejected"]) == (1, 1)
 
 
-@pytest.mark.parametrize(("suite", "reward"), [("", -1.0), ("gibberish, more", -1.0), ("assert f(1) == 5", 0.0)])
+@pytest.mark.parametrize(
+    ("suite", "reward"), [("", -1.0), ("gibberish, more", -1.0), ("assert f(1) == 5", 0.0)]
+)
 def test_unparseable_is_punished_and_invalid_earns_nothing(table, suite, reward):
     episode = table.play([RIGHT], [suite])
     assert rewards(episode, "discriminator") == [reward]
@@ -91,7 +103,9 @@ def test_unparseable_is_punished_and_invalid_earns_nothing(table, suite, reward)
 
 
 def test_tests_beyond_the_maximum_are_ignored(table):
-    parts = components(table.play([RIGHT], ["\n".join(f"assert f({i}) == {2 * i}" for i in range(9))], max_tests=4))
+    parts = components(
+        table.play([RIGHT], ["\n".join(f"assert f({i}) == {2 * i}" for i in range(9))], max_tests=4)
+    )
     assert parts["emitted"] == parts["valid"] == 4
 
 
@@ -249,6 +263,11 @@ def test_a_seat_may_be_empty(table, programs, suites):
 
 
 def test_hostile_suites_do_not_end_the_episode(table):
-    suites = ["assert f(0x" + "f" * 6000 + ") == 1", "assert f" + ".a" * 190, "assert f(1\x00) == 2", "[" * 900]
+    suites = [
+        "assert f(0x" + "f" * 6000 + ") == 1",
+        "assert f" + ".a" * 190,
+        "assert f(1\x00) == 2",
+        "[" * 900,
+    ]
     episode = table.play([RIGHT], [*suites, "assert f(1) == 2"])
     assert rewards(episode, "generator") == [1.0]

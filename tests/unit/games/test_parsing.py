@@ -60,7 +60,9 @@ def test_strict_takes_any_assert(line):
 
 
 def test_relabel_takes_only_asserts_of_a_call_that_equals_a_literal():
-    assert one("assert f(1) == 3", "relabel") == EmittedTest(source="assert f(1) == 3", call="f(1)", expected="3")
+    assert one("assert f(1) == 3", "relabel") == EmittedTest(
+        source="assert f(1) == 3", call="f(1)", expected="3"
+    )
     for line in ("f(1)", "assert f(1)", "assert f(1) > 2", "assert f(1) == 2 == 2", "x = f(1)"):
         assert one(line, "relabel").fault == "parse", line
 
@@ -95,7 +97,9 @@ def test_keyword_arguments_are_kept():
 
 
 # ---------------------------------------------------------------------- faults
-@pytest.mark.parametrize("line", ["assert f(", "what is this", "assert f(1) == 2; import os", "def f():", "f(1) ="])
+@pytest.mark.parametrize(
+    "line", ["assert f(", "what is this", "assert f(1) == 2; import os", "def f():", "f(1) ="]
+)
 @pytest.mark.parametrize("test_format", ["strict", "relabel", "input_only"])
 def test_fault_parse(line, test_format):
     assert one(line, test_format).fault == "parse"
@@ -220,7 +224,9 @@ def test_hostile_text_is_parsed_or_refused_but_never_raises(text, test_format):
         assert len(test.source) <= LIMITS.chars or test.fault
 
 
-@pytest.mark.parametrize("line", ["assert f" + ".a" * 3000, "assert " + "not " * 2000 + "f(1)", "assert 0x" + "f" * 5000])
+@pytest.mark.parametrize(
+    "line", ["assert f" + ".a" * 3000, "assert " + "not " * 2000 + "f(1)", "assert 0x" + "f" * 5000]
+)
 def test_an_assert_that_cannot_be_printed_does_not_parse(line):
     limits = InputLimits(chars=100_000)
     (test,) = parse_suite(line, problem(), test_format="strict", max_tests=1, limits=limits)

@@ -15,7 +15,13 @@ PROBLEM = Problem(
     reference_solution="def total(xs):\n    return sum(x for x in xs if x % 2 == 0)\n",
     hidden_tests=("assert total([4242]) == 4242",),
 )
-TEXTS = ["Add what is even.", "1. filter\n2. sum", "for x in xs: ...", "xs holds ints", "def total(xs):\n    return 0\n"]
+TEXTS = [
+    "Add what is even.",
+    "1. filter\n2. sum",
+    "for x in xs: ...",
+    "xs holds ints",
+    "def total(xs):\n    return 0\n",
+]
 
 # ChatML, as Qwen writes it
 CHATML = (
@@ -157,7 +163,9 @@ def test_the_prompt_is_the_template_applied_to_the_whole_conversation(chatml, st
     style = ChatFormat(chatml, "strict")
     completions = [style.completion(text, n) for n, text in enumerate(TEXTS, 1)]
     prompt = play(style, completions)[stage - 1]
-    first = chatml.decode(style.generator_prompt(PROBLEM)).split("<|im_start|>user\n")[1].split("<|im_end|>")[0]
+    first = (
+        chatml.decode(style.generator_prompt(PROBLEM)).split("<|im_start|>user\n")[1].split("<|im_end|>")[0]
+    )
     messages = conversation(stage)
     messages[0] = {"role": "user", "content": first}
     whole = chatml.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
@@ -187,7 +195,9 @@ def test_without_a_template_a_plain_one_is_used(plain):
     text = plain.decode(style.generator_prompt(PROBLEM))
     assert text.startswith("### User\nSolve") and text.endswith("### Assistant\n")
     later = style.next_stage([*style.generator_prompt(PROBLEM), *plain.encode("Add.")], 2)
-    assert plain.decode(later).endswith(f"Add.\n\n### User\n{REASONING_STAGES[1].instruction}\n\n### Assistant\n")
+    assert plain.decode(later).endswith(
+        f"Add.\n\n### User\n{REASONING_STAGES[1].instruction}\n\n### Assistant\n"
+    )
 
 
 def test_the_discriminator_is_told_how_many_tests_and_in_which_form(chatml):

@@ -61,7 +61,9 @@ def test_it_is_averaged_over_the_programs():
 
 
 def test_components():
-    _, parts = discriminator_reward(facts([[PASS, KILL], [PASS, PASS]], emitted=4, parsed=3, duplicates=1), RULES)
+    _, parts = discriminator_reward(
+        facts([[PASS, KILL], [PASS, PASS]], emitted=4, parsed=3, duplicates=1), RULES
+    )
     assert parts == {
         "validity": 0.5,
         "emitted": 4.0,
@@ -96,7 +98,9 @@ def test_a_wrong_value_or_an_exception_kills(status):
 
 
 @pytest.mark.parametrize("status", [Status.TIME_LIMIT, Status.MEMORY_LIMIT, Status.OUTPUT_LIMIT])
-@pytest.mark.parametrize(("reference_ms", "expected"), [(0.0, False), (500.0, False), (500.1, None), (1900.0, None)])
+@pytest.mark.parametrize(
+    ("reference_ms", "expected"), [(0.0, False), (500.0, False), (500.1, None), (1900.0, None)]
+)
 def test_a_limit_kills_only_where_the_reference_is_quick(status, reference_ms, expected):
     """A quarter of two seconds is 500 ms."""
     assert outcome(Verdict(status=status), reference_ms, LIMITS, RULES) is expected

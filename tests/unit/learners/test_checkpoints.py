@@ -48,7 +48,9 @@ def policies(tmp_path) -> dict[str, Path]:
 
 
 def contents(directory: Path) -> dict[str, bytes]:
-    return {str(f.relative_to(directory)): f.read_bytes() for f in sorted(directory.rglob("*")) if f.is_file()}
+    return {
+        str(f.relative_to(directory)): f.read_bytes() for f in sorted(directory.rglob("*")) if f.is_file()
+    }
 
 
 # ---------------------------------------------------------------------- writing
@@ -65,7 +67,9 @@ def test_the_manifest_names_every_file_but_itself(store, policies):
     path = store.save(1, policies, TOKENIZERS, STATE)
     manifest = json.loads((path / "manifest.json").read_text())
     assert set(manifest) == set(contents(path)) - {"manifest.json"}
-    assert all(manifest[name]["bytes"] == len(data) for name, data in contents(path).items() if name in manifest)
+    assert all(
+        manifest[name]["bytes"] == len(data) for name, data in contents(path).items() if name in manifest
+    )
 
 
 def test_a_checkpoint_outlives_the_directories_it_was_made_of(store, policies):
@@ -194,7 +198,9 @@ def test_without_manifest_or_state_it_is_no_complete_checkpoint(saved, name, dam
 
 
 def test_a_missing_checkpoint_says_which_ones_there_are(saved):
-    with pytest.raises(CheckpointError, match="no such checkpoint directory; others there: step_000001, step_000002"):
+    with pytest.raises(
+        CheckpointError, match="no such checkpoint directory; others there: step_000001, step_000002"
+    ):
         read_checkpoint(saved.parent / "step_000077")
 
 
@@ -228,7 +234,13 @@ def test_pruning_few_checkpoints_deletes_none(store, policies):
 
 
 # ---------------------------------------------------------------------- architecture
-SHAPE = {"model_type": "qwen2", "hidden_size": 96, "num_hidden_layers": 3, "num_attention_heads": 3, "vocab_size": 640}
+SHAPE = {
+    "model_type": "qwen2",
+    "hidden_size": 96,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 3,
+    "vocab_size": 640,
+}
 
 
 def directory_with(path: Path, config: dict | None) -> Path:
@@ -243,7 +255,9 @@ def test_the_same_architecture_fits(tmp_path):
     check_architecture(directory_with(tmp_path / "theirs", SHAPE | {"torch_dtype": "bfloat16"}), ours)
 
 
-@pytest.mark.parametrize(("key", "value"), [("model_type", "llama"), ("hidden_size", 64), ("vocab_size", 32000)])
+@pytest.mark.parametrize(
+    ("key", "value"), [("model_type", "llama"), ("hidden_size", 64), ("vocab_size", 32000)]
+)
 def test_another_architecture_is_refused_with_both_values(tmp_path, key, value):
     ours = directory_with(tmp_path / "ours", SHAPE)
     theirs = directory_with(tmp_path / "theirs", SHAPE | {key: value})

@@ -6,7 +6,9 @@ from learners.advantages.gae import gae
 
 def test_hand_computed():
     # deltas: 1 + .5*2 - 1 = 1;  0 + .5*4 - 2 = 0;  8 - 4 = 4;  gamma * lam = .25
-    advantages, returns = gae(torch.tensor([1.0, 0.0, 8.0]), torch.tensor([1.0, 2.0, 4.0]), gamma=0.5, lam=0.5)
+    advantages, returns = gae(
+        torch.tensor([1.0, 0.0, 8.0]), torch.tensor([1.0, 2.0, 4.0]), gamma=0.5, lam=0.5
+    )
     assert advantages.tolist() == [1.25, 1.0, 4.0]
     assert returns.tolist() == [2.25, 3.0, 8.0]
 
@@ -18,7 +20,9 @@ def test_reward_on_the_last_token_and_a_value_of_zero_give_every_token_the_rewar
 
 
 def test_lambda_1_is_the_return_minus_the_value():
-    advantages, returns = gae(torch.tensor([0.0, 0.0, 1.0]), torch.tensor([0.25, 0.5, 0.75]), gamma=1.0, lam=1.0)
+    advantages, returns = gae(
+        torch.tensor([0.0, 0.0, 1.0]), torch.tensor([0.25, 0.5, 0.75]), gamma=1.0, lam=1.0
+    )
     assert advantages.tolist() == [0.75, 0.5, 0.25]
     assert returns.tolist() == [1.0, 1.0, 1.0]
 

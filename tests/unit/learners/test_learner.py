@@ -125,7 +125,9 @@ def test_the_size_of_micro_batches_does_not_change_the_update(make_learner, rand
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 @pytest.mark.parametrize("temperature", [1.0, 0.6])
-def test_the_first_update_on_own_samples_starts_at_ratio_1(make_learner, random_batch, estimator, temperature):
+def test_the_first_update_on_own_samples_starts_at_ratio_1(
+    make_learner, random_batch, estimator, temperature
+):
     learner = make_learner(estimator=estimator, minibatch_samples=64)
     metrics = learner.step(random_batch(learner, temperature=temperature))
     assert metrics["clip_fraction"] == 0

@@ -48,7 +48,8 @@ def test_padding_carries_no_loss(model_path):
 
 def test_the_order_of_demonstrations_decides_the_result(model_path):
     first, again, other = (
-        train(model_path, order, steps=5, batch_size=1)[0] for order in ([SOLVE, SHORT], [SOLVE, SHORT], [SHORT, SOLVE])
+        train(model_path, order, steps=5, batch_size=1)[0]
+        for order in ([SOLVE, SHORT], [SOLVE, SHORT], [SHORT, SOLVE])
     )
     weight = [m.get_input_embeddings().weight for m in (first, again, other)]
     assert torch.equal(weight[0], weight[1])

@@ -4,6 +4,7 @@ import datetime
 import decimal
 import enum
 import fractions
+import itertools
 import json
 import math
 import subprocess
@@ -106,7 +107,7 @@ def test_repr_refuses_objects_and_lengths() -> None:
 
 def test_uid_ranges_of_a_run_do_not_overlap() -> None:
     starts = sorted(uid_range("run", index) for index in range(100))
-    assert all(later - earlier >= 64 for earlier, later in zip(starts, starts[1:], strict=False))
+    assert all(later - earlier >= 64 for earlier, later in itertools.pairwise(starts))
 
 
 def test_shell_and_python_agree_on_the_image_tag() -> None:
