@@ -91,7 +91,8 @@ class TransformersPolicy:
                 completions = self._decode([(r.prompt, r.sampling) for r in chunk])
             except Exception as error:
                 for request in chunk:
-                    request.answer.set_exception(error)
+                    if not request.answer.cancelled():
+                        request.answer.set_exception(error)
                 continue
             for request, completion in zip(chunk, completions, strict=True):
                 if not request.answer.cancelled():
@@ -170,6 +171,7 @@ def _sample(
     divisor = torch.where(greedy, torch.ones_like(temperatures_B), temperatures_B)
     logprobs = (logits_BV / divisor[:, None]).log_softmax(-1)
     cumulative = logprobs.exp().cumsum(-1)
-    drawn = torch.searchsorted(cumulative, (uniforms_B * cumulative[:, -1])[:, None].contiguous())[:, 0]
+    uniforms = uniforms_B.clamp(min=2**-25)  # at 0 it would be the first token, be it impossible
+    drawn = torch.searchsorted(cumulative, (uniforms * cumulative[:, -1])[:, None].contiguous())[:, 0]
     chosen = torch.where(greedy, logprobs.argmax(-1), drawn.clamp(max=logits_BV.shape[1] - 1))
     return chosen, logprobs.gather(1, chosen[:, None])[:, 0]

@@ -64,12 +64,29 @@ class _Source(PydanticBaseSettingsSource):
 
 def load_run(arguments: list[str]) -> tuple[Run, str]:
     """(run, recipe's name) from command line arguments. Raises ConfigError; exits on --help."""
-    chooser = argparse.ArgumentParser(add_help=False)
-    chooser.add_argument("--config", default=None)
+    chooser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    chooser.add_argument("--config")
     chosen, rest = chooser.parse_known_args(arguments)
-    path = recipe_path(chosen.config or DEFAULT_RECIPE)
-    values = read_recipe(path)
-    return _resolve(values, rest, str(path)), path.stem
+    chooser.add_argument("--resume", action="store_true")
+    chooser.add_argument("--output-dir", type=Path, default=Config().output_dir)
+    chooser.add_argument("--run-name")
+    where, _ = chooser.parse_known_args(arguments)
+    if chosen.config is None and where.resume:  # a resumed run goes on with the settings it began with
+        path = latest_run(where.output_dir, where.run_name) / "config.yaml"
+    else:
+        path = recipe_path(chosen.config or DEFAULT_RECIPE)
+    return _resolve(read_recipe(path), rest, str(path)), path.stem
+
+
+def latest_run(output: Path, name: str | None) -> Path:
+    """Directory of the named run, or of the one begun last. Raises ConfigError."""
+    if name is not None:
+        runs = [output / name / "config.yaml"]
+    else:
+        runs = sorted(output.glob("*/config.yaml"), key=lambda p: p.stat().st_mtime)
+    if not runs or not runs[-1].is_file():
+        raise ConfigError(f"--resume: no run at {output / (name or '*')}; start one without --resume")
+    return runs[-1].parent.resolve()
 
 
 def recipe_path(name: str) -> Path:

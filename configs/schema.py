@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from actors.settings import EngineSettings
 from core.settings import Settings
-from curriculum.curriculum import Schedule
+from curriculum.curriculum import Curriculum, Schedule
 from games.multistage import MultistageRules
 from games.stages import REASONING_STAGES
 from learners.settings import LearnerSettings
@@ -99,7 +99,7 @@ class Config(Settings):
     local: bool = False
     """Everything in this one process, without Ray: for debugging."""
     learning_rate: float = Field(default=1e-5, gt=0)
-    """Of both policies, where they don't set their own."""
+    """Step size of both policies (each times its learner.learning_rate_scale)."""
     temperature: float = Field(default=1.0, gt=0)
     """Sampling temperature of training episodes."""
     credit: Literal["stage", "all"] = "stage"
@@ -119,7 +119,7 @@ class Config(Settings):
         return {"generator": self.generator, "discriminator": self.discriminator}[name]
 
     def policy_learning_rate(self, name: str) -> float:
-        return self.policy(name).learner.learning_rate or self.learning_rate
+        return self.learning_rate * self.policy(name).learner.learning_rate_scale
 
     @model_validator(mode="after")
     def _combinations_make_sense(self) -> Self:
@@ -139,8 +139,8 @@ class Config(Settings):
                 f"{embedded[0]}.model: the embedded model speaks only of the embedded problems; with problems.file "
                 f"{self.problems.file} give a model, or warm-start one (scripts/warm_start.py)"
             )
-        if self.curriculum.n_discriminator_steps + self.curriculum.n_generator_steps == 0 and (
-            self.curriculum.k_alternating_steps == 0
-        ):
-            raise ValueError("curriculum: all step counts are 0, there is nothing to train")
+        if Curriculum(self.curriculum, problem_ids=(), seed=0).total_steps == 0:
+            raise ValueError(
+                "curriculum: there is nothing to train: raise a step count, name a stage, or unfreeze a player"
+            )
         return self

@@ -82,16 +82,17 @@ class Evaluator:
         suites = [t for e in episodes for t in e.trajectories if t.player == DISCRIMINATOR]
         kills = await asyncio.gather(
             *(
-                self._kills(program, tests or [])
+                self._kills(program, tests)
                 for e in episodes
                 for tests in e.info["valid_tests"]
+                if tests is not None  # else the sandbox could not judge the suite
                 for program in bank.get(e.problem_id, ())
             )
         )
         return Scores(
             generator_pass_rate=_mean([float(rate == 1.0) for rate in rates]),
             generator_test_rate=_mean(rates),
-            test_validity=_mean([t.components.get("validity", 0.0) for t in suites]),
+            test_validity=_mean([t.components["validity"] for t in suites if t.components]),
             kill_rate=_mean([float(k) for k in kills]),
         )
 

@@ -77,8 +77,8 @@ class MultistageGame:
         """
         generator, discriminator = players[GENERATOR], players[DISCRIMINATOR]
         programs, suites = await asyncio.gather(
-            asyncio.gather(*(self._solve(problem, generator, i) for i in range(generator.attempts))),
-            asyncio.gather(*(self._attack(problem, discriminator, i) for i in range(discriminator.attempts))),
+            asyncio.gather(*(self.solve(problem, generator, i) for i in range(generator.attempts))),
+            asyncio.gather(*(self.attack(problem, discriminator, i) for i in range(discriminator.attempts))),
         )
         judged = await self._validate(problem, [s.artifact for s in suites], sandbox)
         groups = self._test_groups(problem, judged)
@@ -94,7 +94,8 @@ class MultistageGame:
         return Episode(problem_id=problem.id, trajectories=[*programs, *suites], info=info)
 
     # ------------------------------------------------------------------ the players' moves
-    async def _solve(self, problem: Problem, player: Player, attempt: int) -> Trajectory:
+    async def solve(self, problem: Problem, player: Player, attempt: int) -> Trajectory:
+        """One attempt of the generator: five completions, the last one a program. Not yet judged."""
         tokens = player.format.generator_prompt(problem)
         turns: list[Turn] = []
         for stage in REASONING_STAGES:
@@ -105,7 +106,8 @@ class MultistageGame:
         program = extract_program(turns[-1].text)
         return Trajectory(player=GENERATOR, attempt=attempt, turns=turns, artifact=program)
 
-    async def _attack(self, problem: Problem, player: Player, attempt: int) -> Trajectory:
+    async def attack(self, problem: Problem, player: Player, attempt: int) -> Trajectory:
+        """One attempt of the discriminator: a suite. Not yet judged."""
         tokens = player.format.discriminator_prompt(problem, self.rules.max_tests)
         turn = await self._turn(player, tokens, attempt, 0)
         return Trajectory(player=DISCRIMINATOR, attempt=attempt, turns=[turn], artifact=turn.text)

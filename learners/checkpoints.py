@@ -48,11 +48,15 @@ class CheckpointStore:
             if target.exists():
                 shutil.rmtree(target)
             os.replace(draft, target)
-        except OSError as error:
+        except Exception as error:
             shutil.rmtree(draft, ignore_errors=True)
-            hint = "free some space" if error.errno == errno.ENOSPC else "see the error"
+            # copytree wraps the OSErrors it meets, and the tokenizers library raises none: only the words are left
+            full = os.strerror(errno.ENOSPC) in str(error)
+            if not full and not isinstance(error, OSError):
+                raise
+            reason, hint = (os.strerror(errno.ENOSPC), "free some space") if full else (error, "see the error")
             raise CheckpointError(
-                f"{target}: could not write the checkpoint of step {step} ({error.strerror or error}); {hint} and "
+                f"{target}: could not write the checkpoint of step {step} ({reason}); {hint} and "
                 f"continue with --resume; the checkpoints before it are untouched"
             ) from error
         return target

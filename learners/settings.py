@@ -10,8 +10,8 @@ from core.settings import Settings
 class LearnerSettings(Settings):
     estimator: Literal["gae", "grpo"] = "gae"
     """gae: PPO with a value head; grpo: critic-free, rewards standardised within each group."""
-    learning_rate: float | None = Field(default=None, gt=0)
-    """Step size of this policy; None takes the run's learning_rate."""
+    learning_rate_scale: float = Field(default=1.0, gt=0)
+    """Step size of this policy, relative to the run's learning_rate."""
     warmup_updates: int = Field(default=5, ge=0)
     """Optimizer updates over which the learning rate rises linearly."""
     epochs: int = Field(default=1, ge=1)

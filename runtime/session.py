@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from actors.episodes import PlayRequest
-from configs.load import Run
+from configs.load import Run, latest_run
 from configs.schema import EMBEDDED, Config
 from core.episode import Episode
 from core.problem import Problem
@@ -62,30 +62,29 @@ def _resolve(run: Run, recipe: str) -> tuple[Config, Start, dict[str, Any] | Non
             )
         checkpoint = run.resume_from.resolve() if run.resume_from else None
     else:
-        directory = _latest_run(config.output_dir, run.run_name)
+        directory = latest_run(config.output_dir, run.run_name)
         checkpoint = CheckpointStore(directory / "checkpoints", 1).latest()
         saved = yaml.safe_load((directory / "config.yaml").read_text())
         changed = _differences(saved, config.model_dump(mode="json"))
         if changed:
             print(f"resuming with other settings than the run began with: {', '.join(changed)}", flush=True)
     state = read_checkpoint(checkpoint) if checkpoint else None
+    began = time.perf_counter()
     models = _models(config)
+    warm_start_s = time.perf_counter() - began
     if checkpoint:
         for role in ROLES:
             if Path(models[role]).is_dir():
                 check_architecture(checkpoint / role, Path(models[role]))
     found = {role: state["versions"][role] if state else 0 for role in ROLES}
-    return config, Start(run_directory=directory, models=models, checkpoint=checkpoint, versions=found), state
-
-
-def _latest_run(output: Path, name: str | None) -> Path:
-    runs = [output / name] if name else sorted(output.glob("*/config.yaml"), key=lambda p: p.stat().st_mtime)
-    directory = runs[-1] if runs else None
-    if directory is not None and directory.name == "config.yaml":
-        directory = directory.parent
-    if directory is None or not (directory / "config.yaml").is_file():
-        raise SessionError(f"{name or output}: no run to resume there; start one without --resume")
-    return directory.resolve()
+    start = Start(
+        run_directory=directory,
+        models=models,
+        checkpoint=checkpoint,
+        versions=found,
+        warm_start_s=warm_start_s,
+    )
+    return config, start, state
 
 
 def _differences(saved: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "") -> list[str]:
@@ -195,6 +194,9 @@ class Session:
         self._tokenizers = _tokenizers(start.models)
         self._bank: Bank = {}
         self._seconds: dict[str, float] = defaultdict(float, state["seconds"] if state else {})
+        self._stage_seconds: dict[str, float] = defaultdict(float, state["stage_seconds"] if state else {})
+        self._seconds["warm_start"] += start.warm_start_s
+        self._earlier = self._seconds.pop("total", 0.0)
         self._before: Scores | None = Scores(**state["before"]) if state else None
         self._best = state["best"] if state else None
         self._stages: list[dict[str, Any]] = list(state["stages"]) if state else []
@@ -242,12 +244,16 @@ class Session:
         """Log the step; at the end of a stage evaluate it; save a checkpoint where one is due."""
         step, last = assignment.step, self.parts.scheduler.is_last_of_stage(assignment.step)
         for name, seconds in row["seconds"].items():
-            self._seconds[name] += seconds
+            if name != "total":
+                self._seconds[name] += seconds
+            self._stage_seconds[name] += seconds
         scores = None
         if last:
             scores = self._evaluate()
             row["held_out"] = scores.as_dict()
-            self._stages.append({"stage": assignment.stage, "step": step, "held_out": scores.as_dict()})
+            stage = {"stage": assignment.stage, "step": step, "held_out": scores.as_dict()}
+            self._stages.append(stage | {"seconds": dict(self._stage_seconds)})
+            self._stage_seconds.clear()
             self._record.add_samples(f"stage_{assignment.stage}_step_{step:06d}", episodes[:_SAMPLES])
             self.display.scores(f"after stage {assignment.stage}", scores.as_dict())
         self._record.add(row)
@@ -265,7 +271,8 @@ class Session:
             "step": step,
             "versions": {role: learner.version for role, learner in self.parts.learners.items()},
             "curriculum": self.parts.scheduler.state_dict(),
-            "seconds": dict(self._seconds),
+            "seconds": self._wall_time(),
+            "stage_seconds": dict(self._stage_seconds),
             "before": self._before.as_dict() if self._before else None,
             "best": self._best,
             "stages": self._stages,
@@ -297,13 +304,11 @@ class Session:
         rows = self._record.rows()
         before = self._before.as_dict() if self._before else {}
         after = self._stages[-1]["held_out"] if self._stages else before
-        seconds = dict(self._seconds)
-        seconds["total"] = time.perf_counter() - _PROCESS_START
         results = {
             "held_out": {"before": before, "after": after},
             "stages": self._stages,
             "best": self._best,
-            "wall_time_s": seconds,
+            "wall_time_s": self._wall_time(),
             "config": self.config.model_dump(mode="json"),
             "versions": versions(),
         }
@@ -312,6 +317,10 @@ class Session:
         self.display.summary(before, after)
         self.display.say(f"best checkpoint: {self._store.root / 'best'}")
         self.display.say(f"results: {path}")
+
+    def _wall_time(self) -> dict[str, float]:
+        """Seconds by part; the total counts earlier halves of a resumed run too."""
+        return {**self._seconds, "total": self._earlier + time.perf_counter() - _PROCESS_START}
 
 
 def _bank_beside(checkpoint: Path | None) -> Path:

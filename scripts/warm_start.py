@@ -127,8 +127,12 @@ def _train_embedded(role: str, settings: WarmStartSettings, tests: int, target: 
     model = build_model(tokenizer, seed=ROLES.index(role))
     draw = _embedded_demonstrations(role, settings, tests, format_for(tokenizer, "input_only"))
 
+    parent = os.getppid()
+
     def report(step: int, loss: float) -> None:
         if step % 10 == 0:
+            if os.getppid() != parent:  # whoever wanted this was killed
+                os._exit(1)
             done[role] = step
 
     steps = settings.generator_steps if role == "generator" else settings.discriminator_steps

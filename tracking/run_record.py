@@ -22,8 +22,10 @@ class RunRecord:
         self._metrics = directory / "metrics.jsonl"
 
     def start(self, config: Mapping[str, Any]) -> None:
-        """A new run. The config can be given back to driver.py by --config."""
+        """A new run, or one that was killed before its first checkpoint. The config can be given back to
+        driver.py by --config."""
         self.directory.mkdir(parents=True, exist_ok=True)
+        self._metrics.unlink(missing_ok=True)
         (self.directory / "config.yaml").write_text(yaml.safe_dump(dict(config), sort_keys=False))
         write_json(self.directory / "versions.json", versions())
 

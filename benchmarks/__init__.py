@@ -1,0 +1,1 @@
+"""Measurements: each script prints its figures and writes them with --json; --quick takes under a minute."""

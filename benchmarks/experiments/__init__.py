@@ -1,0 +1,1 @@
+"""Experiments: several whole runs compared at equal generator steps, by seed."""

@@ -1,0 +1,74 @@
+"""Is it the sparring that does it? The embedded recipe with both policies learning, with the discriminator frozen,
+and with GRPO in place of PPO: equal generator steps, the same warm start, several seeds.
+
+    python -m benchmarks.experiments.sparring --output output/experiments
+
+Runs that are finished already are not run again. --quick runs one stage with one seed.
+"""
+
+import json
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from benchmarks.report import arguments, publish
+
+ARMS: dict[str, list[str]] = {
+    "adversarial": [],
+    "frozen": ["--curriculum.frozen-players", "discriminator"],
+    "adversarial_grpo": ["--generator.learner.estimator", "grpo", "--discriminator.learner.estimator", "grpo"],
+}
+KEYS = ("generator_pass_rate", "test_validity", "kill_rate")
+
+
+def main() -> None:
+    parser = arguments(__doc__)
+    parser.add_argument("--output", type=Path, default=Path("output/experiments"))
+    parser.add_argument("--config", default="embedded")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--arms", nargs="+", choices=sorted(ARMS), default=list(ARMS))
+    options = parser.parse_args()
+    seeds = options.seeds[:1] if options.quick else options.seeds
+    figures: dict[str, Any] = {}
+    gains: dict[str, list[float]] = {}
+    for arm in options.arms:
+        results = {seed: run(arm, seed, options.config, options.output, options.quick) for seed in seeds}
+        for seed, result in results.items():
+            before, after = result["held_out"]["before"], result["held_out"]["after"]
+            figures[f"{arm} seed {seed}"] = ", ".join(f"{k} {before[k]:.3f} -> {after[k]:.3f}" for k in KEYS)
+            figures[f"{arm} seed {seed} by stage"] = " ".join(
+                f"{stage['held_out']['generator_pass_rate']:.3f}" for stage in result["stages"]
+            )
+        gains[arm] = [
+            r["held_out"]["after"]["generator_pass_rate"] - r["held_out"]["before"]["generator_pass_rate"]
+            for r in results.values()
+        ]
+        figures[f"{arm} mean gain"] = statistics.fmean(gains[arm])
+    ratios = {}
+    if {"adversarial", "frozen"} <= gains.keys():
+        figures["gap by seed (adversarial - frozen)"] = " ".join(
+            f"{a - f:+.3f}" for a, f in zip(gains["adversarial"], gains["frozen"], strict=True)
+        )
+        ratios["gain_vs_frozen"] = statistics.fmean(gains["adversarial"]) / statistics.fmean(gains["frozen"])
+    publish(options.json, figures, ratios)
+
+
+def run(arm: str, seed: int, config: str, output: Path, quick: bool) -> dict[str, Any]:
+    """The results of one run, from its file if it is there."""
+    name = f"{arm}-seed{seed}" + ("-quick" if quick else "")
+    results = output / name / "training_results.json"
+    if not results.is_file():
+        print(f"running {name} ...", flush=True)
+        short = ["--curriculum.stages", "1", "--n-discriminator-steps", "1", "--n-generator-steps", "1"]
+        short += ["--k-alternating-steps", "1", "--evaluation.problems", "20"]
+        begun = (output / name / "config.yaml").is_file()
+        command = [sys.executable, "driver.py", "--config", config, "--output-dir", str(output), "--run-name", name]
+        command += ["--seed", str(seed), *ARMS[arm], *(short if quick else []), *(["--resume"] if begun else [])]
+        subprocess.run(command, check=True)
+    return json.loads(results.read_text())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+from statistics import fmean
+
+import pytest
+import torch
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from learners.advantages.estimate import group_credit
+from learners.advantages.gae import gae
+from learners.advantages.grpo import grpo
+from learners.settings import LearnerSettings
+
+examples = settings(max_examples=150, deadline=None)
+
+reward = st.floats(-1, 1, width=32)
+groups = st.lists(reward, min_size=2, max_size=16).filter(lambda g: max(g) - min(g) > 1e-2)
+
+
+@examples
+@given(groups)
+def test_grpo_is_centred_and_of_unit_size(rewards):
+    advantages = grpo(rewards)
+    assert fmean(advantages) == pytest.approx(0, abs=1e-9)
+    assert sum(a * a for a in advantages) <= len(rewards) - 1 + 1e-9
+
+
+@examples
+@given(groups)
+def test_grpo_keeps_the_order(rewards):
+    advantages = grpo(rewards)
+    ranked = [a for _, a in sorted(zip(rewards, advantages, strict=True))]
+    assert ranked == sorted(ranked)
+
+
+@examples
+@given(groups, st.randoms(use_true_random=False))
+def test_grpo_permutes_with_its_group(rewards, rng):
+    order = rng.sample(range(len(rewards)), len(rewards))
+    permuted = grpo([rewards[i] for i in order])
+    advantages = grpo(rewards)
+    assert permuted == pytest.approx([advantages[i] for i in order], abs=1e-9)
+
+
+@examples
+@given(groups, st.floats(-5, 5))
+def test_grpo_does_not_see_a_shift(rewards, shift):
+    assert grpo([r + shift for r in rewards]) == pytest.approx(grpo(rewards), abs=1e-6)
+
+
+@examples
+@given(groups, st.floats(1, 100))
+def test_grpo_hardly_sees_a_scale(rewards, scale):
+    """But for the epsilon in the denominator."""
+    assert grpo([r * scale for r in rewards]) == pytest.approx(grpo(rewards), rel=5e-2, abs=1e-9)
+
+
+@examples
+@given(reward, st.integers(0, 10))
+def test_grpo_says_nothing_of_equal_rewards(value, count):
+    assert grpo([value] * count) is None
+
+
+@examples
+@given(st.lists(reward, min_size=1, max_size=16), st.booleans())
+def test_gae_credit_is_the_reward_or_its_distance_from_the_mean(rewards, center):
+    settings = LearnerSettings(estimator="gae", center_rewards=center)
+    credit = group_credit(settings, rewards)
+    assert [advantage for _, advantage in credit] == [None] * len(rewards)
+    baseline = fmean(rewards) if center else 0.0
+    assert [r for r, _ in credit] == pytest.approx([r - baseline for r in rewards])
+
+
+@examples
+@given(st.lists(reward, min_size=1, max_size=16))
+def test_grpo_credit_pairs_rewards_with_their_advantages(rewards):
+    credit = group_credit(LearnerSettings(estimator="grpo"), rewards)
+    advantages = grpo(rewards)
+    assert credit == (None if advantages is None else list(zip(rewards, advantages, strict=True)))
+
+
+# ---------------------------------------------------------------------- gae
+@st.composite
+def trajectories(draw):
+    length = draw(st.integers(1, 20))
+    number = st.floats(-2, 2, width=32)
+    rewards = draw(st.lists(number, min_size=length, max_size=length))
+    values = draw(st.lists(number, min_size=length, max_size=length))
+    return torch.tensor(rewards, dtype=torch.float64), torch.tensor(values, dtype=torch.float64)
+
+
+unit = st.floats(0, 1)
+
+
+@examples
+@given(trajectories(), unit, unit)
+def test_gae_is_the_weighted_sum_of_all_later_errors(trajectory, gamma, lam):
+    """An independent O(T^2) formula: eq. 16 as it stands."""
+    rewards, values = trajectory
+    length = len(rewards)
+    following = [*values.tolist()[1:], 0.0]
+    deltas = [rewards[t].item() + gamma * following[t] - values[t].item() for t in range(length)]
+    expected = [sum((gamma * lam) ** (k - t) * deltas[k] for k in range(t, length)) for t in range(length)]
+    advantages, returns = gae(rewards, values, gamma, lam)
+    assert advantages.tolist() == pytest.approx(expected, abs=1e-9)
+    assert returns.tolist() == pytest.approx(
+        [a + v for a, v in zip(expected, values.tolist(), strict=True)], abs=1e-9
+    )
+
+
+@examples
+@given(trajectories(), unit)
+def test_with_lambda_1_returns_do_not_depend_on_the_values(trajectory, gamma):
+    rewards, values = trajectory
+    _, returns = gae(rewards, values, gamma, 1.0)
+    expected = [
+        sum(gamma ** (k - t) * rewards[k].item() for k in range(t, len(rewards))) for t in range(len(rewards))
+    ]
+    assert returns.tolist() == pytest.approx(expected, abs=1e-9)
+
+
+@examples
+@given(trajectories(), unit)
+def test_perfect_values_leave_no_advantage(trajectory, lam):
+    rewards, _ = trajectory
+    values = rewards.flip(0).cumsum(0).flip(0)
+    advantages, _ = gae(rewards, values, 1.0, lam)
+    assume(len(rewards))
+    assert advantages.abs().max().item() < 1e-9

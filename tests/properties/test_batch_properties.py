@@ -1,0 +1,149 @@
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from actors.transformers_policy import _sample
+from core.batch import Sample, sample_from
+from core.episode import Completion, FinishReason, Trajectory, Turn
+from learners.packing import micro_batches
+
+examples = settings(max_examples=150, deadline=None)
+
+token = st.integers(0, 50)
+CPU = torch.device("cpu")
+
+
+# ---------------------------------------------------------------------- sample_from
+@st.composite
+def trajectories(draw):
+    said: list[int] = []
+    turns = []
+    for stage in range(1, draw(st.integers(1, 5)) + 1):
+        prompt = [*said, *draw(st.lists(token, min_size=1 if stage == 1 else 0, max_size=4))]
+        tokens = draw(st.lists(token, min_size=1, max_size=6))
+        logprobs = draw(st.lists(st.floats(-9, -0.01), min_size=len(tokens), max_size=len(tokens)))
+        completion = Completion(
+            tokens=tuple(tokens),
+            logprobs=tuple(logprobs),
+            version=draw(st.integers(0, 9)),
+            finish_reason=FinishReason.STOP,
+        )
+        turns.append(Turn(stage=stage, prompt_tokens=tuple(prompt), completion=completion, text=""))
+        said = [*prompt, *tokens]
+    return Trajectory(player="generator", attempt=0, turns=turns, reward=draw(st.floats(0, 1)))
+
+
+stages = st.one_of(st.none(), st.lists(st.integers(1, 5), unique=True))
+
+
+@examples
+@given(trajectories(), stages)
+def test_a_sample_is_its_trajectory(trajectory, trained_stages):
+    sample = sample_from(trajectory, 0.5, trained_stages)
+    last = trajectory.turns[-1]
+    assert sample.tokens == (*last.prompt_tokens, *last.completion.tokens)
+    length = len(sample.tokens)
+    assert len(sample.sampled) == len(sample.trained) == len(sample.logprobs) == length
+    picked = [t for t, s in zip(sample.tokens, sample.sampled, strict=True) if s]
+    assert picked == [t for turn in trajectory.turns for t in turn.completion.tokens]
+    logprobs = [x for x, s in zip(sample.logprobs, sample.sampled, strict=True) if s]
+    assert logprobs == [x for turn in trajectory.turns for x in turn.completion.logprobs]
+    assert all(x == 0 for x, s in zip(sample.logprobs, sample.sampled, strict=True) if not s)
+    assert all(s >= t for s, t in zip(sample.sampled, sample.trained, strict=True))
+    assert not sample.sampled[0]  # the first token has no prediction
+    wanted = [t for t in trajectory.turns if trained_stages is None or t.stage in trained_stages]
+    assert sum(sample.trained) == sum(len(t.completion.tokens) for t in wanted)
+
+
+@examples
+@given(trajectories())
+def test_the_stages_share_out_the_sampled_tokens(trajectory):
+    masks = [sample_from(trajectory, None, [turn.stage]).trained for turn in trajectory.turns]
+    together = [sum(column) for column in zip(*masks, strict=True)]
+    assert together == [int(s) for s in sample_from(trajectory, None, None).sampled]
+
+
+# ---------------------------------------------------------------------- micro-batches
+@st.composite
+def samples(draw):
+    length = draw(st.integers(2, 40))
+    sampled = draw(st.lists(st.booleans(), min_size=length - 1, max_size=length - 1))
+    return Sample(
+        tokens=tuple(draw(st.lists(token, min_size=length, max_size=length))),
+        sampled=(False, *sampled),
+        trained=(False, *sampled),
+        logprobs=tuple(-1.0 if s else 0.0 for s in (False, *sampled)),
+        reward=0.0,
+        advantage=0.0,
+    )
+
+
+@examples
+@given(st.lists(samples(), min_size=1, max_size=12), st.integers(1, 200), st.data())
+def test_micro_batches_cover_every_index_once_within_the_budget(batch, budget, data):
+    indices = data.draw(st.lists(st.sampled_from(range(len(batch))), unique=True))
+    micros = list(micro_batches(batch, indices, budget, CPU))
+    assert sorted(i for micro in micros for i in micro.indices) == sorted(indices)
+    for micro in micros:
+        rows, width = micro.tokens_BT.shape
+        assert rows == len(micro.indices)
+        assert rows == 1 or rows * width <= budget
+        for row, index in enumerate(micro.indices):
+            sample = batch[index]
+            length = len(sample.tokens)
+            assert tuple(micro.tokens_BT[row, :length].tolist()) == sample.tokens
+            assert tuple(micro.sampled_BT[row, :length].tolist()) == sample.sampled
+            assert tuple(micro.trained_BT[row, :length].tolist()) == sample.trained
+            assert tuple(micro.logprobs_BT[row, :length].tolist()) == sample.logprobs
+            assert not micro.sampled_BT[row, length:].any() and not micro.trained_BT[row, length:].any()
+
+
+# ---------------------------------------------------------------------- sampling
+logit = st.one_of(st.floats(-30, 30, width=32), st.just(float("-inf")))
+logits = st.lists(logit, min_size=2, max_size=12).filter(lambda row: max(row) > float("-inf"))
+uniform = st.one_of(st.floats(0, 1, exclude_max=True, width=32), st.sampled_from([0.0, 1 - 2**-24]))
+
+
+def draw_one(row, temperature, u):
+    chosen, logprob = _sample(torch.tensor([row]), torch.tensor([temperature]), torch.tensor([u]))
+    return chosen.item(), logprob.item()
+
+
+@examples
+@given(logits, st.floats(0.2, 3), uniform)
+def test_a_sampled_token_has_a_probability_and_is_scored_with_it(row, temperature, u):
+    chosen, logprob = draw_one(row, temperature, u)
+    expected = (torch.tensor(row) / temperature).log_softmax(-1)
+    assert 0 <= chosen < len(row)
+    assert logprob == pytest.approx(expected[chosen].item(), abs=1e-4)
+    assert logprob > float("-inf")
+
+
+@examples
+@given(logits, st.floats(0.2, 3), uniform)
+def test_sampling_inverts_the_distribution(row, temperature, u):
+    """The token is the one in whose share of [0, 1) the uniform lies."""
+    chosen, _ = draw_one(row, temperature, u)
+    shares = (torch.tensor(row, dtype=torch.float64) / temperature).softmax(-1).cumsum(-1)
+    below = shares[chosen - 1].item() if chosen else 0.0
+    assert below - 1e-5 <= u <= shares[chosen].item() + 1e-5
+
+
+@examples
+@given(logits, uniform)
+def test_temperature_0_takes_the_most_likely_token_scored_at_temperature_1(row, u):
+    chosen, logprob = draw_one(row, 0.0, u)
+    assert row[chosen] == pytest.approx(max(row), abs=1e-5)
+    assert logprob == pytest.approx(torch.tensor(row).log_softmax(-1)[chosen].item(), abs=1e-5)
+
+
+@examples
+@given(st.lists(logits, min_size=1, max_size=5), uniform, st.floats(0.2, 3))
+def test_rows_are_sampled_independently(rows, u, temperature):
+    width = max(map(len, rows))
+    padded = [[*row, *[float("-inf")] * (width - len(row))] for row in rows]
+    together, _ = _sample(
+        torch.tensor(padded), torch.full((len(rows),), temperature), torch.full((len(rows),), u)
+    )
+    assert together.tolist() == [draw_one(row, temperature, u)[0] for row in padded]

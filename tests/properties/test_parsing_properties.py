@@ -1,0 +1,155 @@
+import ast
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core.problem import Problem
+from games.parsing import InputLimits, extract_program, parse_suite
+
+examples = settings(max_examples=300, deadline=None)
+
+FORMATS = st.sampled_from(["strict", "relabel", "input_only"])
+FAULTS = {"", "parse", "literal", "contract", "size"}
+LIMITS = InputLimits()
+PROBLEM = Problem(
+    id="p",
+    description="",
+    function_signature="def f(x):",
+    baseline_tests=(),
+    reference_solution="",
+)
+
+pieces = st.sampled_from(
+    [
+        "assert ",
+        "f",
+        "(",
+        ")",
+        "[",
+        "]",
+        "{",
+        "}",
+        "==",
+        " == ",
+        ",",
+        "1",
+        "-",
+        "0x",
+        "1e999",
+        "'",
+        '"',
+        "\\",
+        "\n",
+    ]
+    + [
+        "```python\n",
+        "```",
+        "\x00",
+        "\ud800",
+        "#",
+        ":",
+        "x=",
+        "*",
+        "**",
+        "lambda",
+        "None",
+        "not ",
+        "b'",
+        "j",
+        ".a",
+    ]
+)
+near_tests = st.lists(pieces, max_size=40).map("".join)
+texts = st.one_of(st.text(), near_tests, st.text(alphabet="fasert()[]=0 \n'`"))
+
+scalars = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(10**9), 10**9),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.text(max_size=20).filter(lambda s: s.isprintable()),
+    st.binary(max_size=10),
+)
+keys = st.one_of(st.integers(-99, 99), st.text("abc", max_size=3), st.booleans())
+values = st.recursive(
+    scalars,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4),
+        st.tuples(inner, inner),
+        st.dictionaries(keys, inner, max_size=3),
+        st.sets(keys, max_size=3),
+    ),
+    max_leaves=6,
+)
+
+
+def parse(text: str, test_format: str, max_tests: int = 8, **limits):
+    limit = InputLimits(**limits) if limits else LIMITS
+    return parse_suite(text, PROBLEM, test_format=test_format, max_tests=max_tests, limits=limit)
+
+
+@examples
+@given(texts, FORMATS, st.integers(1, 5))
+def test_parsing_never_raises_and_never_reads_too_much(text, test_format, max_tests):
+    tests = parse(text, test_format, max_tests)
+    assert len(tests) <= max_tests
+    for test in tests:
+        assert test.fault in FAULTS
+        if not test.fault:
+            assert len(test.source) <= LIMITS.chars + 20  # canonical spelling may be a little longer
+            ast.parse(test.source)
+
+
+@examples
+@given(texts)
+def test_extracting_a_program_never_raises_and_adds_nothing(text):
+    assert extract_program(text) in text
+
+
+@examples
+@given(st.lists(values, max_size=3), values)
+def test_a_canonical_test_evaluates_back_to_the_same_literals(arguments, expected):
+    problem = Problem(
+        id="p", description="", function_signature="def f(*x):", baseline_tests=(), reference_solution=""
+    )
+    line = f"assert f({', '.join(map(repr, arguments))}) == {expected!r}"
+    limits = InputLimits(chars=10_000)
+    (test,) = parse_suite(line, problem, test_format="relabel", max_tests=1, limits=limits)
+    assert test.fault == ""
+    got: list = []
+    namespace = {"f": lambda *a: got.extend(a)}
+    eval(test.call, namespace)
+    assert got == arguments and [type(a) for a in got] == [type(a) for a in arguments]
+    assert ast.literal_eval(test.expected) == expected
+    (again,) = parse_suite(test.source, problem, test_format="relabel", max_tests=1, limits=limits)
+    assert again.identity == test.identity
+
+
+@examples
+@given(st.lists(st.sampled_from(["f(1)", "f( 1 )", "f(1,)", "f(2)", "f(0x1)", "f(True)"]), max_size=8))
+def test_identities_are_those_of_the_arguments(lines):
+    tests = parse("\n".join(lines), "input_only")
+    spellings = {"f(1)": "1", "f( 1 )": "1", "f(1,)": "1", "f(0x1)": "1", "f(2)": "2", "f(True)": "True"}
+    assert [t.identity for t in tests] == [f"f({spellings[line]})" for line in lines]
+
+
+@examples
+@given(values, st.integers(0, 4), st.integers(0, 1000), st.integers(0, 8))
+def test_what_passes_the_size_limits_is_small(value, items, abs_int, string):
+    (test,) = parse(f"f({value!r})", "input_only", chars=500, items=items, abs_int=abs_int, string=string)
+    if test.fault:
+        return
+
+    def check(part):
+        if isinstance(part, bool):
+            return
+        if isinstance(part, int):
+            assert abs(part) <= abs_int
+        elif isinstance(part, str | bytes):
+            assert len(part) <= string
+        elif isinstance(part, list | tuple | set | dict):
+            assert len(part) <= items
+            for inner in [*part, *(part.values() if isinstance(part, dict) else ())]:
+                check(inner)
+
+    check(value)

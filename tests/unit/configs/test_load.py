@@ -1,0 +1,294 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from configs.load import RECIPES, ConfigError, load_run, read_recipe, recipe_path
+from configs.schema import Config
+
+ALL = sorted(RECIPES.glob("*.yaml"))
+REAL = "generator: {model: a}\ndiscriminator: {model: b}\nproblems: {file: my.json}\n"
+NOTHING = "curriculum: there is nothing to train"
+
+
+def load(*arguments: str) -> Config:
+    return load_run(list(arguments))[0].to_config()
+
+
+@pytest.fixture
+def recipe(tmp_path):
+    """recipe("seed: 2") -> arguments that name a file with that text."""
+
+    def write(text: str) -> tuple[str, str]:
+        path = tmp_path / "mine.yaml"
+        path.write_text(text)
+        return "--config", str(path)
+
+    return write
+
+
+# ---------------------------------------------------------------------- recipes
+@pytest.mark.parametrize("path", ALL, ids=lambda p: p.stem)
+def test_every_recipe_loads_by_name_and_by_path(path):
+    run, name = load_run(["--config", path.stem])
+    assert name == path.stem
+    assert run.to_config() == load("--config", str(path))
+    assert not run.resume and run.resume_from is None
+
+
+@pytest.mark.parametrize("path", ALL, ids=lambda p: p.stem)
+def test_every_key_of_every_recipe_arrives(path):
+    def check(values, section):
+        for key, value in values.items():
+            got = getattr(section, key)
+            if isinstance(value, dict):
+                check(value, got)
+            else:
+                assert (str(got) if isinstance(got, Path) else got) == (
+                    tuple(value) if isinstance(value, list) else value
+                )
+
+    check(yaml.safe_load(path.read_text()), load("--config", path.stem))
+
+
+def test_the_embedded_recipe_is_the_default():
+    assert load_run([]) == load_run(["--config", "embedded"])
+
+
+def test_an_unknown_recipe_names_those_there_are():
+    with pytest.raises(ConfigError, match=r"--config nonesuch: no such file.*debug.*embedded"):
+        load("--config", "nonesuch")
+
+
+@pytest.mark.parametrize("text", ["[1, 2]", "just text", "", "a: [1"])
+def test_a_recipe_that_is_no_mapping_is_refused(recipe, text):
+    with pytest.raises(ConfigError, match=r"mine\.yaml"):
+        load(*recipe(text))
+
+
+def test_reading_a_recipe_names_the_file():
+    assert recipe_path("debug") == RECIPES / "debug.yaml"
+    assert read_recipe(recipe_path("debug"))["local"] is True
+    with pytest.raises(ConfigError, match="not readable"):
+        read_recipe(RECIPES)
+
+
+# ---------------------------------------------------------------------- what is wrong, by its key
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("sede: 2", "sede"),
+        ("generator: {modle: x}", "generator.modle"),
+        ("generator: {learner: {lr: 1}}", "generator.learner.lr"),
+        ("game: {rewards: {tau: 2}}", "game.rewards.tau"),
+        ("curriculum: {n_steps: 2}", "curriculum.n_steps"),
+    ],
+)
+def test_an_unknown_key_is_named(recipe, text, key):
+    with pytest.raises(ConfigError, match=f"unknown key {key}"):
+        load(*recipe(text))
+
+
+def test_an_unknown_option_is_refused():
+    with pytest.raises((ConfigError, SystemExit)) as caught:
+        load("--sede", "2")
+    assert isinstance(caught.value, ConfigError) or caught.value.code != 0
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("temperature: 0", "temperature"),
+        ("learning_rate: -1", "learning_rate"),
+        ("seed: many", "seed"),
+        ("device: tpu", "device"),
+        ("credit: some", "credit"),
+        ("run_name: a/b", "run_name"),
+        ("generator: {learner: {clip_low: 1.0}}", "generator.learner.clip_low"),
+        ("generator: {learner: {estimator: ppo}}", "generator.learner.estimator"),
+        ("generator: {engine: {max_num_seqs: 0}}", "generator.engine.max_num_seqs"),
+        ("curriculum: {attempts: 1}", "curriculum.attempts"),
+        ("curriculum: {stages: [1, 6]}", "curriculum.stages.1"),
+        ("curriculum: {stages: [0]}", "curriculum.stages.0"),
+        ("curriculum: {frozen_players: [judge]}", "curriculum.frozen_players.0"),
+        ("game: {test_format: loose}", "game.test_format"),
+        ("game: {rewards: {unsolved_weight: 1.5}}", "game.rewards.unsolved_weight"),
+        ("problems: {held_out_fraction: 1.0}", "problems.held_out_fraction"),
+        ("sandbox: {backend: host}", "sandbox.backend"),
+        ("checkpoint: {keep: 0}", "checkpoint.keep"),
+    ],
+)
+def test_a_value_out_of_range_is_named_with_the_value(recipe, text, key):
+    with pytest.raises(ConfigError, match=rf"mine\.yaml or command line: {key}: .*\(got "):
+        load(*recipe(text))
+
+
+def test_a_wrong_value_on_the_command_line_is_named():
+    with pytest.raises(ConfigError, match="curriculum.attempts"):
+        load("--curriculum.attempts", "1")
+
+
+def test_all_that_is_wrong_is_said_at_once(recipe):
+    with pytest.raises(ConfigError) as caught:
+        load(*recipe("sede: 2\ntemperature: 0\n"))
+    assert "sede" in str(caught.value) and "temperature" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            REAL + "generator: {model: a, max_tokens: 1000}",
+            "generator: 5 stages of max_tokens 1000 leave no room",
+        ),
+        (
+            "generator: {model: a}\nproblems: {file: my.json}\n"
+            "discriminator: {model: b, max_tokens: 64, engine: {max_model_len: 64}}",
+            "discriminator: max_tokens must be below engine.max_model_len",
+        ),
+        (
+            REAL + "game: {test_format: input_only, rewards: {wrong_output_penalty: 0.1}}",
+            "wrong_output_penalty",
+        ),
+        ("generator: {model: embedded}\nproblems: {file: my.json}", "generator.model: the embedded model"),
+        (
+            REAL + "curriculum: {n_discriminator_steps: 0, n_generator_steps: 0, k_alternating_steps: 0}",
+            NOTHING,
+        ),
+        (REAL + "curriculum: {frozen_players: [generator, discriminator]}", NOTHING),
+        (
+            REAL
+            + "curriculum: {frozen_players: [generator], n_discriminator_steps: 0, k_alternating_steps: 0}",
+            NOTHING,
+        ),
+        (REAL + "curriculum: {stages: []}", NOTHING),
+    ],
+)
+def test_a_combination_that_makes_no_sense_is_refused(recipe, text, words):
+    merged = {}
+    for part in text.split("\n"):
+        merged.update(yaml.safe_load(part) or {})
+    with pytest.raises(ConfigError, match=words):
+        load(*recipe(yaml.safe_dump(merged)))
+
+
+# ---------------------------------------------------------------------- the command line
+@pytest.mark.parametrize(
+    ("option", "value", "read"),
+    [
+        ("--generator-model", "some/model", lambda c: c.generator.model),
+        ("--discriminator-model", "other/model", lambda c: c.discriminator.model),
+        ("--n-discriminator-steps", "11", lambda c: str(c.curriculum.n_discriminator_steps)),
+        ("--n-generator-steps", "12", lambda c: str(c.curriculum.n_generator_steps)),
+        ("--k-alternating-steps", "13", lambda c: str(c.curriculum.k_alternating_steps)),
+        ("--learning-rate", "0.002", lambda c: str(c.learning_rate)),
+        ("--output-dir", "elsewhere", lambda c: str(c.output_dir)),
+        ("--run-name", "mine", lambda c: c.run_name),
+        ("--seed", "7", lambda c: str(c.seed)),
+        ("--curriculum.attempts", "16", lambda c: str(c.curriculum.attempts)),
+        ("--generator.learner.estimator", "grpo", lambda c: c.generator.learner.estimator),
+    ],
+)
+def test_options_set_their_keys(option, value, read):
+    assert read(load(option, value)) == value
+
+
+def test_r0s_command_line(tmp_path):
+    config = load(
+        *("--problems-file", "problems.json", "--generator-model", "a", "--discriminator-model", "b"),
+        *("--n-discriminator-steps", "3", "--n-generator-steps", "4", "--k-alternating-steps", "5"),
+    )
+    assert config.problems.file == "problems.json"
+    schedule = config.curriculum
+    assert (schedule.n_discriminator_steps, schedule.n_generator_steps, schedule.k_alternating_steps) == (
+        3,
+        4,
+        5,
+    )
+
+
+def test_the_short_name_and_the_nested_key_are_one(recipe):
+    assert load("--n-generator-steps", "9") == load("--curriculum.n-generator-steps", "9")
+
+
+def test_the_command_line_beats_the_recipe_and_the_recipe_beats_the_default(recipe):
+    arguments = recipe(REAL + "seed: 5\ncurriculum: {attempts: 6, n_generator_steps: 3}\n")
+    from_recipe = load(*arguments)
+    assert (from_recipe.seed, from_recipe.curriculum.attempts) == (5, 6)
+    assert from_recipe.curriculum.frozen_suites == 1
+    overridden = load(*arguments, "--seed", "9", "--curriculum.attempts", "12")
+    assert (overridden.seed, overridden.curriculum.attempts) == (9, 12)
+    assert overridden.curriculum.n_generator_steps == 3  # a neighbour of an overridden key stays
+
+
+def test_flags():
+    assert load("--local").local is True
+    run, _ = load_run(["--resume-from", "output/x/checkpoints/step_000012"])
+    assert run.resume_from == Path("output/x/checkpoints/step_000012")
+
+
+# ---------------------------------------------------------------------- resuming
+@pytest.fixture
+def runs(tmp_path) -> Path:
+    """An output directory with two runs, of which "late" was begun last."""
+    for age, (name, seed) in enumerate([("late", 22), ("early", 11)]):
+        file = tmp_path / name / "config.yaml"
+        file.parent.mkdir()
+        file.write_text(REAL + f"seed: {seed}\n")
+        os.utime(file, (1000 - age, 1000 - age))
+    return tmp_path
+
+
+def test_a_resumed_run_goes_on_with_the_settings_it_began_with(runs):
+    run, _ = load_run(["--resume", "--output-dir", str(runs)])
+    assert run.resume and run.seed == 22
+    assert load("--resume", "--output-dir", str(runs), "--run-name", "early").seed == 11
+
+
+def test_a_resumed_runs_settings_can_be_overridden(runs):
+    assert load("--resume", "--output-dir", str(runs), "--seed", "5").seed == 5
+    assert load("--resume", "--output-dir", str(runs), "--config", "debug").local is True
+
+
+def test_resuming_where_there_is_no_run_says_so(runs, tmp_path):
+    with pytest.raises(ConfigError, match="--resume: no run at .*start one without --resume"):
+        load("--resume", "--output-dir", str(tmp_path / "nowhere"))
+    with pytest.raises(ConfigError, match="--resume: no run at .*nonesuch"):
+        load("--resume", "--output-dir", str(runs), "--run-name", "nonesuch")
+
+
+# ---------------------------------------------------------------------- help
+def test_help_lists_the_keys_and_exits_with_0(capsys):
+    with pytest.raises(SystemExit) as caught:
+        load("--help")
+    assert caught.value.code == 0
+    text = capsys.readouterr().out
+    for option in ("--generator-model", "--n-discriminator-steps", "--curriculum.attempts", "--resume"):
+        assert option in text
+
+
+# ---------------------------------------------------------------------- the schema
+def test_a_policy_without_a_learning_rate_takes_the_runs(recipe):
+    config = load(*recipe(REAL + "learning_rate: 0.001\n"), "--generator.learner.learning-rate", "0.002")
+    assert config.policy_learning_rate("generator") == 0.002
+    assert config.policy_learning_rate("discriminator") == 0.001
+
+
+def test_a_config_survives_its_own_dump():
+    config = load("--config", "embedded")
+    assert Config.model_validate_json(config.model_dump_json()) == config
+
+
+def test_reading_a_config_imports_nothing_heavy():
+    code = (
+        "import sys; from configs.load import load_run; load_run([]); "
+        "print([m for m in ('torch', 'ray', 'vllm', 'transformers') if m in sys.modules])"
+    )
+    environment = {"PYTHONPATH": ":".join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
