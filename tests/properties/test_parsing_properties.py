@@ -19,46 +19,10 @@ PROBLEM = Problem(
     reference_solution="",
 )
 
-pieces = st.sampled_from(
-    [
-        "assert ",
-        "f",
-        "(",
-        ")",
-        "[",
-        "]",
-        "{",
-        "}",
-        "==",
-        " == ",
-        ",",
-        "1",
-        "-",
-        "0x",
-        "1e999",
-        "'",
-        '"',
-        "\\",
-        "\n",
-    ]
-    + [
-        "```python\n",
-        "```",
-        "\x00",
-        "\ud800",
-        "#",
-        ":",
-        "x=",
-        "*",
-        "**",
-        "lambda",
-        "None",
-        "not ",
-        "b'",
-        "j",
-        ".a",
-    ]
+PIECES = (
+    """assert |f|(|)|[|]|{|}|==| == |,|1|-|0x|1e999|'|"|#|:|x=|*|**|lambda|None|not |b'|j|.a|```""".split("|")  # noqa: SIM905
 )
+pieces = st.sampled_from([*PIECES, "\\", "\n", "```python\n", "\x00", "\ud800"])
 near_tests = st.lists(pieces, max_size=40).map("".join)
 texts = st.one_of(st.text(), near_tests, st.text(alphabet="fasert()[]=0 \n'`"))
 

@@ -127,7 +127,7 @@ def test_a_value_out_of_range_is_named_with_the_value(recipe, text, key):
 
 
 def test_a_wrong_value_on_the_command_line_is_named():
-    with pytest.raises(ConfigError, match="curriculum.attempts"):
+    with pytest.raises(ConfigError, match=r"curriculum\.attempts"):
         load("--curriculum.attempts", "1")
 
 
@@ -254,9 +254,9 @@ def test_a_resumed_runs_settings_can_be_overridden(runs):
 
 
 def test_resuming_where_there_is_no_run_says_so(runs, tmp_path):
-    with pytest.raises(ConfigError, match="--resume: no run at .*start one without --resume"):
+    with pytest.raises(ConfigError, match=r"--resume: no run at .*start one without --resume"):
         load("--resume", "--output-dir", str(tmp_path / "nowhere"))
-    with pytest.raises(ConfigError, match="--resume: no run at .*nonesuch"):
+    with pytest.raises(ConfigError, match=r"--resume: no run at .*nonesuch"):
         load("--resume", "--output-dir", str(runs), "--run-name", "nonesuch")
 
 
@@ -271,9 +271,9 @@ def test_help_lists_the_keys_and_exits_with_0(capsys):
 
 
 # ---------------------------------------------------------------------- the schema
-def test_a_policy_without_a_learning_rate_takes_the_runs(recipe):
-    config = load(*recipe(REAL + "learning_rate: 0.001\n"), "--generator.learner.learning-rate", "0.002")
-    assert config.policy_learning_rate("generator") == 0.002
+def test_a_policys_learning_rate_is_a_multiple_of_the_runs(recipe):
+    config = load(*recipe(REAL + "learning_rate: 0.001\n"), "--generator.learner.learning-rate-scale", "2")
+    assert config.policy_learning_rate("generator") == pytest.approx(0.002)
     assert config.policy_learning_rate("discriminator") == 0.001
 
 
