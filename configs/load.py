@@ -75,7 +75,8 @@ def load_run(arguments: list[str]) -> tuple[Run, str]:
         path = latest_run(where.output_dir, where.run_name) / "config.yaml"
     else:
         path = recipe_path(chosen.config or DEFAULT_RECIPE)
-    return _resolve(read_recipe(path), rest, str(path)), path.stem
+    recipe = path.parent.name if path.name == "config.yaml" else path.stem
+    return _resolve(read_recipe(path), rest, str(path)), recipe
 
 
 def latest_run(output: Path, name: str | None) -> Path:

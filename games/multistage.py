@@ -169,7 +169,7 @@ class MultistageGame:
                     suite.rejected += 1
                     continue
                 source = test.source if strict else f"assert {test.call} == {first.value}"
-                if self.rules.test_format == "relabel" and test.expected != first.value:
+                if self.rules.test_format == "relabel" and not _same_literal(test.expected, first.value):
                     suite.wrong_outputs.add(source)
                 suite.valid[source] = max(first.cpu_ms, second.cpu_ms)
 
@@ -266,6 +266,10 @@ class MultistageGame:
         for fault in ("parse", "literal", "contract", "size"):
             suite.components[f"fault_{fault}"] = float(sum(t.fault == fault for t in judged.emitted))
         suite.components["fault_rejected"] = float(judged.rejected)
+
+
+def _same_literal(one: str | None, other: str | None) -> bool:
+    return bool(ast.literal_eval(one or "") == ast.literal_eval(other or ""))
 
 
 def _is_literal(value: str | None) -> bool:

@@ -41,7 +41,7 @@ ROLES = ("generator", "discriminator")
 _ROOT = Path(__file__).resolve().parent.parent
 _SOURCES = (
     "problems/embedded", "learners/embedded_model.py", "learners/supervised.py", "games/prompts.py",
-    "games/stages.py", "scripts/warm_start.py",
+    "games/stages.py", "core/seeding.py", "scripts/warm_start.py",
 )  # fmt: skip
 
 
