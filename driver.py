@@ -13,7 +13,6 @@ import sys
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
@@ -35,8 +34,7 @@ def main(arguments: Sequence[str]) -> None:
     quiet_logs()
     try:
         run, recipe = load_run(list(arguments))
-        with ExitStack() as stack:
-            session = stack.enter_context(open_session(run, recipe))
+        with open_session(run, recipe) as session:
             train(session)
     except (ConfigError, SessionError, SandboxFailure, PublishError) as error:
         exit_with(error)
