@@ -3,6 +3,7 @@
 import asyncio
 import functools
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -101,7 +102,8 @@ def _parts(config: Config, problems: list[Problem], start: Start, loop: asyncio.
         run_id=start.run_directory.name,
         limits=config.game.sandbox_limits,
     )
-    rollouts, learners = None, {}
+    rollouts, learners, finished = None, {}, False
+    ray_train = start.run_directory / "ray_train"
     try:
         build = functools.partial(build_runner, config, dict(start.models), pool.client())
         rollout = config.rollout
@@ -113,7 +115,7 @@ def _parts(config: Config, problems: list[Problem], start: Start, loop: asyncio.
                 role,
                 spec,
                 start.versions[role],
-                start.run_directory / "ray_train",
+                ray_train,
                 republish=checkpoint is not None,
             )
         rollouts.wait_ready()
@@ -128,12 +130,15 @@ def _parts(config: Config, problems: list[Problem], start: Start, loop: asyncio.
             describe=f"Ray at {ray.get_runtime_context().gcs_address}{_dashboard()}; {pool.description}",
             wait=loop.run,
         )
+        finished = True
     finally:
         for learner in learners.values():
             learner.stop()
         if rollouts is not None:
             rollouts.close()
         pool.shutdown()
+        if finished:  # the joint checkpoints have all of it
+            shutil.rmtree(ray_train, ignore_errors=True)
 
 
 def _dashboard() -> str:

@@ -1,0 +1,236 @@
+"""Starts driver.py as a user would, and answers for everything that it starts."""
+
+import ctypes
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from problems.embedded.generate import embedded_path
+from sandbox_workers.jobs import SandboxUnavailable
+
+ROOT = Path(__file__).resolve().parents[2]
+_PR_SET_CHILD_SUBREAPER = 36
+# What the recipes' warm start is shrunk to: made once per session, in seconds.
+WARM_START = ("--warm-start.generator-steps", "60", "--warm-start.discriminator-steps", "40")
+
+
+@dataclass
+class Ended:
+    code: int
+    out: str
+    err: str
+    seconds: float
+
+
+@dataclass
+class Drive:
+    """One test's runs. `run` waits for the end; `start` leaves the process to the test."""
+
+    environment: Mapping[str, str]
+    directory: Path
+    names: list[str] = field(default_factory=list)
+    started: list[subprocess.Popen[str]] = field(default_factory=list)
+
+    def name(self) -> str:
+        """A run name that no other run has: its containers carry it."""
+        self.names.append(f"test-{uuid.uuid4().hex[:10]}")
+        return self.names[-1]
+
+    def start(self, *arguments: object, **environment: str) -> subprocess.Popen[str]:
+        """Its output goes to files: a pipe would be held open by what outlives it."""
+        number = len(self.started)
+        with self._file(number, "out").open("w") as out, self._file(number, "err").open("w") as err:
+            process = subprocess.Popen(
+                [sys.executable, "driver.py", *map(str, arguments)],
+                cwd=ROOT,
+                env={**self.environment, **environment},
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                text=True,
+                start_new_session=True,
+            )
+        self.started.append(process)
+        return process
+
+    def run(self, *arguments: object, timeout: float = 300, **environment: str) -> Ended:
+        began = time.monotonic()
+        process = self.start(*arguments, **environment)
+        try:
+            process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            ended = self.ended(process, timeout)
+            pytest.fail(f"driver.py {arguments} took over {timeout} s:\n{ended.out}\n{ended.err}")
+        return self.ended(process, time.monotonic() - began)
+
+    def ended(self, process: subprocess.Popen[str], seconds: float = 0.0) -> Ended:
+        number = self.started.index(process)
+        code = process.returncode if process.returncode is not None else -1
+        return Ended(code, self._file(number, "out").read_text(), self._file(number, "err").read_text(), seconds)
+
+    def kill_at_step(self, step: int, run: Path, *arguments: object, timeout: float = 300) -> Ended:
+        """Start a run and SIGKILL its whole process group once its metrics show the step."""
+        began = time.monotonic()
+        process = self.start(*arguments, "--output-dir", run.parent, "--run-name", run.name)
+        while all(row["step"] < step for row in rows_of(run)):
+            ended = self.ended(process)
+            assert process.poll() is None, f"ended before step {step}: {ended.out}\n{ended.err}"
+            assert time.monotonic() - began < timeout, f"step {step} did not come: {ended.out}\n{ended.err}"
+            time.sleep(0.02)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait(30)
+        return self.ended(process, time.monotonic() - began)
+
+    def _file(self, number: int, kind: str) -> Path:
+        return self.directory / f"{number}.{kind}"
+
+
+def rows_of(run: Path) -> list[dict[str, Any]]:
+    """Complete rows of a run's metrics."""
+    file = run / "metrics.jsonl"
+    lines = file.read_text().splitlines(keepends=True) if file.is_file() else []
+    return [json.loads(line) for line in lines if line.endswith("\n")]
+
+
+def living_children() -> list[psutil.Process]:
+    """All below this process (orphans too: it is their subreaper); the dead are reaped on the way."""
+    alive = []
+    for child in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):
+            if child.status() != psutil.STATUS_ZOMBIE:
+                alive.append(child)
+            elif child.ppid() == os.getpid():
+                with suppress(ChildProcessError):
+                    os.waitpid(child.pid, os.WNOHANG)
+    return alive
+
+
+def containers_of(run: str) -> int:
+    from sandbox_workers.docker_backend import RUN_LABEL, connect
+
+    try:
+        client = connect()
+    except SandboxUnavailable:
+        return 0
+    return len(client.containers.list(all=True, filters={"label": f"{RUN_LABEL}={run}"}, ignore_removed=True))
+
+
+def eventually(condition: Callable[[], bool], seconds: float) -> bool:
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.1)
+    return True
+
+
+@pytest.fixture(scope="session")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """The user's, with a cache and a Ray of the session's own (sockets' paths must be short: not in pytest's)."""
+    ray_files = tempfile.mkdtemp(prefix="spar-")
+    yield {
+        **{k: v for k, v in os.environ.items() if not k.startswith("RAY_")},
+        "XDG_CACHE_HOME": str(tmp_path_factory.mktemp("cache")),
+        "RAY_TMPDIR": ray_files,
+        "HF_HUB_OFFLINE": "1",
+        "OMP_NUM_THREADS": "1",  # threads that spin for a contended core cost more than they give
+        "PYTHONPATH": str(ROOT),
+        "COLUMNS": "160",
+    }
+    shutil.rmtree(ray_files, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def session_drive(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Drive:
+    """For what is made once and read by several tests."""
+    return Drive(environment, tmp_path_factory.mktemp("session_drive"))
+
+
+@pytest.fixture
+def drive(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Drive]:
+    """Fails the test that leaves a process or a container of its own behind, and ends them."""
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    before = {(p.pid, p.create_time()) for p in living_children()}
+    drive = Drive(environment, tmp_path_factory.mktemp("drive"))
+
+    def left() -> list[psutil.Process]:
+        return [p for p in living_children() if (p.pid, p.create_time()) not in before]
+
+    yield drive
+    ended = all(p.poll() is not None for p in drive.started)
+    clean = ended and eventually(lambda: not left(), 25)
+    found = [] if clean else [(p.pid, " ".join(p.cmdline())[:120]) for p in left() if p.is_running()]
+    for process in left():
+        with suppress(psutil.Error):
+            process.kill()
+    eventually(lambda: not left(), 10)
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+    gone = {name: eventually(lambda name=name: containers_of(name) == 0, 15) for name in drive.names}
+    assert not found, f"left running: {found}"
+    assert all(gone.values()), f"containers left: {gone}"
+
+
+@pytest.fixture(scope="session")
+def models(environment: dict[str, str]) -> dict[str, str]:
+    """Warm-started embedded models by role, in the session's cache."""
+    make = (
+        "import json; from configs.load import load_run; from scripts.warm_start import ensure_embedded\n"
+        "if __name__ == '__main__':\n"
+        "    found = ensure_embedded(load_run(['--config', 'debug'])[0].to_config())\n"
+        "    print(json.dumps({role: str(path) for role, path in found.items()}))"
+    )
+    command = [sys.executable, "-c", make]
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=400, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.fixture(scope="session")
+def small_problems(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """(training, held-out) files: a part of the embedded problems, so that their references are run in a moment."""
+    directory = tmp_path_factory.mktemp("problems")
+    files = []
+    for name, count in (("train", 24), ("held_out", 8)):
+        entries = json.loads(embedded_path(name).read_text())["problems"][:count]
+        files.append(directory / f"{name}.json")
+        files[-1].write_text(json.dumps({"problems": entries}))
+    return files[0], files[1]
+
+
+@pytest.fixture(scope="session")
+def small(models: dict[str, str], small_problems: tuple[Path, Path]) -> tuple[str, ...]:
+    """Arguments for a run of seconds: warm-started models by path, few problems."""
+    train, held_out = small_problems
+    return (
+        "--generator-model", models["generator"],
+        "--discriminator-model", models["discriminator"],
+        "--problems-file", str(train),
+        "--problems.held-out-file", str(held_out),
+        "--evaluation.problems", "6",
+        "--checkpoint.every", "2",
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def finished(session_drive: Drive, small: tuple[str, ...], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Directory of a small local run that went from start to end. To be read; copy it to change it."""
+    run = tmp_path_factory.mktemp("finished") / session_drive.name()
+    done = session_drive.run("--config", "debug", *small, "--output-dir", run.parent, "--run-name", run.name)
+    assert done.code == 0, done.err
+    return run

@@ -1,0 +1,96 @@
+"""A whole run in one process, from the debug recipe to every file it promises."""
+
+import json
+import shutil
+from pathlib import Path
+
+import yaml
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+SCORES = {"generator_pass_rate", "test_validity", "kill_rate"}
+ROLES = ("generator", "discriminator")
+LEARNED = {"samples", "learning_rate", "mismatch_max", "gradient_norm", "kl_to_warm_start", "probe_difference"}
+ROW = {
+    "step", "stage", "phase", "generator_reward", "discriminator_reward", "validity", "kill_rate", "dropped",
+    "generator_components", "discriminator_components", "tokens", "tokens_per_s", "sandbox", "seconds",
+}  # fmt: skip
+
+
+def rows_of(run: Path) -> list[dict]:
+    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_the_debug_recipe_leaves_every_file_it_promises(drive, tmp_path: Path, models: dict[str, str]) -> None:
+    name = drive.name()
+    done = drive.run("--config", "debug", "--output-dir", tmp_path, "--run-name", name, timeout=500)
+    assert done.code == 0, done.err
+    assert not done.err.strip()
+    run = tmp_path / name
+    assert {p.name for p in run.iterdir()} == {
+        "config.yaml", "versions.json", "metrics.jsonl", "bank.json", "samples", "checkpoints",
+        "training_results.json", "learning_curves.png",
+    }  # fmt: skip
+
+    rows = rows_of(run)
+    assert [row["step"] for row in rows] == list(range(7))
+    assert [row.get("stage") for row in rows] == [None, 1, 1, 1, 5, 5, 5]
+    phases = ["discriminator", "generator", "alternating"]
+    assert [row["phase"] for row in rows[1:]] == phases * 2
+    assert [row["step"] for row in rows if "held_out" in row] == [0, 3, 6]
+    for row in rows[1:]:
+        assert row.keys() >= ROW
+        for role in ROLES:
+            if role in row:
+                assert row[role].keys() >= LEARNED
+                assert row[role]["probe_difference"] < 1e-4
+                assert row[role]["mismatch_max"] < 1e-3
+        assert row["dropped"]["sandbox_failure"] == 0
+    assert any("generator" in row for row in rows) and any("discriminator" in row for row in rows)
+
+    results = json.loads((run / "training_results.json").read_text())
+    assert results["held_out"]["before"] == rows[0]["held_out"]
+    assert results["held_out"]["after"] == rows[6]["held_out"]
+    assert results["held_out"]["before"].keys() >= SCORES
+    assert [stage["stage"] for stage in results["stages"]] == [1, 5]
+    seconds = results["wall_time_s"]
+    assert seconds.keys() >= {"total", "warm_start", "rollout", "sandbox", "learn", "publish"}
+    assert all(value >= 0 for value in seconds.values())
+    assert seconds["total"] >= sum(value for part, value in seconds.items() if part != "total")
+    config = yaml.safe_load((run / "config.yaml").read_text())
+    assert results["config"] == config
+    assert results["versions"].keys() >= {"python", "torch", "transformers", "ray", "git"}
+    assert json.loads((run / "versions.json").read_text()) == results["versions"]
+
+    assert (run / "learning_curves.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+    samples = sorted((run / "samples").glob("*.txt"))
+    assert len(samples) == 2
+    for file in samples:
+        text = file.read_text()
+        assert "=== " in text and "--- generator #0" in text and "valid tests:" in text
+    assert (run / "checkpoints" / "best").resolve() in set((run / "checkpoints").glob("step_*"))
+    assert "best checkpoint" in done.out and "generator pass rate" in done.out
+
+    probe = "Return the numbers in xs.\nr = []\nfor x in xs:\n    if x >= 2:\n        r.append(x * 3)\n"
+    for checkpoint in sorted((run / "checkpoints").glob("step_*")):
+        for role in ROLES:
+            AutoModelForCausalLM.from_pretrained(checkpoint / role)
+            tokenizer = AutoTokenizer.from_pretrained(checkpoint / role)
+            original = AutoTokenizer.from_pretrained(models[role])
+            assert tokenizer.get_vocab() == original.get_vocab()
+            assert tokenizer.encode(probe) == original.encode(probe)
+
+
+def test_a_runs_config_is_a_recipe(drive, finished: Path, tmp_path: Path) -> None:
+    """Given back by --config it makes the same run again."""
+    recipe = tmp_path / "again.yaml"
+    shutil.copy(finished / "config.yaml", recipe)
+    name = drive.name()
+    done = drive.run("--config", recipe, "--output-dir", tmp_path, "--run-name", name)
+    assert done.code == 0, done.err
+    first, again = (yaml.safe_load((d / "config.yaml").read_text()) for d in (finished, tmp_path / name))
+    for config in (first, again):
+        del config["output_dir"], config["run_name"]
+    assert again == first
+    assert rows_of(tmp_path / name)[-1]["held_out"] == rows_of(finished)[-1]["held_out"]
+
+

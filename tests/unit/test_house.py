@@ -1,0 +1,33 @@
+"""Traps of an application that is run from its root."""
+
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_our_docker_folder_does_not_shadow_the_docker_sdk() -> None:
+    import docker
+
+    assert not (ROOT / "docker" / "__init__.py").exists()
+    assert docker.__file__ and Path(docker.__file__).parent != ROOT / "docker"
+    assert hasattr(docker, "DockerClient")
+
+
+def test_no_module_of_the_root_carries_a_standard_library_name() -> None:
+    modules = {p.stem for p in ROOT.glob("*.py")} | {p.parent.name for p in ROOT.glob("*/__init__.py")}
+    assert not modules & sys.stdlib_module_names
+
+
+def test_the_product_names_no_registry_and_no_path_of_a_workplace() -> None:
+    suspects = ("pypi" + ".org", "huggingface" + ".co/", "/root" + "/", "docker" + ".io/")
+    texts = [
+        p
+        for p in ROOT.rglob("*")
+        if p.suffix in (".py", ".md", ".yaml", ".toml", ".sh", ".lock") and p.is_file()
+    ]
+    ours = [p for p in texts if not {".venv", "output", ".git"} & set(p.relative_to(ROOT).parts)]
+    found = [
+        f"{p.relative_to(ROOT)}: {s}" for p in ours for s in suspects if s in p.read_text(errors="replace")
+    ]
+    assert not found
