@@ -11,9 +11,8 @@ from ray.exceptions import RayError
 from actors.episodes import EpisodeRunner, PlayRequest, PlayResult
 from core.weights import PublishReceipt, WeightUpdate
 
-# One process per actor holds its engines: no engine subprocess, one thread, no lazy compiles.
+# vLLM runs each engine core in a process of its own, below the actor: one thread each, no lazy compiles.
 ENGINE_ENVIRONMENT = {
-    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
     "TORCHDYNAMO_DISABLE": "1",
     "OMP_NUM_THREADS": "1",
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
@@ -23,7 +22,7 @@ ENGINE_ENVIRONMENT = {
 
 
 class RolloutShell:
-    """Async actor: its engines live in its event loop's process."""
+    """Async actor: many episodes at once on its engines."""
 
     def __init__(self, build: Callable[[], EpisodeRunner]) -> None:
         self._runner = build()

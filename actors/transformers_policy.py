@@ -13,10 +13,10 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from actors.settings import EngineSettings
-from actors.weights import tensors_of
+from actors.weights import make_receipt, tensors_of
 from core.episode import Completion, FinishReason
 from core.interfaces import Sampling
-from core.weights import PublishReceipt, WeightUpdate, digest_of
+from core.weights import PublishReceipt, WeightUpdate
 
 
 @dataclass(slots=True)
@@ -67,11 +67,7 @@ class TransformersPolicy:
             f"weights do not fit the model: {missing} {unexpected}"
         )
         self._version = update.version
-        scored = torch.tensor(await self.score(update.probe))
-        difference = (scored - torch.tensor(update.probe_logprobs)).abs().max().item()
-        return PublishReceipt(
-            version=self._version, digest=digest_of(update.tensors), probe_difference=difference
-        )
+        return await make_receipt(update, self.score)
 
     async def close(self) -> None:
         if self._draining is not None:

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors.torch import save_file
 from vllm import SamplingParams
 from vllm.engine.arg_utils import AsyncEngineArgs
@@ -20,10 +19,10 @@ from vllm.sampling_params import RequestOutputKind
 from vllm.v1.engine.async_llm import AsyncLLM
 
 from actors.settings import EngineSettings
-from actors.weights import tensors_of
+from actors.weights import make_receipt, tensors_of
 from core.episode import Completion, FinishReason
 from core.interfaces import Sampling
-from core.weights import PublishReceipt, WeightUpdate, digest_of
+from core.weights import PublishReceipt, WeightUpdate
 
 _SHARED_MEMORY = Path("/dev/shm")
 
@@ -114,11 +113,7 @@ class VllmPolicy:
             os.unlink(path)
             await self._engine.resume_generation()
         self._version = update.version
-        scored = torch.tensor(await self.score(update.probe))
-        difference = (scored - torch.tensor(update.probe_logprobs)).abs().max().item()
-        return PublishReceipt(
-            version=self._version, digest=digest_of(update.tensors), probe_difference=difference
-        )
+        return await make_receipt(update, self.score)
 
     async def close(self) -> None:
         self._engine.shutdown()

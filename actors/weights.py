@@ -1,11 +1,11 @@
-"""A WeightUpdate's arrays as torch tensors."""
+"""A WeightUpdate on the engine's side: its arrays as tensors, and the receipt once they are in place."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import numpy as np
 import torch
 
-from core.weights import WeightUpdate
+from core.weights import PublishReceipt, WeightUpdate, digest_of
 
 
 def tensors_of(update: WeightUpdate) -> Mapping[str, torch.Tensor]:
@@ -16,3 +16,14 @@ def tensors_of(update: WeightUpdate) -> Mapping[str, torch.Tensor]:
         tensor = torch.from_numpy(np.array(array))
         out[name] = tensor.view(torch.bfloat16) if dtype == torch.bfloat16 else tensor
     return out
+
+
+async def make_receipt(
+    update: WeightUpdate, score: Callable[[Sequence[int]], Awaitable[list[float]]]
+) -> PublishReceipt:
+    """Digest of what was received, and how far the engine's scores of the probe are from the learner's."""
+    scored = torch.tensor(await score(update.probe))
+    difference = (scored - torch.tensor(update.probe_logprobs)).abs().max().item()
+    return PublishReceipt(
+        version=update.version, digest=digest_of(update.tensors), probe_difference=difference
+    )

@@ -26,7 +26,16 @@ def main() -> None:
     recipe = "debug" if options.quick else "embedded"
     with tempfile.TemporaryDirectory() as folder:
         environment = os.environ | {"XDG_CACHE_HOME": folder}  # so that the warm start is part of the time
-        command = [sys.executable, "driver.py", "--config", recipe, "--output-dir", folder, "--run-name", "run"]
+        command = [
+            sys.executable,
+            "driver.py",
+            "--config",
+            recipe,
+            "--output-dir",
+            folder,
+            "--run-name",
+            "run",
+        ]
         start = time.perf_counter()
         process = subprocess.Popen(command, env=environment)
         peak = watch_memory(process)

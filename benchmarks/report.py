@@ -21,7 +21,11 @@ def arguments(description: str | None) -> argparse.ArgumentParser:
 
 def machine() -> dict[str, Any]:
     model = next(
-        (line.split(":", 1)[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line),
+        (
+            line.split(":", 1)[1].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if "model name" in line
+        ),
         platform.processor(),
     )
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
@@ -39,5 +43,10 @@ def publish(path: Path | None, figures: Mapping[str, Any], ratios: Mapping[str, 
     for name, value in {**figures, **ratios}.items():
         print(f"{name:<40} {value:.6g}" if isinstance(value, float) else f"{name:<40} {value}")
     if path is not None:
-        document = {"machine": machine(), "versions": versions(), "figures": dict(figures), "ratios": dict(ratios)}
+        document = {
+            "machine": machine(),
+            "versions": versions(),
+            "figures": dict(figures),
+            "ratios": dict(ratios),
+        }
         path.write_text(json.dumps(document, indent=1))

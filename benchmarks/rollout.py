@@ -11,10 +11,10 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from actors.rollout import ENGINE_ENVIRONMENT
 from benchmarks.report import arguments, publish
 
-os.environ |= {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "TORCHDYNAMO_DISABLE": "1", "OMP_NUM_THREADS": "1"}
-os.environ |= {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "VLLM_LOGGING_LEVEL": "ERROR"}
+os.environ |= ENGINE_ENVIRONMENT
 
 
 def main() -> None:
@@ -55,7 +55,11 @@ async def measure(episodes: int, rounds: int) -> tuple[dict[str, float], dict[st
         if round_number:  # the first round warms up
             ours.append(tokens / seconds)
             bare.append(tokens // len(problems) * len(problems) / (time.perf_counter() - start))
-    figures = {"episodes": float(episodes), "tokens_per_s": median(ours), "bare_vllm_tokens_per_s": median(bare)}
+    figures = {
+        "episodes": float(episodes),
+        "tokens_per_s": median(ours),
+        "bare_vllm_tokens_per_s": median(bare),
+    }
     for name, policy in (("vllm", vllm), ("transformers", TransformersPolicy(model, engine))):
         trajectories = await play(game, policy, style, problems[:64], config.generator.max_tokens, 99)
         difference = differences(learner, trajectories)
@@ -65,12 +69,20 @@ async def measure(episodes: int, rounds: int) -> tuple[dict[str, float], dict[st
     return figures, {"vs_bare_vllm": median(ours) / median(bare)}
 
 
-async def play(game: Any, policy: Any, style: Any, problems: Sequence[Any], max_tokens: int, seed: int) -> list[Any]:
+async def play(
+    game: Any, policy: Any, style: Any, problems: Sequence[Any], max_tokens: int, seed: int
+) -> list[Any]:
     """One five-stage attempt per problem, all at once."""
     from core.interfaces import Player
 
     player = Player(
-        name="generator", policy=policy, format=style, attempts=1, temperature=1.0, seed=seed, max_tokens=max_tokens
+        name="generator",
+        policy=policy,
+        format=style,
+        attempts=1,
+        temperature=1.0,
+        seed=seed,
+        max_tokens=max_tokens,
     )
     return list(await asyncio.gather(*(game.solve(problem, player, 0) for problem in problems)))
 

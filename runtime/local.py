@@ -54,8 +54,7 @@ class LocalLearner:
 @contextmanager
 def local_parts(config: Config, problems: list[Problem], start: Start) -> Iterator[Parts]:
     """Raises SandboxUnavailable, OSError (no such model)."""
-    os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
-    os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
+    os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")  # vLLM would compile a helper at its first request
     with (
         asyncio.Runner() as loop,
         LocalSandbox(

@@ -18,7 +18,12 @@ from benchmarks.report import arguments, publish
 ARMS: dict[str, list[str]] = {
     "adversarial": [],
     "frozen": ["--curriculum.frozen-players", "discriminator"],
-    "adversarial_grpo": ["--generator.learner.estimator", "grpo", "--discriminator.learner.estimator", "grpo"],
+    "adversarial_grpo": [
+        "--generator.learner.estimator",
+        "grpo",
+        "--discriminator.learner.estimator",
+        "grpo",
+    ],
 }
 KEYS = ("generator_pass_rate", "test_validity", "kill_rate")
 
@@ -64,8 +69,23 @@ def run(arm: str, seed: int, config: str, output: Path, quick: bool) -> dict[str
         short = ["--curriculum.stages", "1", "--n-discriminator-steps", "1", "--n-generator-steps", "1"]
         short += ["--k-alternating-steps", "1", "--evaluation.problems", "20"]
         begun = (output / name / "config.yaml").is_file()
-        command = [sys.executable, "driver.py", "--config", config, "--output-dir", str(output), "--run-name", name]
-        command += ["--seed", str(seed), *ARMS[arm], *(short if quick else []), *(["--resume"] if begun else [])]
+        command = [
+            sys.executable,
+            "driver.py",
+            "--config",
+            config,
+            "--output-dir",
+            str(output),
+            "--run-name",
+            name,
+        ]
+        command += [
+            "--seed",
+            str(seed),
+            *ARMS[arm],
+            *(short if quick else []),
+            *(["--resume"] if begun else []),
+        ]
         subprocess.run(command, check=True)
     return json.loads(results.read_text())
 
