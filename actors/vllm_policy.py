@@ -117,6 +117,7 @@ class VllmPolicy:
 
     async def close(self) -> None:
         self._engine.shutdown()
+        del self._engine  # its destructor cannot run any more when the interpreter ends
 
     async def _final(self, tokens: list[int], params: SamplingParams) -> Any:
         """vLLM's RequestOutput once the request is finished."""

@@ -1,0 +1,80 @@
+"""Run records survive crashes; the display says what it should; curves are drawn."""
+
+import io
+import json
+from pathlib import Path
+
+import yaml
+from rich.console import Console
+
+from core.episode import Completion, Episode, FinishReason, Trajectory, Turn
+from tracking.plots import plot_learning_curves
+from tracking.progress import Display
+from tracking.run_record import RunRecord, versions
+
+SCORES = {"generator_pass_rate": 0.25, "test_validity": 0.5, "kill_rate": 0.75}
+
+
+def row(step: int, **more: object) -> dict[str, object]:
+    base = {"step": step, "stage": 1 + step // 3, "phase": "generator", "generator_reward": 0.5}
+    return base | {"discriminator_reward": None, "seconds": {"total": 1.5}} | more
+
+
+def test_rows_beyond_a_checkpoint_are_forgotten_and_a_torn_line_is_left_out(tmp_path: Path) -> None:
+    record = RunRecord(tmp_path)
+    record.start({"seed": 1})
+    for step in range(4):
+        record.add(row(step))
+    with (tmp_path / "metrics.jsonl").open("a") as handle:
+        handle.write('{"step": 4, "sta')
+    assert [r["step"] for r in record.rows()] == [0, 1, 2, 3]
+    record.continue_from(2, {"seed": 3})
+    record.add(row(3))
+    assert [r["step"] for r in record.rows()] == [0, 1, 2, 3]
+    assert all(json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines())
+
+
+def test_a_new_start_keeps_nothing_of_a_run_that_never_saved(tmp_path: Path) -> None:
+    record = RunRecord(tmp_path)
+    record.start({"seed": 1})
+    record.add(row(0))
+    record.start({"seed": 2})
+    assert record.rows() == []
+    assert yaml.safe_load((tmp_path / "config.yaml").read_text()) == {"seed": 2}
+    assert {"python", "git", "torch"} <= json.loads((tmp_path / "versions.json").read_text()).keys()
+    assert versions()["python"].startswith("3.11")
+
+
+def test_samples_are_readable_text(tmp_path: Path) -> None:
+    completion = Completion(tokens=(1,), logprobs=(0.0,), version=0, finish_reason=FinishReason.STOP)
+    turns = [Turn(stage=s, prompt_tokens=(), completion=completion, text=f"thought {s}") for s in (1, 5)]
+    trajectory = Trajectory(player="generator", attempt=0, turns=turns, reward=0.5, artifact="def f(): ...")
+    record = RunRecord(tmp_path)
+    record.start({})
+    info = {"valid_tests": [["assert f(1) == 2"], None]}
+    record.add_samples("stage_1", [Episode(problem_id="p7", trajectories=[trajectory], info=info)])
+    text = (tmp_path / "samples" / "stage_1.txt").read_text()
+    for expected in ("p7", "[stage 1] thought 1", "[stage 5] thought 5", "reward 0.50", "assert f(1) == 2"):
+        assert expected in text
+
+
+def test_without_a_terminal_each_step_is_one_line() -> None:
+    out = io.StringIO()
+    display = Display(Console(file=out, width=160), None, None, total=9)
+    display.step(row(2, tokens_per_s=1234.5))
+    display.scores("before", SCORES)
+    display.summary(SCORES, SCORES | {"kill_rate": 1.0})
+    lines = out.getvalue().splitlines()
+    assert (
+        lines[0].startswith("step 2/9 stage 1 generator")
+        and "tok/s 1234" in lines[0]
+        and "D " not in lines[0]
+    )
+    assert "kill rate 0.750" in lines[1]
+    assert any("+0.250" in line for line in lines)
+
+
+def test_learning_curves_are_a_picture(tmp_path: Path) -> None:
+    rows = [{"step": 0, "held_out": SCORES}, *(row(s) for s in range(1, 6)), row(6, held_out=SCORES)]
+    plot_learning_curves(rows, tmp_path / "curves.png")
+    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
