@@ -4,10 +4,10 @@ import argparse
 import inspect
 import sys
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self, NoReturn
 
 import yaml
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 from pydantic_settings import (
     BaseSettings,
     CliSettingsSource,
@@ -44,6 +44,12 @@ class Run(Config):
     resume_from: Path | None = None
     """Start from this checkpoint directory (output/<run>/checkpoints/step_000012)."""
 
+    @model_validator(mode="after")
+    def _one_way_to_resume(self) -> Self:
+        if self.resume and self.resume_from is not None:
+            raise ValueError("--resume continues a run, --resume-from starts a new one: give one of them")
+        return self
+
     def to_config(self) -> Config:
         return Config.model_validate(self.model_dump(exclude={"resume", "resume_from"}))
 
@@ -65,6 +71,7 @@ class _Source(PydanticBaseSettingsSource):
 def load_run(arguments: list[str]) -> tuple[Run, str]:
     """(run, recipe's name) from command line arguments. Raises ConfigError; exits on --help."""
     chooser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    chooser.error = _refuse
     chooser.add_argument("--config")
     chosen, rest = chooser.parse_known_args(arguments)
     chooser.add_argument("--resume", action="store_true")
@@ -103,7 +110,8 @@ def read_recipe(path: Path) -> dict[str, Any]:
     try:
         values = yaml.safe_load(path.read_text())
     except (OSError, yaml.YAMLError) as error:
-        raise ConfigError(f"{path}: not readable as YAML: {error}") from error
+        reason = " ".join(str(error).split())  # a YAML error draws its place over several lines
+        raise ConfigError(f"{path}: not readable as YAML: {reason}; correct it there") from error
     if not isinstance(values, dict):
         raise ConfigError(f"{path}: expected a mapping of configuration keys")
     return values
@@ -150,6 +158,7 @@ def _resolve(values: dict[str, Any], arguments: list[str], origin: str) -> Run:
     )
     command_line.root_parser.description = inspect.cleandoc(Command.__doc__ or "")
     command_line.root_parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    command_line.root_parser.error = _refuse  # argparse would print the usage and exit
     try:
         command_line(args=arguments)
         sources += [command_line, _Source(Command, values)]
@@ -159,6 +168,10 @@ def _resolve(values: dict[str, Any], arguments: list[str], origin: str) -> Run:
     except SettingsError as error:
         raise ConfigError(str(error)) from error
     return Run.model_validate(command.model_dump(exclude={"config"}))
+
+
+def _refuse(message: str) -> NoReturn:
+    raise ConfigError(f"command line: {message}: see --help for the keys there are")
 
 
 def _explain(origin: str, error: Any) -> str:

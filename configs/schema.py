@@ -43,7 +43,7 @@ class SandboxSettings(Settings):
     engine answers, else namespace, and the choice is printed."""
     workers: int = Field(default=1, ge=1)
     """Sandbox actors, each with a container of its own."""
-    slots: int = Field(default=2, ge=1)
+    slots: int = Field(default=2, ge=1, le=32)
     """Programs judged at once in one container."""
 
 
@@ -73,8 +73,9 @@ class CheckpointSettings(Settings):
 
 
 class WarmStartSettings(Settings):
-    """How the embedded model is made (and, by scripts/warm_start.py, any other model warm-started)."""
+    """How the embedded models are made. (Other models: scripts/warm_start.py, with arguments of its own.)"""
 
+    seed: int = 0
     generator_steps: int = Field(default=1200, ge=1)
     discriminator_steps: int = Field(default=400, ge=1)
     batch_size: int = Field(default=16, ge=1)
@@ -123,6 +124,13 @@ class Config(Settings):
 
     @model_validator(mode="after")
     def _combinations_make_sense(self) -> Self:
+        if self.problems.file == EMBEDDED and self.problems.held_out_file is not None:
+            raise ValueError("problems.held_out_file has no effect: the embedded problems bring their own")
+        if self.device == "cuda":
+            shares = {f"{r}.learner.gpus": self.policy(r).learner.gpus for r in ("generator", "discriminator")}
+            without = [key for key, share in (shares | {"rollout.gpus": self.rollout.gpus}).items() if not share]
+            if without and not self.local:
+                raise ValueError(f"device cuda: give {', '.join(without)} a share of a GPU (such as 0.25)")
         turns = len(REASONING_STAGES) * self.generator.max_tokens
         if turns >= self.generator.engine.max_model_len:
             raise ValueError(

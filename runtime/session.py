@@ -1,5 +1,7 @@
 """A run from its command line to its files: where it starts, what it evaluates, saves and reports."""
 
+import errno
+import os
 import shutil
 import time
 from collections import defaultdict
@@ -28,6 +30,7 @@ from tracking.run_record import RunRecord, versions
 _PROCESS_START = time.perf_counter()
 _SAMPLES = 3
 """Episodes written out per stage."""
+_UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
 class SessionError(RuntimeError):
@@ -42,12 +45,21 @@ def open_session(run: Run, recipe: str) -> Iterator["Session"]:
         with _parts(config, start) as (parts, train, held_out):
             parts.wait(validate_references(train + held_out, parts.sandbox, config.problems.file))
             if state is not None:
-                parts.scheduler.load_state_dict(state["curriculum"])
+                try:
+                    parts.scheduler.load_state_dict(state["curriculum"])
+                except ValueError as error:  # the schedule is shorter than what is done already
+                    raise SessionError(f"{start.checkpoint}: {error}") from error
             done = state["step"] if state else 0
             with display(parts.scheduler.total_steps, done) as show:
                 yield Session(config, start, parts, train, held_out, show, state)
     except (CheckpointError, ProblemFileError, SandboxUnavailable) as error:
         raise SessionError(str(error)) from error
+    except OSError as error:
+        if error.errno not in _UNWRITABLE:
+            raise
+        raise SessionError(
+            f"{error.filename or run.output_dir}: {error.strerror}; make room and continue with --resume"
+        ) from error
 
 
 def _resolve(run: Run, recipe: str) -> tuple[Config, Start, dict[str, Any] | None]:
@@ -60,6 +72,7 @@ def _resolve(run: Run, recipe: str) -> tuple[Config, Start, dict[str, Any] | Non
             raise SessionError(
                 f"{directory}: holds a run already; give another --run-name, or continue with --resume"
             )
+        _check_writable(directory)
         checkpoint = run.resume_from.resolve() if run.resume_from else None
     else:
         directory = latest_run(config.output_dir, run.run_name)
@@ -76,6 +89,8 @@ def _resolve(run: Run, recipe: str) -> tuple[Config, Start, dict[str, Any] | Non
         for role in ROLES:
             if Path(models[role]).is_dir():
                 check_architecture(checkpoint / role, Path(models[role]))
+            if state is not None:
+                _check_estimator(config, state, role, checkpoint)
     found = {role: state["versions"][role] if state else 0 for role in ROLES}
     start = Start(
         run_directory=directory,
@@ -85,6 +100,23 @@ def _resolve(run: Run, recipe: str) -> tuple[Config, Start, dict[str, Any] | Non
         warm_start_s=warm_start_s,
     )
     return config, start, state
+
+
+def _check_writable(directory: Path) -> None:
+    """Raises SessionError where the run's directory could not be made: before models are loaded, not after."""
+    there = next(p for p in (directory, *directory.parents) if p.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        reason = "cannot be written to" if there.is_dir() else "is not a directory"
+        raise SessionError(f"{there}: {reason}; give another --output-dir than {directory.parent}")
+
+
+def _check_estimator(config: Config, state: Mapping[str, Any], role: str, checkpoint: Path) -> None:
+    was, now = state["config"][role]["learner"]["estimator"], config.policy(role).learner.estimator
+    if was != now:
+        raise SessionError(
+            f"{checkpoint / role}: saved with estimator {was}, this run uses {now}: resume with the same estimator "
+            f"(--{role}.learner.estimator {was}) or start a new run"
+        )
 
 
 def _differences(saved: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "") -> list[str]:
@@ -129,7 +161,11 @@ def _tokenizers(models: Mapping[str, str]) -> dict[str, Any]:
     for role, model in models.items():
         try:
             AutoConfig.from_pretrained(model)
+            _check_weights(Path(model))
             found[role] = AutoTokenizer.from_pretrained(model)
+            # transformers makes an empty tokenizer where the files of a known class are missing
+            if not found[role].encode("def f(x): return 1", add_special_tokens=False):
+                raise ValueError("its tokenizer knows no text: tokenizer.json is missing")
         except (OSError, ValueError) as error:
             reason = str(error).strip().splitlines()[0]
             raise SessionError(
@@ -137,6 +173,22 @@ def _tokenizers(models: Mapping[str, str]) -> dict[str, Any]:
                 "id that this machine can download, or 'embedded'"
             ) from error
     return found
+
+
+def _check_weights(model: Path) -> None:
+    """Raises ValueError where a model directory has no weights, or a file that was cut off."""
+    from safetensors import SafetensorError, safe_open
+
+    if not model.is_dir():
+        return
+    if not any(any(model.glob(pattern)) for pattern in ("*.safetensors", "pytorch_model*.bin")):
+        raise ValueError("no *.safetensors in it")
+    for file in model.glob("*.safetensors"):
+        try:
+            with safe_open(file, "pt"):
+                pass
+        except SafetensorError as error:
+            raise ValueError(f"{file.name} is damaged: {error}") from error
 
 
 @contextmanager
@@ -215,7 +267,7 @@ class Session:
                 f"resuming after step {step} of {self.parts.scheduler.total_steps} ({self._start.checkpoint})"
             )
             if bank_file.is_file():
-                self._record.continue_from(step)
+                self._record.continue_from(step, self.config.model_dump(mode="json"))
             else:  # --resume-from another run: its bank comes along, so that the scores can be compared
                 self._record.start(self.config.model_dump(mode="json"))
                 shutil.copy(_bank_beside(self._start.checkpoint), bank_file)

@@ -124,7 +124,7 @@ def _train_embedded(role: str, settings: WarmStartSettings, tests: int, target: 
     torch.set_num_threads(1)
     transformers_logging.disable_progress_bar()
     tokenizer = build_tokenizer(_corpus(), MARKER_TOKENS, PAD, END)
-    model = build_model(tokenizer, seed=ROLES.index(role))
+    model = build_model(tokenizer, seed=derive_seed("model", role, settings.seed))
     draw = _embedded_demonstrations(role, settings, tests, format_for(tokenizer, "input_only"))
 
     parent = os.getppid()
@@ -165,8 +165,8 @@ def _corpus(count: int = 1500) -> Iterator[str]:
 def _embedded_demonstrations(
     role: str, settings: WarmStartSettings, tests: int, style: Any
 ) -> Callable[[], Any]:
-    """Endless demonstrations on the training problems, in an order fixed by the role."""
-    rng = Random(derive_seed("demonstrations", role))
+    """Endless demonstrations on the training problems, in an order fixed by role and seed."""
+    rng = Random(derive_seed("demonstrations", role, settings.seed))
     pairs = list(zip(embedded_problems("train"), embedded_specs("train"), strict=True))
     mix = traces.SuiteMix(weak=settings.weak_suites, invalid=settings.invalid_suites)
 

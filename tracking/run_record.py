@@ -26,15 +26,20 @@ class RunRecord:
         driver.py by --config."""
         self.directory.mkdir(parents=True, exist_ok=True)
         self._metrics.unlink(missing_ok=True)
-        (self.directory / "config.yaml").write_text(yaml.safe_dump(dict(config), sort_keys=False))
+        self._write_config(config)
         write_json(self.directory / "versions.json", versions())
 
-    def continue_from(self, step: int) -> None:
-        """Forget the rows of steps that the checkpoint does not have: they will be done again."""
+    def continue_from(self, step: int, config: Mapping[str, Any]) -> None:
+        """Forget the rows of steps that the checkpoint does not have: they will be done again. The config is the
+        one of the steps to come, so that the next --resume goes on with it."""
+        self._write_config(config)
         rows = [row for row in self.rows() if row["step"] <= step]
         draft = self._metrics.with_suffix(".draft")
         draft.write_text("".join(json.dumps(row) + "\n" for row in rows))
         os.replace(draft, self._metrics)
+
+    def _write_config(self, config: Mapping[str, Any]) -> None:
+        write_text(self.directory / "config.yaml", yaml.safe_dump(dict(config), sort_keys=False))
 
     def add(self, row: Mapping[str, Any]) -> None:
         with self._metrics.open("a") as handle:
@@ -65,8 +70,13 @@ class RunRecord:
 
 
 def write_json(path: Path, value: Any) -> None:
+    write_text(path, json.dumps(value, indent=1, default=str))
+
+
+def write_text(path: Path, text: str) -> None:
+    """All of it or nothing: a process killed here leaves the file as it was."""
     draft = path.with_name(f".{path.name}.draft")
-    draft.write_text(json.dumps(value, indent=1, default=str))
+    draft.write_text(text)
     os.replace(draft, path)
 
 

@@ -19,5 +19,9 @@ def group_credit(
     if settings.estimator == "grpo":
         advantages = grpo(rewards_G)
         return list(zip(rewards_G, advantages, strict=True)) if advantages is not None else None
-    baseline = fmean(rewards_G) if settings.center_rewards else 0.0
+    baseline = 0.0
+    if settings.center_rewards:
+        baseline = fmean(rewards_G)
+        if max(rewards_G) - min(rewards_G) < 1e-9:  # what is left would be the value head's noise
+            return None
     return [(reward - baseline, None) for reward in rewards_G]

@@ -44,6 +44,8 @@ class Drive:
     directory: Path
     names: list[str] = field(default_factory=list)
     started: list[subprocess.Popen[str]] = field(default_factory=list)
+    before: set[tuple[int, float]] = field(default_factory=set)
+    """Processes that ran already."""
 
     def name(self) -> str:
         """A run name that no other run has: its containers carry it."""
@@ -94,6 +96,22 @@ class Drive:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait(30)
         return self.ended(process, time.monotonic() - began)
+
+    def left(self) -> list[psutil.Process]:
+        found = []
+        for process in living_children():
+            with suppress(psutil.Error):
+                if (process.pid, process.create_time()) not in self.before:
+                    found.append(process)
+        return found
+
+    def expect_nothing_left(self, seconds: float = 30) -> None:
+        """Every process that this test started has ended, or does so now, and so have its containers."""
+        clean = eventually(lambda: not self.left(), seconds)
+        found = [] if clean else [f"{p.pid} {p.name()} {p.cmdline()[:6]}" for p in self.left() if p.is_running()]
+        assert clean, f"left running: {found}"
+        for name in self.names:
+            assert eventually(lambda name=name: containers_of(name) == 0, 15), f"a container of {name} is left"
 
     def _file(self, number: int, kind: str) -> Path:
         return self.directory / f"{number}.{kind}"
@@ -164,24 +182,17 @@ def session_drive(environment: dict[str, str], tmp_path_factory: pytest.TempPath
 def drive(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Drive]:
     """Fails the test that leaves a process or a container of its own behind, and ends them."""
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    before = {(p.pid, p.create_time()) for p in living_children()}
     drive = Drive(environment, tmp_path_factory.mktemp("drive"))
-
-    def left() -> list[psutil.Process]:
-        return [p for p in living_children() if (p.pid, p.create_time()) not in before]
-
+    drive.before = {(p.pid, p.create_time()) for p in living_children()}
     yield drive
-    ended = all(p.poll() is not None for p in drive.started)
-    clean = ended and eventually(lambda: not left(), 25)
-    found = [] if clean else [(p.pid, " ".join(p.cmdline())[:120]) for p in left() if p.is_running()]
-    for process in left():
-        with suppress(psutil.Error):
-            process.kill()
-    eventually(lambda: not left(), 10)
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
-    gone = {name: eventually(lambda name=name: containers_of(name) == 0, 15) for name in drive.names}
-    assert not found, f"left running: {found}"
-    assert all(gone.values()), f"containers left: {gone}"
+    try:
+        drive.expect_nothing_left()
+    finally:
+        for process in drive.left():
+            with suppress(psutil.Error):
+                process.kill()
+        eventually(lambda: not drive.left(), 10)
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 
 
 @pytest.fixture(scope="session")

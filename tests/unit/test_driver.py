@@ -37,9 +37,9 @@ EPISODES = [
 
 def test_gae_rewards_are_relative_to_their_group_and_nothing_unjudged_is_learned_from() -> None:
     batch, left_out = make_batch(config(), assignment(2), "generator", EPISODES, update=4)
-    assert [s.reward for s in batch.samples] == [0.5, -0.5, 0.0, 0.0]
+    assert [s.reward for s in batch.samples] == [0.5, -0.5]  # the tied group has nothing to teach
     assert all(s.advantage is None for s in batch.samples)
-    assert left_out == {"groups_without_signal": 0.0, "dropped": 1.0}
+    assert left_out == {"groups_without_signal": 0.5, "dropped": 1.0}
     assert batch.step == 4
 
 

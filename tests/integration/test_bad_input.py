@@ -1,0 +1,246 @@
+"""What is wrong with a run is said in one line: what, where, how to mend it. Nothing that was there is damaged."""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+
+Arguments = list[object]
+
+
+@dataclass
+class Place:
+    """A directory with a finished run, problem files and models, for one test to spoil."""
+
+    root: Path
+    finished: Path
+    train: Path
+    held_out: Path
+    models: dict[str, str]
+
+    def problems(self, change: Callable[[list[dict]], object]) -> Path:
+        """The training problems as `change` leaves them."""
+        entries = json.loads(self.train.read_text())["problems"]
+        change(entries)
+        return self.write("spoilt.json", json.dumps({"problems": entries}))
+
+    def write(self, name: str, text: str) -> Path:
+        (self.root / name).write_text(text)
+        return self.root / name
+
+    def recipe(self, **changes: object) -> Path:
+        values = yaml.safe_load((self.finished / "config.yaml").read_text())
+        del values["run_name"], values["output_dir"]
+        return self.write("recipe.yaml", yaml.safe_dump(values | changes))
+
+    def using(self, file: Path) -> Arguments:
+        return ["--config", self.recipe(), "--problems-file", file]
+
+    def checkpoint(self) -> Path:
+        """A copy of a checkpoint, in a run directory of its own."""
+        shutil.copytree(self.finished, self.root / "spoilt", symlinks=True)
+        return self.root / "spoilt" / "checkpoints" / "step_000006"
+
+
+@pytest.fixture
+def place(finished: Path, small_problems: tuple[Path, Path], models: dict[str, str], tmp_path: Path) -> Place:
+    return Place(tmp_path, finished, *small_problems, models)
+
+
+def digest(directory: Path) -> dict[str, str]:
+    return {
+        str(p): hashlib.sha256(p.read_bytes()).hexdigest() for p in sorted(directory.rglob("*")) if p.is_file()
+    }
+
+
+def refused(drive, place: Place, arguments: Arguments, *said: str, lines: int = 1, **environment: str) -> None:
+    """The run ends at once, with one line that says all of `said`, and the finished run is as it was."""
+    before = digest(place.finished)
+    if "--output-dir" not in arguments:
+        arguments = [*arguments, "--output-dir", place.root / "out"]
+    if "--run-name" not in arguments:
+        arguments = [*arguments, "--run-name", drive.name()]
+    done = drive.run(*arguments, timeout=150, **environment)
+    assert done.code == 2, (done.out, done.err)
+    assert "Traceback" not in done.out + done.err, done.err
+    told = [line for line in done.err.splitlines() if line.strip()]
+    assert len(told) == lines, done.err
+    assert told[0].startswith("error: ")
+    for part in said:
+        assert part in done.err, done.err
+    assert digest(place.finished) == before
+    assert not list((place.root / "out").glob("*/metrics.jsonl"))
+
+
+# ---------------------------------------------------------------------- problem files
+def test_malformed_problem_file(drive, place: Place) -> None:
+    file = place.write("bad.json", '{"problems": [\n  {"id": "a",}\n]}')
+    refused(drive, place, place.using(file), "bad.json", "line 2", "malformed JSON", "correct it there")
+
+
+def test_empty_problem_file(drive, place: Place) -> None:
+    refused(drive, place, place.using(place.write("empty.json", "")), "empty.json", "the file is empty", "write")
+
+
+def test_missing_problem_file(drive, place: Place) -> None:
+    refused(drive, place, place.using(place.root / "none.json"), "none.json: no such file")
+
+
+def test_duplicate_problem_ids(drive, place: Place) -> None:
+    file = place.problems(lambda entries: entries.append(entries[3]))
+    refused(drive, place, place.using(file), "index 24", "already used at index 3", "an id of its own")
+
+
+def test_reference_that_fails_its_own_tests(drive, place: Place) -> None:
+    def spoil(entries: list[dict]) -> None:
+        entries[5]["baseline_tests"][1] = "assert f([1]) == 'nothing of the kind'"
+
+    id_ = json.loads(place.train.read_text())["problems"][5]["id"]
+    file = place.problems(spoil)
+    refused(drive, place, place.using(file), str(file), repr(id_), "baseline_tests[1]", "correct the test or the solution")
+
+
+def test_held_out_problems_among_the_training_problems(drive, place: Place) -> None:
+    shared = json.loads(place.held_out.read_text())["problems"][0]
+    file = place.problems(lambda entries: entries.append(shared))
+    refused(drive, place, place.using(file), shared["id"], str(place.held_out), "must not be trained on")
+
+
+# ---------------------------------------------------------------------- models
+def test_model_path_that_does_not_exist(drive, place: Place) -> None:
+    arguments = ["--config", place.recipe(), "--generator-model", place.root / "nowhere"]
+    refused(drive, place, arguments, "generator.model", "nowhere", "no such directory")
+
+
+def test_model_that_cannot_be_downloaded(drive, place: Place) -> None:
+    arguments = ["--config", place.recipe(), "--discriminator-model", "nobody/nothing-at-all"]
+    refused(drive, place, arguments, "discriminator.model nobody/nothing-at-all", "give a directory")
+
+
+@pytest.mark.parametrize("missing", ["config.json", "model.safetensors", "tokenizer.json"])
+def test_incomplete_model_directory(drive, place: Place, missing: str) -> None:
+    model = Path(shutil.copytree(place.models["generator"], place.root / "model"))
+    (model / missing).unlink()
+    arguments = ["--config", place.recipe(), "--generator-model", model]
+    refused(drive, place, arguments, f"generator.model {model}", "give a directory in Hugging Face format")
+
+
+def test_truncated_model(drive, place: Place) -> None:
+    model = Path(shutil.copytree(place.models["generator"], place.root / "model"))
+    os.truncate(model / "model.safetensors", 50_000)
+    arguments = ["--config", place.recipe(), "--generator-model", model]
+    refused(drive, place, arguments, f"generator.model {model}", "model.safetensors is damaged", "give a directory")
+
+
+# ---------------------------------------------------------------------- configuration
+def test_unknown_key_in_a_recipe(drive, place: Place) -> None:
+    refused(drive, place, ["--config", place.recipe(tempreature=1)], "recipe.yaml", "unknown key tempreature", "--help")
+
+
+def test_unknown_key_on_the_command_line(drive, place: Place) -> None:
+    refused(drive, place, ["--config", "debug", "--curriculum.atempts", "4"], "curriculum.atempts", "--help")
+
+
+def test_value_out_of_range(drive, place: Place) -> None:
+    refused(drive, place, ["--config", "debug", "--curriculum.attempts", "1"], "curriculum.attempts", "got", "2")
+
+
+def test_unknown_recipe(drive, place: Place) -> None:
+    refused(drive, place, ["--config", "nonesuch"], "--config nonesuch", "embedded", "debug")
+
+
+def test_recipe_that_is_no_yaml(drive, place: Place) -> None:
+    refused(drive, place, ["--config", place.write("bad.yaml", "a: [1, 2\nb: {")], "bad.yaml", "not readable as YAML")
+
+
+def test_nothing_to_resume(drive, place: Place) -> None:
+    refused(drive, place, ["--resume"], "--resume: no run at", "start one without --resume")
+
+
+def test_run_name_that_is_used(drive, place: Place) -> None:
+    arguments = ["--config", place.recipe(), "--output-dir", place.finished.parent, "--run-name", place.finished.name]
+    refused(drive, place, arguments, str(place.finished), "holds a run already", "--resume")
+
+
+def test_output_directory_that_is_a_file(drive, place: Place) -> None:
+    arguments = ["--config", place.recipe(), "--output-dir", place.write("file", "mine")]
+    refused(drive, place, arguments, str(place.root / "file"), "--output-dir")
+    assert (place.root / "file").read_text() == "mine"
+
+
+# ---------------------------------------------------------------------- checkpoints
+def test_truncated_checkpoint(drive, place: Place) -> None:
+    checkpoint = place.checkpoint()
+    weights = checkpoint / "generator" / "model.safetensors"
+    copy = weights.read_bytes()
+    weights.unlink()  # it may be a hard link
+    weights.write_bytes(copy[: len(copy) // 2])
+    before = digest(place.root / "spoilt")
+    resumed = ["--resume", "--output-dir", place.root, "--run-name", "spoilt"]
+    refused(drive, place, resumed, "step_000006", "model.safetensors is truncated", "step_000003")
+    assert digest(place.root / "spoilt") == before
+    new = ["--config", place.recipe(), "--resume-from", checkpoint]
+    refused(drive, place, new, "model.safetensors is truncated", "step_000003")
+
+
+def test_checkpoint_that_is_not_there(drive, place: Place) -> None:
+    checkpoint = place.finished / "checkpoints" / "step_000099"
+    refused(drive, place, ["--config", place.recipe(), "--resume-from", checkpoint], "no such checkpoint", "step_000006")
+
+
+def test_checkpoint_of_another_architecture(drive, place: Place) -> None:
+    from transformers import AutoTokenizer, Qwen2Config, Qwen2ForCausalLM
+
+    tokenizer = AutoTokenizer.from_pretrained(place.models["generator"])
+    shape = Qwen2Config.from_pretrained(place.models["generator"])
+    shape.hidden_size, shape.num_hidden_layers, shape.layer_types = 48, 2, None
+    other = place.root / "other"
+    Qwen2ForCausalLM(Qwen2Config(**{**shape.to_dict(), "layer_types": None})).save_pretrained(other)
+    tokenizer.save_pretrained(other)
+    checkpoint = place.finished / "checkpoints" / "step_000003"
+    arguments = ["--config", place.recipe(), "--generator-model", other, "--resume-from", checkpoint]
+    refused(drive, place, arguments, "step_000003", "hidden_size is 96", "has 48", "give the model")
+
+
+def test_checkpoint_of_another_estimator(drive, place: Place) -> None:
+    checkpoint = place.finished / "checkpoints" / "step_000003"
+    arguments = ["--config", place.recipe(), "--resume-from", checkpoint, "--generator.learner.estimator", "grpo"]
+    refused(drive, place, arguments, "step_000003", "saved with estimator gae", "grpo", "same estimator")
+
+
+def test_checkpoint_beyond_the_schedule(drive, place: Place) -> None:
+    checkpoint = place.finished / "checkpoints" / "step_000006"
+    arguments = ["--config", place.recipe(), "--resume-from", checkpoint, "--curriculum.stages", "1"]
+    refused(drive, place, arguments, "step_000006", "this schedule has 3 steps", "raise the step counts")
+
+
+# ---------------------------------------------------------------------- machines
+def test_no_docker_engine(drive, place: Place) -> None:
+    arguments = ["--config", place.recipe(), "--sandbox.backend", "docker"]
+    nowhere = "unix:///nonexistent.sock"
+    refused(drive, place, arguments, nowhere, "no Docker Engine answers", "make engine", DOCKER_HOST=nowhere)
+
+
+def test_cluster_too_small(drive, place: Place) -> None:
+    arguments = ["--config", place.recipe(local=False), "--rollout.cpus", "1000"]
+    refused(drive, place, arguments, "cluster is too small", "1001 CPU", "lower rollout.cpus")
+
+
+@pytest.mark.slow  # like test_no_docker_engine, after the start of a Ray
+def test_no_docker_engine_for_the_pool(drive, place: Place) -> None:
+    arguments = ["--config", place.recipe(local=False), "--sandbox.backend", "docker"]
+    nowhere = "unix:///nonexistent.sock"
+    refused(drive, place, arguments, "no Docker Engine answers", nowhere, DOCKER_HOST=nowhere)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
+def test_output_directory_without_permission(drive, place: Place) -> None:
+    locked = place.root / "locked"
+    locked.mkdir(mode=0o500)
+    refused(drive, place, ["--config", place.recipe(), "--output-dir", locked], str(locked), "--output-dir")

@@ -1,0 +1,76 @@
+"""Whole runs on Ray: vLLM engines, the sandbox pool, Ray Train learners.
+
+What a killed driver leaves behind: its processes live in sessions of their own, outside its process group, but the
+raylet and the GCS watch the driver's process (or its pipe), take down the workers and end themselves; the containers end with
+their workers. Files stay: the session directory in RAY_TMPDIR (default /tmp/ray), and the plasma store's memory only as
+long as the raylet. So nothing has to be cleaned before --resume.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROLES = ("generator", "discriminator")
+SHRUNKEN = (
+    "--config", "embedded", "--curriculum.stages", "1", "--curriculum.n-discriminator-steps", "1",
+    "--curriculum.n-generator-steps", "1", "--curriculum.k-alternating-steps", "1",
+    "--curriculum.problems-per-step", "4", "--curriculum.attempts", "4", "--curriculum.frozen-programs", "2",
+    "--evaluation.bank-programs", "2", "--evaluation.suites", "1",
+)  # fmt: skip
+
+pytestmark = pytest.mark.vllm
+
+
+def rows_of(run: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_killed_in_the_middle_and_continued(drive, small: tuple[str, ...], tmp_path: Path) -> None:
+    """kill -9 of the driver's process group once step 1 is in the metrics; --resume goes on to a whole result."""
+    run = tmp_path / drive.name()
+    killed = drive.kill_at_step(1, run, *SHRUNKEN, *small, "--evaluation.problems", "8", "--checkpoint.every", "1")
+    assert "Ray at" in killed.out
+    assert not (run / "training_results.json").exists()
+    drive.expect_nothing_left()
+    done = drive.run("--resume", "--output-dir", tmp_path, "--run-name", run.name, timeout=400)
+    assert done.code == 0, done.err
+    assert not done.err.strip()
+
+    rows = rows_of(run)
+    assert [row["step"] for row in rows] == [0, 1, 2, 3]
+    assert [row["phase"] for row in rows[1:]] == ["discriminator", "generator", "alternating"]
+    learned = {role: [row for row in rows if role in row] for role in ROLES}
+    for role in ROLES:
+        assert learned[role], f"the {role} did not learn"
+        for row in learned[role]:
+            assert row[role]["probe_difference"] < 1e-4
+            assert row[role]["mismatch_max"] < 1e-3
+            assert row[role]["samples"] > 0
+        assert max(row[role]["gradient_norm"] for row in learned[role]) > 0
+    assert all(row["dropped"]["sandbox_failure"] == 0 for row in rows[1:])
+    assert all(row["tokens_per_s"] > 0 for row in rows[1:])
+
+    results = json.loads((run / "training_results.json").read_text())
+    assert results["held_out"]["before"] == rows[0]["held_out"]
+    assert results["held_out"]["after"] == rows[3]["held_out"]
+    assert all(results["wall_time_s"][part] > 0 for part in ("total", "rollout", "sandbox", "learn", "publish"))
+    state = json.loads((run / "checkpoints" / "step_000003" / "state.json").read_text())
+    assert state["versions"] == {role: len(learned[role]) for role in ROLES}
+
+
+def test_one_run_from_start_to_end(drive, small: tuple[str, ...], tmp_path: Path) -> None:
+    run = tmp_path / drive.name()
+    arguments = (*SHRUNKEN, *small, "--output-dir", tmp_path, "--run-name", run.name)
+    done = drive.run(*arguments, timeout=400)
+    assert done.code == 0, done.err
+    assert not done.err.strip()
+    assert "Ray at" in done.out and "sandbox: " in done.out
+    rows = rows_of(run)
+    assert [row["step"] for row in rows] == [0, 1, 2, 3]
+    assert all(any(role in row for row in rows) for role in ROLES)
+    assert {p.name for p in run.iterdir()} >= {
+        "config.yaml", "versions.json", "metrics.jsonl", "bank.json", "samples", "checkpoints",
+        "training_results.json", "learning_curves.png",
+    }  # fmt: skip

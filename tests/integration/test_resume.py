@@ -1,0 +1,86 @@
+"""A run that is killed and continued is the run that was not killed, to the last bit of its metrics."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+TIMING = {"seconds", "tokens_per_s", "sandbox"}  # sandbox: counters of a cache that a new process begins empty
+
+
+def rows_of(run: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+
+
+def learned(run: Path) -> list[dict[str, Any]]:
+    return [{k: v for k, v in row.items() if k not in TIMING} for row in rows_of(run)]
+
+
+def weights_of(run: Path) -> dict[str, bytes]:
+    checkpoint = sorted((run / "checkpoints").glob("step_*"))[-1]
+    return {r: (checkpoint / r / "model.safetensors").read_bytes() for r in ("generator", "discriminator")}
+
+
+@pytest.mark.parametrize("step", [0, 3, 5], ids="killed at step {}".format)
+def test_killed_and_resumed_equals_run_in_one_go(
+    drive, small: tuple[str, ...], finished: Path, tmp_path: Path, step: int
+) -> None:
+    """Checkpoints are due at every second step and at stage ends; 0 is before the first one, 3 while one is
+    written."""
+    run = tmp_path / drive.name()
+    drive.kill_at_step(step, run, "--config", "debug", *small)
+    assert not (run / "training_results.json").exists()
+    done = drive.run("--resume", "--output-dir", tmp_path, "--run-name", run.name)
+    assert done.code == 0, done.err
+    saved = sorted(int(line.split("after step ")[1].split()[0]) for line in done.out.splitlines() if "resuming" in line)
+    if step < 2:
+        assert not saved or saved[0] <= 2  # the checkpoint may have been quicker than the kill
+    else:
+        assert saved and step - 2 <= saved[0] <= step + 1
+        assert f"resuming after step {saved[0]} of 6" in done.out
+    assert "other settings" not in done.out
+    assert learned(run) == learned(finished)
+    assert weights_of(run) == weights_of(finished)
+    assert json.loads((run / "bank.json").read_text()) == json.loads((finished / "bank.json").read_text())
+    ours, theirs = (json.loads((r / "training_results.json").read_text()) for r in (run, finished))
+    assert ours["held_out"] == theirs["held_out"] and ours["best"] == theirs["best"]
+    assert [s["stage"] for s in ours["stages"]] == [1, 5]
+    assert os.readlink(run / "checkpoints" / "best") == os.readlink(finished / "checkpoints" / "best")
+
+
+def test_a_stages_checkpoint_starts_a_new_run(
+    drive, small: tuple[str, ...], finished: Path, tmp_path: Path
+) -> None:
+    """--resume-from leaves the run that it starts from as it is, and keeps its bank."""
+    before = {p: p.stat().st_mtime_ns for p in finished.rglob("*") if p.is_file()}
+    run = tmp_path / drive.name()
+    checkpoint = finished / "checkpoints" / "step_000003"
+    done = drive.run(
+        "--config", "debug", *small, "--resume-from", checkpoint, "--output-dir", tmp_path, "--run-name", run.name
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    assert f"resuming after step 3 of 6 ({checkpoint})" in done.out
+    assert learned(run) == [row for row in learned(finished) if row["step"] > 3]
+    assert (run / "bank.json").read_bytes() == (finished / "bank.json").read_bytes()
+    assert weights_of(run) == weights_of(finished)
+    assert {p: p.stat().st_mtime_ns for p in finished.rglob("*") if p.is_file()} == before
+
+
+def test_changed_settings_are_named(drive, finished: Path, tmp_path: Path) -> None:
+    run = tmp_path / drive.name()
+    shutil.copytree(finished, run, symlinks=True)
+    longer = ("--curriculum.k-alternating-steps", "2", "--temperature", "0.9")
+    done = drive.run("--resume", "--output-dir", tmp_path, "--run-name", run.name, *longer)
+    assert done.code == 0, done.err
+    (told,) = [line for line in done.out.splitlines() if "other settings" in line]
+    assert "curriculum.k_alternating_steps 1 -> 2" in told and "temperature 1.0 -> 0.9" in told
+    assert told.count("->") == 2
+    assert "resuming after step 6 of 8" in done.out
+    assert rows_of(run)[-1]["step"] == 8
+    results = json.loads((run / "training_results.json").read_text())
+    assert results["config"]["temperature"] == 0.9
+    assert yaml.safe_load((run / "config.yaml").read_text())["temperature"] == 0.9
