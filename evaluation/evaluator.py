@@ -92,7 +92,7 @@ class Evaluator:
         return Scores(
             generator_pass_rate=_mean([float(rate == 1.0) for rate in rates]),
             generator_test_rate=_mean(rates),
-            test_validity=_mean([t.components["validity"] for t in suites if t.components]),
+            test_validity=_mean([t.components["validity"] for t in suites if "validity" in t.components]),
             kill_rate=_mean([float(k) for k in kills]),
         )
 

@@ -88,7 +88,9 @@ class MultistageGame:
         for program, result in zip(programs, results, strict=True):
             self._reward_program(program, result)
         for suite, judgement in zip(suites, judged, strict=True):
-            if judgement is not None:
+            if judgement is None:
+                suite.components["sandbox_failure"] = 1.0
+            else:
                 self._reward_suite(suite, judgement, [r for r in results if r is not None], remembered)
         info = {"valid_tests": [list(j.valid) if j else None for j in judged]}
         return Episode(problem_id=problem.id, trajectories=[*programs, *suites], info=info)

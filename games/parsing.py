@@ -80,7 +80,7 @@ def _parse_test(line: str, problem: Problem, test_format: str, limits: InputLimi
     call_node, expected_node = _split_assert(statements[0], wants_assert=test_format != "input_only")
     if call_node is None:
         if test_format == "strict" and isinstance(statements[0], ast.Assert):
-            return _any_assert(line, statements[0], limits)
+            return _any_assert(line, statements[0], problem.entry_point, limits)
         return EmittedTest(source=line, fault="parse")
     try:
         arguments = [ast.literal_eval(a) for a in call_node.args]
@@ -116,13 +116,17 @@ def _literal(value: object) -> str:
     return repr(value)
 
 
-def _any_assert(line: str, statement: ast.Assert, limits: InputLimits) -> EmittedTest:
+def _any_assert(line: str, statement: ast.Assert, entry_point: str, limits: InputLimits) -> EmittedTest:
     if len(line) > limits.chars:
         return EmittedTest(source=line, fault="size")
     try:
-        return EmittedTest(source=ast.unparse(statement))
+        source = ast.unparse(statement)
     except (ValueError, RecursionError):  # an integer too long to print, an expression too deep
         return EmittedTest(source=line, fault="parse")
+    called = {n.func.id for n in ast.walk(statement) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
+    if entry_point not in called:  # it would test something that only the reference has
+        return EmittedTest(source=line, fault="contract")
+    return EmittedTest(source=source)
 
 
 def _split_assert(statement: ast.stmt, *, wants_assert: bool) -> tuple[ast.Call | None, ast.expr | None]:

@@ -48,6 +48,8 @@ def outcome(verdict: Verdict, reference_cpu_ms: float, limits: Limits, rules: Re
     """True passed, False killed, None: does not count (guard 2)."""
     if verdict.passed:
         return True
+    if verdict.error.startswith("test:"):  # the test itself broke: no fault of the program
+        return None
     if verdict.status.is_resource_limit():
         allowed_ms = rules.kill_needs_fast_reference * limits.cpu_s * 1000
         return False if reference_cpu_ms <= allowed_ms else None

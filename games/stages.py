@@ -1,5 +1,4 @@
-"""The generator's reasoning stages. To add one, append to REASONING_STAGES (models with marker tokens need a
-marker for it, see scripts/warm_start.py)."""
+"""The generator's five reasoning stages: their names, and what a chat model is asked for in each."""
 
 from dataclasses import dataclass
 

@@ -47,13 +47,13 @@ class Learner:
         seed: int = 0,
     ) -> None:
         self.settings, self.learning_rate, self.device = settings, learning_rate, torch.device(device)
-        self.model = load_model(model_path, settings.dtype, self.device)
-        self.model.train()  # no dropout in the models we load; gradient checkpointing wants train mode
+        self.model = load_model(model_path, self.device)
+        self.model.train()  # load_model has taken dropout out; gradient checkpointing wants train mode
         if settings.gradient_checkpointing:
             self.model.gradient_checkpointing_enable()
         same = str(model_path) == str(reference_path)
         self.reference = (
-            copy.deepcopy(self.model) if same else load_model(reference_path, settings.dtype, device)
+            copy.deepcopy(self.model) if same else load_model(reference_path, self.device)
         )
         self.reference.eval().requires_grad_(False)
         self.optimizer = torch.optim.AdamW(

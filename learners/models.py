@@ -12,12 +12,24 @@ from transformers.utils import logging as transformers_logging
 transformers_logging.disable_progress_bar()  # a bar per save would drown the run's own display
 
 
-def load_model(path: str | Path, dtype: str, device: str | torch.device = "cpu") -> PreTrainedModel:
-    """A causal LM from a directory or a hub id. Raises OSError with transformers' own message if there is none."""
-    model: Any = AutoModelForCausalLM.from_pretrained(path, dtype=getattr(torch, dtype))
-    model.to(device)
+def load_model(path: str | Path, device: str | torch.device = "cpu") -> PreTrainedModel:
+    """A causal LM from a directory or a hub id, without dropout and in fp32: steps of an RL learning rate vanish in
+    bfloat16's 8 bits. Raises OSError with transformers' own message if there is none."""
+    model: Any = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32)
     assert isinstance(model, PreTrainedModel)
+    _remove_dropout(model)
+    model.to(device)  # pyright: ignore[reportArgumentType]
     return model
+
+
+def _remove_dropout(model: PreTrainedModel) -> None:
+    """Ratios compare two forward passes of the same tokens: noise in them would be taken for learning."""
+    for name, value in model.config.to_dict().items():
+        if "drop" in name and isinstance(value, float):
+            setattr(model.config, name, 0.0)
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
 
 
 def output_head(model: PreTrainedModel) -> nn.Module:

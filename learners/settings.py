@@ -36,7 +36,6 @@ class LearnerSettings(Settings):
     kl_coefficient: float = Field(default=0.0, ge=0)
     """Weight of KL(policy || warm start), estimated by k3, in the loss. It is logged at any value."""
     gradient_clip: float = Field(default=1.0, gt=0)
-    dtype: Literal["float32", "bfloat16"] = "float32"
     gradient_checkpointing: bool = False
     """Recompute activations in the backward pass: less memory, a third more time."""
     cpus: float = Field(default=0.5, ge=0)

@@ -9,6 +9,7 @@ import asyncio
 import os
 import tempfile
 import threading
+import uuid
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -180,7 +181,7 @@ class RayLearner:
                 resources_per_worker={"CPU": spec.settings.cpus} | gpus,
             ),
             run_config=RunConfig(
-                name=f"{name}_{version:06d}_{os.getpid()}",
+                name=f"{name}_{version:06d}_{uuid.uuid4().hex[:8]}",
                 storage_path=str(storage.resolve()),
                 failure_config=FailureConfig(max_failures=_MAX_WORKER_FAILURES),
                 checkpoint_config=CheckpointConfig(num_to_keep=2),

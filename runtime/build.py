@@ -11,6 +11,7 @@ from core.problem import Problem
 from core.seeding import derive_seed
 from games.multistage import MultistageGame
 from games.prompts import format_for
+from games.stages import REASONING_STAGES
 from learners.learner import STATE_FILE
 from learners.train_spec import LearnerSpec
 from problems.embedded.generate import embedded_path
@@ -88,7 +89,7 @@ def check_context_lengths(config: Config, problems: list[Problem], tokenizers: M
         for problem in problems:
             if role == "generator":
                 tokens = style.generator_prompt(problem)
-                for stage in range(2, 6):
+                for stage in range(2, len(REASONING_STAGES) + 1):
                     tokens = style.next_stage([*tokens, *[0] * settings.max_tokens], stage)
             else:
                 tokens = style.discriminator_prompt(problem, config.game.max_tests)

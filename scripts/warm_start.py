@@ -256,7 +256,7 @@ def warm_start(settings: WarmStart) -> float:
         raise ValueError(f"--output {settings.output}: is there already; give a new directory")
     problems = load_problems(settings.problems_file)
     tokenizer = AutoTokenizer.from_pretrained(settings.model)
-    model = load_model(settings.model, "float32", settings.device)
+    model = load_model(settings.model, settings.device)
     style = format_for(tokenizer, settings.test_format)
     rng = Random(settings.seed)
 

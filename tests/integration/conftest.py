@@ -24,8 +24,8 @@ from sandbox_workers.jobs import SandboxUnavailable
 
 ROOT = Path(__file__).resolve().parents[2]
 _PR_SET_CHILD_SUBREAPER = 36
-# What the recipes' warm start is shrunk to: made once per session, in seconds.
-WARM_START = ("--warm-start.generator-steps", "60", "--warm-start.discriminator-steps", "40")
+# What the warm start is shrunk to: enough for programs that pass a test now and then, so that there is a signal.
+WARM_START = ("--warm-start.generator-steps", "240", "--warm-start.discriminator-steps", "120")
 
 
 @dataclass
@@ -196,12 +196,18 @@ def drive(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory)
 
 
 @pytest.fixture(scope="session")
+def warm_start() -> tuple[str, ...]:
+    """Arguments under which the embedded models of the session's cache are used."""
+    return WARM_START
+
+
+@pytest.fixture(scope="session")
 def models(environment: dict[str, str]) -> dict[str, str]:
     """Warm-started embedded models by role, in the session's cache."""
     make = (
         "import json; from configs.load import load_run; from scripts.warm_start import ensure_embedded\n"
         "if __name__ == '__main__':\n"
-        "    found = ensure_embedded(load_run(['--config', 'debug'])[0].to_config())\n"
+        f"    found = ensure_embedded(load_run(['--config', 'debug', *{WARM_START}])[0].to_config())\n"
         "    print(json.dumps({role: str(path) for role, path in found.items()}))"
     )
     command = [sys.executable, "-c", make]

@@ -20,9 +20,14 @@ def rows_of(run: Path) -> list[dict]:
     return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
 
 
-def test_the_debug_recipe_leaves_every_file_it_promises(drive, tmp_path: Path, models: dict[str, str]) -> None:
+def test_the_debug_recipe_leaves_every_file_it_promises(
+    drive, tmp_path: Path, models: dict[str, str], warm_start: tuple[str, ...]
+) -> None:
     name = drive.name()
-    done = drive.run("--config", "debug", "--output-dir", tmp_path, "--run-name", name, timeout=500)
+    done = drive.run(
+        "--config", "debug", *warm_start, "--output-dir", tmp_path, "--run-name", name, timeout=500
+    )
+    assert "first run" not in done.out, "the warm start is made again"
     assert done.code == 0, done.err
     assert not done.err.strip()
     run = tmp_path / name

@@ -65,6 +65,10 @@ def test_grpo_says_nothing_of_equal_rewards(value, count):
 def test_gae_credit_is_the_reward_or_its_distance_from_the_mean(rewards, center):
     settings = LearnerSettings(estimator="gae", center_rewards=center)
     credit = group_credit(settings, rewards)
+    if center and max(rewards) - min(rewards) < 1e-9:
+        assert credit is None
+        return
+    assert credit is not None
     assert [advantage for _, advantage in credit] == [None] * len(rewards)
     baseline = fmean(rewards) if center else 0.0
     assert [r for r, _ in credit] == pytest.approx([r - baseline for r in rewards])

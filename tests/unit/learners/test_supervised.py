@@ -11,7 +11,7 @@ SHORT = Demonstration([9, 8], [False, True])
 
 
 def train(model_path, demonstrations, **changes):
-    model = load_model(model_path, "float32")
+    model = load_model(model_path)
     draws = itertools.cycle(demonstrations)
     settings = {"steps": 60, "batch_size": 2, "learning_rate": 1e-2, "warmup_steps": 5} | changes
     return model, train_supervised(model, lambda: next(draws), **settings)
@@ -26,13 +26,13 @@ def loss_of(model, demonstration) -> float:
 
 
 def test_what_is_shown_is_learned(model_path):
-    before = loss_of(load_model(model_path, "float32"), SOLVE)
+    before = loss_of(load_model(model_path), SOLVE)
     model, _ = train(model_path, [SOLVE, SHORT])
     assert loss_of(model, SOLVE) < 0.1 < before
 
 
 def test_the_loss_that_is_returned_is_that_of_the_learned_tokens(model_path):
-    model = load_model(model_path, "float32")
+    model = load_model(model_path)
     draws = itertools.cycle([SOLVE])
     loss = train_supervised(model, lambda: next(draws), steps=1, batch_size=2, learning_rate=1e-12)
     assert loss == pytest.approx(loss_of(model, SOLVE), rel=1e-4)
@@ -40,7 +40,7 @@ def test_the_loss_that_is_returned_is_that_of_the_learned_tokens(model_path):
 
 def test_padding_carries_no_loss(model_path):
     """Beside a longer one, a demonstration costs what it costs alone: the mean is over learned tokens."""
-    model = load_model(model_path, "float32")
+    model = load_model(model_path)
     draws = itertools.cycle([SOLVE, SHORT])
     loss = train_supervised(model, lambda: next(draws), steps=1, batch_size=2, learning_rate=1e-12)
     assert loss == pytest.approx((3 * loss_of(model, SOLVE) + loss_of(model, SHORT)) / 4, rel=1e-4)

@@ -10,7 +10,7 @@ from learners.weights import export_weights, probe_tokens
 
 def test_tensors_travel_to_the_bit(model_path):
     for dtype in ("float32", "bfloat16"):
-        model = load_model(model_path, dtype)
+        model = load_model(model_path).to(getattr(torch, dtype))
         update = export_weights(model, version=4)
         assert (update.version, update.dtype) == (4, dtype)
         arrived = tensors_of(update)
@@ -20,13 +20,13 @@ def test_tensors_travel_to_the_bit(model_path):
 
 
 def test_tied_weights_travel_once(model_path):
-    update = export_weights(load_model(model_path, "float32"), 1)
+    update = export_weights(load_model(model_path), 1)
     assert "model.embed_tokens.weight" in update.tensors
     assert "lm_head.weight" not in update.tensors
 
 
 def test_an_update_is_a_copy(model_path):
-    model = load_model(model_path, "float32")
+    model = load_model(model_path)
     update = export_weights(model, 1)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -36,7 +36,7 @@ def test_an_update_is_a_copy(model_path):
 
 
 def test_the_probe_is_scored_as_plain_transformers_score_it(model_path):
-    model = load_model(model_path, "float32")
+    model = load_model(model_path)
     update = export_weights(model, 1)
     tokens = torch.tensor([update.probe])
     with torch.no_grad():
@@ -56,7 +56,7 @@ def test_the_probe_is_fixed_and_of_the_vocabulary(vocabulary):
 
 def test_tensors_may_be_read_only_arrays(model_path):
     """As they are when Ray maps them from shared memory."""
-    update = export_weights(load_model(model_path, "float32"), 1)
+    update = export_weights(load_model(model_path), 1)
     for array in update.tensors.values():
         array.flags.writeable = False
     tensors = tensors_of(update)
