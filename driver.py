@@ -50,6 +50,7 @@ def train(session: Session) -> None:
         clock = StepClock()
         result = parts.rollouts.play(session.play_request(assignment))
         clock.split(result.seconds)
+        require_some_judged(assignment, result.episodes)
         row = {"step": assignment.step, "stage": assignment.stage, "phase": str(assignment.phase)}
         row |= episode_metrics(result.episodes, result.seconds)
         for role in assignment.learning:
@@ -60,6 +61,7 @@ def train(session: Session) -> None:
                 show.say(
                     f"step {assignment.step}: no sample for the {role} (see metrics.jsonl); it does not learn"
                 )
+                row[role] = estimate
                 continue
             metrics, weights = parts.learners[role].step(batch)
             clock.lap("learn")
@@ -149,6 +151,16 @@ def episode_metrics(episodes: Sequence[Episode], seconds: Mapping[str, float]) -
     row["tokens"] = tokens
     row["tokens_per_s"] = tokens / seconds["generate"] if seconds["generate"] else None
     return row
+
+
+def require_some_judged(assignment: Assignment, episodes: Sequence[Episode]) -> None:
+    """Raises SandboxFailure where the sandbox judged nothing at all: the step must be done again, not skipped."""
+    trajectories = [t for e in episodes for t in e.trajectories]
+    if trajectories and all("sandbox_failure" in t.components for t in trajectories):
+        raise SandboxFailure(
+            f"step {assignment.step}: the sandbox judged none of {len(trajectories)} attempts; look after the Docker "
+            "Engine and continue with --resume"
+        )
 
 
 def best_programs(episodes: Sequence[Episode]) -> dict[str, tuple[float, str]]:

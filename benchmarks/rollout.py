@@ -25,6 +25,8 @@ def main() -> None:
 
 
 async def measure(episodes: int, rounds: int) -> tuple[dict[str, float], dict[str, float]]:
+    from transformers import AutoTokenizer
+
     from actors.transformers_policy import TransformersPolicy
     from actors.vllm_policy import VllmPolicy
     from configs.load import load_run
@@ -33,7 +35,6 @@ async def measure(episodes: int, rounds: int) -> tuple[dict[str, float], dict[st
     from learners.learner import Learner
     from problems.embedded.generate import embedded_problems
     from scripts.warm_start import ensure_embedded
-    from transformers import AutoTokenizer
 
     config = load_run([])[0].to_config()
     model = str(ensure_embedded(config)["generator"])

@@ -4,7 +4,7 @@ import argparse
 import inspect
 import sys
 from pathlib import Path
-from typing import Any, ClassVar, Self, NoReturn
+from typing import Any, ClassVar, NoReturn, Self
 
 import yaml
 from pydantic import Field, ValidationError, model_validator
@@ -185,5 +185,6 @@ def _explain(origin: str, error: Any) -> str:
 
 def exit_with(error: Exception) -> None:
     """One clear message and a non-zero exit."""
-    print(f"error: {error}", file=sys.stderr)
+    cause = getattr(error, "cause", None) or error  # Ray wraps a remote error in its whole traceback
+    print(f"error: {cause}", file=sys.stderr)
     raise SystemExit(2)

@@ -127,8 +127,12 @@ class Config(Settings):
         if self.problems.file == EMBEDDED and self.problems.held_out_file is not None:
             raise ValueError("problems.held_out_file has no effect: the embedded problems bring their own")
         if self.device == "cuda":
-            shares = {f"{r}.learner.gpus": self.policy(r).learner.gpus for r in ("generator", "discriminator")}
-            without = [key for key, share in (shares | {"rollout.gpus": self.rollout.gpus}).items() if not share]
+            shares = {
+                f"{r}.learner.gpus": self.policy(r).learner.gpus for r in ("generator", "discriminator")
+            }
+            without = [
+                key for key, share in (shares | {"rollout.gpus": self.rollout.gpus}).items() if not share
+            ]
             if without and not self.local:
                 raise ValueError(f"device cuda: give {', '.join(without)} a share of a GPU (such as 0.25)")
         turns = len(REASONING_STAGES) * self.generator.max_tokens

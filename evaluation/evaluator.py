@@ -12,7 +12,7 @@ from pathlib import Path
 
 from actors.episodes import PlayRequest, PlayResult
 from core.episode import Episode
-from core.interfaces import Sandbox
+from core.interfaces import Sandbox, SandboxFailure
 from core.problem import Problem
 from core.verdict import Limits
 
@@ -30,6 +30,9 @@ class Scores:
     """Mean validity of the suites."""
     kill_rate: float
     """Share of (suite, wrong program of the bank) in which some valid test fails the program."""
+
+    unjudged: int = 0
+    """Programs, suites and pairs that the sandbox could not judge."""
 
     @property
     def combined(self) -> float:
@@ -59,7 +62,7 @@ class Evaluator:
         return self._request("evaluation", {GENERATOR: 1, DISCRIMINATOR: self._suites}, temperature=0.0)
 
     async def bank_of(self, episodes: Sequence[Episode]) -> dict[str, list[str]]:
-        """The episodes' programs that fail some evaluation test. Raises SandboxFailure."""
+        """The episodes' programs that fail some evaluation test."""
         problems = {p.id: p for p in self._problems}
 
         async def wrong(episode: Episode) -> list[str]:
@@ -67,18 +70,19 @@ class Evaluator:
             rates = await asyncio.gather(
                 *(self._test_rate(p, problems[episode.problem_id]) for p in programs)
             )
-            return [program for program, rate in zip(programs, rates, strict=True) if rate < 1.0]
+            return [p for p, rate in zip(programs, rates, strict=True) if rate is not None and rate < 1.0]
 
         banks = await asyncio.gather(*(wrong(e) for e in episodes))
         return {e.problem_id: bank for e, bank in zip(episodes, banks, strict=True)}
 
     async def scores(self, episodes: Sequence[Episode], bank: Bank) -> Scores:
-        """Raises SandboxFailure."""
+        """What the sandbox could not judge is left out of the means and counted in `unjudged`."""
         problems = {p.id: p for p in self._problems}
         programs = [
             (e.problem_id, t.artifact) for e in episodes for t in e.trajectories if t.player == GENERATOR
         ]
-        rates = await asyncio.gather(*(self._test_rate(program, problems[i]) for i, program in programs))
+        found = await asyncio.gather(*(self._test_rate(program, problems[i]) for i, program in programs))
+        rates = [rate for rate in found if rate is not None]
         suites = [t for e in episodes for t in e.trajectories if t.player == DISCRIMINATOR]
         kills = await asyncio.gather(
             *(
@@ -93,17 +97,27 @@ class Evaluator:
             generator_pass_rate=_mean([float(rate == 1.0) for rate in rates]),
             generator_test_rate=_mean(rates),
             test_validity=_mean([t.components["validity"] for t in suites if "validity" in t.components]),
-            kill_rate=_mean([float(k) for k in kills]),
+            kill_rate=_mean([float(k) for k in kills if k is not None]),
+            unjudged=found.count(None)
+            + kills.count(None)
+            + sum("validity" not in t.components for t in suites),
         )
 
-    async def _test_rate(self, program: str, problem: Problem) -> float:
-        verdicts = await self._sandbox.judge(program, problem.evaluation_tests, limits=self._limits)
+    async def _test_rate(self, program: str, problem: Problem) -> float | None:
+        """None where the sandbox could not judge."""
+        try:
+            verdicts = await self._sandbox.judge(program, problem.evaluation_tests, limits=self._limits)
+        except SandboxFailure:
+            return None
         return sum(v.passed for v in verdicts) / len(verdicts)
 
-    async def _kills(self, program: str, tests: Sequence[str]) -> bool:
+    async def _kills(self, program: str, tests: Sequence[str]) -> bool | None:
         if not tests:
             return False
-        verdicts = await self._sandbox.judge(program, tests, limits=self._limits)
+        try:
+            verdicts = await self._sandbox.judge(program, tests, limits=self._limits)
+        except SandboxFailure:
+            return None
         return any(not v.passed for v in verdicts)
 
     def _request(self, name: str, attempts: Mapping[str, int], temperature: float) -> PlayRequest:

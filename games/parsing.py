@@ -123,7 +123,9 @@ def _any_assert(line: str, statement: ast.Assert, entry_point: str, limits: Inpu
         source = ast.unparse(statement)
     except (ValueError, RecursionError):  # an integer too long to print, an expression too deep
         return EmittedTest(source=line, fault="parse")
-    called = {n.func.id for n in ast.walk(statement) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
+    called = {
+        n.func.id for n in ast.walk(statement) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)
+    }
     if entry_point not in called:  # it would test something that only the reference has
         return EmittedTest(source=line, fault="contract")
     return EmittedTest(source=source)

@@ -54,7 +54,9 @@ class CheckpointStore:
             full = os.strerror(errno.ENOSPC) in str(error)
             if not full and not isinstance(error, OSError):
                 raise
-            reason, hint = (os.strerror(errno.ENOSPC), "free some space") if full else (error, "see the error")
+            reason, hint = (
+                (os.strerror(errno.ENOSPC), "free some space") if full else (error, "see the error")
+            )
             raise CheckpointError(
                 f"{target}: could not write the checkpoint of step {step} ({reason}); {hint} and "
                 f"continue with --resume; the checkpoints before it are untouched"

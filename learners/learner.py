@@ -52,9 +52,7 @@ class Learner:
         if settings.gradient_checkpointing:
             self.model.gradient_checkpointing_enable()
         same = str(model_path) == str(reference_path)
-        self.reference = (
-            copy.deepcopy(self.model) if same else load_model(reference_path, self.device)
-        )
+        self.reference = copy.deepcopy(self.model) if same else load_model(reference_path, self.device)
         self.reference.eval().requires_grad_(False)
         self.optimizer = torch.optim.AdamW(
             self.model.parameters(), lr=learning_rate, betas=(0.9, 0.95), weight_decay=0.0

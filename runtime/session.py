@@ -16,7 +16,9 @@ from actors.episodes import PlayRequest
 from configs.load import Run, latest_run
 from configs.schema import EMBEDDED, Config
 from core.episode import Episode
+from core.interfaces import SandboxFailure
 from core.problem import Problem
+from core.weights import PublishError
 from curriculum.curriculum import Assignment
 from evaluation.evaluator import Bank, Evaluator, Scores, load_bank, save_bank
 from learners.checkpoints import CheckpointError, CheckpointStore, check_architecture, read_checkpoint
@@ -28,6 +30,8 @@ from tracking.progress import Display, display
 from tracking.run_record import RunRecord, versions
 
 _PROCESS_START = time.perf_counter()
+_STARTED_FROM = "started_from.txt"
+_OURS = (SandboxFailure, PublishError, CheckpointError, SandboxUnavailable, ProblemFileError)
 _SAMPLES = 3
 """Episodes written out per stage."""
 _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
@@ -43,7 +47,9 @@ def open_session(run: Run, recipe: str) -> Iterator["Session"]:
     try:
         config, start, state = _resolve(run, recipe)
         with _parts(config, start) as (parts, train, held_out):
-            parts.wait(validate_references(train + held_out, parts.sandbox, config.problems.file))
+            held_out_file = config.problems.held_out_file or config.problems.file
+            parts.wait(validate_references(train, parts.sandbox, config.problems.file))
+            parts.wait(validate_references(held_out, parts.sandbox, held_out_file))
             if state is not None:
                 try:
                     parts.scheduler.load_state_dict(state["curriculum"])
@@ -76,7 +82,7 @@ def _resolve(run: Run, recipe: str) -> tuple[Config, Start, dict[str, Any] | Non
         checkpoint = run.resume_from.resolve() if run.resume_from else None
     else:
         directory = latest_run(config.output_dir, run.run_name)
-        checkpoint = CheckpointStore(directory / "checkpoints", 1).latest()
+        checkpoint = CheckpointStore(directory / "checkpoints", 1).latest() or _first_checkpoint(directory)
         saved = yaml.safe_load((directory / "config.yaml").read_text())
         changed = _differences(saved, config.model_dump(mode="json"))
         if changed:
@@ -100,6 +106,12 @@ def _resolve(run: Run, recipe: str) -> tuple[Config, Start, dict[str, Any] | Non
         warm_start_s=warm_start_s,
     )
     return config, start, state
+
+
+def _first_checkpoint(directory: Path) -> Path | None:
+    """The checkpoint that a run began from (--resume-from), for one that was killed before it saved its own."""
+    note = directory / _STARTED_FROM
+    return Path(note.read_text()) if note.is_file() else None
 
 
 def _check_writable(directory: Path) -> None:
@@ -204,6 +216,8 @@ def _parts(config: Config, start: Start) -> Iterator[tuple[Parts, list[Problem],
         with local_parts(config, train, start) as parts:
             yield parts, train, held_out
         return
+    from ray.exceptions import RayError
+
     from learners.train_loop import LearnerFailed
     from runtime.cluster import ClusterTooSmall, cluster_parts
 
@@ -213,9 +227,18 @@ def _parts(config: Config, start: Start) -> Iterator[tuple[Parts, list[Problem],
     except ClusterTooSmall as error:
         raise SessionError(str(error)) from error
     except LearnerFailed as error:
-        raise SessionError(
-            f"{error}; the checkpoints are in {start.run_directory}; continue with --resume"
-        ) from error
+        raise SessionError(_resumable(getattr(error, "cause", error), start)) from error
+    except RayError as error:
+        if isinstance(error, _OURS):  # Ray's wrapper of an error that the driver knows
+            raise
+        raise SessionError(_resumable(error, start)) from error
+
+
+def _resumable(error: BaseException, start: Start) -> str:
+    """What happened, from the last line of what may be a remote traceback, and how to go on."""
+    last = (str(error).strip().splitlines() or [""])[-1]
+    kept = f"the checkpoints are in {start.run_directory}; continue with --resume"
+    return f"{type(error).__name__}: {last}; {kept}"
 
 
 class Session:
@@ -250,7 +273,9 @@ class Session:
         self._seconds["warm_start"] += start.warm_start_s
         self._earlier = self._seconds.pop("total", 0.0)
         self._before: Scores | None = Scores(**state["before"]) if state else None
-        self._best = state["best"] if state else None
+        continues = state is not None and start.checkpoint is not None
+        continues = continues and start.checkpoint.parent.parent == start.run_directory
+        self._best = state["best"] if state and continues else None
         self._stages: list[dict[str, Any]] = list(state["stages"]) if state else []
         self._stage_ends: set[str] = set(state["stage_ends"]) if state else set()
 
@@ -270,6 +295,7 @@ class Session:
                 self._record.continue_from(step, self.config.model_dump(mode="json"))
             else:  # --resume-from another run: its bank comes along, so that the scores can be compared
                 self._record.start(self.config.model_dump(mode="json"))
+                (directory / _STARTED_FROM).write_text(str(self._start.checkpoint))
                 shutil.copy(_bank_beside(self._start.checkpoint), bank_file)
             self._bank = load_bank(bank_file)
             return
@@ -310,9 +336,9 @@ class Session:
             self.display.scores(f"after stage {assignment.stage}", scores.as_dict())
         self._record.add(row)
         if last or step % self.config.checkpoint.every == 0:
-            self._save(step, scores)
+            self._save(step, row, scores)
 
-    def _save(self, step: int, scores: Scores | None) -> None:
+    def _save(self, step: int, row: Mapping[str, Any], scores: Scores | None) -> None:
         started = time.perf_counter()
         is_best = scores is not None and (self._best is None or scores.combined > self._best["score"])
         if is_best and scores is not None:
@@ -321,6 +347,8 @@ class Session:
             self._stage_ends.add(f"step_{step:06d}")
         state = {
             "step": step,
+            "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+            "row": row,
             "versions": {role: learner.version for role, learner in self.parts.learners.items()},
             "curriculum": self.parts.scheduler.state_dict(),
             "seconds": self._wall_time(),

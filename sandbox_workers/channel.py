@@ -2,6 +2,7 @@
 
 import itertools
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
@@ -56,6 +57,7 @@ class RunnerChannel:
         self._lock = threading.Lock()
         self._ready: Future = Future()
         self._ended: str | None = None
+        self._last_answer = time.monotonic()
         threading.Thread(target=self._read_answers, daemon=True, name="sandbox-answers").start()
 
     def wait_ready(self) -> str:
@@ -72,12 +74,20 @@ class RunnerChannel:
 
     def judge_batch(self, jobs: Sequence[Job]) -> list[list[Verdict]]:
         futures = [self._submit(job) for job in jobs]
-        # Each test may be judged twice, and all jobs may queue for one slot.
-        allowed_s = self._patience_s + sum(2 * job.limits.wall_s * len(job.tests) for job in jobs)
-        try:
-            return [future.result(allowed_s) for future in futures]
-        except TimeoutError:
-            raise BackendDied(f"no answer within {allowed_s:g} s") from None
+        # Other batches may be ahead of this one: what counts is that the runner goes on answering. Each test of
+        # a job may be judged twice, and a job is answered as a whole.
+        silence_s = self._patience_s + max(2 * job.limits.wall_s * len(job.tests) for job in jobs)
+        submitted = time.monotonic()
+        return [self._answer(future, submitted, silence_s) for future in futures]
+
+    def _answer(self, future: Future, submitted: float, silence_s: float) -> list[Verdict]:
+        while True:
+            silent_since = max(submitted, self._last_answer)
+            try:
+                return future.result(max(0.01, silent_since + silence_s - time.monotonic()))
+            except TimeoutError:
+                if self._last_answer <= silent_since:
+                    raise BackendDied(f"no answer to anything for {silence_s:g} s") from None
 
     def _submit(self, job: Job) -> Future:
         future: Future = Future()
@@ -107,6 +117,7 @@ class RunnerChannel:
                     self._ready.set_result(message["ready"])
                     continue
                 with self._lock:
+                    self._last_answer = time.monotonic()
                     future = self._waiting.pop(message["id"])
                 future.set_result([_verdict(*fields) for fields in message["verdicts"]])
         except Exception as error:

@@ -259,7 +259,7 @@ class SandboxClient:
         jobs = [pending.job for pending in batch]
         try:
             answers = await self._transport.judge(worker, jobs)
-        except WorkerLost as error:
+        except (WorkerLost, OSError) as error:
             lost = Verdict(status=Status.SANDBOX_ERROR, error=str(error))
             answers = [[lost] * len(job.tests) for job in jobs]
         except Exception as error:  # a mistake in the request: the caller's to see, and no reason to retry

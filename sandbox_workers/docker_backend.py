@@ -35,7 +35,7 @@ def connect() -> docker.DockerClient:
     try:
         client = docker.from_env(timeout=10)
         client.ping()
-    except DockerException as error:
+    except (DockerException, OSError) as error:
         where = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
         raise SandboxUnavailable(
             f"no Docker Engine answers at {where}; start one: make engine ({error})"
@@ -49,6 +49,8 @@ def require_image(client: docker.DockerClient, tag: str) -> str:
         return str(client.images.get(tag).id)
     except ImageNotFound:
         raise SandboxUnavailable(f"the engine has no image {tag}; build it: make image") from None
+    except (DockerException, OSError) as error:  # the SDK lets time-outs of its HTTP client through
+        raise SandboxUnavailable(f"the engine does not answer: {error}") from None
 
 
 def process_identity(pid: int) -> str | None:
@@ -114,7 +116,7 @@ class DockerBackend:
             self._socket: Any = getattr(attached, "_sock", attached)
             self._socket.settimeout(None)
             self._container.start()
-        except DockerException as error:
+        except (DockerException, OSError) as error:
             self.close()
             raise SandboxUnavailable(f"the sandbox container does not start: {error}") from None
         frames = frames_iter(attached, tty=False)

@@ -82,7 +82,9 @@ class Drive:
     def ended(self, process: subprocess.Popen[str], seconds: float = 0.0) -> Ended:
         number = self.started.index(process)
         code = process.returncode if process.returncode is not None else -1
-        return Ended(code, self._file(number, "out").read_text(), self._file(number, "err").read_text(), seconds)
+        return Ended(
+            code, self._file(number, "out").read_text(), self._file(number, "err").read_text(), seconds
+        )
 
     def kill_at_step(self, step: int, run: Path, *arguments: object, timeout: float = 300) -> Ended:
         """Start a run and SIGKILL its whole process group once its metrics show the step."""
@@ -108,10 +110,14 @@ class Drive:
     def expect_nothing_left(self, seconds: float = 30) -> None:
         """Every process that this test started has ended, or does so now, and so have its containers."""
         clean = eventually(lambda: not self.left(), seconds)
-        found = [] if clean else [f"{p.pid} {p.name()} {p.cmdline()[:6]}" for p in self.left() if p.is_running()]
+        found = (
+            [] if clean else [f"{p.pid} {p.name()} {p.cmdline()[:6]}" for p in self.left() if p.is_running()]
+        )
         assert clean, f"left running: {found}"
         for name in self.names:
-            assert eventually(lambda name=name: containers_of(name) == 0, 15), f"a container of {name} is left"
+            assert eventually(lambda name=name: containers_of(name) == 0, 15), (
+                f"a container of {name} is left"
+            )
 
     def _file(self, number: int, kind: str) -> Path:
         return self.directory / f"{number}.{kind}"

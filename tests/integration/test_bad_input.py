@@ -55,11 +55,15 @@ def place(finished: Path, small_problems: tuple[Path, Path], models: dict[str, s
 
 def digest(directory: Path) -> dict[str, str]:
     return {
-        str(p): hashlib.sha256(p.read_bytes()).hexdigest() for p in sorted(directory.rglob("*")) if p.is_file()
+        str(p): hashlib.sha256(p.read_bytes()).hexdigest()
+        for p in sorted(directory.rglob("*"))
+        if p.is_file()
     }
 
 
-def refused(drive, place: Place, arguments: Arguments, *said: str, lines: int = 1, **environment: str) -> None:
+def refused(
+    drive, place: Place, arguments: Arguments, *said: str, lines: int = 1, **environment: str
+) -> None:
     """The run ends at once, with one line that says all of `said`, and the finished run is as it was."""
     before = digest(place.finished)
     if "--output-dir" not in arguments:
@@ -85,7 +89,9 @@ def test_malformed_problem_file(drive, place: Place) -> None:
 
 
 def test_empty_problem_file(drive, place: Place) -> None:
-    refused(drive, place, place.using(place.write("empty.json", "")), "empty.json", "the file is empty", "write")
+    refused(
+        drive, place, place.using(place.write("empty.json", "")), "empty.json", "the file is empty", "write"
+    )
 
 
 def test_missing_problem_file(drive, place: Place) -> None:
@@ -103,7 +109,15 @@ def test_reference_that_fails_its_own_tests(drive, place: Place) -> None:
 
     id_ = json.loads(place.train.read_text())["problems"][5]["id"]
     file = place.problems(spoil)
-    refused(drive, place, place.using(file), str(file), repr(id_), "baseline_tests[1]", "correct the test or the solution")
+    refused(
+        drive,
+        place,
+        place.using(file),
+        str(file),
+        repr(id_),
+        "baseline_tests[1]",
+        "correct the test or the solution",
+    )
 
 
 def test_held_out_problems_among_the_training_problems(drive, place: Place) -> None:
@@ -135,12 +149,26 @@ def test_truncated_model(drive, place: Place) -> None:
     model = Path(shutil.copytree(place.models["generator"], place.root / "model"))
     os.truncate(model / "model.safetensors", 50_000)
     arguments = ["--config", place.recipe(), "--generator-model", model]
-    refused(drive, place, arguments, f"generator.model {model}", "model.safetensors is damaged", "give a directory")
+    refused(
+        drive,
+        place,
+        arguments,
+        f"generator.model {model}",
+        "model.safetensors is damaged",
+        "give a directory",
+    )
 
 
 # ---------------------------------------------------------------------- configuration
 def test_unknown_key_in_a_recipe(drive, place: Place) -> None:
-    refused(drive, place, ["--config", place.recipe(tempreature=1)], "recipe.yaml", "unknown key tempreature", "--help")
+    refused(
+        drive,
+        place,
+        ["--config", place.recipe(tempreature=1)],
+        "recipe.yaml",
+        "unknown key tempreature",
+        "--help",
+    )
 
 
 def test_unknown_key_on_the_command_line(drive, place: Place) -> None:
@@ -148,7 +176,9 @@ def test_unknown_key_on_the_command_line(drive, place: Place) -> None:
 
 
 def test_value_out_of_range(drive, place: Place) -> None:
-    refused(drive, place, ["--config", "debug", "--curriculum.attempts", "1"], "curriculum.attempts", "got", "2")
+    refused(
+        drive, place, ["--config", "debug", "--curriculum.attempts", "1"], "curriculum.attempts", "got", "2"
+    )
 
 
 def test_unknown_recipe(drive, place: Place) -> None:
@@ -156,7 +186,13 @@ def test_unknown_recipe(drive, place: Place) -> None:
 
 
 def test_recipe_that_is_no_yaml(drive, place: Place) -> None:
-    refused(drive, place, ["--config", place.write("bad.yaml", "a: [1, 2\nb: {")], "bad.yaml", "not readable as YAML")
+    refused(
+        drive,
+        place,
+        ["--config", place.write("bad.yaml", "a: [1, 2\nb: {")],
+        "bad.yaml",
+        "not readable as YAML",
+    )
 
 
 def test_nothing_to_resume(drive, place: Place) -> None:
@@ -164,7 +200,14 @@ def test_nothing_to_resume(drive, place: Place) -> None:
 
 
 def test_run_name_that_is_used(drive, place: Place) -> None:
-    arguments = ["--config", place.recipe(), "--output-dir", place.finished.parent, "--run-name", place.finished.name]
+    arguments = [
+        "--config",
+        place.recipe(),
+        "--output-dir",
+        place.finished.parent,
+        "--run-name",
+        place.finished.name,
+    ]
     refused(drive, place, arguments, str(place.finished), "holds a run already", "--resume")
 
 
@@ -191,7 +234,13 @@ def test_truncated_checkpoint(drive, place: Place) -> None:
 
 def test_checkpoint_that_is_not_there(drive, place: Place) -> None:
     checkpoint = place.finished / "checkpoints" / "step_000099"
-    refused(drive, place, ["--config", place.recipe(), "--resume-from", checkpoint], "no such checkpoint", "step_000006")
+    refused(
+        drive,
+        place,
+        ["--config", place.recipe(), "--resume-from", checkpoint],
+        "no such checkpoint",
+        "step_000006",
+    )
 
 
 def test_checkpoint_of_another_architecture(drive, place: Place) -> None:
@@ -210,7 +259,14 @@ def test_checkpoint_of_another_architecture(drive, place: Place) -> None:
 
 def test_checkpoint_of_another_estimator(drive, place: Place) -> None:
     checkpoint = place.finished / "checkpoints" / "step_000003"
-    arguments = ["--config", place.recipe(), "--resume-from", checkpoint, "--generator.learner.estimator", "grpo"]
+    arguments = [
+        "--config",
+        place.recipe(),
+        "--resume-from",
+        checkpoint,
+        "--generator.learner.estimator",
+        "grpo",
+    ]
     refused(drive, place, arguments, "step_000003", "saved with estimator gae", "grpo", "same estimator")
 
 

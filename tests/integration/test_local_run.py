@@ -9,7 +9,14 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 SCORES = {"generator_pass_rate", "test_validity", "kill_rate"}
 ROLES = ("generator", "discriminator")
-LEARNED = {"samples", "learning_rate", "mismatch_max", "gradient_norm", "kl_to_warm_start", "probe_difference"}
+LEARNED = {
+    "samples",
+    "learning_rate",
+    "mismatch_max",
+    "gradient_norm",
+    "kl_to_warm_start",
+    "probe_difference",
+}
 ROW = {
     "step", "stage", "phase", "generator_reward", "discriminator_reward", "validity", "kill_rate", "dropped",
     "generator_components", "discriminator_components", "tokens", "tokens_per_s", "sandbox", "seconds",
@@ -97,5 +104,3 @@ def test_a_runs_config_is_a_recipe(drive, finished: Path, tmp_path: Path) -> Non
         del config["output_dir"], config["run_name"]
     assert again == first
     assert rows_of(tmp_path / name)[-1]["held_out"] == rows_of(finished)[-1]["held_out"]
-
-

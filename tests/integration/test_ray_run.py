@@ -30,7 +30,9 @@ def rows_of(run: Path) -> list[dict[str, Any]]:
 def test_killed_in_the_middle_and_continued(drive, small: tuple[str, ...], tmp_path: Path) -> None:
     """kill -9 of the driver's process group once step 1 is in the metrics; --resume goes on to a whole result."""
     run = tmp_path / drive.name()
-    killed = drive.kill_at_step(1, run, *SHRUNKEN, *small, "--evaluation.problems", "8", "--checkpoint.every", "1")
+    killed = drive.kill_at_step(
+        1, run, *SHRUNKEN, *small, "--evaluation.problems", "8", "--checkpoint.every", "1"
+    )
     assert "Ray at" in killed.out
     assert not (run / "training_results.json").exists()
     drive.expect_nothing_left()
@@ -55,7 +57,9 @@ def test_killed_in_the_middle_and_continued(drive, small: tuple[str, ...], tmp_p
     results = json.loads((run / "training_results.json").read_text())
     assert results["held_out"]["before"] == rows[0]["held_out"]
     assert results["held_out"]["after"] == rows[3]["held_out"]
-    assert all(results["wall_time_s"][part] > 0 for part in ("total", "rollout", "sandbox", "learn", "publish"))
+    assert all(
+        results["wall_time_s"][part] > 0 for part in ("total", "rollout", "sandbox", "learn", "publish")
+    )
     state = json.loads((run / "checkpoints" / "step_000003" / "state.json").read_text())
     assert state["versions"] == {role: len(learned[role]) for role in ROLES}
 

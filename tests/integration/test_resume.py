@@ -9,7 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
-TIMING = {"seconds", "tokens_per_s", "sandbox"}  # sandbox: counters of a cache that a new process begins empty
+TIMING = {
+    "seconds",
+    "tokens_per_s",
+    "sandbox",
+}  # sandbox: counters of a cache that a new process begins empty
 
 
 def rows_of(run: Path) -> list[dict[str, Any]]:
@@ -36,7 +40,9 @@ def test_killed_and_resumed_equals_run_in_one_go(
     assert not (run / "training_results.json").exists()
     done = drive.run("--resume", "--output-dir", tmp_path, "--run-name", run.name)
     assert done.code == 0, done.err
-    saved = sorted(int(line.split("after step ")[1].split()[0]) for line in done.out.splitlines() if "resuming" in line)
+    saved = sorted(
+        int(line.split("after step ")[1].split()[0]) for line in done.out.splitlines() if "resuming" in line
+    )
     if step < 2:
         assert not saved or saved[0] <= 2  # the checkpoint may have been quicker than the kill
     else:

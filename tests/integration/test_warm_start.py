@@ -57,9 +57,19 @@ def test_a_users_model_learns_from_a_users_problems(chat_model: Path, tmp_path: 
 
 
 def test_what_is_wrong_with_the_arguments_is_said_in_one_line(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "scripts.warm_start", "--model", str(tmp_path / "none"), "--role", "generator"]
+    command = [
+        sys.executable,
+        "-m",
+        "scripts.warm_start",
+        "--model",
+        str(tmp_path / "none"),
+        "--role",
+        "generator",
+    ]
     command += ["--problems-file", str(tmp_path / "none.json"), "--output", str(tmp_path / "out")]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, env=dict(os.environ))
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=120, env=dict(os.environ)
+    )
     assert done.returncode == 2
     assert "none.json" in done.stderr and "Traceback" not in done.stderr
 

@@ -129,8 +129,10 @@ def test_a_suite_that_the_sandbox_could_not_judge_is_left_out():
 
 
 def test_a_sandbox_failure_is_no_score():
-    with pytest.raises(SandboxFailure):
-        score([episode("p", ["unknown"])], {})
+    """What cannot be judged is left out of the mean, and counted."""
+    scores = score([episode("p", ["unknown"])], {})
+    assert scores.unjudged >= 1
+    assert scores.generator_pass_rate == 0.0
 
 
 def test_nothing_played_scores_nothing():
@@ -145,4 +147,5 @@ def test_the_best_is_seven_parts_generator_and_three_parts_validity():
         "generator_test_rate",
         "test_validity",
         "kill_rate",
+        "unjudged",
     }
