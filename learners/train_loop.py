@@ -161,6 +161,14 @@ def _build_learner(spec: LearnerSpec) -> Learner:
         return replace(spec, model_path=directory, state_path=directory).build()
 
 
+def _answer(reference: Any) -> Any:
+    """What the mailbox answers. Raises LearnerFailed as it was raised there, without Ray's remote traceback."""
+    try:
+        return ray.get(reference)
+    except LearnerFailed as error:
+        raise LearnerFailed(*getattr(error, "cause", error).args) from None
+
+
 class RayLearner:
     """The driver's handle on one policy's Ray Train run."""
 
@@ -194,7 +202,7 @@ class RayLearner:
     def step(self, batch: Batch) -> tuple[Mapping[str, float], Any]:
         """(metrics, reference to the WeightUpdate); the weights never pass through the driver."""
         ray.get(self.mailbox.put_batch.remote(batch))
-        metrics, (reference,) = ray.get(self.mailbox.get_result.remote(batch.step))
+        metrics, (reference,) = _answer(self.mailbox.get_result.remote(batch.step))
         self._version = batch.step
         return metrics, reference
 
@@ -204,12 +212,12 @@ class RayLearner:
 
     def current_weights(self) -> Any:
         """Reference to the WeightUpdate of the current version. Raises LearnerFailed."""
-        _, (reference,) = ray.get(self.mailbox.get_result.remote(self._version))
+        _, (reference,) = _answer(self.mailbox.get_result.remote(self._version))
         return reference
 
     def save(self) -> Path:
         """Directory of a registered checkpoint of the current version. Raises LearnerFailed."""
-        return Path(ray.get(self.mailbox.save.remote(self._version)))
+        return Path(_answer(self.mailbox.save.remote(self._version)))
 
     def stop(self) -> None:
         ray.get(self.mailbox.stop.remote())

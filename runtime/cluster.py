@@ -69,6 +69,7 @@ def connect(config: Config) -> None:
         return
     ray.init(
         **quiet,
+        address="local",  # without it Ray joins any cluster that `ray start` left on this machine
         resources={"sandbox": config.sandbox.workers},
         include_dashboard=None,
         object_store_memory=_LOCAL_OBJECT_STORE_BYTES,

@@ -20,7 +20,7 @@ SHRUNKEN = (
     "--evaluation.bank-programs", "2", "--evaluation.suites", "1",
 )  # fmt: skip
 
-pytestmark = pytest.mark.vllm
+pytestmark = [pytest.mark.vllm, pytest.mark.timeout(1500)]
 
 
 def rows_of(run: Path) -> list[dict[str, Any]]:

@@ -1,0 +1,271 @@
+"""Learners on Ray Train whose worker is killed -9, whose batches are bad, whose disk is full."""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+import ray
+import torch
+from transformers import Qwen2Config, Qwen2ForCausalLM
+
+from core.batch import Batch, Sample
+from learners import train_loop
+from learners.checkpoints import CheckpointError, CheckpointStore, read_checkpoint
+from learners.settings import LearnerSettings
+from learners.train_loop import LearnerFailed, RayLearner
+from learners.train_spec import LearnerSpec
+
+VOCABULARY = 48
+PATIENCE_S = 180
+"""For a worker to come back, or for a failure to be told: far above what either takes."""
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[None]:
+    """A Ray of this module's own. Its sockets' paths must be short."""
+    directory = tempfile.mkdtemp(prefix="spar-")
+    os.environ.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", "0.5")
+    ray.init(
+        address="local",
+        num_cpus=2,
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level="ERROR",
+        object_store_memory=128 << 20,
+        _temp_dir=directory,
+    )
+    yield
+    ray.shutdown()
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A few thousand parameters."""
+    shape = Qwen2Config(
+        vocab_size=VOCABULARY,
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        intermediate_size=32,
+        max_position_embeddings=512,
+        tie_word_embeddings=True,
+        initializer_range=0.3,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        network = Qwen2ForCausalLM(shape)
+    path = tmp_path_factory.mktemp("tiny")
+    network.save_pretrained(path)
+    return str(path)
+
+
+@pytest.fixture
+def spec(model: str) -> LearnerSpec:
+    return LearnerSpec(
+        settings=LearnerSettings(estimator="grpo", threads=1, cpus=0.5, warmup_updates=0),
+        learning_rate=1e-2,
+        model_path=model,
+        reference_path=model,
+        state_path=None,
+        device="cpu",
+        seed=3,
+    )
+
+
+def batch(step: int, count: int = 12, length: int = 12, logprob: float = -3.5) -> Batch:
+    rng = Random(step)
+    samples = []
+    for _ in range(count):
+        tokens = tuple(rng.randrange(VOCABULARY) for _ in range(2 + length))
+        sampled = (False, False, *[True] * length)
+        samples.append(
+            Sample(
+                tokens=tokens,
+                sampled=sampled,
+                trained=sampled,
+                logprobs=(0.0, 0.0, *[logprob] * length),
+                reward=1.0,
+                advantage=rng.gauss(0, 1),
+            )
+        )
+    return Batch(step=step, samples=tuple(samples), temperature=1.0, seed=step)
+
+
+def slow_batch(step: int) -> Batch:
+    """Seconds of work, so that a kill finds the worker in it."""
+    return batch(step, count=384, length=256)
+
+
+def within(seconds: float, work: Callable[[], Any]) -> Any:
+    """work()'s result or exception; fails the test where it hangs."""
+    outcome: list[tuple[str, Any]] = []
+
+    def run() -> None:
+        try:
+            outcome.append(("result", work()))
+        except BaseException as error:
+            outcome.append(("error", error))
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    assert outcome, f"hangs for more than {seconds} s"
+    kind, value = outcome[0]
+    if kind == "error":
+        raise value
+    return value
+
+
+@contextlib.contextmanager
+def learning(spec: LearnerSpec, storage: Path) -> Iterator[RayLearner]:
+    learner = RayLearner("generator", spec, 0, storage)
+    try:
+        yield learner
+    finally:
+        within(PATIENCE_S, learner.stop)
+        assert not learner._thread.is_alive(), "the Ray Train run goes on"
+        ray.kill(learner.mailbox)
+
+
+def worker_of(learner: RayLearner, but: int = 0) -> int:
+    """Process id of the worker at work, once it is another one than `but`."""
+    end = time.monotonic() + PATIENCE_S
+    while (pid := ray.get(learner.mailbox.get_worker_pid.remote())) in (0, but):
+        assert time.monotonic() < end, "no worker comes"
+        time.sleep(0.05)
+    return pid
+
+
+def test_a_killed_worker_costs_time_and_nothing_else(
+    cluster: None, spec: LearnerSpec, tmp_path: Path
+) -> None:
+    """Killed before any checkpoint, while it learns, and while it is asked to save: the weights are those of a
+    learner that nobody killed. One kill more than is allowed, and everybody is told."""
+    batches = [batch(1), batch(2), slow_batch(3), batch(4)]
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        unkilled, expected = spec.build(), []
+        for each in batches:
+            unkilled.step(each)
+            expected.append(unkilled.export().digest)
+    finally:
+        torch.set_num_threads(threads)
+
+    with learning(spec, tmp_path) as learner:
+
+        def step(number: int) -> str:
+            _, weights = within(PATIENCE_S, lambda: learner.step(batches[number - 1]))
+            update = ray.get(weights)
+            assert update.version == learner.version == number
+            return update.digest
+
+        assert step(1) == expected[0]
+        first = worker_of(learner)
+        os.kill(first, signal.SIGKILL)  # between two batches, nothing saved yet
+        assert step(2) == expected[1]
+        second = worker_of(learner, but=first)
+        saved = within(PATIENCE_S, learner.save)
+        assert torch.load(saved / "learner_state.pt", weights_only=True)["version"] == 2
+
+        killer = threading.Timer(0.5, os.kill, (second, signal.SIGKILL))
+        killer.start()
+        assert step(3) == expected[2]  # during one
+        third = worker_of(learner, but=second)
+
+        os.kill(third, signal.SIGKILL)  # before a checkpoint that is wanted
+        saved = within(PATIENCE_S, learner.save)
+        assert torch.load(saved / "learner_state.pt", weights_only=True)["version"] == 3
+        assert step(4) == expected[3]
+        fourth = worker_of(learner, but=third)
+        assert len({first, second, third, fourth}) == 4
+
+        os.kill(fourth, signal.SIGKILL)  # once too often
+        for work in (lambda: learner.step(batch(5)), learner.save, learner.current_weights):
+            with pytest.raises(LearnerFailed) as failure:
+                within(PATIENCE_S, work)
+            assert str(failure.value).startswith("learner generator: ")
+            assert "Traceback" not in str(failure.value) and len(str(failure.value).splitlines()) == 1
+
+
+def test_a_loss_that_is_not_finite_ends_the_learner(
+    cluster: None, spec: LearnerSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(train_loop, "_MAX_WORKER_FAILURES", 0)
+    with learning(spec, tmp_path) as learner:
+        within(PATIENCE_S, lambda: learner.step(batch(1)))
+        with pytest.raises(LearnerFailed, match="the loss of batch 2 is nan: lower the learning rate"):
+            within(PATIENCE_S, lambda: learner.step(batch(2, logprob=float("nan"))))
+
+
+# ---------------------------------------------------------------------- a full disk
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 1 MiB."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)]
+    if os.geteuid() != 0 or subprocess.run(command, capture_output=True, check=False).returncode != 0:
+        pytest.skip("only root can mount a small file system")
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+class NoTokenizer:
+    def save_pretrained(self, directory: Path) -> None:
+        (directory / "tokenizer.json").write_text("{}")
+
+
+def test_a_full_disk_leaves_the_checkpoint_before(small_disk: Path, tmp_path: Path) -> None:
+    def policies(size: int) -> dict[str, Path]:
+        found = {}
+        for role in ("generator", "discriminator"):
+            found[role] = tmp_path / f"{role}-{size}"
+            found[role].mkdir()
+            (found[role] / "model.safetensors").write_bytes(os.urandom(size))
+        return found
+
+    store = CheckpointStore(small_disk / "checkpoints", keep=2)
+    tokenizers = {"generator": NoTokenizer(), "discriminator": NoTokenizer()}
+    store.save(1, policies(100_000), tokenizers, {"step": 1})
+    with pytest.raises(CheckpointError) as failure:
+        store.save(2, policies(600_000), tokenizers, {"step": 2})
+    message = str(failure.value)
+    assert "step_000002" in message and "No space left on device" in message and "--resume" in message
+    assert store.latest() == small_disk / "checkpoints" / "step_000001"
+    assert read_checkpoint(store.latest())["step"] == 1
+    assert [p.name for p in store.root.iterdir()] == ["step_000001"], "what was half written is gone"
+    store.save(2, policies(150_000), tokenizers, {"step": 2})  # once there is room
+    assert read_checkpoint(store.latest())["step"] == 2
+
+
+def test_a_full_disk_under_ray_train_is_told(
+    cluster: None, spec: LearnerSpec, small_disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(train_loop, "_MAX_WORKER_FAILURES", 0)
+    with learning(spec, small_disk / "ray_train") as learner:
+        within(PATIENCE_S, lambda: learner.step(batch(1)))
+        saved = within(PATIENCE_S, learner.save)
+        whole = {p.name: p.read_bytes() for p in saved.iterdir() if p.is_file()}
+        within(PATIENCE_S, lambda: learner.step(batch(2)))
+        filler = small_disk / "filler"
+        with contextlib.suppress(OSError), filler.open("wb") as handle:
+            while True:
+                handle.write(b"x" * 4096)
+                handle.flush()
+        with pytest.raises(LearnerFailed) as failure:
+            within(PATIENCE_S, learner.save)
+        assert "No space left on device" in str(failure.value)
+        assert {p.name: p.read_bytes() for p in saved.iterdir() if p.is_file()} == whole
