@@ -169,6 +169,12 @@ def _answer(reference: Any) -> Any:
         raise LearnerFailed(*getattr(error, "cause", error).args) from None
 
 
+def _in_one_line(error: BaseException) -> str:
+    """What happened: the first line of a report, the last one of a traceback."""
+    lines = str(error).strip().splitlines() or [""]
+    return f"{type(error).__name__}: {lines[-1 if 'Traceback' in str(error) else 0]}"
+
+
 class RayLearner:
     """The driver's handle on one policy's Ray Train run."""
 
@@ -229,8 +235,6 @@ class RayLearner:
             self._trainer.fit()
         except BaseException as error:  # whatever it is, nobody must wait for this learner any more
             causes = getattr(error, "worker_failures", None) or {0: error}
-            failure = f"learner {self.name}: " + "; ".join(
-                f"{type(e).__name__}: {e}" for e in causes.values()
-            )
+            failure = f"learner {self.name}: " + "; ".join(_in_one_line(e) for e in causes.values())
         if ray.is_initialized():
             self.mailbox.stop.remote(failure)
