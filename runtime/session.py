@@ -273,9 +273,8 @@ class Session:
         self._seconds["warm_start"] += start.warm_start_s
         self._earlier = self._seconds.pop("total", 0.0)
         self._before: Scores | None = Scores(**state["before"]) if state else None
-        continues = state is not None and start.checkpoint is not None
-        continues = continues and start.checkpoint.parent.parent == start.run_directory
-        self._best = state["best"] if state and continues else None
+        own = start.checkpoint is not None and start.checkpoint.parent.parent == start.run_directory
+        self._best = state["best"] if state and own else None  # not another run's
         self._stages: list[dict[str, Any]] = list(state["stages"]) if state else []
         self._stage_ends: set[str] = set(state["stage_ends"]) if state else set()
 
