@@ -1,6 +1,6 @@
 """What the sandbox says about one (program, test). The program's fault and the sandbox's fault are different things."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from pydantic import Field
@@ -41,12 +41,48 @@ class Verdict:
     cpu_ms: float = 0.0
     """CPU time of the program under this test, milliseconds."""
     stdout: str = ""
+    stderr: str = ""
+    memory_bytes: int = 0
+    """Peak resident memory of the program's process, over all tests that it was started for."""
     error: str = ""
     """Exception text or the reason of a limit, capped."""
+    by_test: bool = False
+    """It was the test that broke or hung, not the program under it. Where the test is known to be good it may
+    have broken on what the program returned."""
 
     @property
     def passed(self) -> bool:
         return self.status is Status.PASSED
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OutputTest:
+    """A test of a whole program in any language: what it prints. The expected text never enters the sandbox.
+
+    Example:
+        OutputTest(stdin="3 4\n", stdout="7\n")
+        OutputTest(code="print(f(3, 4))", stdout="7\n")     # Lua: the code is appended to the program
+    """
+
+    stdout: str | None
+    """None expects nothing: PASSED where the program ends well. Compared line by line, without trailing blanks
+    and trailing empty lines."""
+    stdin: str = ""
+    code: str = ""
+
+    def judge(self, verdict: Verdict) -> Verdict:
+        """What the verdict is once the output is compared."""
+        if not verdict.passed or self.stdout is None or _lines(self.stdout) == _lines(verdict.stdout):
+            return verdict
+        return replace(verdict, status=Status.WRONG_ANSWER, error="other output than expected")
+
+
+Test = str | OutputTest
+"""A string is Python source: see core.interfaces.Sandbox."""
+
+
+def _lines(text: str) -> list[str]:
+    return [line.rstrip() for line in text.rstrip().splitlines()]
 
 
 class Limits(Settings):

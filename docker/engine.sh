@@ -15,7 +15,8 @@ dir=${SPARRING_ENGINE_DIR:-/var/lib/sparring-engine}
 default_socket=/var/run/docker.sock
 pid_file=$dir/dockerd.pid
 registry_base=python:3.11-slim
-local_base=sparring-base:bookworm
+packages=$(sed -n 's/^ARG PACKAGES="\(.*\)"$/\1/p' docker/sandbox.Dockerfile)
+local_base=sparring-base:bookworm-$(echo "$packages" | sha256sum | cut -c1-8)
 
 die() { echo "engine.sh: $*" >&2; exit 1; }
 answers() { command -v docker >/dev/null && timeout 5 docker version --format '{{.Server.Version}}' >/dev/null 2>&1; }
@@ -79,7 +80,7 @@ stop() {
 
 base() {
     docker image inspect "$local_base" >/dev/null 2>&1 && return
-    local tarball=$dir/base-bookworm.tar
+    local tarball=$dir/${local_base#*:}.tar
     if [ ! -s "$tarball" ]; then
         [ "$(id -u)" = 0 ] || die "the base image is missing and only root can run debootstrap"
         install_packages debootstrap debootstrap
@@ -87,7 +88,7 @@ base() {
         local root
         root=$(mktemp -d "$dir/rootfs.XXXXXX")
         echo "building a Debian base with debootstrap (a minute or two, once)"
-        timeout 600 debootstrap --variant=minbase --include=python3 bookworm "$root" >"$dir/debootstrap.log" 2>&1 ||
+        timeout 900 debootstrap --variant=minbase --include="python3,${packages// /,}" bookworm "$root" >"$dir/debootstrap.log" 2>&1 ||
             { rm -rf "$root"; die "debootstrap failed, see $dir/debootstrap.log"; }
         rm -rf "$root"/var/cache/apt/archives/*.deb "$root"/var/lib/apt/lists/*
         tar -C "$root" -c . -f "$tarball.part" && mv "$tarball.part" "$tarball"
@@ -103,20 +104,20 @@ content_hash() {
 
 image() {
     answers || die "no Docker Engine answers: start one (docker/engine.sh start)"
-    local tag base_image
+    local tag base_image network
     tag=sparring-sandbox:$(content_hash)
     if docker image inspect "$tag" >/dev/null 2>&1; then echo "$tag is up to date"; return; fi
     if docker image inspect "$registry_base" >/dev/null 2>&1 ||
         timeout 180 docker pull -q "$registry_base" >/dev/null 2>&1; then
-        base_image=$registry_base
+        base_image=$registry_base network=host
     else
         echo "$registry_base cannot be pulled: using a debootstrap base"
         base
-        base_image=$local_base
+        base_image=$local_base network=none
     fi
     # The legacy builder needs no buildx plugin; the context is the runner alone, never the working tree.
     tar -c docker/sandbox.Dockerfile sandbox_workers/runner/*.py |
-        DOCKER_BUILDKIT=0 timeout 300 docker build -q --network=none --build-arg BASE_IMAGE="$base_image" \
+        DOCKER_BUILDKIT=0 timeout 900 docker build -q --network="$network" --build-arg BASE_IMAGE="$base_image" \
             --label "sparring.base=$base_image" -t "$tag" -f docker/sandbox.Dockerfile - >/dev/null 2>"${TMPDIR:-/tmp}/sparring-build.$$" ||
         die "docker build failed: $(tail -n 1 "${TMPDIR:-/tmp}/sparring-build.$$")"
     rm -f "${TMPDIR:-/tmp}/sparring-build.$$"

@@ -1,7 +1,9 @@
 """Which sandbox runs here, and why: `choose_backend` decides once, `Choice.open` builds as many as are
 wanted."""
 
+import contextlib
 import hashlib
+import itertools
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -9,10 +11,15 @@ from typing import Literal
 
 from sandbox_workers.jobs import Backend, SandboxUnavailable
 from sandbox_workers.namespace_backend import NamespaceBackend, privilege, require_bubblewrap
+from sandbox_workers.process_backend import ProcessBackend, weaker_points
+from sandbox_workers.runner.zygote import UIDS_PER_SANDBOX
 
-Kind = Literal["auto", "docker", "namespace"]
+Kind = Literal["auto", "docker", "namespace", "process"]
 ROOT = Path(__file__).parent.parent
-UID_FLOOR, UIDS_PER_BACKEND, UID_RANGES = 200_000, 64, 16_000
+UID_FLOOR, UID_RANGES, GENERATION_STEP = 200_000, 16_000, 1000
+MOST_SLOTS = UIDS_PER_SANDBOX // 2 - 1
+_generations = itertools.count()
+"""Sandboxes that this process has opened: one that is being replaced and its successor share no uid."""
 
 
 @cache
@@ -36,64 +43,88 @@ def image_tag() -> str:
 class Choice:
     """A kind of sandbox that can run here. Plain data: it travels to the workers."""
 
-    kind: Literal["docker", "namespace"]
+    kind: Literal["docker", "namespace", "process"]
     description: str
     """One line for the user: what was chosen and why."""
     version: str
     """Of the runner and what it runs on; part of every cache key."""
     image: str = ""
+    runtime: str | None = None
 
     def open(self, *, slots: int, index: int, run_id: str, memory_mb: int = 512) -> Backend:
         """A backend, not yet started. `index` numbers the backends of a run: each gets uids of its own."""
-        uid_base = uid_range(run_id, index)
+        if slots > MOST_SLOTS:
+            raise SandboxUnavailable(
+                f"a sandbox has at most {MOST_SLOTS} slots, not {slots}: use more sandboxes"
+            )
+        uid_base = uid_range(run_id, index + GENERATION_STEP * next(_generations))
         if self.kind == "namespace":
             return NamespaceBackend(slots=slots, uid_base=uid_base)
+        if self.kind == "process":
+            return ProcessBackend(slots=slots, uid_base=uid_base)
         from sandbox_workers.docker_backend import DockerBackend  # the docker SDK only where Docker is used
 
         return DockerBackend(
-            image=self.image, slots=slots, uid_base=uid_base, memory_mb=memory_mb, run_id=run_id
+            image=self.image,
+            slots=slots,
+            uid_base=uid_base,
+            memory_mb=memory_mb,
+            run_id=run_id,
+            runtime=self.runtime,
         )
 
 
 def uid_range(run_id: str, index: int) -> int:
     """First uid of a backend: neighbours within a run never overlap, runs hardly ever."""
     start = int.from_bytes(hashlib.sha256(run_id.encode()).digest()[:4], "big")
-    return UID_FLOOR + (start + index) % UID_RANGES * UIDS_PER_BACKEND
+    return UID_FLOOR + (start + index) % UID_RANGES * UIDS_PER_SANDBOX
 
 
-def choose_backend(kind: Kind = "auto") -> Choice:
+def choose_backend(kind: Kind = "auto", runtime: str | None = None) -> Choice:
     """Docker where an engine answers and has the image, else namespaces; or the kind that is asked for.
+
+    Args:
+        runtime: of the containers; with "auto" it asks for Docker.
 
     Raises:
         SandboxUnavailable: what is missing, and how to get it.
     """
     if kind == "namespace":
         return _namespace("as configured")
-    if kind == "docker":
-        return _docker("as configured")
+    if kind == "docker" or (kind == "auto" and runtime is not None):
+        return _docker("as configured", runtime)
+    if kind == "process":
+        return _process()
     if kind != "auto":
-        raise ValueError(f"sandbox backend must be auto, docker or namespace, not {kind!r}")
+        raise ValueError(f"sandbox backend must be auto, docker, namespace or process, not {kind!r}")
     try:
-        return _docker("an engine answers and has the image")
+        return _docker("an engine answers and has the image", None)
     except SandboxUnavailable as missing:
         try:
             return _namespace(str(missing))
         except SandboxUnavailable as error:
             raise SandboxUnavailable(
-                f"no sandbox can run here. Docker: {missing}. Namespaces: {error}"
+                f"no sandbox can run here. Docker: {missing}. Namespaces: {error}. Where you trust the programs, "
+                "the backend 'process' runs anywhere; python -m sandbox_workers check_host says what it lacks"
             ) from None
 
 
-def _docker(why: str) -> Choice:
-    from sandbox_workers.docker_backend import connect, require_image
+def _docker(why: str, runtime: str | None) -> Choice:
+    from sandbox_workers.docker_backend import connect, require_image, require_runtime
 
     image = image_tag()
-    identity = require_image(connect(), image)
+    under = ""
+    with contextlib.closing(connect()) as client:
+        identity = require_image(client, image)
+        if runtime is not None:
+            require_runtime(client, runtime)
+            under = f" under {runtime}"
     return Choice(
         kind="docker",
-        description=f"sandbox: Docker containers of {image} ({why})",
-        version=f"docker {identity} {runner_version()}",
+        description=f"sandbox: Docker containers of {image}{under} ({why})",
+        version=f"docker{under} {identity} {runner_version()}",
         image=image,
+        runtime=runtime,
     )
 
 
@@ -106,11 +137,10 @@ def _namespace(why: str) -> Choice:
     )
 
 
-def open_backend(
-    kind: Kind = "auto", *, slots: int = 2, index: int = 0, run_id: str = "local", memory_mb: int = 512
-) -> tuple[Backend, str]:
-    """A started backend, and the line that says what it is and why."""
-    choice = choose_backend(kind)
-    backend = choice.open(slots=slots, index=index, run_id=run_id, memory_mb=memory_mb)
-    backend.start()
-    return backend, choice.description
+def _process() -> Choice:
+    weaker = "; ".join(weaker_points())
+    return Choice(
+        kind="process",
+        description=f"sandbox: plain processes (as configured). NOT CONTAINED: {weaker}",
+        version=f"process {runner_version()}",
+    )

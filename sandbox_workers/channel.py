@@ -8,9 +8,11 @@ from concurrent.futures import Future
 
 from core.verdict import Status, Verdict
 from sandbox_workers.jobs import BackendDied, Job, SandboxUnavailable
+from sandbox_workers.languages import require_commands
 from sandbox_workers.runner.framing import pack, read_frame
 
 START_TIMEOUT_S = 30.0
+CLOSE_WAIT_S = 5.0
 
 
 class Stream:
@@ -57,11 +59,14 @@ class RunnerChannel:
         self._lock = threading.Lock()
         self._ready: Future = Future()
         self._ended: str | None = None
+        self.commands: set[str] = set()
+        """Of all languages, those that exist in the sandbox."""
         self._last_answer = time.monotonic()
-        threading.Thread(target=self._read_answers, daemon=True, name="sandbox-answers").start()
+        self._reader = threading.Thread(target=self._read_answers, daemon=True, name="sandbox-answers")
+        self._reader.start()
 
     def wait_ready(self) -> str:
-        """The runner's Python version. Raise SandboxUnavailable where it ends or says nothing."""
+        """The runner's Python version; from here on `commands` is known. Raise SandboxUnavailable where it ends or says nothing."""
         try:
             return self._ready.result(START_TIMEOUT_S)
         except TimeoutError:
@@ -72,11 +77,17 @@ class RunnerChannel:
     def alive(self) -> bool:
         return self._ended is None
 
+    def wait_ended(self, timeout_s: float) -> None:
+        """Until the end of the runner's output was read. A descriptor that is closed before may be another's by the
+        time it is read again, and then whoever waits for an answer waits in vain."""
+        self._reader.join(timeout_s)
+
     def judge_batch(self, jobs: Sequence[Job]) -> list[list[Verdict]]:
-        futures = [self._submit(job) for job in jobs]
+        messages = [self._message(job) for job in jobs]
+        futures = [self._submit(message) for message in messages]
         # Other batches may be ahead of this one: what counts is that the runner goes on answering. Each test of
         # a job may be judged twice, and a job is answered as a whole.
-        silence_s = self._patience_s + max(2 * job.limits.wall_s * len(job.tests) for job in jobs)
+        silence_s = self._patience_s + max(job.longest_s() for job in jobs)
         submitted = time.monotonic()
         return [self._answer(future, submitted, silence_s) for future in futures]
 
@@ -89,21 +100,21 @@ class RunnerChannel:
                 if self._last_answer <= silent_since:
                     raise BackendDied(f"no answer to anything for {silence_s:g} s") from None
 
-    def _submit(self, job: Job) -> Future:
+    def _message(self, job: Job) -> dict:
+        message = job.message()
+        if message["language"] is not None:
+            require_commands(job.language, self.commands)
+        return message
+
+    def _submit(self, message: dict) -> Future:
         future: Future = Future()
         with self._lock:
             if self._ended is not None:
                 raise BackendDied(self._ended)
             number = next(self._ids)
             self._waiting[number] = future
-            message = {
-                "id": number,
-                "program": job.program,
-                "tests": job.tests,
-                "limits": job.limits.model_dump(),
-            }
             try:
-                self._send(pack(message))
+                self._send(pack({"id": number, **message}))
             except (OSError, ValueError) as error:
                 del self._waiting[number]
                 raise BackendDied(f"the sandbox takes no jobs: {error}") from None
@@ -114,6 +125,7 @@ class RunnerChannel:
         try:
             while (message := read_frame(self._stream)) is not None:
                 if "ready" in message:
+                    self.commands = set(message["commands"])
                     self._ready.set_result(message["ready"])
                     continue
                 with self._lock:
@@ -132,5 +144,23 @@ class RunnerChannel:
                 future.set_exception(BackendDied(reason))
 
 
-def _verdict(status: str, value: str | None, cpu_ms: float, stdout: str, error: str) -> Verdict:
-    return Verdict(status=Status(status), value=value, cpu_ms=cpu_ms, stdout=stdout, error=error)
+def _verdict(
+    status: str,
+    value: str | None,
+    cpu_ms: float,
+    stdout: str,
+    stderr: str,
+    error: str,
+    by_test: bool,
+    memory_bytes: int,
+) -> Verdict:
+    return Verdict(
+        status=Status(status),
+        value=value,
+        cpu_ms=cpu_ms,
+        stdout=stdout,
+        stderr=stderr,
+        error=error,
+        by_test=by_test,
+        memory_bytes=memory_bytes,
+    )

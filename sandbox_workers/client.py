@@ -5,16 +5,17 @@ fairness.
 """
 
 import asyncio
+import contextlib
 import hashlib
 import time
 from collections import OrderedDict, deque
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from core.interfaces import SandboxFailure
-from core.verdict import Limits, Status, Verdict
-from sandbox_workers.jobs import Job
+from core.verdict import Limits, OutputTest, Status, Test, Verdict
+from sandbox_workers.jobs import Job, is_inert
 
 NEVER_CACHED = frozenset({Status.TIME_LIMIT, Status.MEMORY_LIMIT, Status.SANDBOX_ERROR})
 """Verdicts that depend on the machine's state as well as on the program."""
@@ -28,21 +29,54 @@ class Transport(Protocol):
     """A way to some workers. Must be picklable if its client is to be."""
 
     @property
-    def size(self) -> int: ...
+    def size(self) -> int:
+        """Of all workers."""
+        ...
+
+    @property
+    def base(self) -> int:
+        """The first so many share all work; the others get what these cannot take soon."""
+        ...
+
+    async def wait_ready(self, worker: int) -> None:
+        """Until a worker beyond the base can be sent jobs. Raise WorkerLost where it never will."""
+        ...
 
     async def judge(self, worker: int, jobs: Sequence[Job]) -> list[list[Verdict]]:
         """Raise WorkerLost where the worker ended."""
         ...
 
 
-def verdict_key(version: str, limits: Limits, run: int, program: str, test: str) -> bytes:
-    """Content address of one verdict."""
-    digest = hashlib.sha256()
-    for part in (version, limits.model_dump_json(), str(run), program, test):
-        encoded = part.encode("utf-8", "surrogatepass")
-        digest.update(len(encoded).to_bytes(8, "big"))
-        digest.update(encoded)
-    return digest.digest()
+def verdict_keys(
+    version: str, limits: Limits, run: int, language: str, program: str, tests: Sequence[Test]
+) -> list[bytes]:
+    """Content address of each test's verdict, before the output of an OutputTest is compared.
+
+    Tests that are code share a process and could forge each other's verdicts: their verdicts are valid in the
+    company of these tests only. Inert tests can do nothing of the kind.
+    """
+    common = hashlib.sha256()
+    for part in (version, limits.model_dump_json(), str(run), language, program):
+        _add(common, part)
+    sources = [test for test in tests if isinstance(test, str)]
+    company = sources if not all(map(is_inert, sources)) else ()
+    keys = []
+    for test in tests:
+        digest = common.copy()
+        if isinstance(test, OutputTest):
+            for part in ("output", test.code, test.stdin):
+                _add(digest, part)
+        else:
+            for part in ("source", test, *company):
+                _add(digest, part)
+        keys.append(digest.digest())
+    return keys
+
+
+def _add(digest: "hashlib._Hash", part: str) -> None:
+    encoded = part.encode("utf-8", "surrogatepass")
+    digest.update(len(encoded).to_bytes(8, "big"))
+    digest.update(encoded)
 
 
 class VerdictCache:
@@ -97,7 +131,7 @@ class RetryPolicy:
         if pending.attempt > len(self.pauses_s):
             return None
         tests = tuple(pending.job.tests[index] for index in failed)
-        job = Job(program=pending.job.program, tests=tests, limits=pending.job.limits)
+        job = replace(pending.job, tests=tests)
         keys = tuple(pending.keys[index] for index in failed)
         return Pending(job=job, keys=keys, attempt=pending.attempt + 1, avoid=worker)
 
@@ -131,8 +165,8 @@ class _Loop:
     loop: asyncio.AbstractEventLoop | None = None
     in_flight: dict[bytes, asyncio.Future] = field(default_factory=dict)
     queue: deque[Pending] = field(default_factory=deque)
-    load: list[int] = field(default_factory=list)
-    """Jobs in flight, per worker."""
+    load: dict[int, int] = field(default_factory=dict)
+    """Jobs in flight, per worker that is ready."""
     tasks: set[asyncio.Task] = field(default_factory=set)
 
 
@@ -183,20 +217,27 @@ class SandboxClient:
         return {name: getattr(self._stats, name) for name in ClientStats.__slots__}
 
     async def judge(
-        self, program: str, tests: Sequence[str], *, limits: Limits | None = None, run: int = 0
+        self,
+        program: str,
+        tests: Sequence[Test],
+        *,
+        limits: Limits | None = None,
+        run: int = 0,
+        language: str = "python",
     ) -> list[Verdict]:
         """One Verdict per test, in order; see core.interfaces.Sandbox.
 
         Raises:
             SandboxFailure: some test could not be judged after all attempts.
+            UnknownLanguage: the language is not known, or cannot run here.
         """
         limits = limits or self._limits
         here = self._enter_loop()
-        keys = [verdict_key(self._version, limits, run, program, test) for test in tests]
+        keys = verdict_keys(self._version, limits, run, language, program, tests)
         self._stats.tests += len(tests)
         known: dict[bytes, Verdict] = {}
         awaited: dict[bytes, asyncio.Future] = {}
-        fresh: dict[bytes, str] = {}
+        fresh: dict[bytes, Test] = {}
         idle_before = not here.in_flight
         for key, test in zip(keys, tests, strict=True):
             if key in known or key in awaited:
@@ -213,13 +254,22 @@ class SandboxClient:
         if fresh:
             if idle_before:
                 self._busy_since = time.monotonic()
-            self._stats.jobs += 1
-            job = Job(program=program, tests=tuple(fresh.values()), limits=limits)
-            self._enqueue(here, Pending(job=job, keys=tuple(fresh)))
+            for kind in (str, OutputTest):
+                of_kind = {key: test for key, test in fresh.items() if isinstance(test, kind)}
+                if of_kind:
+                    self._stats.jobs += 1
+                    job = Job(
+                        program=program, tests=tuple(of_kind.values()), limits=limits, language=language
+                    )
+                    self._enqueue(here, Pending(job=job, keys=tuple(of_kind)))
         if awaited:
             await asyncio.wait(awaited.values())  # unlike gather, cancels nothing that others wait for
             known |= {key: future.result() for key, future in awaited.items()}
-        return [known[key] for key in keys]
+        verdicts = [known[key] for key in keys]
+        return [
+            test.judge(verdict) if isinstance(test, OutputTest) else verdict
+            for test, verdict in zip(tests, verdicts, strict=True)
+        ]
 
     # ------------------------------------------------------------ batches
 
@@ -227,8 +277,22 @@ class SandboxClient:
         """State of the running loop; what an earlier loop left undone ended with it."""
         loop = asyncio.get_running_loop()
         if self._here.loop is not loop:
-            self._here = _Loop(loop=loop, load=[0] * self._transport.size)
+            self._here = _Loop(loop=loop, load=dict.fromkeys(range(self._transport.base), 0))
+            for worker in range(self._transport.base, self._transport.size):
+                self._start(self._here, self._admit(self._here, worker))
         return self._here
+
+    async def _admit(self, here: _Loop, worker: int) -> None:
+        with contextlib.suppress(WorkerLost):
+            await self._transport.wait_ready(worker)
+            here.load[worker] = 0
+            self._dispatch(here)
+
+    def _start(self, here: _Loop, work: Coroutine[Any, Any, None]) -> None:
+        assert here.loop is not None
+        task = here.loop.create_task(work)
+        here.tasks.add(task)
+        task.add_done_callback(here.tasks.discard)
 
     def _enqueue(self, here: _Loop, pending: Pending) -> None:
         here.queue.append(pending)
@@ -242,17 +306,17 @@ class SandboxClient:
             if room <= 0:
                 return
             # A few jobs are spread over idle workers rather than sent to one.
-            fair = -(-len(here.queue) // len(here.load))
+            fair = -(-len(here.queue) // self._transport.base)
             count = min(room, self._max_batch, fair)
             batch = [here.queue.popleft() for _ in range(count)]
             here.load[worker] += count
-            assert here.loop is not None
-            task = here.loop.create_task(self._send(here, worker, batch))
-            here.tasks.add(task)
-            task.add_done_callback(here.tasks.discard)
+            self._start(here, self._send(here, worker, batch))
 
     def _least_loaded(self, here: _Loop, avoid: int | None) -> int:
-        candidates = [worker for worker in range(len(here.load)) if worker != avoid] or [0]
+        candidates = [worker for worker in here.load if worker != avoid] or [0]
+        base = [worker for worker in candidates if worker < self._transport.base]
+        if base and min(here.load[worker] for worker in base) < self._max_in_flight // 2:
+            candidates = base
         return min(candidates, key=here.load.__getitem__)
 
     async def _send(self, here: _Loop, worker: int, batch: list[Pending]) -> None:
@@ -262,7 +326,11 @@ class SandboxClient:
         except (WorkerLost, OSError) as error:
             lost = Verdict(status=Status.SANDBOX_ERROR, error=str(error))
             answers = [[lost] * len(job.tests) for job in jobs]
-        except Exception as error:  # a mistake in the request: the caller's to see, and no reason to retry
+        except Exception as error:  # a mistake in a request: the caller's to see, and no reason to retry
+            if len(batch) > 1:  # whose?
+                for pending in batch:
+                    self._start(here, self._send(here, worker, [pending]))
+                return
             for pending in batch:
                 self._fail(here, pending.keys, error)
             answers = []

@@ -18,8 +18,9 @@ from docker.utils.socket import frames_iter
 
 import docker
 from core.verdict import Verdict
-from sandbox_workers.channel import RunnerChannel
+from sandbox_workers.channel import CLOSE_WAIT_S, RunnerChannel
 from sandbox_workers.jobs import BackendDied, Job, SandboxUnavailable
+from sandbox_workers.languages import all_commands, mounts
 
 SECCOMP = Path(__file__).parent.parent / "docker" / "seccomp.json"
 LABEL, RUN_LABEL, OWNER_LABEL = "sparring.sandbox", "sparring.run", "sparring.owner"
@@ -51,6 +52,19 @@ def require_image(client: docker.DockerClient, tag: str) -> str:
         raise SandboxUnavailable(f"the engine has no image {tag}; build it: make image") from None
     except (DockerException, OSError) as error:  # the SDK lets time-outs of its HTTP client through
         raise SandboxUnavailable(f"the engine does not answer: {error}") from None
+
+
+def runtimes(client: docker.DockerClient) -> set[str]:
+    return set(client.info().get("Runtimes", {}))
+
+
+def require_runtime(client: docker.DockerClient, runtime: str) -> None:
+    """Raise SandboxUnavailable where the engine does not know the runtime."""
+    if runtime not in (known := runtimes(client)):
+        raise SandboxUnavailable(
+            f"the engine knows no runtime {runtime!r}, only {', '.join(sorted(known))}; "
+            "for gVisor: install runsc, add it to the engine's daemon.json, restart the engine"
+        )
 
 
 def process_identity(pid: int) -> str | None:
@@ -93,20 +107,23 @@ class DockerBackend:
         uid_base: int = 200_000,
         memory_mb: int = 512,
         run_id: str = "local",
+        runtime: str | None = None,
     ) -> None:
         self.slots = slots
         self._image = image
         self._uid_base = uid_base
         self._memory_mb = memory_mb
         self._run_id = run_id
+        self._runtime = runtime
+        self._client: docker.DockerClient | None = None
         self._container: Container | None = None
         self._channel: RunnerChannel | None = None
         self._stderr = bytearray()
 
     def start(self) -> None:
-        client = connect()
-        require_image(client, self._image)
+        self._client = client = connect()
         try:
+            require_image(client, self._image)
             self._container = client.containers.create(self._image, **self._settings())
             # Attached before it starts: nothing of its output is missed, and its stdin ends with us.
             attached = self._container.attach_socket(
@@ -119,6 +136,9 @@ class DockerBackend:
         except (DockerException, OSError) as error:
             self.close()
             raise SandboxUnavailable(f"the sandbox container does not start: {error}") from None
+        except SandboxUnavailable:
+            self.close()
+            raise
         frames = frames_iter(attached, tty=False)
 
         def receive() -> bytes:
@@ -140,7 +160,7 @@ class DockerBackend:
     def _settings(self) -> dict:
         memory = f"{self.slots * (self._memory_mb + TEST_MEMORY_MB + DIRECTORY_MB) + RUNNER_MEMORY_MB}m"
         directories = {
-            f"/jobs/{slot}{role}": f"size={DIRECTORY_MB}m,nr_inodes=2048,mode=0770,nosuid,nodev,"
+            f"/jobs/{slot}{role}": f"size={DIRECTORY_MB}m,nr_inodes=2048,mode=0770,nosuid,nodev,exec,"
             f"uid=0,gid={self._uid_base + 2 * slot + index}"
             for slot in range(self.slots)
             for index, role in enumerate("pt")
@@ -156,9 +176,17 @@ class DockerBackend:
             "tmpfs": directories,
             "mem_limit": memory,
             "memswap_limit": memory,
-            "pids_limit": 64 * self.slots + 32,
+            # gVisor counts its own threads, too.
+            "pids_limit": 8192 if self._runtime == "runsc" else 64 * self.slots + 32,
+            "runtime": self._runtime,
             "ulimits": [Ulimit(name="core", soft=0, hard=0)],
-            "environment": {"SLOTS": str(self.slots), "UID_BASE": str(self._uid_base), "PYTHONHASHSEED": "0"},
+            "volumes": {host: {"bind": inside, "mode": "ro"} for host, inside in mounts()},
+            "environment": {
+                "SLOTS": str(self.slots),
+                "UID_BASE": str(self._uid_base),
+                "PYTHONHASHSEED": "0",
+                "COMMANDS": " ".join(all_commands()),
+            },
             "stdin_open": True,
             "auto_remove": True,
             "stop_signal": "SIGKILL",
@@ -176,15 +204,24 @@ class DockerBackend:
                 )
         return self._channel.judge_batch(jobs)
 
+    def commands(self) -> set[str]:
+        """Of all languages, those that exist in the sandbox."""
+        return self._channel.commands if self._channel is not None else set()
+
     def healthy(self) -> bool:
         return self._channel is not None and self._channel.alive()
 
     def close(self) -> None:
         container, self._container = self._container, None
-        if container is None:
-            return
+        client, self._client = self._client, None
         with contextlib.suppress(AttributeError, OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
+            if self._channel is not None:
+                self._channel.wait_ended(CLOSE_WAIT_S)
             self._attached.close()
-        with contextlib.suppress(DockerException):  # the engine may be removing it already
-            container.remove(force=True)
+            self._socket.close()
+        if container is not None:
+            with contextlib.suppress(DockerException):  # the engine may be removing it already
+                container.remove(force=True)
+        if client is not None:
+            client.close()

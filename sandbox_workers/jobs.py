@@ -1,10 +1,15 @@
 """What client, workers and backends say to each other."""
 
+import ast
+import builtins
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol
 
-from core.verdict import Limits, Status, Verdict
+from core.verdict import Limits, OutputTest, Status, Test, Verdict
+from sandbox_workers.languages import UnknownLanguage, language_of
+from sandbox_workers.runner.commands import BUILD_FACTOR
 
 
 class SandboxUnavailable(RuntimeError):
@@ -17,12 +22,83 @@ class BackendDied(RuntimeError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Job:
-    """One program with tests of one author: they share a test process, and could forge each other's
-    verdicts."""
+    """One program with tests of one kind and one author: they share a test process, and could forge each
+    other's verdicts."""
 
     program: str
-    tests: tuple[str, ...]
+    tests: tuple[Test, ...]
     limits: Limits
+    language: str = "python"
+
+    def longest_s(self) -> float:
+        """How long it may take by its limits. Each test, and building the program, may be tried twice."""
+        built = self.language != "python" and bool(language_of(self.language).build)
+        return 2 * self.limits.wall_s * len(self.tests) * (1 + BUILD_FACTOR * built)
+
+    def message(self) -> dict:
+        """What the runner is told; see runner/supervisor.py.
+
+        Raises:
+            UnknownLanguage: the language, or Python source as a test of another language.
+        """
+        outputs = [test for test in self.tests if isinstance(test, OutputTest)]
+        message = {"program": self.program, "limits": self.limits.model_dump()}
+        if not outputs and self.language == "python":
+            return message | {
+                "tests": self.tests,
+                "inert": all(is_inert(test) for test in self.tests if isinstance(test, str)),
+                "language": None,
+            }
+        if len(outputs) < len(self.tests):
+            raise UnknownLanguage(
+                f"tests of a {self.language} program must be OutputTests, not Python source"
+            )
+        tests = [{"code": test.code, "stdin": test.stdin} for test in outputs]
+        return message | {"tests": tests, "inert": False, "language": language_of(self.language).message()}
+
+
+@lru_cache(maxsize=100_000)
+def is_inert(test: str) -> bool:
+    """Whether a test is data rather than code: `f(<literals>)` or `assert f(<literals>) == <literal>`, f no builtin.
+
+    Such a test can do nothing but call the program, so a test process that has judged it is as good as new.
+    """
+    try:
+        (statement,) = ast.parse(test).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    if isinstance(statement, ast.Assert):
+        comparison = statement.test
+        if statement.msg is not None or not isinstance(comparison, ast.Compare):
+            return False
+        if len(comparison.ops) != 1 or not isinstance(comparison.ops[0], ast.Eq):
+            return False
+        call, literals = comparison.left, list(comparison.comparators)
+    elif isinstance(statement, ast.Expr):
+        call, literals = statement.value, []
+    else:
+        return False
+    if (
+        not isinstance(call, ast.Call)
+        or not isinstance(call.func, ast.Name)
+        or hasattr(builtins, call.func.id)
+    ):
+        return False
+    literals += [*call.args, *(keyword.value for keyword in call.keywords)]
+    return all(_is_literal(node) for node in literals)
+
+
+def _is_literal(node: ast.expr) -> bool:
+    match node:
+        case ast.Constant():
+            return True
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float())):
+            return True
+        case ast.List(elts=items) | ast.Tuple(elts=items) | ast.Set(elts=items):
+            return all(map(_is_literal, items))
+        case ast.Dict(keys=keys, values=values):
+            return all(key is not None and _is_literal(key) for key in keys) and all(map(_is_literal, values))
+    return False
 
 
 class Backend(Protocol):
@@ -37,6 +113,10 @@ class Backend(Protocol):
 
     def judge_batch(self, jobs: Sequence[Job]) -> list[list[Verdict]]:
         """One Verdict per job and test, in order. Raise BackendDied where the sandbox ended first."""
+        ...
+
+    def commands(self) -> set[str]:
+        """Of all languages' commands, those that exist in the sandbox."""
         ...
 
     def healthy(self) -> bool: ...

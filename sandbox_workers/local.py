@@ -30,6 +30,13 @@ class ThreadTransport:
     def size(self) -> int:
         return len(self._workers)
 
+    @property
+    def base(self) -> int:
+        return self.size
+
+    async def wait_ready(self, worker: int) -> None:
+        """All are."""
+
     async def judge(self, worker: int, jobs: Sequence[Job]) -> list[list[Verdict]]:
         return await asyncio.get_running_loop().run_in_executor(
             self._threads, self._workers[worker].judge, jobs
@@ -53,14 +60,16 @@ class LocalSandbox(SandboxClient):
         self,
         kind: Kind = "auto",
         *,
+        runtime: str | None = None,
         slots: int = 2,
         run_id: str | None = None,
         limits: Limits | None = None,
+        memory_mb: int = 512,
         cache_size: int = 100_000,
     ) -> None:
-        choice: Choice = choose_backend(kind)
+        choice: Choice = choose_backend(kind, runtime)
         run_id = run_id or f"local-{os.getpid()}"  # processes of one machine shall not share uids
-        memory_mb = max(512, (limits or Limits()).memory_mb)
+        memory_mb = max(memory_mb, (limits or Limits()).memory_mb)
         worker = SandboxWorker(partial(choice.open, slots=slots, index=0, run_id=run_id, memory_mb=memory_mb))
         self.description = choice.description
         self._threads = ThreadTransport([worker])

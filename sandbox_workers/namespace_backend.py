@@ -13,15 +13,12 @@ import os
 import shutil
 import subprocess
 import sys
-import threading
-from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import IO
 
-from core.verdict import Verdict
-from sandbox_workers.channel import RunnerChannel
-from sandbox_workers.jobs import BackendDied, Job, SandboxUnavailable
+from sandbox_workers.jobs import SandboxUnavailable
+from sandbox_workers.languages import all_commands, mounts
+from sandbox_workers.piped import PipedBackend
 from sandbox_workers.seccomp import export_bpf
 
 RUNNER = Path(__file__).parent / "runner"
@@ -72,7 +69,7 @@ def interpreter() -> tuple[str, str | None]:
     return f"{sys.base_prefix}/bin/{version}", sys.base_prefix
 
 
-class NamespaceBackend:
+class NamespaceBackend(PipedBackend):
     """One bubblewrap sandbox of `slots` slots.
 
     Args:
@@ -81,12 +78,9 @@ class NamespaceBackend:
     """
 
     def __init__(self, *, slots: int = 2, uid_base: int = 200_000, mode: Privilege | None = None) -> None:
-        self.slots = slots
+        super().__init__(slots)
         self._uid_base = uid_base
         self._mode = mode
-        self._process: subprocess.Popen | None = None
-        self._channel: RunnerChannel | None = None
-        self._stderr = bytearray()
 
     def start(self) -> None:
         bubblewrap = require_bubblewrap()
@@ -95,39 +89,11 @@ class NamespaceBackend:
         try:
             os.write(bpf, export_bpf(SECCOMP))
             os.lseek(bpf, 0, os.SEEK_SET)
-            command = self._command(bubblewrap, mode, bpf)
             # No --die-with-parent: it means the *thread* that started it. The runner ends with its stdin
             # instead.
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                pass_fds=(bpf,),
-                bufsize=0,
-                start_new_session=True,
-            )
+            self._launch(self._command(bubblewrap, mode, bpf), f"bubblewrap as {mode}", keep=(bpf,))
         finally:
             os.close(bpf)
-        stdin, stdout, stderr = self._process.stdin, self._process.stdout, self._process.stderr
-        assert stdin is not None and stdout is not None and stderr is not None
-        threading.Thread(target=self._keep_stderr, args=(stderr,), daemon=True).start()
-        output = stdout.fileno()
-        self._channel = RunnerChannel(
-            lambda data: _write_all(stdin.fileno(), data),
-            lambda: os.read(output, 1 << 16),
-            lambda: self._stderr.decode("utf-8", "replace"),
-        )
-        try:
-            self._channel.wait_ready()
-        except SandboxUnavailable as error:
-            self.close()
-            raise SandboxUnavailable(f"{error} (bubblewrap as {mode})") from None
-
-    def _keep_stderr(self, stderr: IO[bytes]) -> None:
-        while chunk := stderr.read(4096):
-            self._stderr += chunk
-            del self._stderr[:-4096]
 
     def _command(self, bubblewrap: str, mode: Privilege, bpf: int) -> list[str]:
         python, prefix = interpreter()
@@ -137,12 +103,13 @@ class NamespaceBackend:
             "LANG": "C.UTF-8",
             "PYTHONHASHSEED": "0",
             "SLOTS": str(self.slots),
+            "COMMANDS": " ".join(all_commands()),
         }
         command = [bubblewrap, "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"]
         command += ["--unshare-cgroup-try", "--new-session"]
         if mode is Privilege.ONE_UID:
             command += ["--unshare-user", "--uid", "0", "--gid", "0", "--cap-add", "ALL"]
-            environment |= {"SINGLE_UID": "1", "SECCOMP_BPF": "/opt/sparring/job.bpf"}
+            environment |= {"ISOLATION": "namespaces", "SECCOMP_BPF": "/opt/sparring/job.bpf"}
         else:
             command += ["--cap-drop", "ALL"]
             for capability in ("CAP_SETUID", "CAP_SETGID", "CAP_CHOWN"):
@@ -150,6 +117,8 @@ class NamespaceBackend:
             environment |= {"CHOWN_JOBS": "1"}
         environment["UID_BASE"] = str(base)
         command += self._root(prefix) + self._directories(mode)
+        for host, inside in mounts():
+            command += ["--perms", "0755", "--dir", os.path.dirname(inside), "--ro-bind", host, inside]
         if mode is Privilege.ONE_UID:
             # The runner itself must still make namespaces: each child installs the filter on its own.
             command += ["--ro-bind-data", str(bpf), "/opt/sparring/job.bpf"]
@@ -221,29 +190,3 @@ class NamespaceBackend:
                         f"/jobs/{slot}{role}",
                     ]
         return arguments
-
-    def judge_batch(self, jobs: Sequence[Job]) -> list[list[Verdict]]:
-        if self._channel is None:
-            raise BackendDied("the sandbox is not started")
-        return self._channel.judge_batch(jobs)
-
-    def healthy(self) -> bool:
-        return self._channel is not None and self._channel.alive()
-
-    def close(self) -> None:
-        process, self._process = self._process, None
-        if process is None:
-            return
-        assert process.stdin is not None
-        try:
-            process.stdin.close()
-            process.wait(5)
-        except (OSError, subprocess.TimeoutExpired):
-            process.kill()
-            process.wait()
-
-
-def _write_all(descriptor: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]

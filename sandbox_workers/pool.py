@@ -1,12 +1,13 @@
 """The Ray shell of the sandbox: worker actors on nodes with the resource `sandbox`, and the way to them."""
 
+import contextlib
 import os
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import ray
-from ray.exceptions import GetTimeoutError, RayActorError
+from ray.exceptions import GetTimeoutError, RayActorError, RayError, RayTaskError
 
 from core.verdict import Limits, Verdict
 from sandbox_workers.backends import Choice, Kind, choose_backend
@@ -16,6 +17,8 @@ from sandbox_workers.worker import SandboxWorker
 
 BATCHES_PER_WORKER = 4
 START_TIMEOUT_S = 120.0
+IDLE_S = 60.0
+"""After as many seconds without jobs, a worker beyond the base closes its sandbox."""
 RESTARTS = 100
 """Of one actor, over a run."""
 _ACTOR: dict[str, Any] = {
@@ -29,14 +32,25 @@ _ACTOR: dict[str, Any] = {
 class SandboxShell:
     """A SandboxWorker as an actor. The choice is made here: nodes differ in what they can run."""
 
-    def __init__(self, kind: Kind, slots: int, index: int, run_id: str, memory_mb: int) -> None:
-        self._choice = choose_backend(kind)
+    def __init__(
+        self,
+        kind: Kind,
+        runtime: str | None,
+        slots: int,
+        index: int,
+        run_id: str,
+        memory_mb: int,
+        idle_s: float | None,
+    ) -> None:
+        self._choice = choose_backend(kind, runtime)
         if self._choice.kind == "docker":
             from sandbox_workers.docker_backend import connect, remove_orphans
 
-            remove_orphans(connect())
+            with contextlib.closing(connect()) as client:
+                remove_orphans(client)
         self._worker = SandboxWorker(
-            partial(self._choice.open, slots=slots, index=index, run_id=run_id, memory_mb=memory_mb)
+            partial(self._choice.open, slots=slots, index=index, run_id=run_id, memory_mb=memory_mb),
+            idle_s=idle_s,
         )
 
     def choice(self) -> Choice:
@@ -60,34 +74,52 @@ SandboxActor: Any = ray.remote(SandboxShell)
 
 
 class RayTransport:
-    """Actors as workers."""
+    """Actors as workers: all judge batches; those beyond the base may be waiting for a node."""
 
-    def __init__(self, actors: Sequence[Any]) -> None:
+    def __init__(self, actors: Sequence[Any], base: int, version: str) -> None:
         self._actors = list(actors)
+        self._base = base
+        self._version = version
 
     @property
     def size(self) -> int:
         return len(self._actors)
 
+    @property
+    def base(self) -> int:
+        return self._base
+
+    async def wait_ready(self, worker: int) -> None:
+        try:
+            choice = await self._actors[worker].choice.remote()
+        except RayActorError as error:
+            raise WorkerLost(f"sandbox worker {worker} does not start: {type(error).__name__}") from None
+        if choice.version != self._version:
+            raise WorkerLost(f"sandbox worker {worker} has another sandbox: {choice.description}")
+
     async def judge(self, worker: int, jobs: Sequence[Job]) -> list[list[Verdict]]:
         try:
             return await self._actors[worker].judge.remote(jobs)
-        except RayActorError as error:
-            raise WorkerLost(f"sandbox worker {worker} ended: {type(error).__name__}") from None
+        except RayTaskError:  # raised by the worker: the caller's to see
+            raise
+        except RayError as error:
+            raise WorkerLost(f"sandbox worker {worker} lost its answer: {type(error).__name__}") from None
 
 
 class SandboxPool:
     """The running workers. `client()` gives what the games call, and travels to other actors."""
 
-    def __init__(self, actors: Sequence[Any], choice: Choice, limits: Limits | None) -> None:
+    def __init__(self, actors: Sequence[Any], base: int, choice: Choice, limits: Limits | None) -> None:
         self.actors = list(actors)
-        self.description = f"{len(self.actors)} x {choice.description}"
+        self._base = base
+        up_to = f" to {len(self.actors)}" if len(self.actors) > base else ""
+        self.description = f"{base}{up_to} x {choice.description}"
         self._choice = choice
         self._limits = limits
 
     def client(self, *, cache_size: int = 100_000) -> SandboxClient:
         """A client of all workers, with a cache of its own."""
-        transport = RayTransport(self.actors)
+        transport = RayTransport(self.actors, self._base, self._choice.version)
         return SandboxClient(
             transport, version=self._choice.version, limits=self._limits, cache_size=cache_size
         )
@@ -113,9 +145,19 @@ class SandboxPool:
 
 
 def start_pool(
-    size: int, *, kind: Kind = "auto", slots: int = 2, run_id: str, limits: Limits | None = None
+    size: int,
+    *,
+    max_size: int | None = None,
+    kind: Kind = "auto",
+    runtime: str | None = None,
+    slots: int = 2,
+    run_id: str,
+    limits: Limits | None = None,
 ) -> SandboxPool:
     """Start `size` workers of `slots` slots each and wait until all are ready.
+
+    Up to `max_size` more join when their nodes are there (Ray's autoscaler sees their demand), start their sandbox
+    when the first ones have too much to do, and close it when idle.
 
     Raises:
         SandboxUnavailable: no node has the resource `sandbox`, or no sandbox can run there.
@@ -129,10 +171,13 @@ def start_pool(
         )
     memory_mb = max(512, (limits or Limits()).memory_mb)
     actors = [
-        SandboxActor.options(**_ACTOR).remote(kind, slots, index, run_id, memory_mb) for index in range(size)
+        SandboxActor.options(**_ACTOR).remote(
+            kind, runtime, slots, index, run_id, memory_mb, None if index < size else IDLE_S
+        )
+        for index in range(max(size, max_size or 0))
     ]
     try:
-        choices = ray.get([actor.choice.remote() for actor in actors], timeout=START_TIMEOUT_S)
+        choices = ray.get([actor.choice.remote() for actor in actors[:size]], timeout=START_TIMEOUT_S)
     except (RayActorError, GetTimeoutError) as error:
         for actor in actors:
             ray.kill(actor, no_restart=True)
@@ -147,4 +192,4 @@ def start_pool(
         raise SandboxUnavailable(
             f"the nodes differ in their sandboxes; set the kind explicitly: {'; '.join(found)}"
         )
-    return SandboxPool(actors, choices[0], limits)
+    return SandboxPool(actors, size, choices[0], limits)

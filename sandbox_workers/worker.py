@@ -11,6 +11,19 @@ from sandbox_workers.jobs import Backend, BackendDied, Job, SandboxUnavailable, 
 
 log = logging.getLogger(__name__)
 
+RECYCLE_JOBS = 50_000
+"""A sandbox is replaced after as many jobs: whatever piles up in it ends with it."""
+
+
+@dataclass(slots=True, eq=False)
+class _Lease:
+    """A backend and who uses it."""
+
+    backend: Backend
+    jobs: int = 0
+    users: int = 0
+    retired: bool = False
+
 
 @dataclass(kw_only=True, slots=True)
 class WorkerStats:
@@ -20,6 +33,8 @@ class WorkerStats:
     infrastructure_failures: int = 0
     """Backends that died, and verdicts SANDBOX_ERROR."""
     backends_replaced: int = 0
+    """Those that died; recycled ones are not counted."""
+    recycled: int = 0
     busy_s: float = 0.0
     """Seconds with at least one batch in work."""
 
@@ -29,20 +44,33 @@ class SandboxWorker:
 
     Args:
         make_backend: builds a backend, not yet started. Called again when the first one dies.
+        recycle_jobs: a backend is replaced after as many.
+        idle_s: start the backend with the first jobs, and close it after as many seconds without any; None: it
+            is there from the start and stays.
 
     Raises:
         SandboxUnavailable: no backend starts.
     """
 
-    def __init__(self, make_backend: Callable[[], Backend]) -> None:
+    def __init__(
+        self,
+        make_backend: Callable[[], Backend],
+        recycle_jobs: int = RECYCLE_JOBS,
+        idle_s: float | None = None,
+    ) -> None:
         self._make_backend = make_backend
+        self._recycle_jobs = recycle_jobs
         self._lock = threading.Lock()
-        self._backend: Backend | None = None
+        self._lease: _Lease | None = None
         self._closed = False
         self._stats = WorkerStats()
         self._in_work = 0
         self._busy_since = 0.0
-        self._current()
+        self._last_used = time.monotonic()
+        if idle_s is None:
+            self._release(self._take(0))
+        else:
+            threading.Thread(target=self._close_when_idle, args=(idle_s,), daemon=True).start()
 
     def judge(self, jobs: Sequence[Job]) -> list[list[Verdict]]:
         """Verdicts of all jobs, in order; SANDBOX_ERROR for those that no backend survived."""
@@ -71,37 +99,68 @@ class SandboxWorker:
         return verdicts
 
     def _attempt(self, jobs: Sequence[Job]) -> list[list[Verdict]]:
-        backend = self._current()
+        lease = self._take(len(jobs))
         try:
-            return backend.judge_batch(jobs)
+            return lease.backend.judge_batch(jobs)
         except BackendDied:
-            self._discard(backend)
+            self._discard(lease)
             raise
+        finally:
+            self._release(lease)
 
-    def _current(self) -> Backend:
-        """The backend, started anew where the last one died."""
+    def _take(self, jobs: int) -> _Lease:
+        """The backend, started anew where the last one died or has served its time."""
         with self._lock:
             if self._closed:
                 raise SandboxUnavailable("the sandbox worker is closed")
-            if self._backend is not None and not self._backend.healthy():
+            if self._lease is not None and not self._lease.backend.healthy():
                 self._drop()
-            if self._backend is None:
+            if self._lease is not None and self._lease.jobs >= self._recycle_jobs:
+                self._stats.recycled += 1
+                self._retire()
+            if self._lease is None:
                 backend = self._make_backend()
                 backend.start()
-                self._backend = backend
-            return self._backend
+                self._lease = _Lease(backend)
+            self._lease.jobs += jobs
+            self._lease.users += 1
+            return self._lease
 
-    def _discard(self, backend: Backend) -> None:
+    def _release(self, lease: _Lease) -> None:
         with self._lock:
-            if self._backend is backend:
+            lease.users -= 1
+            self._last_used = time.monotonic()
+            last = lease.retired and lease.users == 0
+        if last:
+            lease.backend.close()
+
+    def _close_when_idle(self, idle_s: float) -> None:
+        while not self._closed:
+            time.sleep(idle_s / 4)
+            with self._lock:
+                idle = time.monotonic() - self._last_used > idle_s
+                if idle and self._lease is not None and self._lease.users == 0:
+                    self._retire()
+
+    def _retire(self) -> None:
+        """Whoever uses it may finish."""
+        assert self._lease is not None
+        lease, self._lease = self._lease, None
+        lease.retired = True
+        if lease.users == 0:
+            lease.backend.close()
+
+    def _discard(self, lease: _Lease) -> None:
+        with self._lock:
+            if self._lease is lease:
                 self._drop()
 
     def _drop(self) -> None:
-        assert self._backend is not None
+        assert self._lease is not None
         self._stats.infrastructure_failures += 1
         self._stats.backends_replaced += 1
-        self._backend.close()
-        self._backend = None
+        self._lease.backend.close()
+        self._lease = None
 
     def _enter(self, jobs: int) -> None:
         with self._lock:
@@ -120,13 +179,9 @@ class SandboxWorker:
         with self._lock:
             return WorkerStats(**{name: getattr(self._stats, name) for name in WorkerStats.__slots__})
 
-    def healthy(self) -> bool:
-        with self._lock:
-            return self._backend is not None and self._backend.healthy()
-
     def close(self) -> None:
         with self._lock:
             self._closed = True
-            backend, self._backend = self._backend, None
-        if backend is not None:
-            backend.close()
+            lease, self._lease = self._lease, None
+        if lease is not None:
+            lease.backend.close()

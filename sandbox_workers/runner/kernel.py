@@ -1,13 +1,23 @@
 """The few system calls that Python 3.11 does not wrap."""
 
+import contextlib
 import ctypes
 import os
+import signal
 import time
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
-PR_SET_PDEATHSIG, PR_CAPBSET_DROP, PR_SET_SECCOMP, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = (
+(
+    PR_SET_PDEATHSIG,
+    PR_SET_NAME,
+    PR_CAPBSET_DROP,
+    PR_SET_SECCOMP,
+    PR_SET_CHILD_SUBREAPER,
+    PR_SET_NO_NEW_PRIVS,
+) = (
     1,
+    15,
     24,
     22,
     36,
@@ -35,6 +45,20 @@ def prctl(option: int, value: int) -> None:
     _check(_libc.prctl(option, value, 0, 0, 0), f"prctl {option}")
 
 
+def set_name(name: bytes) -> None:
+    """Of this thread, as /proc/PID/comm shows it to everybody."""
+    _libc.prctl(PR_SET_NAME, name, 0, 0, 0)
+
+
+def name_of(pid: int) -> bytes:
+    """What the process calls itself; empty once it is gone."""
+    try:
+        with open(f"/proc/{pid}/comm", "rb") as comm:
+            return comm.read().rstrip(b"\n")
+    except OSError:
+        return b""
+
+
 def unshare(flags: int) -> None:
     _check(_libc.unshare(flags), "unshare")
 
@@ -59,8 +83,16 @@ def set_fs_uid(uid: int) -> None:
 def drop_all_capabilities() -> None:
     for capability in range(64):
         _libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)  # EINVAL beyond the kernel's last capability
-    header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
-    _check(_libc.capset(header, (ctypes.c_uint32 * 6)()), "capset")
+    clear_capabilities()
+
+
+_no_capabilities = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0), (ctypes.c_uint32 * 6)()
+"""Made before the forks: a new ctypes type costs a child a hundred page faults."""
+
+
+def clear_capabilities() -> None:
+    """The inheritable ones outlive setuid."""
+    _check(_libc.capset(*_no_capabilities), "capset")
 
 
 def install_seccomp(program: bytes) -> None:
@@ -83,30 +115,42 @@ def cpu_seconds(pid: int) -> float | None:
         return None
 
 
+def _stat(pid: int | str) -> list[bytes]:
+    """Fields of /proc/PID/stat from the third on. The second is a name that a program may choose: any bytes.
+
+    Raises:
+        OSError: the process is gone.
+    """
+    with open(f"/proc/{pid}/stat", "rb") as stat:
+        return stat.read().rpartition(b")")[2].split()
+
+
 def descendants(pid: int) -> list[int]:
     """Live processes below `pid`, those excepted that lost their parent."""
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
-            try:
-                with open(f"/proc/{name}/stat") as stat:
-                    parent = int(stat.read().rpartition(")")[2].split()[1])
-            except (OSError, IndexError):
-                continue
-            children.setdefault(parent, []).append(int(name))
+            with contextlib.suppress(OSError, IndexError):
+                children.setdefault(int(_stat(name)[1]), []).append(int(name))
     found = [pid]
     for parent in found:
         found += children.get(parent, ())
     return found[1:]
 
 
-def is_runnable(pid: int) -> bool:
-    """Whether the process wants the CPU just now (running, or starved of it)."""
+def kill_if_alive(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def run_delay_seconds(pid: int) -> float:
+    """How long the process's first thread has waited for a CPU that others had; 0 where the kernel does not
+    tell."""
     try:
-        with open(f"/proc/{pid}/stat") as stat:
-            return stat.read().rpartition(")")[2].split()[0] == "R"
+        with open(f"/proc/{pid}/schedstat") as schedstat:
+            return int(schedstat.read().split()[1]) / 1e9
     except (OSError, IndexError):
-        return False
+        return 0.0
 
 
 def oom_kills() -> int:

@@ -1,26 +1,34 @@
-"""One pair of processes, seen from the supervisor: content in, verdicts out, limits kept.
+"""A Python program and its tests, seen from the supervisor: content in, verdicts out, limits kept.
 
-The clock and the CPU account start anew with each test. A test is charged what loading the program took plus
-its own, so it costs the same alone as in a batch.
+The program's process (S) is forked anew for each round. So is the tests' (T), unless the tests are inert: data in
+fixed shapes rather than code, which cannot touch T. Then the slot's evaluator, a T that stays, takes them.
+
+The clock and the CPU account start anew with each test. A test is charged what loading the program took plus its
+own, so it costs the same alone as in a batch.
 """
 
+import contextlib
 import json
-import os
 import select
 import socket
 import struct
 import time
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from . import kernel
+from .child import Child, cpu_limit
 from .framing import pack
-from .zygote import ROLES, Settings
+from .peer import TESTING
+from .zygote import TEST_MEMORY_MB, Settings
 
 MAX_VERDICT_FRAME = 64 << 10
 DEATH_WAIT_S = 1.0
 """How long the exit code of a program that broke its connection is waited for."""
 TICK_S = 0.01
 """Shortest pause between two looks at the CPU clock."""
+EVALUATOR_JOBS = 5000
+"""An evaluator is replaced after as many: what its interpreter caches shall not pile up."""
 STATUSES = frozenset(
     (
         "PASSED",
@@ -30,44 +38,80 @@ STATUSES = frozenset(
         "TIME_LIMIT",
         "MEMORY_LIMIT",
         "OUTPUT_LIMIT",
-        "SANDBOX_ERROR",
     )
 )
-
-
-class ZygoteGone(RuntimeError):
-    """The slot cannot go on."""
+"""What a test process may say."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Why a pair was ended before its last verdict."""
+    """Why a round was ended before its last verdict."""
 
     status: str
     error: str
+    by_test: bool = False
     may_be_ours: bool = False
     """The machine's state may have caused it: worth one retry."""
     starved: bool = False
     """The pair wanted the CPU and did not get it."""
 
 
-class Pair:
-    """The program and the test process of one round: started, watched, ended."""
+def set_up_failed(error: str) -> Stop:
+    return Stop("SANDBOX_ERROR", f"a process of the sandbox cannot be set up: {error}")
 
-    def __init__(self, zygote: socket.socket, settings: Settings, limits: dict) -> None:
-        self.zygote = zygote
+
+def is_starved(children: Iterable[Child], limits: dict, before: Mapping[Child, float] | None = None) -> bool:
+    """Whether some of them spent half the wall-clock time waiting for a CPU, or was not even forked."""
+    return any(
+        child.pid is None or child.run_delay_s() - (before[child] if before else 0.0) >= limits["wall_s"] / 2
+        for child in children
+    )
+
+
+class Evaluators:
+    """The T of a slot: the one that stays, or a new one."""
+
+    def __init__(self, zygote: socket.socket, settings: Settings) -> None:
+        self._zygote, self._settings = zygote, settings
+        self._kept: Child | None = None
+        self._jobs = 0
+
+    def take(self, inert: bool, limits: dict, tests: int) -> Child:
+        memory_mb = max(TEST_MEMORY_MB, limits["memory_mb"])
+        if inert and self._kept is not None and self._jobs < EVALUATOR_JOBS and memory_mb == TEST_MEMORY_MB:
+            self._jobs += 1
+            return self._kept
+        if self._kept is not None:
+            self.end(self._kept, b"end")
+        tests = EVALUATOR_JOBS if inert else tests
+        limits = cpu_limit({**limits, "memory_mb": memory_mb}, tests)
+        return Child(self._zygote, "test", self._settings, limits, streams=("output",))
+
+    def keep(self, child: Child) -> None:
+        child.read["output"].clear()
+        if child is not self._kept:
+            self._kept, self._jobs = child, 1
+
+    def end(self, child: Child, order: bytes) -> float:
+        """CPU seconds of all that it ever started."""
+        self._kept = None
+        with contextlib.suppress(OSError):  # it may have ended already
+            child.control.shutdown(socket.SHUT_RDWR)
+        return child.finish(order)
+
+
+class Pair:
+    """The two processes of one round: started, watched, ended."""
+
+    def __init__(
+        self, zygote: socket.socket, evaluators: Evaluators, settings: Settings, limits: dict, inert: bool
+    ) -> None:
         self.limits = limits
         self.stop: Stop | None = None
         self.loaded = False
-        self.pids: dict[str, int] = {}
-        self.ends: dict[str, list] = {}
-        self._settings = settings
+        self._zygote, self._evaluators, self._settings, self._inert = zygote, evaluators, settings, inert
         self._load_cpu = 0.0
-        self._cpu_before: dict[str, float] = dict.fromkeys(ROLES, 0.0)
-        self._cpu_after: dict[str, float] = dict.fromkeys(ROLES, 0.0)
-        self._load_output = bytearray()
-        self._output = bytearray()
-        self._test_output = 0
+        self._load_output: dict[str, bytes] = {"stdout": b"", "stderr": b""}
         self._frames = bytearray()
         self._verdicts: list[list] = []
         self._gone_since: float | None = None
@@ -83,61 +127,48 @@ class Pair:
         Raises:
             ZygoteGone: the slot is broken.
         """
-        self._launch()
+        ours, theirs = socket.socketpair()
+        limits = cpu_limit(self.limits, len(tests))
+        self._total_cpu_s = limits["total_cpu_s"]
+        self.program = Child(
+            self._zygote, "program", self._settings, limits, streams=("stdout", "stderr"), rpc=theirs
+        )
+        theirs.close()
+        self.test = self._evaluators.take(self._inert, self.limits, len(tests))
+        self._cpu_before = {self.program: 0.0, self.test: self.test.cpu_s()}
+        self._delay_before = {self.program: 0.0, self.test: self.test.run_delay_s()}
         try:
-            self._hand_over(program, tests)
+            self._hand_over(ours, program, tests)
             self._watch(len(tests))
         finally:
             self._finish()
-            self._control.close()
-            os.close(self._outputs["program"])
-            os.close(self._outputs["test"])
+        for verdict in self._verdicts:
+            verdict.append(self.program_memory())
         return self._verdicts
 
-    def _launch(self) -> None:
-        """Have the zygote fork the pair around sockets and pipes of ours."""
-        rpc = socket.socketpair()
-        controls = {role: socket.socketpair() for role in ROLES}
-        pipes = {role: self._output_pipe(role) for role in ROLES}
-        theirs = []
-        for role, end in zip(ROLES, rpc, strict=True):
-            theirs += [controls[role][1].fileno(), end.fileno(), pipes[role][1]]
-        socket.send_fds(self.zygote, [json.dumps(self.limits).encode()], theirs)
-        for end in (*rpc, *(pair[1] for pair in controls.values())):
-            end.close()
-        for pipe in pipes.values():
-            os.close(pipe[1])
-            os.set_blocking(pipe[0], False)
-        self._to_program, self._control = controls["program"][0], controls["test"][0]
-        self._outputs = {role: pipe[0] for role, pipe in pipes.items()}
-
-    def _output_pipe(self, role: str) -> tuple[int, int]:
-        if self._settings.single_uid:
-            return os.pipe()
-        kernel.set_fs_uid(self._settings.uid(role))  # owned by the job: it may reopen /dev/stdout
-        try:
-            return os.pipe()
-        finally:
-            kernel.set_fs_uid(0)
-
-    def _hand_over(self, program: str, tests: list[str]) -> None:
-        try:
-            for connection, content in (
-                (self._to_program, {"program": program}),
-                (self._control, {"tests": tests}),
-            ):
-                connection.settimeout(self.limits["wall_s"])
-                connection.sendall(pack(content))
-        except OSError:
-            pass  # the child is dead: its exit says so
-        self._to_program.close()
-        self._control.setblocking(False)
+    def _hand_over(self, rpc: socket.socket, program: str, tests: list[str]) -> None:
+        self.test.control.settimeout(self.limits["wall_s"])
+        self.program.control.settimeout(self.limits["wall_s"])
+        with contextlib.suppress(OSError):  # the child is dead: its exit says so
+            self.program.control.sendall(pack({"program": program}))
+        with contextlib.suppress(OSError):
+            socket.send_fds(self.test.control, [b"."], [rpc.fileno()])
+            self.test.control.sendall(pack({"tests": tests, "inert": self._inert}))
+        rpc.close()
+        self.test.control.setblocking(False)
 
     def _watch(self, wanted: int) -> None:
+        self._wanted = wanted
         poll = select.poll()
-        descriptors = {self.zygote.fileno(): "zygote", self._control.fileno(): "control"}
-        descriptors |= {descriptor: role for role, descriptor in self._outputs.items()}
-        for descriptor in descriptors:
+        sources = {
+            self.program.zygote.fileno(): lambda: bool(self.program.take_news()),
+            self.test.zygote.fileno(): lambda: bool(self.test.take_news()),
+            self.test.control.fileno(): self._read_verdicts,
+            self.program.outputs["stdout"]: lambda: self._read_output("stdout"),
+            self.program.outputs["stderr"]: lambda: self._read_output("stderr"),
+            self.test.outputs["output"]: self._read_test_output,
+        }
+        for descriptor in sources:
             poll.register(descriptor, select.POLLIN)
         self._started = time.monotonic()
         while self.stop is None and not self._last and len(self._verdicts) < wanted:
@@ -145,148 +176,159 @@ class Pair:
             if self.stop is not None:
                 return
             for descriptor, _ in poll.poll(timeout_s * 1000):
-                if not self._read(descriptors[descriptor]):
+                if not sources[descriptor]():
                     poll.unregister(descriptor)
-            if "test" in self.ends and self._gone_since is None:
-                self._read("control")  # what it said before it ended
+            if self.test.end is not None and self._gone_since is None:
+                self._read_verdicts()  # what it said before it ended
                 if len(self._verdicts) < wanted and self._gone_since is None and not self._last:
                     self.stop = self.stop or self._death_of_test()
 
-    def _read(self, source: str) -> bool:
-        """Take what is there; False at the source's end."""
-        if source == "zygote":
-            self._zygote_message()
-            return True
-        if source == "control":
-            return self._read_verdicts()
-        return self._read_output(source)
+    def _finish(self) -> None:
+        """Have what is not kept ended and wiped."""
+        went_well = self.stop is None and not self._last
+        order = b"end" if went_well else b"kill"
+        if self._inert and went_well:
+            self._evaluators.keep(self.test)
+            used = 0.0
+        else:
+            used = self._evaluators.end(self.test, order)
+        by_program = self.program.finish(order)
+        used = by_program + (0.0 if self._inert else used)
+        started_s = by_program - self.program.clock_s
+        if started_s > self.limits["cpu_s"] * max(1, len(self._verdicts)):
+            self._charge(f"what it started used {started_s:.2g} s of CPU")
+        if self.stop is not None and self.stop.status == "TIME_LIMIT" and used >= self.limits["cpu_s"] / 2:
+            # Reaped, those show what they used that had lost their parent, too.
+            self.stop = replace(self.stop, may_be_ours=False, starved=False)
 
-    def _zygote_message(self) -> dict:
-        message = self.zygote.recv(65536)
-        if not message:
-            raise ZygoteGone("zygote ended")
-        news = json.loads(message)
-        if "pids" in news:
-            self.pids = news["pids"]
-        elif "exit" in news:
-            self.ends[news["exit"]] = news["end"]
-        return news
+    def _charge(self, error: str) -> None:
+        """Processes that the program started are on nobody's clock while they run: all its verdicts pay for them."""
+        for verdict in self._verdicts:
+            verdict[:2], verdict[5:] = ["TIME_LIMIT", None], [error, False]
 
     # ------------------------------------------------------------ limits
 
-    def _cpu(self, role: str) -> float:
-        """CPU seconds of the role's process so far."""
-        if role in self.ends:
-            self._cpu_after[role] = self.ends[role][1]
-        elif role in self.pids and (seconds := kernel.cpu_seconds(self.pids[role])) is not None:
-            self._cpu_after[role] = seconds
-        return self._cpu_after[role]
-
-    def _test_cpu(self, role: str) -> float:
+    def _test_cpu(self, child: Child) -> float:
         """CPU seconds charged to the current test."""
-        load = self._load_cpu if role == "program" else 0.0
-        return load + max(0.0, self._cpu(role) - self._cpu_before[role])
+        load = self._load_cpu if child is self.program else 0.0
+        return load + max(0.0, child.cpu_s() - self._cpu_before[child])
 
     def cpu_ms(self) -> float:
-        """CPU milliseconds charged to the current test."""
-        return round(self._test_cpu("program") * 1e3, 3)
+        """CPU milliseconds of the program charged to the current test."""
+        return round(self._test_cpu(self.program) * 1e3, 3)
+
+    def program_memory(self) -> int:
+        """Peak resident bytes of the program's process, over all its tests; 0 while it is not known."""
+        return self.program.end[2] << 10 if self.program.end is not None else 0
 
     def _check_clocks(self) -> float:
         """Set `stop` where a limit is passed; else return how many seconds may pass until the next look."""
         if self._gone_since is not None:
             left = self._gone_since + DEATH_WAIT_S - time.monotonic()
-            if "program" in self.ends or left <= 0:
+            if self.program.end is not None or left <= 0:
                 self.stop = self._death_of_program()
             return max(left, 0.0)
         cpu_left = self.limits["cpu_s"]
-        for role, prefix in (("program", ""), ("test", "test: ")):
-            left = self.limits["cpu_s"] - self._test_cpu(role)
+        for child in (self.program, self.test):
+            left = self.limits["cpu_s"] - self._test_cpu(child)
             if left <= 0:
-                self.stop = Stop("TIME_LIMIT", f"{prefix}more than {self.limits['cpu_s']:g} s of CPU")
+                self.stop = self._limit_stop(child, f"more than {self.limits['cpu_s']:g} s of CPU")
             cpu_left = min(cpu_left, left)
         wall_left = self._started + self.limits["wall_s"] - time.monotonic()
         if wall_left <= 0 and self.stop is None:
             self.stop = self._wall_expired()
         return max(TICK_S, min(cpu_left, wall_left))
 
+    def _test_is_to_blame(self) -> bool:
+        """Inert tests do nothing, and a test that waits for the program, or reads what it sent, does nothing of its
+        own."""
+        if self._inert or self.test.pid is None:
+            return False
+        return kernel.name_of(self.test.pid) == TESTING
+
+    def _limit_stop(self, child: Child, error: str, **doubts: bool) -> Stop:
+        by_test = child is self.test and self._test_is_to_blame()
+        return Stop("TIME_LIMIT", f"test: {error}" if by_test else error, by_test, **doubts)
+
     def _wall_expired(self) -> Stop:
         """Wall time says little of a program on a busy machine: with little CPU used it is first suspected to
         be ours."""
-        used = max(self._test_cpu(role) for role in ROLES) + self._descendants_cpu()
-        whose = "test: " if self._test_cpu("test") > self._test_cpu("program") else ""
-        error = f"{whose}more than {self.limits['wall_s']:g} s by the clock"
+        pair = (self.program, self.test)
+        used = max(map(self._test_cpu, pair)) + sum(child.descendants_cpu_s() for child in pair)
+        error = f"more than {self.limits['wall_s']:g} s by the clock"
         if used >= self.limits["cpu_s"] / 2:
-            return Stop("TIME_LIMIT", error)
-        starved = len(self.pids) < len(ROLES) or any(kernel.is_runnable(pid) for pid in self.pids.values())
-        return Stop("TIME_LIMIT", error, may_be_ours=True, starved=starved)
-
-    def _descendants_cpu(self) -> float:
-        """CPU seconds of what the pair forked: a fork bomb starves none but itself."""
-        forked = [pid for parent in self.pids.values() for pid in kernel.descendants(parent)]
-        return sum(kernel.cpu_seconds(pid) or 0.0 for pid in forked)
+            return self._limit_stop(self.test, error)
+        return self._limit_stop(
+            self.test, error, may_be_ours=True, starved=is_starved(pair, self.limits, self._delay_before)
+        )
 
     def _death_of_program(self) -> Stop:
-        code, cpu_s, _ = self.ends.get("program", [None, 0.0, 0])
         when = "" if self.loaded else " while it was loaded"
-        if code is None:
+        if self.program.end is None:
             return Stop("RUNTIME_ERROR", f"the program closed its connection{when}")
+        code, cpu_s, _ = self.program.end
+        if not self.loaded and (error := self.program.set_up_error()) is not None:
+            return set_up_failed(error)
         if code >= 0:
             return Stop("RUNTIME_ERROR", f"the program exited with code {code}{when}")
-        if code == -9 and cpu_s >= self.limits["total_cpu_s"] - 0.1:
+        if code == -9 and cpu_s >= self._total_cpu_s - 0.1:
             return Stop("TIME_LIMIT", "more CPU than all tests together may use")
         if code == -9 and kernel.oom_kills() > self._oom_before:
             return Stop("MEMORY_LIMIT", "killed by the kernel for want of memory", may_be_ours=True)
-        return Stop("RUNTIME_ERROR", f"the program was killed by signal {-code}{when}")
+        # SIGKILL may be the kernel's, for want of memory, where it does not tell us so.
+        return Stop(
+            "RUNTIME_ERROR", f"the program was killed by signal {-code}{when}", may_be_ours=code == -9
+        )
 
     def _death_of_test(self) -> Stop:
-        if self.ends["test"][0] == -9 and kernel.oom_kills() > self._oom_before:
-            return Stop("MEMORY_LIMIT", "test: killed by the kernel for want of memory", may_be_ours=True)
-        return Stop(
-            "RUNTIME_ERROR", f"test: its process ended with code {self.ends['test'][0]} and no verdict"
-        )
+        assert self.test.end is not None
+        code = self.test.end[0]
+        if code == -9 and kernel.oom_kills() > self._oom_before:
+            error = "killed by the kernel for want of memory"
+            return Stop("MEMORY_LIMIT", f"test: {error}", by_test=not self._inert, may_be_ours=True)
+        if self._inert:  # what was evaluated is the program's; that it fell is ours, unless it does so again
+            return Stop("RUNTIME_ERROR", f"its values end the evaluator, code {code}", may_be_ours=True)
+        error = f"test: its process ended with code {code} and no verdict"
+        return Stop("RUNTIME_ERROR", error, by_test=True, may_be_ours=code == -9)
 
     # ------------------------------------------------------------ output and verdicts
 
-    def stdout(self) -> str:
-        """What the program printed while it was loaded and under the current test, cut at the limit."""
+    def printed(self, name: str) -> str:
+        """What the program wrote to stdout or stderr while it was loaded and under the current test, cut at
+        the limit."""
         cap = self.limits["output_kb"] << 10
-        return bytes(self._load_output + self._output)[:cap].decode("utf-8", "replace")
+        return (self._load_output[name] + self.program.read[name])[:cap].decode("utf-8", "replace")
 
-    def _read_output(self, role: str) -> bool:
+    def _read_output(self, name: str) -> bool:
         cap = self.limits["output_kb"] << 10
-        while True:
-            try:
-                chunk = os.read(self._outputs[role], 65536)
-            except BlockingIOError:
-                return True
-            if not chunk:
-                return False
-            if role == "test":
-                self._test_output += len(chunk)
-                over = self._test_output > cap
-            else:
-                self._output += chunk
-                over = len(self._load_output) + len(self._output) > cap
-            if over:
-                prefix = "test: " if role == "test" else ""
-                self.stop = self.stop or Stop(
-                    "OUTPUT_LIMIT", f"{prefix}more than {self.limits['output_kb']} KiB"
-                )
-                return True
+        goes_on = self.program.read_output(name, cap)
+        if sum(map(len, self._load_output.values())) + sum(map(len, self.program.read.values())) > cap:
+            self.stop = self.stop or Stop("OUTPUT_LIMIT", f"more than {self.limits['output_kb']} KiB")
+        return goes_on
+
+    def _read_test_output(self) -> bool:
+        cap = self.limits["output_kb"] << 10
+        goes_on = self.test.read_output("output", cap)
+        if len(self.test.read["output"]) > cap:
+            error = f"test: more than {self.limits['output_kb']} KiB"
+            self.stop = self.stop or Stop("OUTPUT_LIMIT", error, by_test=True)
+        return goes_on
 
     def _read_verdicts(self) -> bool:
         """Never wait for the rest of a frame: a test may write to this pipe what it likes."""
         try:
-            chunk = self._control.recv(65536)
+            chunk = self.test.control.recv(65536)
         except BlockingIOError:
             return True
         except OSError:
             return False
+        if self._gone_since is not None:
+            return bool(chunk)  # nothing it says now counts
         self._frames += chunk
         while self.stop is None and self._gone_since is None and len(self._frames) >= 4:
             (length,) = struct.unpack(">I", self._frames[:4])
             if length > MAX_VERDICT_FRAME:
-                self.stop = Stop("RUNTIME_ERROR", "test: wrote to the verdict pipe")
+                self.stop = Stop("RUNTIME_ERROR", "test: wrote to the verdict pipe", by_test=True)
                 break
             if len(self._frames) < 4 + length:
                 break
@@ -299,50 +341,52 @@ class Pair:
         """One frame of the test's: loaded, or a verdict."""
         try:
             frame = json.loads(body)
+            if "set_up" in frame and not self.loaded and not self._verdicts:
+                self.stop = set_up_failed(str(frame["set_up"]))
+                return
             if frame.get("loaded") is True and not self.loaded and not self._verdicts:
-                self._read_output("program")
+                self._flush()
                 self._begin_tests()
                 return
-            status, value, error = frame["status"], frame["value"], frame["error"]
-            plain = (value is None or type(value) is str) and type(error) is str
+            status, value, error, by_test = (frame[key] for key in ("status", "value", "error", "by_test"))
+            plain = (value is None or type(value) is str) and type(error) is str and type(by_test) is bool
             if status not in STATUSES or frame["index"] != len(self._verdicts) or not plain:
                 raise ValueError
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            self.stop = Stop("RUNTIME_ERROR", "test: wrote to the verdict pipe")
+            self.stop = Stop("RUNTIME_ERROR", "test: wrote to the verdict pipe", by_test=True)
             return
-        self._read_output("program")  # flushed before the program's last reply
+        self._flush()
         if self.stop is not None:
             return
         if frame.get("gone"):
             self._gone_since = time.monotonic()  # its exit code says why: see _check_clocks
             return
-        self._verdicts.append([status, value, self.cpu_ms(), self.stdout(), error])
+        self._verdicts.append(
+            [status, value, self.cpu_ms(), self.printed("stdout"), self.printed("stderr"), error, by_test]
+        )
         self._last = frame.get("last") is True
-        self._next_test()
+        if not self._last and len(self._verdicts) < self._wanted:
+            self._next_test()
+
+    def _flush(self) -> None:
+        """Take what the program printed: it flushes before each reply."""
+        for name in ("stdout", "stderr"):
+            self._read_output(name)
 
     def _begin_tests(self) -> None:
         self.loaded = True
-        self._load_output, self._output = self._output, bytearray()
-        self._load_cpu = self._cpu("program")
+        for name, text in self.program.read.items():
+            self._load_output[name] = bytes(text)
+            text.clear()
+        self._load_cpu = self.program.cpu_s()
         self._next_test()
 
     def _next_test(self) -> None:
-        self._cpu_before = {role: self._cpu(role) for role in ROLES}
+        self._cpu_before = {child: child.cpu_s() for child in (self.program, self.test)}
         self._started = time.monotonic()
-        if self.loaded:
-            self._output = bytearray()
-
-    def _finish(self) -> None:
-        """Have everything killed and wiped."""
-        self.zygote.send(b"end")
-        while "done" not in (news := self._zygote_message()):
-            pass
-        if not news["clean"]:
-            raise ZygoteGone("a directory could not be emptied")
-        if (
-            self.stop is not None
-            and self.stop.status == "TIME_LIMIT"
-            and news["cpu_s"] >= self.limits["cpu_s"] / 2
-        ):
-            # Reaped, those show what they used that had lost their parent, too.
-            self.stop = Stop("TIME_LIMIT", self.stop.error)
+        if not self.loaded:
+            return  # the program failed: all tests fare alike
+        for text in self.program.read.values():
+            text.clear()
+        with contextlib.suppress(OSError):
+            self.test.control.send(b".")

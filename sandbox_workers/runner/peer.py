@@ -14,9 +14,15 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from . import kernel
 from .framing import FrameTooLarge, recv_frame, send_frame
 from .values import Codec
 
+ASKING, TESTING = b"asking", b"testing"
+"""What a test process calls itself while it waits for the program, or reads what it sent; and else. The supervisor
+looks when a limit is passed: what the program makes the test do is the program's."""
+MAX_LENGTH = 10_000_000
+"""A test's list() would allocate what `__len__` says before it asks for a single item."""
 MAX_TEXT = 2000
 """Characters of an exception's text that cross the socket."""
 
@@ -66,13 +72,21 @@ class Remote:
         return self.__ask("call", *args, **kwargs)
 
     def __iter__(self) -> Any:
-        return self if self.__type_name in ("generator", "iterator") else self.__ask("iter")
+        if self.__type_name in ("generator", "iterator"):
+            return self
+        iterator = self.__ask("iter")
+        if type(iterator) is not Remote:
+            raise mark_from_program(TypeError("the program's iterator is none"))
+        return iterator
 
     def __next__(self) -> Any:
         return self.__ask("next")
 
     def __len__(self) -> int:
-        return self.__ask("len")
+        length = self.__ask("len")
+        if type(length) is not int or not 0 <= length <= MAX_LENGTH:
+            raise mark_from_program(ValueError("the program's length is none"))
+        return length
 
     def __getitem__(self, key: Any) -> Any:
         return self.__ask("getitem", key)
@@ -118,8 +132,9 @@ def _refuse(self: Remote, *args: Any) -> Any:
 
 
 _REFUSED = """
-    lt le gt ge add radd sub rsub mul rmul truediv rtruediv floordiv mod pow abs neg
-    int float complex index round invert and or xor
+    lt le gt ge add radd sub rsub mul rmul truediv rtruediv floordiv rfloordiv mod rmod divmod rdivmod pow rpow
+    matmul rmatmul lshift rlshift rshift rrshift and rand or ror xor rxor abs neg pos invert
+    int float complex index round trunc floor ceil bytes format reversed
 """
 for _name in _REFUSED.split():
     setattr(Remote, f"__{_name}__", _refuse)
@@ -186,15 +201,24 @@ class Peer:
         """Have the other end apply `operation` to its object `number`; raise what it raised."""
         if self.fatal is not None:
             raise self.fatal
+        if self.role == "test":
+            kernel.set_name(ASKING)
         try:
             reply = self._exchange(number, operation, args, kwargs)
             try:
                 return self._result(args, reply)
             except FromProgram as carrier:
-                raise carrier.args[0] from None
+                error = carrier.args[0]
+                # Elsewhere than in `next` it would end a loop of the test's, as if there were nothing to check.
+                if isinstance(error, (StopIteration, StopAsyncIteration)) and operation != "next":
+                    error = mark_from_program(RuntimeError(f"the program raised {type(error).__name__}"))
+                raise error from None
         except Fatal as error:
             self.fatal = error
             raise
+        finally:
+            if self.role == "test":
+                kernel.set_name(TESTING)
 
     def _exchange(self, number: int, operation: str, args: tuple, kwargs: dict) -> dict:
         encode = self.codec.encode
@@ -312,9 +336,9 @@ class Peer:
 
 
 def describe(error: BaseException) -> str:
-    """str(error) where that works: it is the program's code."""
+    """str(error) where that works: it is the program's code. Encodable: lone surrogates are replaced."""
     try:
-        return str(error)[:MAX_TEXT]
+        return str(error)[:MAX_TEXT].encode("utf-8", "replace").decode()
     except BaseException:
         return ""
 

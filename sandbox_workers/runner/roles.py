@@ -1,21 +1,34 @@
 """The two children of a pair: `run_program` (S) and `run_tests` (T). Untrusted from the first exec on.
 
 Only T has the verdict pipe. All tests of one job share S and T, as a test file would: give each author its
-own job.
+own job. A T that was given nothing but inert tests may judge further jobs.
 """
 
 import ast
 import builtins
+import importlib
 import os
 import socket
 import sys
 import types
 from typing import Any
 
+from . import kernel
 from .framing import FrameTooLarge, recv_frame, send_frame
-from .peer import Peer, ProgramGone, ProgramLied, ValueTooLarge, describe, flush_output, is_from_program
+from .peer import (
+    ASKING,
+    TESTING,
+    Peer,
+    ProgramGone,
+    ProgramLied,
+    ValueTooLarge,
+    describe,
+    flush_output,
+    is_from_program,
+)
 from .values import NotPlain, TooLong, plain_repr
 
+LIBRARY = {name for name in sys.stdlib_module_names if name[0] != "_"} - {"antigravity", "this"}
 MAX_ERROR = 500
 """Characters of an error text in a verdict."""
 
@@ -68,7 +81,8 @@ def load(source: str, module: types.ModuleType, peer: Peer) -> dict:
         and name not in peer.exceptions
         and not isinstance(value, types.ModuleType)
     }
-    return {"names": public, "exceptions": peer.exceptions}
+    modules = [name for name, value in module.__dict__.items() if value is sys.modules.get(name)]
+    return {"names": public, "exceptions": peer.exceptions, "modules": modules}
 
 
 # ---------------------------------------------------------------- T: the tests
@@ -78,12 +92,26 @@ class LoadFailed(Exception):
     """The program said that it could not be loaded: (status, error)."""
 
 
-def run_tests(control: socket.socket, rpc: socket.socket) -> None:
+def run_tests(control: socket.socket) -> None:
+    """Judge jobs until the supervisor closes the connection: a byte with the RPC's end, then a frame with tests."""
+    while True:
+        _, descriptors, _, _ = socket.recv_fds(control, 1, 1)
+        if not descriptors:
+            os._exit(0)
+        with socket.socket(fileno=descriptors[0]) as rpc:
+            job = recv_frame(control)
+            judge_job(control, rpc, job["tests"], job["inert"])
+
+
+def judge_job(control: socket.socket, rpc: socket.socket, tests: list[str], inert: bool) -> None:
     """Judge the tests in order, a frame each; stop after one that lost the program."""
-    tests = recv_frame(control)["tests"]
+    kernel.set_name(ASKING)
     peer = Peer(rpc, "test")
+    import random  # loaded by the zygote, in its own way
+
+    random.seed(repr(tests))  # a program cannot draw the same numbers: it does not know the tests
     try:
-        names = meet_program(peer)
+        names = meet_program(peer, modules=not inert)  # inert tests have no use for them
     except BaseException as error:
         outcome = outcome_of(error)
         for index in range(len(tests)):
@@ -91,13 +119,14 @@ def run_tests(control: socket.socket, rpc: socket.socket) -> None:
         return
     send_frame(control, {"loaded": True})
     for index, test in enumerate(tests):
+        control.recv(1)  # the supervisor has read what was printed and the clocks: this test's begin at zero
         outcome = judge(test, dict(names), peer)
         send_frame(control, {"index": index, **outcome, "last": peer.fatal is not None})
         if peer.fatal is not None:
             return
 
 
-def meet_program(peer: Peer) -> dict[str, Any]:
+def meet_program(peer: Peer, modules: bool) -> dict[str, Any]:
     """The test's namespace: the program's public names, none of which may shadow a builtin of the test."""
     try:
         hello = recv_frame(peer.connection)
@@ -116,7 +145,12 @@ def meet_program(peer: Peer) -> dict[str, Any]:
             parent = cls if isinstance(cls, type) and issubclass(cls, Exception) else Exception
             peer.exceptions[name] = names[name] = type(name, (parent,), {})
         names |= {name: peer.codec.decode(value) for name, value in hello["names"].items()}
-    except LoadFailed:
+        # What a program imports under its own name a test may use: from the test's own library.
+        if modules:
+            names |= {name: importlib.import_module(name) for name in hello["modules"] if name in LIBRARY}
+        if any(name.startswith("__") for name in names):  # `__builtins__` would be the test's own
+            raise ProgramLied("a name that is not the program's to give")
+    except (LoadFailed, ProgramLied):
         raise
     except Exception as error:
         raise ProgramLied(type(error).__name__) from None
@@ -128,9 +162,10 @@ def meet_program(peer: Peer) -> dict[str, Any]:
 
 
 def judge(test: str, names: dict[str, Any], peer: Peer) -> dict:
+    kernel.set_name(TESTING)
     try:
         value = evaluate(test, {**names, "__name__": "__test__"})
-        outcome = {"status": "PASSED", "value": value, "error": ""}
+        outcome = {"status": "PASSED", "value": value, "error": "", "by_test": False}
     except BaseException as error:
         outcome = outcome_of(error)
     if peer.fatal is not None:  # sticky: a bare `except:` in the test cannot make a pass of it
@@ -152,33 +187,32 @@ def evaluate(test: str, namespace: dict[str, Any]) -> str | None:
 
 
 def outcome_of(error: BaseException) -> dict:
-    status, text = classify(error)
-    outcome = {"status": status, "value": None, "error": text[:MAX_ERROR]}
+    status, text, by_test = classify(error)
+    text = f"test: {text}" if by_test else text
+    outcome = {"status": status, "value": None, "error": text[:MAX_ERROR], "by_test": by_test}
     if isinstance(error, ProgramGone):
         outcome["gone"] = True  # the supervisor looks up how it ended
     return outcome
 
 
-def classify(error: BaseException) -> tuple[str, str]:
-    """(status, error text) of what ended a test. Errors that are the test's own start with "test:"."""
+def classify(error: BaseException) -> tuple[str, str, bool]:
+    """(status, error text, whether it is the test's own) of what ended a test."""
     text = f"{type(error).__name__}: {describe(error)}"
     match error:
         case LoadFailed():
             status, text = error.args
             known = ("SYNTAX_ERROR", "RUNTIME_ERROR", "MEMORY_LIMIT")
-            return (status if status in known else "RUNTIME_ERROR"), text
+            return (status if status in known else "RUNTIME_ERROR"), text, False
         case ProgramGone() | ProgramLied():
-            return "RUNTIME_ERROR", text
+            return "RUNTIME_ERROR", text, False
         case ValueTooLarge():
-            return "OUTPUT_LIMIT", "a value too large to pass between program and test"
+            return "OUTPUT_LIMIT", "a value too large to pass between program and test", False
         case NotPlain():
-            return "RUNTIME_ERROR", describe(error)
+            return "RUNTIME_ERROR", describe(error), False
         case TooLong():
-            return "OUTPUT_LIMIT", describe(error)
+            return "OUTPUT_LIMIT", describe(error), False
     if is_from_program(error):
-        return ("MEMORY_LIMIT" if isinstance(error, MemoryError) else "RUNTIME_ERROR"), text
+        return ("MEMORY_LIMIT" if isinstance(error, MemoryError) else "RUNTIME_ERROR"), text, False
     if isinstance(error, AssertionError):
-        return "WRONG_ANSWER", describe(error)
-    if isinstance(error, SyntaxError):
-        return "SYNTAX_ERROR", f"test: {text}"
-    return "RUNTIME_ERROR", f"test: {text}"
+        return "WRONG_ANSWER", describe(error), False
+    return ("SYNTAX_ERROR" if isinstance(error, SyntaxError) else "RUNTIME_ERROR"), text, True

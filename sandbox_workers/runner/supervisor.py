@@ -1,57 +1,56 @@
 """First process of a sandbox: reads job frames on stdin, has its slots judge them, writes verdict frames on
 stdout.
 
-    {"id", "program", "tests", "limits"} -> {"id", "verdicts": [[status, value, cpu_ms, stdout, error], ...]}
+    {"id", "program", "tests", "limits", "inert", "language"}
+        -> {"id", "verdicts": [[status, value, cpu_ms, stdout, stderr, error, by_test, memory_bytes], ...]}
 
+`language` is None for a Python program with Python tests: a Pair judges it. Otherwise it holds commands.
 It ends when stdin does, and with it everything inside. Exit code 3: a slot could not be cleaned, or its
 zygote is gone.
 
-Environment: SLOTS, UID_BASE; SINGLE_UID=1 and SECCOMP_BPF=path where one uid is all there is; CHOWN_JOBS=1
-where the launcher could not give the directories under /jobs their owners.
+Environment: SLOTS, UID_BASE; JOBS=directory other than /jobs; ISOLATION=namespaces|none and SECCOMP_BPF=path where
+the launcher cannot do better; CHOWN_JOBS=1 where it could not give the directories under /jobs their owners;
+COMMANDS=names that "ready" shall tell of.
 """
 
-import math
 import os
-import queue
+import signal
 import socket
 import sys
-import threading
 import traceback
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
+from .commands import Commands
 from .framing import pack, read_frame
-from .pair import Pair, Stop
+from .pair import Evaluators, Pair, Stop
 from .zygote import ROLES, Settings, Zygote
+
+if TYPE_CHECKING:
+    import queue
+    import threading
 
 BROKEN = 3
 
 
 class Slot:
-    """One zygote, and the judge of the jobs that it is given one at a time."""
+    """A zygote per role, and the judge of the jobs that it is given one at a time."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.zygote, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        if os.fork() == 0:
-            try:
-                os.closerange(3, theirs.fileno())
-                os.closerange(theirs.fileno() + 1, 4096)
-                Zygote(settings, theirs).serve()
-            except BaseException:
-                traceback.print_exc()
-            os._exit(BROKEN)
-        theirs.close()
+        self.zygotes = {role: fork_zygote(role, settings) for role in ROLES}
+        self.evaluators = Evaluators(self.zygotes["test"], settings)
+        self.commands = Commands(self.zygotes["program"], settings)
 
     def judge(self, job: dict) -> list[list]:
-        """One [status, value, cpu_ms, stdout, error] per test."""
-        tests, limits = job["tests"], dict(job["limits"])
+        """One [status, value, cpu_ms, stdout, stderr, error, by_test, memory_bytes] per test."""
+        if job["language"] is not None:
+            return self.commands.judge(job)
+        tests, limits = job["tests"], job["limits"]
         verdicts: list[list] = []
         retried_at = -1
         while len(verdicts) < len(tests):
-            todo = tests[len(verdicts) :]
-            limits["total_cpu_s"] = math.ceil(limits["cpu_s"] * (len(todo) + 1)) + 1
-            pair = Pair(self.zygote, self.settings, limits)
-            verdicts += pair.judge(job["program"], todo)
+            pair = Pair(self.zygotes["program"], self.evaluators, self.settings, limits, job["inert"])
+            verdicts += pair.judge(job["program"], tests[len(verdicts) :])
             if pair.stop is None or len(verdicts) == len(tests):
                 continue
             if pair.stop.may_be_ours and retried_at != len(verdicts):
@@ -65,16 +64,32 @@ class Slot:
         return verdicts
 
 
+def fork_zygote(role: str, settings: Settings) -> socket.socket:
+    """The supervisor's connection to a new zygote."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    if os.fork() == 0:
+        try:
+            os.closerange(3, theirs.fileno())
+            os.closerange(theirs.fileno() + 1, 4096)
+            Zygote(role, settings, theirs).serve()
+        except BaseException:
+            traceback.print_exc(file=sys.__stderr__)
+        os._exit(BROKEN)
+    theirs.close()
+    return ours
+
+
 def final_verdict(stop: Stop, pair: Pair) -> list:
     """What a stop means once it was not retried, or came again."""
     status = stop.status
     error = stop.error
     if stop.starved:
         status, error = "SANDBOX_ERROR", f"{error}, while waiting for the CPU"
-    return [status, None, pair.cpu_ms(), pair.stdout(), error]
+    out, err = pair.printed("stdout"), pair.printed("stderr")
+    return [status, None, pair.cpu_ms(), out, err, error, stop.by_test, pair.program_memory()]
 
 
-def serve_slot(slot: Slot, jobs: "queue.SimpleQueue[dict]", output: BinaryIO, lock: threading.Lock) -> None:
+def serve_slot(slot: Slot, jobs: "queue.SimpleQueue[dict]", output: BinaryIO, lock: "threading.Lock") -> None:
     while True:
         job = jobs.get()
         broken = None
@@ -83,7 +98,7 @@ def serve_slot(slot: Slot, jobs: "queue.SimpleQueue[dict]", output: BinaryIO, lo
         except BaseException as error:
             broken = error
             reason = f"{type(error).__name__}: {error}"[:500]
-            verdicts = [["SANDBOX_ERROR", None, 0.0, "", reason]] * len(job["tests"])
+            verdicts = [["SANDBOX_ERROR", None, 0.0, "", "", reason, False, 0]] * len(job["tests"])
         with lock:
             output.write(pack({"id": job["id"], "verdicts": verdicts}))
             output.flush()
@@ -102,8 +117,9 @@ def read_settings(environment: Any) -> list[Settings]:
         Settings(
             slot=slot,
             uid_base=int(environment["UID_BASE"]),
-            single_uid=environment.get("SINGLE_UID") == "1",
+            isolation=environment.get("ISOLATION", "uids"),
             seccomp=seccomp,
+            jobs=environment.get("JOBS", "/jobs"),
         )
         for slot in range(int(environment["SLOTS"]))
     ]
@@ -122,12 +138,18 @@ def main() -> None:
     if os.environ.get("CHOWN_JOBS") == "1":
         own_directories(all_settings)
     slots = [Slot(settings) for settings in all_settings]  # the only forks, before any content is read
+    import queue  # not before the forks: what threading does after each fork costs a child a hundred page faults
+    import shutil
+    import threading
+
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # orphans that come here are nobody's to wait for
     jobs: queue.SimpleQueue[dict] = queue.SimpleQueue()
     output, lock = sys.stdout.buffer, threading.Lock()
     for slot in slots:
         threading.Thread(target=serve_slot, args=(slot, jobs, output, lock), daemon=True).start()
     with lock:
-        output.write(pack({"ready": sys.version.split()[0]}))
+        commands = [name for name in os.environ.get("COMMANDS", "").split() if shutil.which(name)]
+        output.write(pack({"ready": sys.version.split()[0], "commands": commands}))
         output.flush()
     while (job := read_frame(sys.stdin.buffer)) is not None:
         jobs.put(job)

@@ -18,6 +18,10 @@ MAX_REPR = 4000
 """Characters of a value's repr."""
 
 
+PLAIN_TYPES = (bool, int, float, complex, str, bytes, bytearray, list, tuple, set, frozenset, dict)
+"""Classes that are the same on both sides."""
+
+
 class NotPlain(TypeError):
     """The value is not of the exact plain types."""
 
@@ -61,6 +65,8 @@ class Codec:
             return {"d": [[self.encode(k, depth + 1), self.encode(v, depth + 1)] for k, v in value.items()]}
         if kind in _ENCODERS:
             return _ENCODERS[kind](value)
+        if kind is type and value in PLAIN_TYPES:
+            return {"p": value.__name__}
         if (remote := self._remote_id(value)) is not None:
             return {"r": remote}
         reduced = reduce_to_base(value)
@@ -131,6 +137,7 @@ _ENCODERS: dict[type, Callable[[Any], dict]] = {
     datetime.datetime: lambda value: {"T": value.isoformat()},
 }
 _DECODERS: dict[str, Callable[[Any], Any]] = {
+    "p": {cls.__name__: cls for cls in PLAIN_TYPES}.__getitem__,
     "I": lambda body: int(body, 16),
     "b": bytes.fromhex,
     "B": bytearray.fromhex,

@@ -1,35 +1,45 @@
-"""The clean fork server of one slot. Trusted, and free of content: a fork server that reads jobs before it
-forks leaks them into its children's memory.
+"""The clean fork server of one role of one slot. Trusted, and free of content: a fork server that reads jobs
+before it forks leaks them into its children's memory.
 
-For each request it forks a pair, reports exits, and on "end" kills whatever either uid still runs, reaps
-until no descendant of any kind is left, and wipes the pair's directories.
+For each request with descriptors it forks one child and reports its exit. On "end" it gives the child a moment to end by itself;
+then it kills whatever the child's uid still runs, reaps until no descendant of any kind is left, and wipes the
+child's directory, unless the request says that the next one goes on there: then a request without descriptors
+wipes it.
 """
 
+import contextlib
 import gc
+import io
 import json
 import os
-import random
 import resource
 import select
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
-from . import kernel, roles
+from . import command, kernel, roles
+from .framing import send_frame
 from .peer import flush_output
 
 ROLES: tuple[str, ...] = ("program", "test")
-CONTROL, RPC, OUTPUT = 10, 11, 12
-"""Descriptors of a child."""
+UIDS_PER_SANDBOX = 64
+CONTROL, RPC = 10, 11
+"""Descriptors of a child, beside 1 and 2 for its output."""
 TEST_MEMORY_MB = 512
 """Address space of the test process, MiB: a program must not be able to starve it by a small limit."""
 STACK_BYTES = 64 << 20
 OPEN_FILES = 64
+RLIMIT_MSGQUEUE = 12
 RECURSION_LIMIT = 3000
 TMP_OPTIONS = "size=16m,nr_inodes=2048,mode=700"
+GRACE_MS = 20
+"""How long a child may take to end by itself: killing costs more than waiting."""
+MOST_KILLS = 500
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,74 +48,109 @@ class Settings:
 
     slot: int
     uid_base: int
-    single_uid: bool = False
-    """True where one uid is all there is: each child then gets namespaces of its own instead."""
+    isolation: Literal["uids", "namespaces", "none"] = "uids"
+    """What keeps program and test apart: a uid each; namespaces each, where one uid is all there is; nothing."""
     seccomp: bytes = b""
     """BPF to install in each child; empty where the launcher has filtered already."""
+    jobs: str = "/jobs"
+    """Holds a directory per slot and role."""
 
     def uid(self, role: str) -> int:
         return self.uid_base + 2 * self.slot + ROLES.index(role)
 
+    @property
+    def killer_uid(self) -> int:
+        """Runs nothing but the helpers that kill."""
+        return self.uid_base + UIDS_PER_SANDBOX - 1
+
     def home(self, role: str) -> str:
-        return f"/jobs/{self.slot}{role[0]}"
+        return f"{self.jobs}/{self.slot}{role[0]}"
 
 
 # ---------------------------------------------------------------- a child, up to its first untrusted line
 
 
-def child(role: str, settings: Settings, limits: dict, descriptors: list[int]) -> None:
-    """Give up every privilege, then run the role."""
+def set_up(role: str, settings: Settings, request: dict) -> None:
+    """Give up every privilege."""
     os.setsid()
-    _place_descriptors(descriptors)
-    with open("/proc/self/oom_score_adj", "w") as file:
-        file.write("1000")  # the kernel shall pick a job, not the supervisor
-    _limit_resources(role, limits)
-    uid, home = settings.uid(role), settings.home(role)
-    if settings.single_uid:
+    _volunteer_for_oom()
+    _limit_resources(request["limits"])
+    home = settings.home(role)
+    if settings.isolation == "namespaces":
         _private_namespaces(home)
     else:
         os.chdir(home)
-        _become(uid)
+        if settings.isolation == "uids":
+            _become(settings.uid(role))
+            kernel.clear_capabilities()
     kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
     kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)  # after setuid, which clears it
-    _clean_interpreter(home)
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     if settings.seccomp:
         kernel.install_seccomp(settings.seccomp)
-    run = roles.run_program if role == "program" else roles.run_tests
-    run(socket.socket(fileno=CONTROL), socket.socket(fileno=RPC))
+    gc.enable()
+
+
+def child(role: str, settings: Settings, request: dict, descriptors: list[int]) -> None:
+    """Set up, then run the role, or the command where the request holds one."""
+    _place_descriptors(descriptors)
+    control = socket.socket(fileno=CONTROL)
+    try:
+        set_up(role, settings, request)
+    except BaseException as error:
+        send_frame(control, {"set_up": f"{type(error).__name__}: {error}"[:300]})
+        os._exit(1)
+    if "command" in request:
+        command.run(control, request["command"], request["environment"])
+    elif role == "program":
+        roles.run_program(control, socket.socket(fileno=RPC))
+    else:
+        roles.run_tests(control)
 
 
 def _place_descriptors(descriptors: list[int]) -> None:
-    for position, descriptor in enumerate(
-        descriptors
-    ):  # out of the way first: they may sit on one another's places
-        os.dup2(descriptor, 100 + position)
-    for position in range(3):
-        os.dup2(100 + position, CONTROL + position, inheritable=False)
+    """[control, stdout, stderr] and, for a program, [rpc]."""
+    for position, descriptor in enumerate(descriptors):  # out of the way first: they may sit on one another's
+        os.dup2(descriptor, 100 + position)  # places
     os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
-    os.dup2(OUTPUT, 1)
-    os.dup2(OUTPUT, 2)
+    os.dup2(101, 1)
+    os.dup2(102, 2)
+    os.dup2(100, CONTROL, inheritable=False)
+    last = CONTROL
+    if len(descriptors) > 3:
+        os.dup2(103, RPC, inheritable=False)
+        last = RPC
     os.closerange(3, CONTROL)
-    os.closerange(OUTPUT, 4096)
+    os.closerange(last + 1, 4096)
 
 
-def _limit_resources(role: str, limits: dict) -> None:
-    memory_mb = limits["memory_mb"] if role == "program" else max(TEST_MEMORY_MB, limits["memory_mb"])
+def _volunteer_for_oom() -> None:
+    """The kernel shall pick a job, not the supervisor."""
+    file = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
+    os.write(file, b"1000")
+    os.close(file)
+
+
+def _limit_resources(limits: dict) -> None:
     wanted = {
         resource.RLIMIT_CPU: limits["total_cpu_s"],
-        resource.RLIMIT_AS: memory_mb << 20,
+        resource.RLIMIT_AS: limits["memory_mb"] << 20,
         resource.RLIMIT_FSIZE: limits["file_mb"] << 20,
         resource.RLIMIT_NPROC: limits["processes"],
         resource.RLIMIT_NOFILE: OPEN_FILES,
         resource.RLIMIT_STACK: STACK_BYTES,
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_MEMLOCK: 0,
-        resource.RLIMIT_MSGQUEUE: 0,
     }
     for which, value in wanted.items():
-        hard = resource.getrlimit(which)[1]
-        value = value if hard == resource.RLIM_INFINITY else min(value, hard)
-        resource.setrlimit(which, (value, value))
+        try:
+            resource.setrlimit(which, (value, value))
+        except ValueError:  # above what we may have ourselves
+            value = resource.getrlimit(which)[1]
+            resource.setrlimit(which, (value, value))
+    with contextlib.suppress(ValueError):  # gVisor refuses, and has no message queues
+        resource.setrlimit(RLIMIT_MSGQUEUE, (0, 0))
 
 
 def _become(uid: int) -> None:
@@ -129,35 +174,54 @@ def _private_namespaces(home: str) -> None:
     kernel.drop_all_capabilities()
 
 
-def _clean_interpreter(home: str) -> None:
-    os.umask(0o077)
-    os.environ.clear()
-    os.environ.update(PATH="/usr/local/bin:/usr/bin:/bin", HOME=home, TMPDIR=home, LANG="C.UTF-8")
-    signal.set_wakeup_fd(-1)
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    sys.setrecursionlimit(RECURSION_LIMIT)
-    random.seed(0)
-    sys.stdin = open(0)
-    sys.stdout = open(1, "w", encoding="utf-8", errors="replace")
-    sys.stderr = open(2, "w", encoding="utf-8", errors="replace")
-    sys.path[:] = [home, *(path for path in sys.path if path.startswith(sys.base_prefix))]
-    gc.enable()
-
-
 # ---------------------------------------------------------------- the fork server
 
 
-class Zygote:
-    """Serves one slot. `supervisor` is its only tie to the rest."""
+def _import_random() -> None:
+    """Without its hook that seeds it anew after each fork: every program shall draw the same numbers."""
+    register, os.register_at_fork = os.register_at_fork, lambda **hooks: None
+    import random
 
-    def __init__(self, settings: Settings, supervisor: socket.socket) -> None:
+    os.register_at_fork = register
+    random.seed(0)
+
+
+def prepare_interpreter(home: str) -> None:
+    """What every child would do alike is done once, before the first fork."""
+    _import_random()
+    os.umask(0o077)
+    os.environ.clear()
+    os.environ.update(PATH="/usr/local/bin:/usr/bin:/bin", HOME=home, TMPDIR=home, LANG="C.UTF-8")
+    sys.setrecursionlimit(RECURSION_LIMIT)
+    sys.path[:] = [home, *(path for path in sys.path if path.startswith(sys.base_prefix))]
+    sys.stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, "r", closefd=False)), encoding="utf-8")
+    sys.stdout, sys.stderr = (
+        io.TextIOWrapper(
+            io.BufferedWriter(io.FileIO(descriptor, "w", closefd=False)), encoding="utf-8", errors="replace"
+        )
+        for descriptor in (1, 2)
+    )
+
+
+class Zygote:
+    """Serves one role of one slot. `supervisor` is its only tie to the rest."""
+
+    def __init__(self, role: str, settings: Settings, supervisor: socket.socket) -> None:
+        self.role = role
         self.settings = settings
+        self.home = settings.home(role)
         self.supervisor = supervisor
         self.child_ended, wakeup = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(wakeup)
-        self.pid_namespace = kernel.own_pid_namespace() if settings.single_uid else -1
-        kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)  # orphans of orphans come back to us
+        self.private = settings.isolation == "namespaces"
+        self.pid_namespace = kernel.own_pid_namespace() if self.private else -1
+        self.reaps_orphans = True
+        try:
+            kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)  # orphans of orphans come back to us
+        except OSError:
+            self.reaps_orphans = False  # gVisor: they go to the supervisor
+        prepare_interpreter(self.home)
         gc.collect()
         gc.freeze()
         gc.disable()
@@ -168,115 +232,139 @@ class Zygote:
             message, descriptors, _, _ = socket.recv_fds(self.supervisor, 65536, 8)
             if not message:
                 os._exit(0)
-            self._serve_pair(json.loads(message), descriptors)
+            request = json.loads(message)
+            if descriptors:
+                self._serve_child(request, descriptors)
+            else:
+                self._tell({"clean": self._wipe()})
 
-    def _serve_pair(self, limits: dict, descriptors: list[int]) -> None:
+    def _serve_child(self, request: dict, descriptors: list[int]) -> None:
         cpu_before = _children_cpu()
-        pids = {
-            self._fork(role, limits, descriptors[3 * i : 3 * i + 3]): role for i, role in enumerate(ROLES)
-        }
+        pid = self._fork(request, descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
-        self._tell({"pids": {role: pid for pid, role in pids.items()}})
-        ends: dict[str, list] = {}
-        ended = self._watch(pids, ends)
-        self._kill(pids, ends)
-        clean = self.settings.single_uid or all(self._wipe(role) for role in ROLES)
-        if not ended:
-            self.supervisor.recv(16)
-        self._tell({"done": ends, "clean": clean, "cpu_s": _children_cpu() - cpu_before})
+        self._tell({"pid": pid})
+        end, order = self._watch(pid)
+        if end is not None:
+            self._tell({"exit": end})
+            order = self.supervisor.recv(16)
+        elif order == b"end":
+            end, _ = self._watch(pid, GRACE_MS)
+        end = self._clear(pid, end)
+        cpu_s = _children_cpu() - cpu_before
+        clean = request.get("keep", False) or self._wipe()
+        self._tell({"done": end, "clean": clean, "cpu_s": cpu_s})
 
     def _tell(self, message: Any) -> None:
         self.supervisor.send(json.dumps(message).encode())
 
-    def _fork(self, role: str, limits: dict, descriptors: list[int]) -> int:
-        if self.settings.single_uid:
+    def _fork(self, request: dict, descriptors: list[int]) -> int:
+        if self.private:
             kernel.setns(self.pid_namespace, kernel.CLONE_NEWPID)
             kernel.unshare(kernel.CLONE_NEWPID)
         pid = os.fork()
         if pid:
             return pid
         try:
-            child(role, self.settings, limits, descriptors)
+            child(self.role, self.settings, request, descriptors)
         except BaseException as error:
             os.write(2, f"\n{type(error).__name__}: {error}\n"[:300].encode())
             os._exit(1)
         flush_output()
         os._exit(0)
 
-    def _watch(self, pids: dict[int, str], ends: dict[str, list]) -> bool:
-        """Report exits until both children ended or the supervisor says "end"; whether it said so."""
+    def _watch(self, pid: int, timeout_ms: int | None = None) -> tuple[list | None, bytes]:
+        """(how the child ended, b"") or, without a time limit, (None, the supervisor's order)."""
         poll = select.poll()
-        poll.register(self.supervisor, select.POLLIN)
         poll.register(self.child_ended, select.POLLIN)
-        while len(ends) < len(pids):
-            for descriptor, _ in poll.poll():
-                if descriptor == self.supervisor.fileno():
-                    self.supervisor.recv(16)
-                    return True
-                os.read(self.child_ended, 4096)
-            for pid, role in pids.items():
-                if role in ends:
-                    continue
-                reaped, status, usage = os.wait4(pid, os.WNOHANG)
-                if reaped:
-                    ends[role] = _end(status, usage)
-                    self._tell({"exit": role, "end": ends[role]})
-        return False
+        if timeout_ms is None:
+            poll.register(self.supervisor, select.POLLIN)
+        while True:
+            reaped, status, usage = os.wait4(pid, os.WNOHANG)
+            if reaped:
+                return _end(status, usage), b""
+            ready = poll.poll(timeout_ms)
+            if not ready:
+                return None, b""
+            for descriptor, _ in ready:
+                if descriptor == self.child_ended:
+                    os.read(self.child_ended, 4096)
+                else:
+                    return None, self.supervisor.recv(16)
 
-    def _kill(self, pids: dict[int, str], ends: dict[str, list]) -> None:
+    def _clear(self, pid: int, end: list | None) -> list:
         """Kill and reap until ECHILD: no child left means no descendant of any kind left."""
-        if self.settings.single_uid:
-            kernel.setns(self.pid_namespace, kernel.CLONE_NEWPID)
-            for pid, role in pids.items():
-                if role not in ends:
-                    os.kill(pid, signal.SIGKILL)  # init of its pid namespace: all within dies with it
-                    _, status, usage = os.wait4(pid, 0)
-                    ends[role] = _end(status, usage)
-            return
-        self._kill_uids()
+        if not self.reaps_orphans:
+            self._kill(pid)
+        kills = 0
         while True:
             try:
-                pid, status, usage = os.wait4(-1, os.WNOHANG)
-                if pid == 0:
-                    self._kill_uids()
-                    pid, status, usage = os.wait4(-1, 0)
+                reaped, status, usage = os.wait4(-1, os.WNOHANG)
             except ChildProcessError:
+                assert end is not None
+                return end
+            if reaped == pid:
+                end = _end(status, usage)
+            elif reaped == 0:
+                kills += 1
+                if kills > MOST_KILLS:
+                    raise RuntimeError(f"something of a job survives {MOST_KILLS} kills")
+                self._kill(pid)
+                self._wait_for_exit(GRACE_MS)
+
+    def _wait_for_exit(self, timeout_ms: int) -> None:
+        poll = select.poll()
+        poll.register(self.child_ended, select.POLLIN)
+        if poll.poll(timeout_ms):
+            os.read(self.child_ended, 4096)
+
+    def _kill(self, pid: int) -> None:
+        if self.private:
+            kernel.setns(self.pid_namespace, kernel.CLONE_NEWPID)
+            os.kill(pid, signal.SIGKILL)  # init of its pid namespace: all within dies with it
+        elif self.settings.isolation == "uids":
+            # kill(-1) with the job's own rights is atomic against fork bombs, and needs no CAP_KILL.
+            os.waitpid(self._fork_helper(self._kill_all), 0)
+        else:
+            for below in kernel.descendants(os.getpid()):
+                kernel.kill_if_alive(below)
+
+    def _kill_all(self) -> None:
+        """Whatever the job's uid runs, until nothing is left or only what is a zombie already. As that uid in effect
+        only: a job may signal whom it shares the real or the saved uid with, and could stop what comes to kill it."""
+        os.setgroups([])
+        os.setresuid(self.settings.killer_uid, self.settings.uid(self.role), self.settings.killer_uid)
+        for _ in range(20):
+            try:
+                os.kill(-1, signal.SIGKILL)
+            except ProcessLookupError:
                 return
-            if pid in pids:
-                ends[pids[pid]] = _end(status, usage)
+            time.sleep(0.0005)
 
-    def _kill_uids(self) -> None:
-        """kill(-1) with the job's own rights is atomic against fork bombs, and needs no CAP_KILL."""
-        helpers = [self._as_job(role, lambda: os.kill(-1, signal.SIGKILL)) for role in ROLES]
-        for helper in helpers:
-            os.waitpid(helper, 0)
-
-    def _as_job(self, role: str, act: Callable[[], Any]) -> int:
+    def _fork_helper(self, act: Callable[[], Any]) -> int:
         pid = os.fork()
         if pid:
             return pid
         try:
-            _become(self.settings.uid(role))
             act()
         finally:
             os._exit(0)
 
-    def _wipe(self, role: str) -> bool:
-        """Empty the role's directory, as the job: root lists root:job 0770 without CAP_DAC_OVERRIDE, and the
-        job cannot chmod it. True when nothing is left."""
-        home = self.settings.home(role)
-        if not os.listdir(home):
+    def _wipe(self) -> bool:
+        """Empty the directory, as the job: root lists root:job 0770 without CAP_DAC_OVERRIDE, and the job
+        cannot chmod it. True when nothing is left."""
+        if self.private or not os.listdir(self.home):
             return True
 
         def remove() -> None:
-            os.chdir(home)
-            os.execvp(
-                "sh", ["sh", "-c", "chmod -R u+rwx . 2>/dev/null; find . -mindepth 1 -delete 2>/dev/null"]
-            )
+            if self.settings.isolation == "uids":
+                _become(self.settings.uid(self.role))
+            os.chdir(self.home)
+            script = "chmod -R u+rwx . 2>/dev/null; find . -mindepth 1 -delete 2>/dev/null"
+            os.execvp("sh", ["sh", "-c", script])
 
-        os.waitpid(self._as_job(role, remove), 0)
-        return not os.listdir(home)
+        os.waitpid(self._fork_helper(remove), 0)
+        return not os.listdir(self.home)
 
 
 def _children_cpu() -> float:

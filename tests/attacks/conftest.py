@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Set
 
 import pytest
 
@@ -16,29 +16,42 @@ LOOK = "import os\ndef look(): return os.listdir('.'), len([p for p in os.listdi
 
 
 @pytest.fixture(scope="session", params=["docker", "namespace"])
-def warm(request: pytest.FixtureRequest) -> Iterator[LocalSandbox]:
+def kind(request: pytest.FixtureRequest) -> str:
+    """A kind of sandbox that runs here."""
     try:
         choose_backend(request.param)
     except SandboxUnavailable as missing:
         if request.param == "docker" and os.environ.get("SPARRING_REQUIRE_DOCKER") == "1":
             pytest.fail(str(missing))
         pytest.skip(str(missing))
+    return request.param
+
+
+@pytest.fixture(scope="session")
+def warm(kind: str) -> Iterator[LocalSandbox]:
     run_id = f"attacks-{os.getpid()}"
-    with LocalSandbox(request.param, slots=1, limits=LIMITS, run_id=run_id, cache_size=0) as local:
+    with LocalSandbox(kind, slots=1, limits=LIMITS, run_id=run_id, cache_size=0) as local:
         yield local
 
 
-def judge(sandbox: LocalSandbox, program: str, *tests: str) -> list[Verdict]:
-    return asyncio.run(asyncio.wait_for(sandbox.judge(program, tests), 40))
+def judge(sandbox: LocalSandbox, program: str, *tests: str, limits: Limits | None = None) -> list[Verdict]:
+    return asyncio.run(asyncio.wait_for(sandbox.judge(program, tests, limits=limits), 60))
 
 
 @pytest.fixture
-def attack(warm: LocalSandbox) -> Iterator[Callable[[str, str], Verdict]]:
-    """Judges (program, test). Afterwards an honest program and a wrong one must be judged rightly, and no file,
-    no process and no loss of a sandbox be left."""
+def attack(warm: LocalSandbox) -> Iterator[Callable[..., Verdict]]:
+    """Judges (program, test, limits that differ). Afterwards an honest program and a wrong one must be judged
+    rightly, and no file, no process and no loss of a sandbox be left."""
     (before,) = judge(warm, LOOK, "look()")
     failures = warm.stats()["infrastructure_failures"]
-    yield lambda program, test: judge(warm, program, test)[0]
+
+    def attack(program: str, test: str, changed: Mapping[str, float] | None = None) -> Verdict:
+        (verdict,) = judge(warm, program, test, limits=LIMITS.model_copy(update=changed))
+        assert len(verdict.stdout) <= LIMITS.output_kb << 10
+        (verdict.error + verdict.stdout + str(verdict.value)).encode()  # whatever logs it must be able to
+        return verdict
+
+    yield attack
     verdicts = judge(warm, "def f(x): return x + 1", "assert f(1) == 2", "assert f(1) == 3", "f(41)")
     assert [str(verdict.status) for verdict in verdicts] == ["PASSED", "WRONG_ANSWER", "PASSED"]
     assert verdicts[2].value == "42"
@@ -46,3 +59,19 @@ def attack(warm: LocalSandbox) -> Iterator[Callable[[str, str], Verdict]]:
     assert after.status is Status.PASSED and str(after.value).startswith("([], ")
     assert after.value == before.value
     assert warm.stats()["infrastructure_failures"] == failures
+
+
+@pytest.fixture
+def convict(attack: Callable[..., Verdict]) -> Callable[..., Verdict]:
+    """Judges a program that is at fault: it gets a status that it deserves, and the test is not blamed for it
+    (`games.rewards` does not count what a test used too much)."""
+
+    def convict(
+        program: str, test: str, deserved: Set[Status], changed: Mapping[str, float] | None = None
+    ) -> Verdict:
+        verdict = attack(program, test, changed)
+        assert verdict.status in deserved, verdict
+        assert not verdict.by_test, verdict
+        return verdict
+
+    return convict

@@ -22,7 +22,8 @@ from core.weights import PublishError, WeightUpdate, check_receipt, digest_of
 from games.prompts import END, MARKER_TOKENS, PAD
 from learners.embedded_model import build_model, build_tokenizer
 from learners.models import score_tokens
-from learners.weights import export_weights
+from learners.packing import row_of
+from tests.learning import export
 
 CONTEXT = 384
 TOLERANCE = 1e-4
@@ -51,7 +52,7 @@ class Subject:
         return self.run(self.policy.generate(prompt, ask(**sampling)))
 
     def publish(self, model: PreTrainedModel) -> WeightUpdate:
-        update = export_weights(model, next(self.versions))
+        update = export(model, next(self.versions))
         check_receipt(update, self.run(self.policy.load_weights(update)), TOLERANCE)
         return update
 
@@ -126,11 +127,9 @@ def engine(request) -> Subject:
 def learner_logprobs(
     model: PreTrainedModel, prompt: Sequence[int], completion: Completion, temperature: float
 ) -> torch.Tensor:
-    tokens = torch.tensor([[*prompt, *completion.tokens]])
-    pick = torch.zeros_like(tokens, dtype=torch.bool)
-    pick[:, len(prompt) :] = True
+    row = row_of([[*prompt, *completion.tokens]])
     with torch.no_grad():
-        return score_tokens(model, tokens, pick, temperature).logprobs_N
+        return score_tokens(model, row, row.positions_N >= len(prompt), temperature).logprobs_P
 
 
 def difference(
@@ -255,7 +254,7 @@ def test_logprobs_are_the_learners_in_a_crowd(engine):
 
 # ---------------------------------------------------------------------- publishing
 def test_completions_carry_the_version_of_the_weights(subject):
-    update = export_weights(subject.second, next(subject.versions))
+    update = export(subject.second, next(subject.versions))
     receipt = subject.run(subject.policy.load_weights(update))
     assert receipt.version == update.version == subject.policy.version
     assert subject.generate().version == update.version
@@ -294,7 +293,7 @@ def test_a_change_of_the_tied_embedding_alone_arrives(engine):
 
 
 def test_tensors_that_are_not_what_the_digest_says_are_refused(engine):
-    update = export_weights(engine.first, next(engine.versions))
+    update = export(engine.first, next(engine.versions))
     name = next(iter(update.tensors))
     tampered = replace(update, tensors={**update.tensors, name: update.tensors[name] + 1e-3})
     receipt = engine.run(engine.policy.load_weights(tampered))
@@ -303,8 +302,8 @@ def test_tensors_that_are_not_what_the_digest_says_are_refused(engine):
 
 
 def test_a_probe_that_the_engine_does_not_reproduce_is_refused(engine):
-    update = export_weights(engine.first, next(engine.versions))
-    other = export_weights(engine.second, update.version)
+    update = export(engine.first, next(engine.versions))
+    other = export(engine.second, update.version)
     doctored = replace(update, tensors=other.tensors, digest=digest_of(other.tensors))
     receipt = engine.run(engine.policy.load_weights(doctored))
     assert receipt.digest == doctored.digest

@@ -1,4 +1,4 @@
-"""One suite for every sandbox: both backends behind the local client, and the pool of actors."""
+"""One suite for every sandbox: each backend behind the local client, containers under gVisor, the pool of actors."""
 
 import asyncio
 import os
@@ -26,8 +26,16 @@ def require(kind: str) -> None:
         pytest.skip(str(missing))
 
 
-@pytest.fixture(scope="module", params=["docker", "namespace", "pool"])
+@pytest.fixture(scope="module", params=["docker", "runsc", "namespace", "process", "pool"])
 def sandbox(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
+    if request.param == "runsc":
+        try:
+            gvisor = LocalSandbox("docker", runtime="runsc", limits=QUICK)
+        except SandboxUnavailable as missing:
+            pytest.skip(str(missing))
+        with gvisor:
+            yield gvisor
+        return
     if request.param != "pool":
         require(request.param)
         with LocalSandbox(request.param, limits=QUICK) as local:
@@ -128,7 +136,7 @@ def test_a_long_value_is_over_the_limit(sandbox: Sandbox, expression: str) -> No
 def test_the_program_is_to_blame(sandbox: Sandbox, program: str, status: str) -> None:
     (verdict,) = judge(sandbox, program, "assert f(1) == 2")
     assert str(verdict.status) == status
-    assert not verdict.error.startswith("test:") and not verdict.passed and verdict.value is None
+    assert not verdict.by_test and not verdict.passed and verdict.value is None
 
 
 def test_a_sleeping_program_is_over_its_time(sandbox: Sandbox) -> None:
@@ -150,7 +158,7 @@ def test_a_sleeping_program_is_over_its_time(sandbox: Sandbox) -> None:
 def test_the_test_is_to_blame(sandbox: Sandbox, test: str, status: str) -> None:
     verdicts = judge(sandbox, PLUS_ONE, test, "assert f(1) == 2")
     assert statuses(verdicts) == [status, "PASSED"]
-    assert verdicts[0].error.startswith("test:")
+    assert verdicts[0].error.startswith("test:") and verdicts[0].by_test
 
 
 def test_a_hanging_test_costs_only_itself(sandbox: Sandbox) -> None:
@@ -190,11 +198,24 @@ def test_objects_generators_callbacks_and_arguments_in_place(sandbox: Sandbox) -
     assert statuses(judge(sandbox, program, *tests)) == ["PASSED"] * 4 + ["WRONG_ANSWER"]
 
 
+def test_plain_types_and_the_programs_imports_are_the_same_on_both_sides(sandbox: Sandbox) -> None:
+    program = "import sys, math\nimport os.path as path\ndef f(kind): return [x for x in (1, 'a') if isinstance(x, kind)]"
+    tests = ["assert f(int) == [1]", "assert f(str) == ['a']", "assert math.floor(2.5) < sys.maxsize"]
+    assert statuses(judge(sandbox, program, *tests, "assert path")) == ["PASSED"] * 3 + ["RUNTIME_ERROR"]
+
+
 def test_output_and_cpu_are_told(sandbox: Sandbox) -> None:
     program = "print('load')\ndef f(x):\n    print('call', x)\n    return sum(range(3_000_000))"
     first, second = judge(sandbox, program, "f(1)", "f(2)")
     assert (first.stdout, second.stdout) == ("load\ncall 1\n", "load\ncall 2\n")
     assert 1 < first.cpu_ms < 500
+
+
+def test_output_belongs_to_the_test_that_caused_it(sandbox: Sandbox) -> None:
+    program = "import sys\nprint('load')\ndef f(x):\n    print(x)\n    print(-x, file=sys.stderr)"
+    verdicts = judge(sandbox, program, *[f"f({x})" for x in range(1, 15)])
+    assert [v.stdout for v in verdicts] == [f"load\n{x}\n" for x in range(1, 15)]
+    assert [v.stderr for v in verdicts] == [f"-{x}\n" for x in range(1, 15)]
 
 
 def test_no_tests_no_verdicts(sandbox: Sandbox) -> None:

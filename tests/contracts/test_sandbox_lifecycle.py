@@ -1,6 +1,7 @@
 """What becomes of sandboxes when their owner ends, cleanly or not; and of workers that are killed."""
 
 import asyncio
+import gc
 import os
 import signal
 import subprocess
@@ -8,18 +9,20 @@ import sys
 import time
 import uuid
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from core.verdict import Limits
 from sandbox_workers.backends import choose_backend
-from sandbox_workers.jobs import SandboxUnavailable
+from sandbox_workers.jobs import BackendDied, Job, SandboxUnavailable
 from sandbox_workers.local import LocalSandbox
 
 ROOT = Path(__file__).parents[2]
 OWNER = """
-import asyncio, sys, time
+import asyncio, signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
 sys.path.insert(0, {root!r})
 from sandbox_workers.local import LocalSandbox
 sandbox = LocalSandbox({kind!r}, run_id={run!r})
@@ -62,7 +65,11 @@ def start_owner(kind: str, run: str, then: str) -> subprocess.Popen:
     return owner
 
 
-@pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGTERM, None], ids=["SIGKILL", "SIGTERM", "exit"])
+@pytest.mark.parametrize(
+    "ending",
+    [signal.SIGKILL, signal.SIGTERM, signal.SIGINT, None],
+    ids=["SIGKILL", "SIGTERM", "SIGINT", "exit"],
+)
 def test_no_container_outlives_its_owner(ending: signal.Signals | None) -> None:
     require("docker")
     run = f"test-{uuid.uuid4().hex[:8]}"
@@ -133,8 +140,7 @@ def test_a_killed_sandbox_is_replaced(kind: str) -> None:
     with LocalSandbox(kind, run_id=f"test-{uuid.uuid4().hex[:8]}") as sandbox:  # type: ignore[arg-type]
         worker = sandbox._threads._workers[0]
         for attempt in range(2):
-            backend = worker._backend
-            assert backend is not None
+            backend = worker._lease.backend  # type: ignore[union-attr]
             if kind == "docker":
                 backend._container.kill()  # type: ignore[attr-defined]
             else:
@@ -144,6 +150,26 @@ def test_a_killed_sandbox_is_replaced(kind: str) -> None:
             verdicts = asyncio.run(asyncio.wait_for(sandbox.judge(f"def f(): return {attempt}", ["f()"]), 30))
             assert verdicts[0].value == str(attempt)
         assert worker.stats().backends_replaced == 2
+
+
+@pytest.mark.parametrize("kind", ["docker", "namespace", "process"])
+def test_replaced_sandboxes_leave_no_descriptors(kind: str) -> None:
+    require(kind)
+    run = f"test-{uuid.uuid4().hex[:8]}"
+
+    def replace_some(count: int) -> int:
+        for number in range(count):
+            with LocalSandbox(kind, run_id=f"{run}-{number}") as sandbox:  # type: ignore[arg-type]
+                assert asyncio.run(sandbox.judge("def f(): return 1", ["f()"]))[0].passed
+        return len(os.listdir("/proc/self/fd"))
+
+    gc.collect()
+    gc.disable()  # what is not closed stays
+    try:
+        before = replace_some(2)
+        assert eventually(lambda: replace_some(1) <= before, seconds=3)
+    finally:
+        gc.enable()
 
 
 def test_a_killed_actor_costs_no_verdict() -> None:
@@ -175,3 +201,58 @@ def test_a_killed_actor_costs_no_verdict() -> None:
             assert eventually(lambda: containers_of(run) == 0)
     finally:
         ray.shutdown()
+
+
+def test_the_pool_grows_under_load_and_does_not_wait_for_absent_nodes() -> None:
+    require("docker")
+    ray = pytest.importorskip("ray")
+    from sandbox_workers.pool import start_pool
+
+    ray.init(num_cpus=2, resources={"sandbox": 2}, include_dashboard=False, log_to_driver=False)
+    run = f"test-{uuid.uuid4().hex[:8]}"
+    try:
+        pool = start_pool(1, max_size=3, kind="docker", slots=1, run_id=run)  # there is no node for the third
+        assert pool.description.startswith("1 to 3 x")
+        client = pool.client()
+
+        async def ask(count: int) -> list[list]:
+            program = "import time\ndef f(x): time.sleep(0.05); return x"
+            asked = [client.judge(f"{program} + {n}", ["f(0)"]) for n in range(count)]
+            return await asyncio.wait_for(asyncio.gather(*asked), 100)
+
+        async def play() -> None:
+            assert len(await ask(4)) == 4
+            assert containers_of(run) == 1  # the second has started none yet
+            for _ in range(20):  # it becomes ready meanwhile
+                verdicts = await ask(200)
+                assert [v[0].value for v in verdicts] == [str(n) for n in range(200)]
+                if containers_of(run) == 2:
+                    return
+            raise AssertionError("the second worker got no jobs")
+
+        asyncio.run(play())
+        pool.shutdown()
+        assert eventually(lambda: containers_of(run) == 0)
+    finally:
+        ray.shutdown()
+
+
+@pytest.mark.parametrize("kind", ["docker", "namespace"])
+def test_closing_under_a_batch_ends_its_wait(kind: str) -> None:
+    """The descriptors of a closed sandbox may be another's by the time the answer is read: 1 in 16 waited for ever."""
+    require(kind)
+    choice = choose_backend(kind)  # type: ignore[arg-type]
+    job = Job(program="def f(): return 1", tests=("f()",), limits=Limits())
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        for attempt in range(20):
+            backend = choice.open(slots=1, index=0, run_id=f"test-{uuid.uuid4().hex[:8]}", memory_mb=512)
+            backend.start()
+            with ThreadPoolExecutor(1) as thread:
+                batch = thread.submit(backend.judge_batch, [job])
+                time.sleep(attempt * 0.8e-3)
+                backend.close()
+                assert isinstance(batch.exception(timeout=20), BackendDied | None)
+    finally:
+        sys.setswitchinterval(interval)

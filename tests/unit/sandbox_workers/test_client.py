@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from core.interfaces import SandboxFailure
-from core.verdict import Limits, Status, Verdict
-from sandbox_workers.client import Pending, RetryPolicy, SandboxClient, VerdictCache, WorkerLost, verdict_key
+from core.verdict import Limits, OutputTest, Status, Verdict
+from sandbox_workers.client import Pending, RetryPolicy, SandboxClient, VerdictCache, WorkerLost, verdict_keys
 from sandbox_workers.jobs import Job
 
 NO_PAUSE = RetryPolicy(pauses_s=(0.0, 0.0))
@@ -22,8 +22,9 @@ def passed(worker: int, job: Job, test: str) -> Verdict:
 class ScriptedTransport:
     """Answers by a function of (worker, job, test) and records the batches."""
 
-    def __init__(self, size: int = 1, script: Script = passed) -> None:
+    def __init__(self, size: int = 1, script: Script = passed, base: int | None = None) -> None:
         self.size = size
+        self.base = base or size
         self.script = script
         self.batches: list[tuple[int, list[Job]]] = []
 
@@ -32,22 +33,43 @@ class ScriptedTransport:
         await asyncio.sleep(0.001)
         return [[self.script(worker, job, test) for test in job.tests] for job in jobs]
 
+    async def wait_ready(self, worker: int) -> None:
+        if worker == 3:
+            raise WorkerLost("never")
+
 
 def client_of(transport: ScriptedTransport, **options: object) -> SandboxClient:
     return SandboxClient(transport, version="v1", retry=NO_PAUSE, **options)  # type: ignore[arg-type]
 
 
+def key(version="v1", limits=None, run=0, language="python", program="program", test="f(1)", company=()):
+    return verdict_keys(version, limits or Limits(), run, language, program, [test, *company])[0]
+
+
 def test_key_depends_on_every_part() -> None:
-    base = ("v1", Limits(), 0, "program", "test")
     others = [
-        ("v2", Limits(), 0, "program", "test"),
-        ("v1", Limits(cpu_s=3), 0, "program", "test"),
-        ("v1", Limits(), 1, "program", "test"),
-        ("v1", Limits(), 0, "program ", "test"),
-        ("v1", Limits(), 0, "programt", "est"),
+        key(version="v2"),
+        key(limits=Limits(cpu_s=3)),
+        key(run=1),
+        key(language="lua"),
+        key(program="program "),
+        key(program="programf", test="(1)"),
+        key(test=OutputTest(stdout="1", code="f(1)")),
+        key(test=OutputTest(stdout="1", stdin="f(1)")),
     ]
-    keys = {verdict_key(*parts) for parts in [base, *others]}
-    assert len(keys) == 6 and verdict_key(*base) in keys
+    assert len({key(), *others}) == 1 + len(others)
+
+
+def test_the_expected_output_is_no_part_of_the_key() -> None:
+    assert key(test=OutputTest(stdout="1")) == key(test=OutputTest(stdout="2"))
+
+
+def test_tests_that_are_code_are_cached_with_their_company_only() -> None:
+    """One of them may forge the others' verdicts: they share a process."""
+    forger = "import builtins; builtins.len = print"
+    assert key(company=["f(2)"]) == key() == key(company=["assert f(3) == [-1, {'a': (2,)}]"])
+    assert key(company=[forger]) != key()
+    assert key(company=[forger, "f(2)"]) != key(company=[forger])
 
 
 def test_equal_pairs_are_judged_once() -> None:
@@ -55,18 +77,36 @@ def test_equal_pairs_are_judged_once() -> None:
     client = client_of(transport)
 
     async def play() -> None:
-        first = await asyncio.gather(client.judge("p", ["a", "b", "a"]), client.judge("p", ["b", "c"]))
-        assert [v.value for v in first[0]] == ["p:a", "p:b", "p:a"]
-        assert [v.value for v in first[1]] == ["p:b", "p:c"]
-        await client.judge("p", ["c", "a"])
-        await client.judge("p", ["a"], run=1)
+        first = await asyncio.gather(
+            client.judge("p", ["f(1)", "f(2)", "f(1)"]), client.judge("p", ["f(2)", "f(3)"])
+        )
+        assert [v.value for v in first[0]] == ["p:f(1)", "p:f(2)", "p:f(1)"]
+        assert [v.value for v in first[1]] == ["p:f(2)", "p:f(3)"]
+        await client.judge("p", ["f(3)", "f(1)"])
+        await client.judge("p", ["f(1)"], run=1)
 
     asyncio.run(play())
     asked = [test for _, jobs in transport.batches for job in jobs for test in job.tests]
-    assert asked == ["a", "b", "c", "a"]
+    assert asked == ["f(1)", "f(2)", "f(3)", "f(1)"]
     stats = client.stats()
     assert (stats["tests"], stats["cache_hits"], stats["shared"], stats["jobs"]) == (8, 2, 1, 3)
     assert stats["busy_s"] > 0
+
+
+def test_tests_of_two_kinds_are_two_jobs_and_outputs_are_compared_here() -> None:
+    transport = ScriptedTransport(
+        script=lambda worker, job, test: Verdict(status=Status.PASSED, stdout="1 \n2\n\n")
+    )
+    client = client_of(transport)
+    wanted = [
+        OutputTest(stdout="1\n2"),
+        "f(1)",
+        OutputTest(stdout="1\n3"),
+        OutputTest(stdout=None, stdin="x"),
+    ]
+    verdicts = asyncio.run(client.judge("p", wanted))
+    assert [str(v.status) for v in verdicts] == ["PASSED", "PASSED", "WRONG_ANSWER", "PASSED"]
+    assert [len(job.tests) for _, jobs in transport.batches for job in jobs] == [1, 2]
 
 
 @pytest.mark.parametrize("status", list(Status))
@@ -159,14 +199,16 @@ def test_a_mistake_is_raised_and_not_retried_and_the_rest_goes_on() -> None:
             raise ValueError("memory")
         return passed(worker, job, test)
 
-    client = client_of(ScriptedTransport(script=refuse), max_in_flight=1)
+    in_one_batch = client_of(ScriptedTransport(script=refuse))
+    one_by_one = client_of(ScriptedTransport(script=refuse), max_in_flight=1)
 
-    async def play() -> list[object]:
+    async def play(client: SandboxClient) -> list[object]:
         wanted = [client.judge(program, ["t"]) for program in ("bad", "good")]
         return await asyncio.wait_for(asyncio.gather(*wanted, return_exceptions=True), 5)
 
-    bad, good = asyncio.run(play())
-    assert isinstance(bad, ValueError) and isinstance(good, list) and client.stats()["retries"] == 0
+    for client in (in_one_batch, one_by_one):
+        bad, good = asyncio.run(play(client))
+        assert isinstance(bad, ValueError) and isinstance(good, list) and client.stats()["retries"] == 0
 
 
 def test_a_cancelled_request_does_not_cancel_its_twin() -> None:
@@ -218,3 +260,19 @@ def test_retry_decision() -> None:
     last = policy.decide(again, [1], worker=0)
     assert last is not None and last.job.tests == ("c",) and policy.pause_s(last) == 2.0
     assert policy.decide(last, [0], worker=0) is None
+
+
+def test_workers_beyond_the_base_get_what_these_cannot_take_soon() -> None:
+    transport = ScriptedTransport(size=4, base=2)
+    client = client_of(transport, max_in_flight=4, max_batch=1)
+
+    async def ask(count: int) -> set[int]:
+        transport.batches.clear()
+        await asyncio.gather(*(client.judge(f"p{count}-{n}", ["f(1)"]) for n in range(count)))
+        return {worker for worker, _ in transport.batches}
+
+    async def play() -> None:
+        assert await ask(1) | await ask(2) | await ask(4) <= {0, 1}
+        assert await ask(40) == {0, 1, 2}  # 3 never became ready
+
+    asyncio.run(play())

@@ -1,5 +1,6 @@
 """How a worker treats backends that die, with scripted ones."""
 
+import time
 from collections.abc import Sequence
 
 import pytest
@@ -29,6 +30,9 @@ class ScriptedBackend:
             raise BackendDied("scripted")
         return [[Verdict(status=Status.PASSED) for _ in job.tests] for job in jobs]
 
+    def commands(self) -> set[str]:
+        return set()
+
     def healthy(self) -> bool:
         return self.alive
 
@@ -56,7 +60,7 @@ def test_one_backend_serves_all_batches() -> None:
     worker = SandboxWorker(factory)
     assert len(worker.judge([job("a", 2), job("b")])[0]) == 2
     worker.judge([job("c")])
-    assert len(factory.made) == 1 and worker.healthy()
+    assert len(factory.made) == 1 and factory.made[0].alive
     stats = worker.stats()
     assert (stats.jobs, stats.infrastructure_failures, stats.backends_replaced) == (3, 0, 0)
 
@@ -101,3 +105,31 @@ def test_no_backend_at_start_is_an_error() -> None:
 
     with pytest.raises(SandboxUnavailable, match="no engine"):
         SandboxWorker(Unstartable)
+
+
+def test_a_backend_is_recycled_after_its_jobs_and_its_users_may_finish() -> None:
+    factory = Factory()
+    worker = SandboxWorker(factory, recycle_jobs=3)
+    worker.judge([job("a"), job("b")])
+    first = worker._take(1)  # a batch in work
+    worker.judge([job("c")])
+    assert len(factory.made) == 2 and factory.made[0].alive
+    worker._release(first)
+    assert factory.made[0].closed and factory.made[1].alive
+    stats = worker.stats()
+    assert (stats.recycled, stats.backends_replaced, stats.infrastructure_failures) == (1, 0, 0)
+
+
+def test_a_worker_beyond_the_base_starts_with_its_jobs_and_closes_when_idle() -> None:
+    factory = Factory()
+    worker = SandboxWorker(factory, idle_s=0.1)
+    assert factory.made == []
+    for round_ in (1, 2):
+        worker.judge([job("a")])
+        assert len(factory.made) == round_
+        deadline = time.monotonic() + 10
+        while not factory.made[-1].closed and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert factory.made[-1].closed
+    assert worker.stats().backends_replaced == 0
+    worker.close()

@@ -1,0 +1,168 @@
+"""The sandbox on its own.
+
+    python -m sandbox_workers judge jobs.jsonl > verdicts.jsonl
+    python -m sandbox_workers check_host
+
+A line of jobs.jsonl: {"id", "program", "tests": [...], "language"?: "python", "limits"?: {"cpu_s": 2, ...}}. A test is
+Python source ("assert f(1) == 2", "f(1)") or, in any language, {"stdout", "stdin"?, "code"?}. `judge` answers with a
+line per job, in order: {"id", "verdicts": [{"status", "value", "time_ms", "memory_bytes", "stdout", "stderr",
+"error"}, ...]}. Exit status: 0; 1 where something could not be judged; 2 for bad input.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from typing import Any, TextIO
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from core.interfaces import SandboxFailure
+from core.verdict import Limits, OutputTest, Status, Test, Verdict
+from sandbox_workers.check_host import check_host
+from sandbox_workers.jobs import SandboxUnavailable
+from sandbox_workers.languages import UnknownLanguage
+from sandbox_workers.local import LocalSandbox
+
+IN_FLIGHT = 256
+
+
+class BadInput(ValueError):
+    """Where it is, and what was expected."""
+
+
+class OutputTestLine(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    stdout: str | None
+    stdin: str = ""
+    code: str = ""
+
+
+class JobLine(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    id: str | int
+    program: str
+    tests: list[str | OutputTestLine]
+    language: str = "python"
+    limits: Limits = Limits()
+
+    def judged_tests(self) -> list[Test]:
+        return [test if isinstance(test, str) else OutputTest(**test.model_dump()) for test in self.tests]
+
+
+def read_jobs(lines: Iterable[str], name: str, memory_mb: int) -> Iterator[tuple[int, JobLine]]:
+    """(line number, job). Raise BadInput."""
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            job = JobLine.model_validate_json(line)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in first["loc"] if part != "OutputTestLine")
+            raise BadInput(
+                f"{name}:{number}: {where + ': ' if where else ''}{first['msg']}; expected "
+                '{"id", "program", "tests": ["assert …" or {"stdout", "stdin"?, "code"?}], "language"?, "limits"?}'
+            ) from None
+        if job.limits.memory_mb > memory_mb:
+            raise BadInput(
+                f"{name}:{number}: limits.memory_mb: {job.limits.memory_mb} is above --memory-mb {memory_mb}"
+            )
+        yield number, job
+
+
+def line_of(verdict: Verdict) -> dict[str, Any]:
+    fields = asdict(verdict)
+    return {"status": str(verdict.status), "time_ms": fields.pop("cpu_ms")} | {
+        name: fields[name] for name in ("value", "memory_bytes", "stdout", "stderr", "error")
+    }
+
+
+async def judge_all(jobs: Iterator[tuple[int, JobLine]], sandbox: LocalSandbox, name: str) -> int:
+    """Print a line per job as soon as it and all before it are judged; how many jobs could not be judged."""
+    failures = 0
+    waiting: deque[tuple[int, JobLine, asyncio.Task]] = deque()
+
+    async def finish_first() -> None:
+        nonlocal failures
+        number, job, task = waiting.popleft()
+        try:
+            verdicts = await task
+        except UnknownLanguage as error:
+            raise BadInput(f"{name}:{number}: {error}") from None
+        except SandboxFailure as error:
+            failures += 1
+            verdicts = [Verdict(status=Status.SANDBOX_ERROR, error=str(error))] * len(job.tests)
+        line = {"id": job.id, "verdicts": [line_of(verdict) for verdict in verdicts]}
+        print(json.dumps(line), flush=True)
+
+    try:
+        # In a thread: whoever writes the next job may be waiting for the answer to the last one.
+        while (numbered := await asyncio.to_thread(next, jobs, None)) is not None:
+            number, job = numbered
+            judging = sandbox.judge(job.program, job.judged_tests(), limits=job.limits, language=job.language)
+            waiting.append((number, job, asyncio.create_task(judging)))
+            await asyncio.sleep(0)
+            while waiting and (len(waiting) > IN_FLIGHT or waiting[0][2].done()):
+                await finish_first()
+        while waiting:
+            await finish_first()
+    finally:
+        for _, _, task in waiting:
+            task.cancel()
+    return failures
+
+
+def open_input(path: str) -> TextIO:
+    if path == "-":
+        return sys.stdin
+    try:
+        return open(path, encoding="utf-8")
+    except OSError as error:
+        raise BadInput(f"{path}: {error.strerror}") from None
+
+
+def judge(options: argparse.Namespace) -> int:
+    with (
+        open_input(options.jobs) as lines,
+        LocalSandbox(options.backend, slots=options.slots, memory_mb=options.memory_mb) as sandbox,
+    ):
+        print(sandbox.description, file=sys.stderr)
+        jobs = read_jobs(lines, options.jobs, options.memory_mb)
+        failures = asyncio.run(judge_all(jobs, sandbox, options.jobs))
+    if failures:
+        print(f"{failures} jobs could not be judged: SANDBOX_ERROR says why", file=sys.stderr)
+    return 1 if failures else 0
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m sandbox_workers",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    judging = commands.add_parser("judge", help="judge the jobs of a file")
+    judging.add_argument("jobs", help="JSON lines; - is standard input")
+    judging.add_argument(
+        "--backend", choices=["auto", "docker", "namespace", "process"], default="auto", help="default: auto"
+    )
+    judging.add_argument("--slots", type=int, default=os.cpu_count() or 1, help="programs judged at once")
+    judging.add_argument(
+        "--memory-mb", type=int, default=512, help="largest limits.memory_mb of a job, MiB; default: 512"
+    )
+    commands.add_parser("check_host", help="what this host offers, and what is weaker here")
+    options = parser.parse_args(arguments)
+    try:
+        return judge(options) if options.command == "judge" else check_host()
+    except (BadInput, SandboxUnavailable, UnknownLanguage) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,113 @@
+"""Is this host fit to judge? Each kind of sandbox is started, given an honest and a hostile program, and asked what it
+holds."""
+
+import contextlib
+import os
+import shutil
+import sys
+from dataclasses import dataclass
+
+from core.verdict import Limits, Status
+from sandbox_workers.backends import Choice, Kind, choose_backend
+from sandbox_workers.jobs import BackendDied, Job, SandboxUnavailable
+from sandbox_workers.languages import UnknownLanguage, languages, require_commands
+from sandbox_workers.namespace_backend import Privilege, privilege
+from sandbox_workers.process_backend import weaker_points
+
+KINDS: tuple[Kind, ...] = ("docker", "namespace", "process")
+CHECKS = (
+    ("def f(x): return x + 1", "assert f(1) == 2", Status.PASSED),
+    ("def f(x): return x", "assert f(1) == 2", Status.WRONG_ANSWER),
+    ("import os\ndef f(x): os._exit(0)", "assert f(1) == 2", Status.RUNTIME_ERROR),
+    ("def f(x):\n    while True: pass", "assert f(1) == 2", Status.TIME_LIMIT),
+    ("import socket\ndef f(x): socket.create_connection(('127.0.0.1', 9), 1)", "f(1)", Status.RUNTIME_ERROR),
+    ("def f(x): return len(' ' * (1 << 30))", "f(1)", Status.MEMORY_LIMIT),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was found of one kind of sandbox."""
+
+    kind: Kind
+    fit: bool
+    text: str
+    languages: tuple[str, ...] = ()
+    weaker: tuple[str, ...] = ()
+
+
+def check_host() -> int:
+    """Print what this host offers; 0 where a sandbox that contains programs works."""
+    print(f"host: {os.cpu_count()} cores, Python {sys.version.split()[0]}, uid {os.geteuid()}, {_cgroups()}")
+    findings = [examine(kind) for kind in KINDS]
+    for finding in findings:
+        print(f"\n{finding.kind}: {'works' if finding.fit else 'does not work'}: {finding.text}")
+        if finding.languages:
+            print(f"  languages: {', '.join(finding.languages)}")
+        for point in finding.weaker:
+            print(f"  weaker: {point}")
+    picked = next((f.kind for f in findings if f.fit and f.kind != "process"), None)
+    print(f"\nauto picks: {picked or 'nothing: install Docker or bubblewrap'}")
+    return 0 if picked else 1
+
+
+def examine(kind: Kind) -> Finding:
+    """Start one, judge CHECKS, close it."""
+    try:
+        choice = choose_backend(kind)
+        backend = choice.open(slots=1, index=0, run_id=f"check-{os.getpid()}")
+        backend.start()
+    except (SandboxUnavailable, UnknownLanguage) as missing:
+        return Finding(kind, False, str(missing))
+    try:
+        limits = Limits(cpu_s=0.5, wall_s=3.0)
+        jobs = [Job(program=program, tests=(test,), limits=limits) for program, test, _ in CHECKS]
+        verdicts = [verdict for (verdict,) in backend.judge_batch(jobs)]
+        found = backend.commands()
+    except BackendDied as error:
+        return Finding(kind, False, f"it died of the checks: {error}")
+    finally:
+        backend.close()
+    wrong = [
+        f"{program!r} gave {verdict.status} instead of {expected}"
+        for (program, _, expected), verdict in zip(CHECKS, verdicts, strict=True)
+        if verdict.status is not expected
+    ]
+    text = "; ".join(wrong) if wrong else f"{len(CHECKS)} of {len(CHECKS)} checks"
+    return Finding(kind, not wrong, text, tuple(_languages(found)), weaker(choice))
+
+
+def weaker(choice: Choice) -> tuple[str, ...]:
+    """What this kind contains less than the best there is, a sentence each."""
+    shared = "programs share the host's kernel: a bug in it is a way out"
+    if choice.kind == "docker":
+        from sandbox_workers.docker_backend import connect, runtimes
+
+        with contextlib.closing(connect()) as client:
+            known = runtimes(client)
+        hint = "sandbox.runtime: runsc" if "runsc" in known else "gVisor (runsc) is not installed"
+        return (f"{shared} ({hint})",)
+    if choice.kind == "process":
+        return (shared, *weaker_points())
+    points = (shared, "no cap on the memory of the sandbox as a whole, only on each process")
+    points += ("programs can read the host's /usr",)
+    if privilege() is Privilege.ONE_UID:
+        points += ("program and tests share a uid, kept apart by namespaces alone",)
+    return points
+
+
+def _languages(found: set[str]) -> list[str]:
+    names = []
+    for name in languages():
+        try:
+            require_commands(name, found)
+        except UnknownLanguage:
+            continue
+        names.append(name)
+    return names
+
+
+def _cgroups() -> str:
+    version = 2 if os.path.exists("/sys/fs/cgroup/cgroup.controllers") else 1
+    runsc = ", runsc installed" if shutil.which("runsc") else ""
+    return f"cgroups v{version}{runsc}"

@@ -1,0 +1,126 @@
+"""The languages of programs under test. A language is data: what its source is called, what builds and runs it."""
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+Q_VARIABLES = (
+    "Q_BIN (the q executable), QHOME (the directory of q.k), QLIC (the directory of the licence file)"
+)
+
+
+class UnknownLanguage(ValueError):
+    """No such language, or it cannot be run here; the text says what is missing."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Language:
+    """How programs of a language run, in their job's directory."""
+
+    name: str
+    source: str
+    """File name of the program."""
+    run: tuple[str, ...]
+    build: tuple[str, ...] = ()
+    """Run once per program, with five times a test's limits."""
+    extra_memory_mb: int = 0
+    """Address space that the interpreter takes for itself, beyond `Limits.memory_mb`, MiB."""
+    build_memory_mb: int = 512
+    processes: int = 1
+    """Least `Limits.processes`: threads of the interpreter count."""
+    environment: dict[str, str] = field(default_factory=dict)
+    mounts: tuple[tuple[str, str], ...] = ()
+    """(path on the host, path in the sandbox), read-only: what the image does not hold."""
+
+    def message(self) -> dict:
+        """What the runner needs of it."""
+        return {
+            "source": self.source,
+            "run": self.run,
+            "build": self.build,
+            "extra_memory_mb": self.extra_memory_mb,
+            "build_memory_mb": self.build_memory_mb,
+            "processes": self.processes,
+            "environment": self.environment,
+        }
+
+    def commands(self) -> set[str]:
+        """Programs that must exist in the sandbox."""
+        return {
+            command[0] for command in (self.build, self.run) if command and not command[0].startswith("./")
+        }
+
+
+def _q() -> Language:
+    """kdb+/q is proprietary: the user's own installation is mounted, as the environment names it."""
+    names = {"Q_BIN": "/opt/q/q", "QHOME": "/opt/q/home", "QLIC": "/opt/q/licence"}
+    mounts = tuple((os.environ[name], inside) for name, inside in names.items() if os.environ.get(name))
+    return Language(
+        name="q",
+        source="main.q",
+        run=("/opt/q/q", "main.q", "-q"),
+        extra_memory_mb=1024,
+        processes=8,
+        environment={name: inside for name, inside in names.items() if name != "Q_BIN"},
+        mounts=mounts,
+    )
+
+
+def languages() -> dict[str, Language]:
+    """All that are known, by name; whether their commands exist is the sandbox's to say."""
+    known = (
+        Language(name="python", source="main.py", run=("python3", "main.py")),
+        Language(
+            name="javascript",
+            source="main.js",
+            run=("node", "--max-old-space-size=192", "--jitless", "main.js"),
+            extra_memory_mb=2048,
+            processes=16,
+            environment={"OPENSSL_CONF": "/dev/null"},  # node ends where it may not read the system's
+        ),
+        Language(name="lua", source="main.lua", run=("lua5.4", "main.lua")),
+        Language(name="bash", source="main.sh", run=("bash", "main.sh"), processes=16),
+        Language(
+            name="c",
+            source="main.c",
+            build=("gcc", "-O1", "-std=c17", "-o", "main", "main.c", "-lm"),
+            run=("./main",),
+        ),
+        _q(),
+    )
+    return {language.name: language for language in known}
+
+
+def language_of(name: str) -> Language:
+    """Raise UnknownLanguage where there is none of this name."""
+    known = languages()
+    if name not in known:
+        raise UnknownLanguage(f"no language {name!r}; known: {', '.join(known)}")
+    return known[name]
+
+
+def require_commands(name: str, found: set[str]) -> None:
+    """Raise UnknownLanguage where a command of the language is not among those found in the sandbox."""
+    missing = language_of(name).commands() - found
+    if not missing:
+        return
+    if name == "q":
+        raise UnknownLanguage(f"q is not part of Sparring: set {Q_VARIABLES}, then start again")
+    raise UnknownLanguage(f"{name} cannot run: the sandbox has no {', '.join(sorted(missing))}")
+
+
+def all_commands() -> list[str]:
+    return sorted({command for language in languages().values() for command in language.commands()})
+
+
+def mounts() -> list[tuple[str, str]]:
+    """Of all languages.
+
+    Raises:
+        UnknownLanguage: a path that is named does not exist.
+    """
+    wanted = [mount for language in languages().values() for mount in language.mounts]
+    for host, _ in wanted:
+        if not Path(host).exists():
+            raise UnknownLanguage(f"{host} does not exist; q needs {Q_VARIABLES}")
+    return wanted

@@ -1,0 +1,99 @@
+"""The same runner as plain processes, for hosts that allow neither containers nor namespaces (hosted notebooks).
+
+Never picked by itself: it contains much less than the others. See WEAKER.
+"""
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from sandbox_workers.jobs import SandboxUnavailable
+from sandbox_workers.languages import all_commands
+from sandbox_workers.namespace_backend import RUNNER, SECCOMP, interpreter
+from sandbox_workers.piped import PipedBackend
+from sandbox_workers.seccomp import export_bpf
+
+ENTRY = "import sys; sys.path.insert(0, sys.argv.pop()); from runner.supervisor import main; main()"
+WEAKER_ALWAYS = (
+    "programs see the host's processes, and its files as far as any user may read them",
+    "no cap on memory, processes and disk of the sandbox as a whole",
+)
+WEAKER_AS_USER = (
+    "program, tests and this process share one uid: a program can signal them, read their files and memory, "
+    "and so end them or forge verdicts",
+)
+WEAKER_WITHOUT_SECCOMP = ("libseccomp.so.2 is missing: programs may use the network and every system call",)
+
+
+def weaker_points() -> tuple[str, ...]:
+    """What this backend does not contain here, a sentence each."""
+    points = WEAKER_ALWAYS
+    if os.geteuid() != 0:
+        points += WEAKER_AS_USER
+    if _filter() is None:
+        points += WEAKER_WITHOUT_SECCOMP
+    return points
+
+
+def _filter() -> bytes | None:
+    try:
+        return export_bpf(SECCOMP)
+    except SandboxUnavailable:
+        return None
+
+
+class ProcessBackend(PipedBackend):
+    """`slots` slots.
+
+    Args:
+        own_uids: give each job uids of its own, which takes root; found out where None.
+    """
+
+    def __init__(self, *, slots: int = 2, uid_base: int = 200_000, own_uids: bool | None = None) -> None:
+        super().__init__(slots)
+        self._own_uids = os.geteuid() == 0 if own_uids is None else own_uids
+        self._uid_base = uid_base
+        self._directory: str | None = None
+
+    def start(self) -> None:
+        python, prefix = interpreter()
+        if self._own_uids and prefix is not None and not _open_to_all(Path(prefix)):
+            raise SandboxUnavailable(
+                f"other users cannot read {prefix}: install a Python of at least 3.11 in /usr"
+            )
+        self._directory = tempfile.mkdtemp(prefix="sparring-jobs-")
+        os.chmod(self._directory, 0o711)  # jobs must reach their own directories, and list none
+        for slot in range(self.slots):
+            for role in "pt":
+                os.mkdir(f"{self._directory}/{slot}{role}", 0o700)
+        environment = {
+            "PATH": "/usr/local/bin:/usr/bin:/bin",
+            "LANG": "C.UTF-8",
+            "PYTHONHASHSEED": "0",
+            "SLOTS": str(self.slots),
+            "UID_BASE": str(self._uid_base),
+            "JOBS": self._directory,
+            "ISOLATION": "uids" if self._own_uids else "none",
+            "CHOWN_JOBS": "1" if self._own_uids else "0",
+            "COMMANDS": " ".join(all_commands()),
+        }
+        if (bpf := _filter()) is not None:
+            path = Path(self._directory) / "job.bpf"
+            path.write_bytes(bpf)
+            environment["SECCOMP_BPF"] = str(path)
+        self._launch(
+            [python, "-s", "-P", "-B", "-c", ENTRY, str(RUNNER.parent)],
+            "plain processes",
+            environment=environment,
+        )
+
+    def close(self) -> None:
+        super().close()
+        directory, self._directory = self._directory, None
+        if directory is not None:
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def _open_to_all(path: Path) -> bool:
+    return all(parent.stat().st_mode & 0o005 == 0o005 for parent in (path, *path.parents))

@@ -1,0 +1,30 @@
+"""A program in any language: files are written, then a command replaces the process. Runs as the job.
+
+What is expected of it never enters the sandbox, so there is no second process to protect.
+"""
+
+import os
+import socket
+
+from .framing import recv_frame
+
+NOT_STARTED = 127
+
+
+def run(control: socket.socket, command: list[str], environment: dict[str, str]) -> None:
+    """Write the frame's files into the working directory and exec `command` with its `stdin`."""
+    content = recv_frame(control)
+    for name, text in content["files"].items():
+        with open(name, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+            file.write(text)
+    with open(".stdin", "w+", encoding="utf-8", errors="surrogateescape", newline="") as file:
+        file.write(content["stdin"])
+        file.flush()
+        os.dup2(os.open(".stdin", os.O_RDONLY), 0)
+    os.unlink(".stdin")
+    os.environ.update(environment)
+    try:
+        os.execvp(command[0], command)
+    except OSError as error:
+        os.write(2, f"{command[0]}: {error.strerror}".encode())
+        os._exit(NOT_STARTED)

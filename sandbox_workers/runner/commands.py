@@ -1,0 +1,196 @@
+"""A program in any language, seen from the supervisor: compiled once, run anew for each test, output out.
+
+What a test expects stays with the host. So there is one process, and nothing in it that is worth forging.
+"""
+
+import contextlib
+import json
+import select
+import shlex
+import socket
+import time
+from dataclasses import replace
+
+from . import kernel
+from .child import Child, ZygoteGone, cpu_limit
+from .command import NOT_STARTED
+from .framing import pack
+from .pair import TICK_S, Stop, is_starved, set_up_failed
+from .zygote import Settings
+
+BUILD_FACTOR = 5
+"""A compiler may use so many times a test's CPU and wall-clock time."""
+BUILD_PROCESSES, BUILD_FILE_MB = 16, 16
+
+
+class Run:
+    """One command, from its start to its end."""
+
+    def __init__(self, zygote: socket.socket, settings: Settings, limits: dict) -> None:
+        self.stop: Stop | None = None
+        self._zygote, self._settings, self._limits = zygote, settings, limits
+        self._cap = limits["output_kb"] << 10
+        self._oom_before = kernel.oom_kills()
+
+    def execute(self, command: list[str], environment: dict, files: dict, stdin: str) -> list:
+        """[status, None, cpu_ms, stdout, stderr, error, False, memory_bytes]. What it leaves in its directory stays."""
+        limits = cpu_limit(self._limits, 1)
+        self._total_cpu_s = limits["total_cpu_s"]
+        self._child = Child(
+            self._zygote,
+            "program",
+            self._settings,
+            limits,
+            streams=("stdout", "stderr"),
+            command=command,
+            environment=environment,
+            keep=True,
+        )
+        try:
+            self._child.control.settimeout(self._limits["wall_s"])
+            with contextlib.suppress(OSError):  # the child is dead: its exit says so
+                self._child.control.sendall(pack({"files": files, "stdin": stdin}))
+            self._watch()
+            stop = self.stop = self.stop or self._end()
+        finally:
+            used = self._child.finish(b"end" if self._child.end is not None else b"kill")
+        if stop.status == "TIME_LIMIT" and used >= self._limits["cpu_s"] / 2:
+            stop = self.stop = replace(stop, may_be_ours=False, starved=False)
+        out, err = (
+            bytes(self._child.read[name][: self._cap]).decode("utf-8", "replace")
+            for name in ("stdout", "stderr")
+        )
+        if stop.status == "PASSED" and used > self._limits["cpu_s"]:
+            stop = Stop("TIME_LIMIT", f"it and what it started used {used:.2g} s of CPU")
+        assert self._child.end is not None
+        return [
+            stop.status,
+            None,
+            round(used * 1e3, 3),
+            out,
+            err,
+            stop.error,
+            False,
+            self._child.end[2] << 10,
+        ]
+
+    def _watch(self) -> None:
+        """Until the process ended and all it had written was read, or a limit is passed."""
+        child, poll = self._child, select.poll()
+        poll.register(child.zygote.fileno(), select.POLLIN)
+        names = {descriptor: name for name, descriptor in child.outputs.items()}
+        for descriptor in names:
+            poll.register(descriptor, select.POLLIN)
+        started = time.monotonic()
+        while self.stop is None and child.end is None:
+            cpu_left = self._limits["cpu_s"] - child.cpu_s()
+            wall_left = started + self._limits["wall_s"] - time.monotonic()
+            if cpu_left <= 0:
+                self.stop = Stop("TIME_LIMIT", f"more than {self._limits['cpu_s']:g} s of CPU")
+            elif wall_left <= 0:
+                self.stop = self._wall_expired()
+            else:
+                for descriptor, _ in poll.poll(max(TICK_S, min(cpu_left, wall_left)) * 1000):
+                    if descriptor not in names:
+                        child.take_news()
+                    elif not self._read(names[descriptor]):
+                        poll.unregister(descriptor)
+        for name in names.values():
+            self._read(name)
+
+    def _read(self, name: str) -> bool:
+        goes_on = self._child.read_output(name, self._cap)
+        if sum(map(len, self._child.read.values())) > self._cap:
+            self.stop = self.stop or Stop("OUTPUT_LIMIT", f"more than {self._limits['output_kb']} KiB")
+        return goes_on
+
+    def _wall_expired(self) -> Stop:
+        error = f"more than {self._limits['wall_s']:g} s by the clock"
+        used = self._child.cpu_s() + self._child.descendants_cpu_s()
+        if used >= self._limits["cpu_s"] / 2:
+            return Stop("TIME_LIMIT", error)
+        return Stop("TIME_LIMIT", error, may_be_ours=True, starved=is_starved([self._child], self._limits))
+
+    def _end(self) -> Stop:
+        assert self._child.end is not None
+        code = self._child.end[0]
+        if code == 0:
+            return Stop("PASSED", "")
+        if (error := self._child.set_up_error()) is not None:
+            return set_up_failed(error)
+        if code == NOT_STARTED and not self._child.read["stdout"]:
+            return Stop("RUNTIME_ERROR", "the command cannot be started")
+        if code > 0:
+            return Stop("RUNTIME_ERROR", f"the program exited with code {code}")
+        if code == -9 and kernel.oom_kills() > self._oom_before:
+            return Stop("MEMORY_LIMIT", "killed by the kernel for want of memory", may_be_ours=True)
+        if code == -9 and self._child.end[1] >= self._total_cpu_s - 0.1:
+            return Stop("TIME_LIMIT", f"more than {self._limits['cpu_s']:g} s of CPU")
+        return Stop("RUNTIME_ERROR", f"the program was killed by signal {-code}", may_be_ours=code == -9)
+
+
+class Commands:
+    """Judges the jobs of one slot whose programs are commands."""
+
+    def __init__(self, zygote: socket.socket, settings: Settings) -> None:
+        self._zygote, self._settings = zygote, settings
+
+    def judge(self, job: dict) -> list[list]:
+        """One verdict per test. A test is {"code", "stdin"}: `code` is appended to the program."""
+        language, limits = job["language"], dict(job["limits"])
+        limits["memory_mb"] += language["extra_memory_mb"]
+        limits["processes"] = max(limits["processes"], language["processes"])
+        verdicts = []
+        built, not_built = None, None
+        for test in job["tests"]:
+            files = {language["source"]: job["program"] + ("\n" + test["code"] if test["code"] else "")}
+            command, uses = language["run"], limits
+            if language["build"]:
+                if files != built:
+                    built, not_built = files, self._build(language, limits, files)
+                if not_built is not None:
+                    verdicts.append(not_built)
+                    continue
+                if self._settings.isolation == "namespaces":  # what was built went with its mount
+                    script = f"{shlex.join(language['build'])} && exec {shlex.join(command)}"
+                    command, uses = ["sh", "-c", script], build_limits(language, limits)
+                else:
+                    files = {}
+            verdicts.append(self._execute(command, language, uses, files, test["stdin"]))
+        self._wipe()
+        return verdicts
+
+    def _build(self, language: dict, limits: dict, files: dict) -> list | None:
+        """None, or the verdict where the program does not compile."""
+        verdict = self._execute(language["build"], language, build_limits(language, limits), files, "")
+        if verdict[0] == "PASSED":
+            return None
+        if verdict[0] == "RUNTIME_ERROR":
+            verdict[0], verdict[5] = "SYNTAX_ERROR", verdict[4][:500] or verdict[5]
+        return verdict
+
+    def _execute(self, command: list[str], language: dict, limits: dict, files: dict, stdin: str) -> list:
+        """Once more where the machine's state may have been to blame."""
+        for _ in range(2):
+            run = Run(self._zygote, self._settings, limits)
+            verdict = run.execute(command, language["environment"], files, stdin)
+            if run.stop is None or not run.stop.may_be_ours:
+                return verdict
+        if run.stop.starved:
+            verdict[0], verdict[5] = "SANDBOX_ERROR", f"{verdict[5]}, while waiting for the CPU"
+        return verdict
+
+    def _wipe(self) -> None:
+        self._zygote.send(b"{}")
+        if not json.loads(self._zygote.recv(1024))["clean"]:
+            raise ZygoteGone("a directory could not be emptied")
+
+
+def build_limits(language: dict, limits: dict) -> dict:
+    return limits | {
+        "cpu_s": limits["cpu_s"] * BUILD_FACTOR,
+        "wall_s": limits["wall_s"] * BUILD_FACTOR,
+        "processes": max(limits["processes"], BUILD_PROCESSES),
+        "file_mb": max(limits["file_mb"], BUILD_FILE_MB),
+        "memory_mb": max(limits["memory_mb"], language["build_memory_mb"]),
+    }

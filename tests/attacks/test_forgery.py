@@ -1,0 +1,290 @@
+"""Programs that try to be passed without the answer, or to find it: each gets the verdict it deserves."""
+
+from collections.abc import Callable
+
+import pytest
+
+from core.verdict import Status
+
+WRONG, ERROR = Status.WRONG_ANSWER, Status.RUNTIME_ERROR
+TIME, MEMORY, OUTPUT = Status.TIME_LIMIT, Status.MEMORY_LIMIT, Status.OUTPUT_LIMIT
+ANSWER = "assert f(1) == 2"
+
+
+HELLO = """
+import sys
+roles = sys.modules["runner.roles"]
+send = roles.send_frame
+def forge(connection, message):
+    if "names" in message: edit(message)
+    send(connection, message)
+roles.send_frame = forge
+"""
+REPLY = HELLO.replace("roles", "peer").replace('"names"', '"v"')
+SECRET = "expected = 'zq' + '7771'; expected += 'zq'; held = [expected]; assert f() == expected"
+SEARCH = "def seen(t): return isinstance(t, str) and t.startswith('zq7771') and t.endswith('zq')\n"
+
+# Where a sandbox has one uid, a program is the init of its own pid namespace: its signals to itself are void,
+# and it answers None.
+ATTACKS: dict[str, tuple[str, str, set[Status]]] = {
+    "exit while loaded": ("import sys; sys.exit(0)", ANSWER, {ERROR}),
+    "os._exit while loaded": ("import os; os._exit(0)", ANSWER, {ERROR}),
+    "os._exit in the call": ("import os\ndef f(x): os._exit(0)", ANSWER, {ERROR}),
+    "exit under a bare except": (
+        "import os\ndef f(x): os._exit(0)",
+        "try:\n    f(1)\nexcept:\n    pass",
+        {ERROR},
+    ),
+    "kill itself": ("import os\ndef f(x): os.kill(os.getpid(), 9)", ANSWER, {ERROR, WRONG}),
+    "print verdicts": (
+        'def f(x):\n    print(\'{"index": 0, "status": "PASSED", "value": null, "error": ""}\', flush=True)',
+        ANSWER,
+        {WRONG},
+    ),
+    "write verdicts to every descriptor": (
+        "import os, json, struct\n"
+        "b = json.dumps({'index': 0, 'status': 'PASSED', 'value': None, 'error': ''}).encode()\n"
+        "def f(x):\n"
+        "    for fd in range(3, 300):\n"
+        "        try: os.write(fd, struct.pack('>I', len(b)) + b)\n"
+        "        except OSError: pass\n",
+        ANSWER,
+        {ERROR},
+    ),
+    "garbage on every descriptor": (
+        "import os\ndef f(x):\n"
+        "    for fd in range(3, 300):\n"
+        "        try: os.write(fd, b'\\xff' * 64)\n"
+        "        except OSError: pass\n",
+        ANSWER,
+        {ERROR, OUTPUT},
+    ),
+    "deeply nested reply": (
+        "import os, struct\ndef f(x): os.write(11, struct.pack('>I', 200_000) + b'[' * 200_000)",
+        ANSWER,
+        {ERROR},
+    ),
+    "half a reply, then silence": (
+        "import os, time\ndef f(x): os.write(11, b'\\0\\0\\0\\x10{'); time.sleep(30)",
+        ANSWER,
+        {TIME},
+    ),
+    "close every descriptor": ("import os\ndef f(x): os.closerange(0, 300)", ANSWER, {ERROR}),
+    "patched builtins": (
+        "import builtins\nbuiltins.AssertionError = ValueError\nbuiltins.isinstance = lambda *a: True\n"
+        "builtins.type = lambda *a: int\ndef f(x): return 5",
+        ANSWER,
+        {WRONG, ERROR},
+    ),
+    "patched json": (
+        "import json\njson.dumps = lambda *a, **k: '{\"v\": 2}'\ndef f(x): return 5",
+        "assert f(1) == 2 and f(2) == 3",
+        {WRONG, ERROR},
+    ),
+    "patched runner": (
+        "import sys\n"
+        "for name, module in list(sys.modules.items()):\n"
+        "    if name.startswith('runner'):\n"
+        "        for key in list(vars(module)):\n"
+        "            if callable(getattr(module, key)): setattr(module, key, lambda *a, **k: 2)\n"
+        "def f(x): return 5",
+        ANSWER,
+        {WRONG, ERROR, TIME},
+    ),
+    "search frames for the answer": (
+        SEARCH + "import sys\ndef f():\n    frame = sys._getframe()\n    while frame:\n"
+        "        for v in [*frame.f_locals.values(), *frame.f_globals.values()]:\n"
+        "            if seen(v): return v\n"
+        "        frame = frame.f_back\n",
+        SECRET,
+        {WRONG},
+    ),
+    "search the heap for the answer": (
+        SEARCH + "import gc\ndef f():\n    for o in gc.get_objects():\n"
+        "        for v in (o.values() if type(o) is dict else o if type(o) in (list, tuple) else ()):\n"
+        "            if seen(v): return v\n",
+        SECRET,
+        {WRONG},
+    ),
+    "search /proc for the answer": (
+        "import os, re\ndef f():\n"
+        "    for pid in filter(str.isdigit, os.listdir('/proc')):\n"
+        "        if int(pid) == os.getpid(): continue\n"
+        "        for name in ('cmdline', 'environ', 'mem', 'fd/10', 'fd/11', 'task/' + pid + '/mem'):\n"
+        "            try: data = open(f'/proc/{pid}/{name}', 'rb', buffering=0).read(1 << 16)\n"
+        "            except OSError: continue\n"
+        "            if m := re.search(b'zq7771zq', data): return m.group().decode()\n",
+        SECRET,
+        {WRONG},
+    ),
+    "search files for the test": (
+        "import os\ndef f():\n"
+        "    for top in ('/jobs', '/opt', '/tmp', '/var/tmp', '/dev/shm', '/run'):\n"
+        "        for folder, _, names in os.walk(top):\n"
+        "            for name in names:\n"
+        "                try: text = open(os.path.join(folder, name)).read()\n"
+        "                except (OSError, ValueError): continue\n"
+        "                if \"'7771'\" in text: return 'zq7771zq'\n",
+        SECRET,
+        {WRONG},
+    ),
+    "globals of a callback": (
+        "def f(g): return g.__globals__['wanted']",
+        "wanted = 7\nassert f(lambda: 1) == wanted",
+        {ERROR},
+    ),
+    "frame of a generator": (
+        "def f(g): return g.gi_frame.f_locals['wanted']",
+        "def items():\n    wanted = 7\n    yield 1\ng = items(); next(g)\nassert f(g) == 7",
+        {ERROR},
+    ),
+    "builtins of its own for the test": (
+        HELLO + "def yes(*a, **k): return True\nedit = lambda hello: hello['names'].update("
+        "__builtins__={'d': [['all', hello['names']['yes']]]})\ndef f(x): return 5",
+        "assert all(f(x) == x + 1 for x in [1, 2, 3])",
+        {WRONG, ERROR},
+    ),
+    "StopIteration ends the test's loop": (
+        "def f(x): raise StopIteration",
+        "for got, wanted in zip(map(f, [1, 2]), [2, 3]): assert got == wanted",
+        {WRONG, ERROR},
+    ),
+    "StopIteration of its own class": (
+        "class Done(StopIteration): pass\ndef f(x): raise Done",
+        "assert all(map(lambda x: f(x) == x + 1, [1, 2, 3]))",
+        {WRONG, ERROR},
+    ),
+    "guess the test's random number": (
+        "import random\ndef f(): return random.randrange(2 ** 64)",
+        "import random\nwanted = random.randrange(2 ** 64)\nassert f() == wanted",
+        {WRONG},
+    ),
+    "exit by atexit": (
+        "import atexit, os, sys\natexit.register(os._exit, 0)\ndef f(x): sys.exit(0)",
+        ANSWER,
+        {ERROR},
+    ),
+    "exit by a signal handler": (
+        "import signal, os, time\ndef leave(*a): raise SystemExit(0)\nsignal.signal(10, leave)\n"
+        "def f(x): signal.raise_signal(10); return 3",
+        ANSWER,
+        {ERROR},
+    ),
+    "another program in its place": ("import os\ndef f(x): os.execv('/bin/true', ['true'])", ANSWER, {ERROR}),
+    "two processes answer": (
+        "import os\ndef f(x): os.fork(); return 1\ndef g(x): return 0",
+        "assert f(1) == 1 and g(1) == 1 and g(2) == 2",
+        {WRONG, ERROR},
+    ),
+    "reply of a wrong shape": (
+        "import os, struct\ndef f(x): os.write(11, struct.pack('>I', 4) + b'1234')",
+        ANSWER,
+        {ERROR},
+    ),
+    "reply with a tag that nobody knows": (
+        REPLY + "edit = lambda reply: reply.update(v={'zz': 2})\ndef f(x): return 5",
+        ANSWER,
+        {ERROR},
+    ),
+    "handle on the test's own object": (
+        REPLY + "edit = lambda reply: reply.update(v={'r': 0})\ndef f(g): return 5",
+        "answer = 6\nassert f(lambda: answer) == answer",
+        {WRONG},
+    ),
+    "None, and arguments written back": (
+        REPLY
+        + "edit = lambda reply: reply.update(v=None, m=[[9], {'d': []}, 'no'])\ndef f(a, b, c): return 5",
+        "xs = [2, 1]\nassert f(xs, {1: 2}, 'c') == sorted(xs)",
+        {WRONG},
+    ),
+    "answers without being asked": (
+        "import os, json, struct\nb = json.dumps({'v': 5, 'm': []}).encode()\n"
+        "for _ in range(9): os.write(11, struct.pack('>I', len(b)) + b)\ndef f(x): return 5",
+        ANSWER,
+        {WRONG, ERROR},
+    ),
+    "descriptors sent along": (
+        "import socket\ndef f(x):\n    s = socket.socket(fileno=11)\n"
+        "    socket.send_fds(s, [b'\\0\\0'], [11, 12, 0])\n    s.detach()\n    return 5",
+        ANSWER,
+        {ERROR, WRONG, OUTPUT},
+    ),
+    "urgent data": (
+        "import socket\ndef f(x):\n    s = socket.socket(fileno=11)\n    s.send(b'x', socket.MSG_OOB)\n"
+        "    s.detach()\n    return 5",
+        ANSWER,
+        {ERROR, WRONG, TIME, OUTPUT},
+    ),
+    "connection that does not block": (
+        "import os\ndef f(x): os.set_blocking(11, False); return 5",
+        "assert f(1) == 5 and f(2) == 6",
+        {ERROR, WRONG},
+    ),
+    "connection half closed": (
+        "import socket\ndef f(x): socket.socket(fileno=11).shutdown(socket.SHUT_WR)",
+        ANSWER,
+        {ERROR},
+    ),
+    "forbidden operation on the test's object": (
+        "import sys\ndef f(g):\n    g._Remote__peer.ask(0, 'setattr', ('__code__', (lambda: 5).__code__), "
+        "{})\n"
+        "    return 5",
+        "assert f(lambda: 6) == 6",
+        {ERROR},
+    ),
+    "import hook": (
+        "import sys\nclass Hook:\n    def find_spec(self, *a): sys.modules['math'] = self\n"
+        "    def __getattr__(self, n): return lambda *a: True\n"
+        "sys.meta_path.insert(0, Hook())\nsys.modules.pop('math', None)\ndef f(x): return 5",
+        "import math\nassert math.isclose(f(1), 2)",
+        {WRONG},
+    ),
+    "modules replaced": (
+        "import sys\nclass Any:\n    def __getattr__(self, n): return lambda *a, **k: 2\n"
+        "for name in ('operator', 'program', 'test', '__main__'): sys.modules[name] = Any()\n"
+        "def f(x): return 5",
+        "import operator\nassert operator.eq(f(1), 2)",
+        {WRONG},
+    ),
+    "trace function that changes replies": (
+        "import sys\ndef trace(frame, event, arg):\n"
+        "    if frame.f_code.co_name == 'send_frame': frame.f_locals['message']['v'] = 5\n    return trace\n"
+        "def f(x): sys.settrace(trace); sys.setprofile(trace); return 5",
+        "assert f(1) == 5 and f(2) == 6",
+        {WRONG, ERROR},
+    ),
+    "read the test by linecache and inspect": (
+        SEARCH + "import inspect, linecache\n__TEST = \"'zq' + '77\" + \"71'\"\ndef f():\n"
+        "    for name in ('test.py', 'program.py', '<string>', '/opt/sparring/test.py', *linecache.cache):\n"
+        "        if __TEST in ''.join(linecache.getlines(name)): return 'zq7771zq'\n"
+        "    for info in inspect.stack():\n"
+        "        if __TEST in str(info.frame.f_locals.values()): return 'zq7771zq'\n",
+        SECRET,
+        {WRONG},
+    ),
+    "referrers of its arguments": (
+        "import gc\ndef f(mark):\n    for holder in gc.get_referrers(mark):\n"
+        "        if type(holder) is list and len(holder) == 2 and holder[0] == mark: return holder[1]",
+        "pair = ['a mark', 'zq7771']\nassert f(pair[0]) == pair[1]",
+        {WRONG},
+    ),
+    "search its own memory": (
+        "import gc, sys\ngc.unfreeze()\ndef f():\n    wanted = 'zq' + '7771' + 'zq'\n"
+        "    return next((wanted for o in gc.get_objects() if type(o) is dict and 'held' in o), None)",
+        SECRET,
+        {WRONG},
+    ),
+    "time how long the test compares": (
+        "import time\nbest = ['', 0]\ndef f(g):\n    for c in '0123456789':\n"
+        "        start = time.perf_counter()\n"
+        "        g(c * 4)\n        spent = time.perf_counter() - start\n"
+        "        if spent > best[1]: best[:] = [c * 4, spent]\n    return best[0] + '?'",
+        "wanted = 'a777'\nassert f(lambda guess: guess == wanted) == wanted",
+        {WRONG},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_forgery(convict: Callable, name: str) -> None:
+    convict(*ATTACKS[name])

@@ -1,0 +1,158 @@
+"""Programs of every language in every sandbox: what they print is compared here, never there."""
+
+import asyncio
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from core.verdict import Limits, OutputTest, Status, Verdict
+from sandbox_workers.languages import UnknownLanguage
+from sandbox_workers.local import LocalSandbox
+from tests.contracts.test_sandbox_contract import require
+
+QUICK = Limits(cpu_s=1.0, wall_s=6.0, memory_mb=128, output_kb=16)
+ADD = {
+    "python": "a, b = map(int, input().split())\nprint(a + b)",
+    "javascript": "const s = require('fs').readFileSync(0, 'utf8').split(' ').map(Number);\nconsole.log(s[0] + s[1])",
+    "lua": "local a, b = io.read('n', 'n')\nprint(a + b)",
+    "bash": "read a b; echo $((a + b))",
+    "c": '#include <stdio.h>\nint main() { int a, b; scanf("%d %d", &a, &b); printf("%d\\n", a + b); }',
+}
+HANG = {
+    "python": "while True: pass",
+    "javascript": "while (true) {}",
+    "lua": "while true do end",
+    "bash": "while :; do :; done",
+    "c": "int main() { for (volatile int i = 0;; i++); }",
+}
+FAIL = {
+    "python": "raise SystemExit(3)",
+    "javascript": "process.exit(3)",
+    "lua": "os.exit(3)",
+    "bash": "exit 3",
+    "c": "int main() { return 3; }",
+}
+
+
+@pytest.fixture(scope="module", params=["docker", "namespace", "process"])
+def sandbox(request: pytest.FixtureRequest) -> Iterator[LocalSandbox]:
+    require(request.param)
+    with LocalSandbox(request.param, limits=QUICK) as local:
+        yield local
+
+
+def judge(sandbox: LocalSandbox, language: str, program: str, *tests: OutputTest) -> list[Verdict]:
+    async def bounded() -> list[Verdict]:
+        return await asyncio.wait_for(sandbox.judge(program, tests, language=language), 120)
+
+    try:
+        return asyncio.run(bounded())
+    except UnknownLanguage as missing:  # the namespace sandbox has what the host has; the image has all
+        if sandbox.description.startswith("sandbox: Docker"):
+            raise
+        pytest.skip(str(missing))
+
+
+@pytest.mark.parametrize("language", sorted(ADD))
+def test_standard_input_to_standard_output(sandbox: LocalSandbox, language: str) -> None:
+    verdicts = judge(
+        sandbox,
+        language,
+        ADD[language],
+        OutputTest(stdin="3 4\n", stdout="7"),
+        OutputTest(stdin="3 5\n", stdout="7\n"),
+        OutputTest(stdin="-3 3\n", stdout=None),
+    )
+    assert [str(v.status) for v in verdicts] == ["PASSED", "WRONG_ANSWER", "PASSED"]
+    assert verdicts[2].stdout == "0\n"
+    assert verdicts[0].cpu_ms > 0 and verdicts[0].memory_bytes > 100_000
+
+
+@pytest.mark.parametrize("language", sorted(HANG))
+def test_a_hanging_program_is_over_its_time(sandbox: LocalSandbox, language: str) -> None:
+    verdicts = judge(sandbox, language, HANG[language], OutputTest(stdout=""))
+    assert [v.status for v in verdicts] == [Status.TIME_LIMIT]
+    assert judge(sandbox, language, ADD[language], OutputTest(stdin="1 2", stdout="3"))[0].passed
+
+
+@pytest.mark.parametrize("language", sorted(FAIL))
+def test_a_failing_program_says_how(sandbox: LocalSandbox, language: str) -> None:
+    (verdict,) = judge(sandbox, language, FAIL[language], OutputTest(stdout=""))
+    assert verdict.status is Status.RUNTIME_ERROR and "exited with code 3" in verdict.error
+
+
+def test_code_of_the_test_is_appended(sandbox: LocalSandbox) -> None:
+    program = "function f(x) return x + 1 end"
+    verdicts = judge(
+        sandbox,
+        "lua",
+        program,
+        OutputTest(code="print(f(1))", stdout="2"),
+        OutputTest(code="io.stderr:write('why') print(f(1))", stdout="3"),
+    )
+    assert [str(v.status) for v in verdicts] == ["PASSED", "WRONG_ANSWER"]
+    assert verdicts[1].stderr == "why"
+
+
+def test_what_does_not_compile_is_a_syntax_error(sandbox: LocalSandbox) -> None:
+    verdicts = judge(sandbox, "c", "int main( { }", OutputTest(stdout=""), OutputTest(stdin="1", stdout=""))
+    assert [str(v.status) for v in verdicts] == ["SYNTAX_ERROR"] * 2
+    assert "error" in verdicts[0].error
+
+
+def test_too_much_output(sandbox: LocalSandbox) -> None:
+    (verdict,) = judge(sandbox, "bash", "while :; do echo xxxxxxxxxxxxxxxx; done", OutputTest(stdout=""))
+    assert verdict.status is Status.OUTPUT_LIMIT and len(verdict.stdout) <= QUICK.output_kb << 10
+
+
+def test_nothing_is_left_for_the_next_job(sandbox: LocalSandbox) -> None:
+    leave = "(trap '' TERM; sleep 30) & echo secret > left; mkdir -p d; chmod 000 d; ls -a | wc -l"
+    assert judge(sandbox, "bash", leave, OutputTest(stdout=None))[0].passed
+    (verdict,) = judge(
+        sandbox, "bash", "ls; cat left; ps 2>/dev/null | grep -c sleep", OutputTest(stdout=None)
+    )
+    assert "secret" not in verdict.stdout and "left" not in verdict.stdout.split()
+
+
+def test_the_network_is_not_there(sandbox: LocalSandbox) -> None:
+    (verdict,) = judge(sandbox, "bash", "exec 3<>/dev/tcp/127.0.0.1/22", OutputTest(stdout=""))
+    assert verdict.status is Status.RUNTIME_ERROR
+
+
+def test_python_source_is_no_test_of_another_language(sandbox: LocalSandbox) -> None:
+    with pytest.raises(UnknownLanguage, match="must be OutputTests"):
+        asyncio.run(sandbox.judge("print(1)", ["f(1)"], language="lua"))
+    with pytest.raises(UnknownLanguage, match="no language 'cobol'; known: python"):
+        asyncio.run(sandbox.judge("x", [OutputTest(stdout="")], language="cobol"))
+
+
+def test_q_says_what_it_needs(sandbox: LocalSandbox) -> None:
+    with pytest.raises(UnknownLanguage, match="set Q_BIN"):
+        asyncio.run(sandbox.judge("1+1", [OutputTest(stdout="2")], language="q"))
+
+
+@pytest.mark.parametrize("kind", ["docker", "namespace"])
+def test_the_users_own_q_is_mounted(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is no free q: a stand-in shows that executable, home and licence arrive where q looks for them."""
+    require(kind)
+    os.chmod(tmp_path, 0o755)
+    for directory in tmp_path.parents:
+        if directory.stat().st_uid == os.getuid() and directory != Path("/"):
+            directory.chmod(directory.stat().st_mode | stat.S_IXOTH)
+    binary, home, licence = tmp_path / "q", tmp_path / "home", tmp_path / "licence"
+    binary.write_text('#!/bin/sh\ncat "$QHOME/q.k" "$QLIC/kc.lic" "$1"; echo "$2"; cat\n')
+    binary.chmod(0o755)
+    for path, text in ((home / "q.k", "home\n"), (licence / "kc.lic", "licence\n")):
+        path.parent.mkdir(mode=0o755)
+        path.write_text(text)
+    for name, path in (("Q_BIN", binary), ("QHOME", home), ("QLIC", licence)):
+        monkeypatch.setenv(name, str(path))
+    with LocalSandbox(kind, limits=QUICK) as local:  # type: ignore[arg-type]
+        (verdict,) = judge(local, "q", "show 1", OutputTest(stdin="input", stdout=None))
+    assert verdict.stdout == "home\nlicence\nshow 1-q\ninput"
+    monkeypatch.setenv("QHOME", str(tmp_path / "nowhere"))
+    with pytest.raises(UnknownLanguage, match="nowhere does not exist; q needs Q_BIN"):
+        LocalSandbox(kind)  # type: ignore[arg-type]

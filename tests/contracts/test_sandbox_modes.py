@@ -1,0 +1,78 @@
+"""The sandboxes of users that may do less than root: one uid with namespaces, and one uid with nothing."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from core.verdict import Limits, OutputTest
+from sandbox_workers.jobs import Backend, Job, SandboxUnavailable
+from sandbox_workers.namespace_backend import NamespaceBackend, Privilege, require_bubblewrap
+from sandbox_workers.process_backend import ProcessBackend
+
+QUICK = Limits(cpu_s=0.5, wall_s=3.0, memory_mb=128, output_kb=16, processes=100)
+
+
+@pytest.fixture(scope="module", params=["namespaces, one uid", "processes, one uid"])
+def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
+    if request.param.startswith("processes"):
+        made: Backend = ProcessBackend(slots=1, own_uids=False)
+    else:
+        try:
+            require_bubblewrap()
+        except SandboxUnavailable as missing:
+            pytest.skip(str(missing))
+        made = NamespaceBackend(slots=1, mode=Privilege.ONE_UID)
+    made.start()
+    yield made
+    made.close()
+
+
+def judge(backend: Backend, program: str, *tests: str) -> list[str]:
+    verdicts = backend.judge_batch([Job(program=program, tests=tests, limits=QUICK)])[0]
+    return [str(verdict.status) for verdict in verdicts]
+
+
+HONEST = ("def f(x): return x + 1", "assert f(1) == 2", "assert f(1) == 3", "assert [f(1)] == [2]")
+VERDICTS = ["PASSED", "WRONG_ANSWER", "PASSED"]
+
+
+@pytest.mark.parametrize(
+    ("program", "status"),
+    [
+        ("def f(x): return x + 2", "WRONG_ANSWER"),
+        ("def f(x):\n    while True: pass", "TIME_LIMIT"),
+        ("import os\ndef f(x): os._exit(0)", "RUNTIME_ERROR"),
+        (
+            "import os, time\ndef f(x):\n    if os.fork() == 0: os.setsid(); time.sleep(60)\n    return 0",
+            "WRONG_ANSWER",
+        ),
+        ("open('left', 'w').write('x')\ndef f(x): return 0", "WRONG_ANSWER"),
+    ],
+)
+def test_each_job_has_its_verdict_and_leaves_nothing(backend: Backend, program: str, status: str) -> None:
+    assert judge(backend, program, "assert f(1) == 2") == [status]
+    assert judge(backend, *HONEST) == VERDICTS
+    assert judge(backend, "import os\ndef f(): return os.listdir('.')", "assert f() == []") == ["PASSED"]
+
+
+def test_commands_run(backend: Backend) -> None:
+    job = Job(
+        program="print(int(input()) + 1)",
+        tests=(OutputTest(stdin="1", stdout=None), OutputTest(stdin="x", stdout=None)),
+        limits=QUICK,
+    )
+    first, second = backend.judge_batch([job])[0]
+    assert (str(first.status), first.stdout) == ("PASSED", "2\n")
+    assert str(second.status) == "RUNTIME_ERROR" and "ValueError" in second.stderr
+
+
+def test_what_is_built_runs(backend: Backend) -> None:
+    if "gcc" not in backend.commands():
+        pytest.skip("no gcc here")
+    job = Job(
+        program='#include <stdio.h>\nint main() { int x; scanf("%d", &x); printf("%d", x + 1); }',
+        tests=(OutputTest(stdin="1", stdout=None), OutputTest(stdin="2", stdout=None)),
+        limits=QUICK,
+        language="c",
+    )
+    assert [verdict.stdout for verdict in backend.judge_batch([job])[0]] == ["2", "3"]

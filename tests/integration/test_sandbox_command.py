@@ -1,0 +1,90 @@
+"""`python -m sandbox_workers`, as a user of the sandbox alone meets it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(*arguments: str, text: str = "") -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, "-m", "sandbox_workers", *arguments],
+        cwd=ROOT,
+        input=text,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+def judge(*jobs: object) -> subprocess.CompletedProcess:
+    return run("judge", "-", text="".join(json.dumps(job) + "\n" for job in jobs))
+
+
+def test_verdicts_come_in_the_order_of_the_jobs(tmp_path: Path) -> None:
+    slow = {"id": "slow", "program": "import time\ndef f(x): time.sleep(0.5); return x", "tests": ["f(1)"]}
+    quick = [
+        {"id": n, "program": f"def f(x): return x + {n}", "tests": ["assert f(1) == 2"], "language": "python"}
+        for n in range(20)
+    ]
+    hanging = {
+        "id": "hangs",
+        "program": "def f(x):\n    while x: pass",
+        "tests": ["f(1)", "f(0)"],
+        "limits": {"cpu_s": 0.3},
+    }
+    output = {"id": "io", "program": "print(input())", "tests": [{"stdin": "a", "stdout": "a\n"}]}
+    path = tmp_path / "jobs.jsonl"
+    path.write_text("\n".join(json.dumps(job) for job in [slow, *quick, hanging, output]) + "\n\n")
+    finished = run("judge", str(path))
+    assert finished.returncode == 0, finished.stderr
+    lines = [json.loads(line) for line in finished.stdout.splitlines()]
+    assert [line["id"] for line in lines] == ["slow", *range(20), "hangs", "io"]
+    statuses = [[verdict["status"] for verdict in line["verdicts"]] for line in lines]
+    assert statuses[0] == ["PASSED"] and lines[0]["verdicts"][0]["value"] == "1"
+    assert statuses[1:21] == [["WRONG_ANSWER"], ["PASSED"], *[["WRONG_ANSWER"]] * 18]
+    assert statuses[21:] == [["TIME_LIMIT", "PASSED"], ["PASSED"]]
+    fields = {"status", "value", "time_ms", "memory_bytes", "stdout", "stderr", "error"}
+    assert set(lines[0]["verdicts"][0]) == fields
+    assert lines[0]["verdicts"][0]["memory_bytes"] > 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("job", "message"),
+    [
+        ({"program": "x", "tests": []}, "-:2: id"),
+        ({"id": 1, "program": "x", "tests": [3]}, "-:2: tests.0"),
+        ({"id": 1, "program": "x", "tests": [], "limit": {}}, "-:2: limit: Extra inputs"),
+        ({"id": 1, "program": "x", "tests": [], "limits": {"cpu": 1}}, "-:2: limits.cpu: Extra inputs"),
+        ({"id": 1, "program": "x", "tests": [], "limits": {"cpu_s": 0}}, "-:2: limits.cpu_s"),
+        ({"id": 1, "program": "x", "tests": [], "limits": {"memory_mb": 9000}}, "above --memory-mb 512"),
+        (
+            {"id": 1, "program": "x", "tests": ["f(1)"], "language": "lua"},
+            "-:2: tests of a lua program must be",
+        ),
+        ({"id": 1, "program": "x", "tests": [{"stdout": ""}], "language": "cobol"}, "no language 'cobol'"),
+        ("not an object", "-:2:"),
+    ],
+)
+def test_bad_input_names_its_place(job: object, message: str) -> None:
+    good = {"id": 0, "program": "def f(): return 1", "tests": ["f()"]}
+    finished = judge(good, job)
+    assert finished.returncode == 2
+    assert message in finished.stderr.splitlines()[-1] and "Traceback" not in finished.stderr
+
+
+def test_a_missing_file_is_named() -> None:
+    finished = run("judge", "/no/such/file")
+    assert finished.returncode == 2 and finished.stderr == "error: /no/such/file: No such file or directory\n"
+
+
+def test_the_host_is_checked_by_judging() -> None:
+    finished = run("check_host")
+    assert finished.returncode == 0, finished.stdout
+    assert "process: works: 6 of 6 checks" in finished.stdout
+    assert "weaker: no cap on memory, processes and disk" in finished.stdout
+    assert finished.stdout.splitlines()[-1] in ("auto picks: docker", "auto picks: namespace")
