@@ -39,9 +39,14 @@ def machine() -> dict[str, Any]:
 
 
 def publish(path: Path | None, figures: Mapping[str, Any], ratios: Mapping[str, float]) -> None:
-    """Print, and write {"machine", "versions", "figures", "ratios"} where a path is given."""
+    """Print, and write where a path is given."""
     for name, value in {**figures, **ratios}.items():
         print(f"{name:<40} {value:.6g}" if isinstance(value, float) else f"{name:<40} {value}")
+    write(path, figures, ratios)
+
+
+def write(path: Path | None, figures: Mapping[str, Any], ratios: Mapping[str, float]) -> None:
+    """Write {"machine", "versions", "figures", "ratios"} where a path is given."""
     if path is not None:
         document = {
             "machine": machine(),

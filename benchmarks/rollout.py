@@ -100,17 +100,17 @@ def differences(learner: Any, trajectories: Sequence[Any]) -> Any:
     import torch
 
     from core.batch import sample_from
-    from learners.models import score_tokens
-    from learners.packing import micro_batches
+    from learners.packing import pack, plan
 
     for trajectory in trajectories:
         trajectory.reward = 0.0
     samples = [sample_from(t, 0.0, None) for t in trajectories]
     found = []
     with torch.no_grad():
-        for micro in micro_batches(samples, range(len(samples)), 16384, torch.device("cpu")):
-            scores = score_tokens(learner.model, micro.tokens_BT, micro.sampled_BT, 1.0)
-            found.append((scores.logprobs_N - micro.logprobs_BT[micro.sampled_BT]).abs())
+        for chunk in plan(samples, range(len(samples)), 16384):
+            micro = pack(samples, chunk, torch.device("cpu"))
+            scores = learner.policy.score(micro.row, micro.sampled_N, 1.0)
+            found.append((scores.logprobs_P - micro.logprobs_N[micro.sampled_N]).abs())
     return torch.cat(found)
 
 

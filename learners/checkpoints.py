@@ -13,12 +13,16 @@ ones whole.
 import errno
 import hashlib
 import json
+import logging
 import os
 import shutil
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+RETRY_PAUSES_S = (1.0, 4.0)
+log = logging.getLogger(__name__)
 _HASH_LIMIT = 256 << 20
 """Files beyond this size are checked by size alone: hashing tens of GB would take longer than the step."""
 
@@ -34,10 +38,49 @@ class CheckpointStore:
     def save(
         self, step: int, policies: Mapping[str, Path], tokenizers: Mapping[str, Any], state: Mapping[str, Any]
     ) -> Path:
-        """Copy (by hard link where possible) the policies' directories and write the state. Raises
-        CheckpointError; what was saved before stays as it is."""
+        """Copy (by hard link where possible) the policies' directories and write the state. What goes wrong is tried
+        again after each of RETRY_PAUSES_S. Raises CheckpointError; what was saved before stays as it is."""
         target = self.root / f"step_{step:06d}"
-        draft = self.root / f".draft_step_{step:06d}"
+        for pause_s in (*RETRY_PAUSES_S, None):
+            try:
+                self._check_space(policies)
+                self._write(target, policies, tokenizers, state)
+                return target
+            except Exception as error:
+                # copytree wraps the OSErrors it meets, and the tokenizers library raises none: only the words are left
+                full = os.strerror(errno.ENOSPC) in str(error)
+                if not full and not isinstance(error, OSError):
+                    raise
+                if pause_s is not None:
+                    log.warning("%s: %s; trying again in %g s", target, error, pause_s)
+                    time.sleep(pause_s)
+                    continue
+                reason, hint = (
+                    (os.strerror(errno.ENOSPC), "free some space") if full else (error, "see the error")
+                )
+                raise CheckpointError(
+                    f"{target}: could not write the checkpoint of step {step} ({reason}); {hint} and "
+                    f"continue with --resume; the checkpoints before it are untouched"
+                ) from error
+        raise AssertionError("the last attempt returns or raises")
+
+    def _check_space(self, policies: Mapping[str, Path]) -> None:
+        """Raises OSError (ENOSPC) where what cannot be linked will not fit: before anything is written."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        device = self.root.stat().st_dev
+        files = [f for source in policies.values() for f in source.rglob("*") if f.is_file()]
+        needed = sum(f.stat().st_size for f in files if f.stat().st_dev != device)
+        if needed > shutil.disk_usage(self.root).free:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.root))
+
+    def _write(
+        self,
+        target: Path,
+        policies: Mapping[str, Path],
+        tokenizers: Mapping[str, Any],
+        state: Mapping[str, Any],
+    ) -> None:
+        draft = self.root / f".draft_{target.name}"
         try:
             shutil.rmtree(draft, ignore_errors=True)
             for name, source in policies.items():
@@ -48,20 +91,9 @@ class CheckpointStore:
             if target.exists():
                 shutil.rmtree(target)
             os.replace(draft, target)
-        except Exception as error:
+        except Exception:
             shutil.rmtree(draft, ignore_errors=True)
-            # copytree wraps the OSErrors it meets, and the tokenizers library raises none: only the words are left
-            full = os.strerror(errno.ENOSPC) in str(error)
-            if not full and not isinstance(error, OSError):
-                raise
-            reason, hint = (
-                (os.strerror(errno.ENOSPC), "free some space") if full else (error, "see the error")
-            )
-            raise CheckpointError(
-                f"{target}: could not write the checkpoint of step {step} ({reason}); {hint} and "
-                f"continue with --resume; the checkpoints before it are untouched"
-            ) from error
-        return target
+            raise
 
     def mark_best(self, checkpoint: Path) -> None:
         link, draft = self.root / "best", self.root / ".best"
@@ -80,6 +112,14 @@ class CheckpointStore:
     def latest(self) -> Path | None:
         complete = self._complete()
         return complete[-1] if complete else None
+
+    def newest_with(self, policy: str, version: int) -> Path | None:
+        """The latest checkpoint whose weights of the policy are of this version or an older one."""
+        for checkpoint in reversed(self._complete()):
+            state = json.loads((checkpoint / "state.json").read_text())
+            if state["versions"][policy] <= version:
+                return checkpoint
+        return None
 
     def _complete(self) -> list[Path]:
         return sorted(p for p in self.root.glob("step_*") if p.is_dir())

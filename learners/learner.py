@@ -1,40 +1,46 @@
-"""One policy's learner: a plain class, no Ray. `step(batch)` is one PPO-style update."""
+"""One policy's learner: a plain class, no Ray. `step(batch)` is one PPO-style update, by one worker or by several."""
 
-import copy
+import logging
 import math
 import random
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import torch
+from torch.distributed.tensor import DTensor
 
-from core.batch import Batch, Sample
+from core.batch import Batch
 from core.weights import WeightUpdate
-from learners.advantages.gae import gae
-from learners.losses import clipped_surrogate, kl_k3
-from learners.models import ValueHead, load_model, score_tokens
-from learners.packing import MicroBatch, micro_batches
+from learners.critic import Critic
+from learners.losses import kl
+from learners.models import load_model
+from learners.objective import Size, micro_loss
+from learners.packing import MicroBatch, pack, plan
+from learners.parallel import World
+from learners.schedule import learning_rate_factor
 from learners.settings import LearnerSettings
+from learners.targets import Targets, needs_first_pass, targets_of, whiten
+from learners.tuning import Backbone, FullTuning, LoraTuning, Tuning
 from learners.weights import export_weights
 
-STATE_FILE = "learner_state.pt"
+MAX_SKIPPED = 3
+"""Updates in a row whose loss or gradient is not finite: one more ends the learner."""
+DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+log = logging.getLogger(__name__)
+Result = TypeVar("Result")
 
 
-@dataclass(slots=True)
-class _Targets:
-    """Per sample, over its sampled tokens in order (S of them)."""
-
-    advantages_S: torch.Tensor
-    returns_S: torch.Tensor | None
-    """None for critic-free estimators."""
+class NotFinite(FloatingPointError):
+    """Too many updates in a row had a loss or gradient that is not finite."""
 
 
 class Learner:
-    """Owns model, reference, value head and optimizers. Metrics are plain floats.
+    """Owns a policy's weights, its reference, critic and optimizers. Metrics are plain floats.
 
-    `reference_path` is the warm start: the KL that is logged is measured against it for the whole run.
+    `reference_path` is the warm start: the KL that is logged is measured against it for the whole run. With settings.lora
+    the model is the backbone's, which is the reference too.
     """
 
     def __init__(
@@ -45,204 +51,338 @@ class Learner:
         reference_path: str | Path,
         device: str = "cpu",
         seed: int = 0,
+        backbone: Backbone | None = None,
+        name: str = "policy",
     ) -> None:
+        """backbone: shared with another learner, whose name differs; None: settings.lora brings its own."""
         self.settings, self.learning_rate, self.device = settings, learning_rate, torch.device(device)
-        self.model = load_model(model_path, self.device)
-        self.model.train()  # load_model has taken dropout out; gradient checkpointing wants train mode
-        if settings.gradient_checkpointing:
-            self.model.gradient_checkpointing_enable()
-        same = str(model_path) == str(reference_path)
-        self.reference = copy.deepcopy(self.model) if same else load_model(reference_path, self.device)
-        self.reference.eval().requires_grad_(False)
+        self.name = name
+        self.world = World()
+        self.policy: Tuning
+        if settings.lora is not None:
+            backbone = backbone or Backbone(settings, reference_path, self.device)
+            self.policy = LoraTuning(settings, backbone, name, seed)
+        else:
+            model, reference = (load_model(path, self.device) for path in (model_path, reference_path))
+            self.policy = FullTuning(model, reference, settings)
         self.optimizer = torch.optim.AdamW(
-            self.model.parameters(), lr=learning_rate, betas=(0.9, 0.95), weight_decay=0.0
+            self.policy.trainable().values(), lr=learning_rate, betas=(0.9, 0.95), weight_decay=0.0
         )
-        self.value_head: ValueHead | None = None
+        self.critic: Critic | None = None
+        self.critic_optimizer: torch.optim.Optimizer | None = None
         if settings.estimator == "gae":
-            with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(seed)
-                self.value_head = ValueHead(self.model.config.hidden_size, settings.value_hidden).to(
-                    self.device
-                )
-            self.value_optimizer = torch.optim.AdamW(
-                self.value_head.parameters(), lr=settings.value_learning_rate, weight_decay=0.0
-            )
+            hidden_size = self.policy.model.config.hidden_size
+            self.critic = Critic(settings, hidden_size, model_path, self.device, seed)
+            self.critic_optimizer = self.critic.optimizer(settings, learning_rate)
+        self.scaler = torch.amp.GradScaler(self.device.type, enabled=settings.precision == "fp16")
         self.version = 0
         """Batches learned from; the version of the published weights."""
+        self.learning_rate_factor = 1.0
+        """Halved by each skipped update."""
+        self.halvings = 0
+        """Of micro-batches, where memory ran out."""
+        self.proven_version = 0
+        """The newest weights that a whole step without skipped updates began with."""
         self.updates = 0
         """Optimizer updates, several to a batch."""
+        self.skipped_in_a_row = 0
+        self.reloads_in_a_row = 0
+        """Returns to the last checkpoint without a good batch between them (state.learn)."""
+
+    @property
+    def microbatch_tokens(self) -> int:
+        """The most that has fitted so far."""
+        return max(1, self.settings.microbatch_tokens >> self.halvings)
 
     # ------------------------------------------------------------------ one step
     def step(self, batch: Batch) -> dict[str, float]:
-        """Learn from one batch. Raises FloatingPointError where the loss is not finite; nothing is changed then
-        beyond the minibatches before it."""
+        """Learn from one batch; every worker must be given the same.
+
+        An update whose loss or gradient is not finite is skipped and halves the learning rate for good. Where memory
+        runs out, micro-batches are halved for good and the update is computed again.
+
+        Raises:
+            NotFinite: too many updates in a row were skipped.
+        """
         assert batch.step == self.version + 1, f"batch {batch.step} after version {self.version}"
-        usable = [i for i, s in enumerate(batch.samples) if any(s.trained)]
+        self.policy.activate()
+        self._move_optimizer(self.device)
+        usable = [i for i, sample in enumerate(batch.samples) if any(sample.trained)]
+        metrics = {"samples": float(len(usable)), "learning_rate": self.current_learning_rate()}
         totals: dict[str, float] = defaultdict(float)
-        metrics = {"samples": float(len(usable)), "learning_rate": self._learning_rate()}
         if usable:
-            targets, metrics_before = self._targets(batch, usable)
-            metrics |= metrics_before
+            targets = self._targets(batch, usable, metrics)
             rng = random.Random(batch.seed)
             for _ in range(self.settings.epochs):
                 order = rng.sample(usable, len(usable))
                 for start in range(0, len(order), self.settings.minibatch_samples):
                     chosen = order[start : start + self.settings.minibatch_samples]
-                    self._update(batch, chosen, targets, totals)
+                    self._update(batch, chosen, targets, totals, metrics)
+        self._move_optimizer(torch.device("cpu"))
+        if totals["updates"] and not totals["skipped_updates"]:
+            self.proven_version = self.version
         self.version = batch.step
-        tokens = max(totals.pop("tokens", 0.0), 1.0)
-        updates = max(totals.pop("updates", 0.0), 1.0)
-        metrics["gradient_norm"] = totals.pop("gradient_norm", 0.0) / updates
-        value_tokens = max(totals.pop("value_tokens", 0.0), 1.0)
-        if "value_loss" in totals:
-            metrics["value_loss"] = totals.pop("value_loss") / value_tokens
-        return metrics | {name: total / tokens for name, total in totals.items()} | {"trained_tokens": tokens}
+        return metrics | means(totals)
 
-    @torch.no_grad()
-    def _targets(self, batch: Batch, usable: Sequence[int]) -> tuple[dict[int, _Targets], dict[str, float]]:
-        """Advantages of every sample, and how far engine and learner are apart before the first update."""
-        targets: dict[int, _Targets] = {}
-        differences = []
-        for micro in self._micro_batches(batch.samples, usable):
-            scores = score_tokens(self.model, micro.tokens_BT, micro.sampled_BT, batch.temperature)
-            behaviour = micro.logprobs_BT[micro.sampled_BT]
-            differences.append((scores.logprobs_N - behaviour).abs())
-            counts = micro.sampled_BT.sum(1).tolist()
-            values_N = self.value_head(scores.hidden_NH) if self.value_head else None
-            start = 0
-            for index, count in zip(micro.indices, counts, strict=True):
-                values = values_N[start : start + count] if values_N is not None else None
-                targets[index] = self._sample_targets(batch.samples[index], count, values)
-                start += count
-        if self.value_head:
-            self._normalise(batch, targets)
-        all_differences = torch.cat(differences)
-        return targets, {
-            "mismatch_max": all_differences.max().item(),
-            "mismatch_mean": all_differences.mean().item(),
+    def _targets(
+        self, batch: Batch, usable: Sequence[int], metrics: dict[str, float]
+    ) -> Mapping[int, Targets]:
+        if not needs_first_pass(self.settings):
+            return {i: targets_of(batch.samples[i], self.settings) for i in usable}
+
+        def own() -> tuple[dict[int, Targets], torch.Tensor]:
+            targets, differences = {}, [torch.zeros(1)]
+            for micro, counts in self._own_micro_batches(batch, usable):
+                of_micro, difference_P = self._first_pass(batch, micro)
+                if counts:
+                    targets |= of_micro
+                    differences.append(difference_P.cpu())
+            return targets, torch.cat(differences[1:] or differences)
+
+        with torch.no_grad():
+            mine, differences_P = self._within_memory(own)
+            parts = self.world.gather((mine, differences_P))
+        targets = {i: target for part, _ in parts for i, target in part.items()}
+        if self.critic:
+            whiten(batch.samples, targets)
+        self._log_mismatch(torch.cat([differences for _, differences in parts]), metrics)
+        return targets
+
+    def _first_pass(self, batch: Batch, micro: MicroBatch) -> tuple[dict[int, Targets], torch.Tensor]:
+        """Targets by the learner's networks before the first update, and how far engine and learner are apart."""
+        with self._autocast():
+            scores = self.policy.score(micro.row, micro.sampled_N, batch.temperature)
+            values = self.critic(micro.row, micro.sampled_N, scores.hidden_PH).cpu() if self.critic else None
+        logprobs = scores.logprobs_P.cpu()
+        penalties = None
+        if self.settings.kl_in == "reward" and self.settings.kl_coefficient:
+            with self._autocast():
+                reference = self.policy.score_reference(micro.row, micro.sampled_N, batch.temperature)
+            estimate = kl(logprobs, reference.logprobs_P.cpu(), self.settings.kl_estimator)
+            penalties = self.settings.kl_coefficient * estimate
+        counts = [sum(batch.samples[i].sampled) for i in micro.indices]
+        parts = [
+            t.split(counts) if t is not None else [None] * len(counts) for t in (logprobs, values, penalties)
+        ]
+        targets = {
+            i: targets_of(
+                batch.samples[i], self.settings, logprobs_S=logprob, values_S=value, penalties_S=penalty
+            )
+            for i, logprob, value, penalty in zip(micro.indices, *parts, strict=True)
         }
+        return targets, (scores.logprobs_P - micro.logprobs_N[micro.sampled_N]).abs()
 
-    def _sample_targets(self, sample: Sample, count: int, values_S: torch.Tensor | None) -> _Targets:
-        if values_S is None:
-            if sample.advantage is None:
-                raise ValueError("estimator grpo needs samples with advantages")
-            return _Targets(torch.full((count,), sample.advantage, device=self.device), None)
-        rewards = torch.zeros(count, device=self.device)
-        rewards[-1] = sample.reward
-        return _Targets(*gae(rewards, values_S, self.settings.gamma, self.settings.lam))
-
-    def _normalise(self, batch: Batch, targets: Mapping[int, _Targets]) -> None:
-        """Zero mean, unit variance over the trained tokens of the batch (PPO's usual; GRPO has its group's)."""
-        masks = {i: self._trained_of_sampled(batch.samples[i]) for i in targets}
-        pooled = torch.cat([t.advantages_S[masks[i]] for i, t in targets.items()])
-        mean = pooled.mean()
-        std = pooled.std() if len(pooled) > 1 else torch.ones((), device=self.device)
-        for target in targets.values():
-            target.advantages_S = (target.advantages_S - mean) / (std + 1e-6)
-
-    def _trained_of_sampled(self, sample: Sample) -> torch.Tensor:
-        mask = [t for t, s in zip(sample.trained, sample.sampled, strict=True) if s]
-        return torch.tensor(mask, dtype=torch.bool, device=self.device)
+    def _log_mismatch(self, differences_P: torch.Tensor, metrics: dict[str, float]) -> None:
+        metrics |= {
+            "mismatch_max": differences_P.max().item(),
+            "mismatch_mean": differences_P.mean().item(),
+        }
 
     def _update(
-        self, batch: Batch, chosen: Sequence[int], targets: Mapping[int, _Targets], totals: dict[str, float]
-    ) -> None:
-        """One optimizer update on one minibatch, by micro-batches."""
-        trained = sum(sum(batch.samples[i].trained) for i in chosen)
-        sampled = sum(sum(batch.samples[i].sampled) for i in chosen)
-        self.optimizer.zero_grad(set_to_none=True)
-        if self.value_head:
-            self.value_optimizer.zero_grad(set_to_none=True)
-        for micro in self._micro_batches(batch.samples, chosen):
-            loss = self._micro_loss(micro, batch.temperature, targets, trained, sampled, totals)
-            if not math.isfinite(loss.item()):
-                raise FloatingPointError(
-                    f"the loss of batch {batch.step} is {loss.item()}: lower the learning rate "
-                    f"(now {self._learning_rate():.3g}) and resume from the last checkpoint"
-                )
-            loss.backward()
-        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.gradient_clip)
-        for group in self.optimizer.param_groups:
-            group["lr"] = self._learning_rate()
-        self.optimizer.step()
-        if self.value_head:
-            self.value_optimizer.step()
-        self.updates += 1
-        totals["gradient_norm"] += norm.item()
-        totals["updates"] += 1
-        totals["tokens"] += trained
-        totals["value_tokens"] += sampled
-
-    def _micro_loss(
         self,
-        micro: MicroBatch,
-        temperature: float,
-        targets: Mapping[int, _Targets],
-        trained: int,
-        sampled: int,
+        batch: Batch,
+        chosen: Sequence[int],
+        targets: Mapping[int, Targets],
         totals: dict[str, float],
-    ) -> torch.Tensor:
-        """Token-mean over the minibatch's trained tokens (the value loss: over its sampled tokens)."""
-        settings = self.settings
-        scores = score_tokens(self.model, micro.tokens_BT, micro.sampled_BT, temperature)
-        mask = micro.trained_BT[micro.sampled_BT]
-        advantages = torch.cat([targets[i].advantages_S for i in micro.indices])[mask]
-        logprobs, entropy = scores.logprobs_N[mask], scores.entropy_N[mask]
-        old = micro.logprobs_BT[micro.sampled_BT][mask]
-        policy = clipped_surrogate(logprobs, old, advantages, settings.clip_low, settings.clip_high)
-        with torch.no_grad():
-            reference = score_tokens(
-                self.reference, micro.tokens_BT, micro.trained_BT, temperature
-            ).logprobs_N
-        kl = kl_k3(logprobs, reference)
-        loss = policy.loss / trained
-        loss = loss - settings.entropy_coefficient * entropy.sum() / trained
-        loss = loss + settings.kl_coefficient * kl.sum() / trained
-        totals["policy_loss"] += policy.loss.item()
-        totals["clip_fraction"] += policy.clipped.item()
-        totals["approximate_kl"] += policy.approximate_kl.item()
-        totals["entropy"] += entropy.sum().item()
-        totals["kl_to_warm_start"] += kl.sum().item()
-        if self.value_head:
-            returns = torch.cat([r for i in micro.indices if (r := targets[i].returns_S) is not None])
-            value_loss = (self.value_head(scores.hidden_NH.detach()) - returns).square().sum()
-            totals["value_loss"] += value_loss.item()
-            loss = loss + value_loss / sampled
-        return loss
+        metrics: dict[str, float],
+    ) -> None:
+        """One optimizer update on one minibatch, unless its gradient is not finite."""
+        sums, differences = self._within_memory(lambda: self._accumulate(batch, chosen, targets))
+        if "mismatch_max" not in metrics:  # nothing was learned yet
+            self._log_mismatch(torch.cat(self.world.gather(differences)), metrics)
+        sums = self.world.sums(sums)
+        self.world.sum_gradients(self._parameters(), 1 / self._loss_scale())
+        optimizers = [o for o in (self.optimizer, self.critic_optimizer) if o is not None]
+        for optimizer in optimizers:
+            self.scaler.unscale_(optimizer)
+        norm = total(
+            torch.nn.utils.clip_grad_norm_(self.policy.trainable().values(), self.settings.gradient_clip)
+        )
+        of_critic = [p.grad for p in self.critic.parameters() if p.grad is not None] if self.critic else []
+        if not all(map(math.isfinite, (sums["loss"], norm, total(torch.nn.utils.get_total_norm(of_critic))))):
+            self._skip(batch, sums["loss"], norm)
+            totals["skipped_updates"] += 1
+            return
+        self.skipped_in_a_row = 0
+        self._set_learning_rates()
+        for optimizer in optimizers:
+            self.scaler.step(optimizer)
+        self.scaler.update()
+        self.updates += 1
+        del sums["loss"]
+        for name, value in sums.items():
+            totals[name] += value
+        totals["gradient_norm"] += norm
+        totals["updates"] += 1
 
-    def _micro_batches(self, samples: Sequence[Sample], indices: Sequence[int]):
-        return micro_batches(samples, indices, self.settings.microbatch_tokens, self.device)
+    def _accumulate(
+        self, batch: Batch, chosen: Sequence[int], targets: Mapping[int, Targets]
+    ) -> tuple[dict[str, float], torch.Tensor]:
+        """Gradients of this worker's part of a minibatch; (sums for the log, its mismatches)."""
+        size = Size(
+            samples=len(chosen),
+            trained=sum(sum(batch.samples[i].trained) for i in chosen),
+            sampled=sum(sum(batch.samples[i].sampled) for i in chosen),
+        )
+        sums: dict[str, float] = defaultdict(float)
+        if self.world.rank == 0:
+            sums |= {"tokens": float(size.trained), "sampled_tokens": float(size.sampled)}
+        for optimizer in filter(None, (self.optimizer, self.critic_optimizer)):
+            optimizer.zero_grad(set_to_none=True)
+        differences = [torch.zeros(1)]
+        for position, (micro, counts) in enumerate(self._own_micro_batches(batch, chosen)):
+            # While KL is not in the loss it is only watched: in the first part of each minibatch.
+            with self._autocast():
+                part = micro_loss(
+                    micro,
+                    targets,
+                    self.policy,
+                    self.critic,
+                    self.settings,
+                    batch.temperature,
+                    size,
+                    measure_kl=position == 0,
+                )
+            self.scaler.scale(part.loss * (self._loss_scale() if counts else 0)).backward()
+            if counts:
+                sums["loss"] += part.loss.item()
+                for name, value in part.sums.items():
+                    sums[name] += value
+                assert part.mismatches_P is not None
+                differences.append(part.mismatches_P.cpu())
+        return sums, torch.cat(differences[1:] or differences)
 
-    def _learning_rate(self) -> float:
-        return self.learning_rate * min(1.0, (self.updates + 1) / max(1, self.settings.warmup_updates))
+    def _own_micro_batches(self, batch: Batch, chosen: Sequence[int]):
+        """(micro-batch, whether it counts) of this worker. Under FSDP all have equally many, or they would wait for
+        each other: some repeat one that does not count."""
+        chunks = plan(batch.samples, chosen, self.microbatch_tokens)
+        while self.world.size > len(chunks) and len(chunks) < len(chosen):  # a share for everybody
+            longest = max(range(len(chunks)), key=lambda n: len(chunks[n]))
+            half = len(chunks[longest]) // 2
+            chunks[longest : longest + 1] = [chunks[longest][:half], chunks[longest][half:]]
+        mine = [(chunk, True) for chunk in chunks[self.world.rank :: self.world.size]]
+        if self.settings.sharding == "fsdp":
+            most = -(-len(chunks) // self.world.size)
+            mine += [(chunks[0], False)] * (most - len(mine))
+        for chunk, counts in mine:
+            yield pack(batch.samples, chunk, self.device), counts
 
-    # ------------------------------------------------------------------ weights and state
-    def export(self) -> WeightUpdate:
-        return export_weights(self.model, self.version)
+    def _loss_scale(self) -> int:
+        """FSDP averages over the ranks what is to be summed (a sum of its own it cannot have over gloo)."""
+        return self.world.size if self.settings.sharding == "fsdp" else 1
 
-    def save(self, directory: Path) -> None:
-        """Model in Hugging Face format, everything else in learner_state.pt."""
-        self.model.save_pretrained(directory)
-        state = {
-            "version": self.version,
-            "updates": self.updates,
-            "optimizer": self.optimizer.state_dict(),
-            "value_head": self.value_head.state_dict() if self.value_head else None,
-            "value_optimizer": self.value_optimizer.state_dict() if self.value_head else None,
-        }
-        torch.save(state, directory / STATE_FILE)
+    def _parameters(self) -> list[torch.nn.Parameter]:
+        return [*self.policy.trainable().values(), *(self.critic.parameters() if self.critic else ())]
 
-    def load_state(self, directory: Path) -> None:
-        """Optimizer, value head and counters of a checkpoint whose model this learner was built from."""
-        state = torch.load(directory / STATE_FILE, map_location=self.device, weights_only=True)
-        if (state["value_head"] is None) != (self.value_head is None):
-            was = "grpo" if state["value_head"] is None else "gae"
-            raise ValueError(
-                f"{directory}: saved with estimator {was}, this run uses {self.settings.estimator}: "
-                "resume with the same estimator or start a new run"
+    def _autocast(self) -> torch.autocast:
+        dtype = DTYPES.get(self.settings.precision)
+        return torch.autocast(self.device.type, dtype=dtype, enabled=dtype is not None)
+
+    # ------------------------------------------------------------------ faults
+    def _skip(self, batch: Batch, loss: float, norm: float) -> None:
+        if self.scaler.is_enabled():
+            self.scaler.update()
+            if (
+                math.isfinite(loss) and self.scaler.get_scale() > 1
+            ):  # fp16 overflows while its scale is too large
+                return
+        self.skipped_in_a_row += 1
+        if self.skipped_in_a_row > MAX_SKIPPED:
+            raise NotFinite(
+                f"the loss of batch {batch.step} is {loss}, the {self.skipped_in_a_row}th update in a row that is "
+                f"not finite: lower the learning rate (now {self.current_learning_rate():.3g}) and resume from the last "
+                "checkpoint"
             )
-        self.version, self.updates = state["version"], state["updates"]
-        self.optimizer.load_state_dict(state["optimizer"])
-        if self.value_head:
-            self.value_head.load_state_dict(state["value_head"])
-            self.value_optimizer.load_state_dict(state["value_optimizer"])
+        self.learning_rate_factor /= 2
+        log.warning(
+            "batch %d: loss %g, gradient norm %g, rewards %s: update skipped, learning rate now %.3g",
+            batch.step,
+            loss,
+            norm,
+            sorted({round(sample.reward, 3) for sample in batch.samples})[:20],
+            self.current_learning_rate(),
+        )
+
+    def _within_memory(self, work: Callable[[], Result]) -> Result:
+        """work()'s result, with micro-batches halved until they fit every worker."""
+        while True:
+            reason, result = "", None
+            try:
+                result = work()
+            except RuntimeError as error:
+                # FSDP's other workers wait within the pass: nothing can be agreed with them
+                if (
+                    not _is_out_of_memory(error)
+                    or self.settings.sharding == "fsdp"
+                    or self.microbatch_tokens < 2
+                ):
+                    raise
+                reason = str(error).splitlines()[0]
+            reasons = [r for r in self.world.gather(reason) if r]
+            if not reasons:
+                return result  # pyright: ignore[reportReturnType]
+            if self.device.type == "cuda":
+                torch.cuda.empty_cache()
+            self.halvings += 1
+            log.warning("out of memory, microbatch_tokens now %d: %s", self.microbatch_tokens, reasons[0])
+
+    def _move_optimizer(self, device: torch.device) -> None:
+        if not self.settings.offload_optimizer:
+            return
+        for optimizer in filter(None, (self.optimizer, self.critic_optimizer)):
+            for state in optimizer.state.values():
+                for name, value in state.items():
+                    if isinstance(value, torch.Tensor) and value.dim():
+                        state[name] = value.to(device)
+
+    def _set_learning_rates(self) -> None:
+        """The schedule is the policy's and that of a critic's trunk; a head learns at its own, but halved with them."""
+        groups = [*self.optimizer.param_groups]
+        if self.critic_optimizer is not None:
+            head, *trunk = self.critic_optimizer.param_groups
+            head["lr"] = self.settings.value_learning_rate * self.learning_rate_factor
+            groups += trunk
+        for group in groups:
+            group["lr"] = self.current_learning_rate()
+
+    def current_learning_rate(self) -> float:
+        settings = self.settings
+        return (
+            self.learning_rate
+            * self.learning_rate_factor
+            * learning_rate_factor(
+                self.updates,
+                warmup=settings.warmup_updates,
+                schedule=settings.lr_schedule,
+                decay_updates=settings.lr_decay_updates,
+                floor=settings.lr_floor,
+            )
+        )
+
+    def export(self) -> WeightUpdate:
+        """All workers must ask for it; only rank 0 gets the tensors."""
+        self.policy.activate()
+        return export_weights(self.policy, self.version, keep=self.world.rank == 0)
+
+
+def total(norm: torch.Tensor) -> float:
+    return float(norm.full_tensor() if isinstance(norm, DTensor) else norm)
+
+
+def means(totals: Mapping[str, float]) -> dict[str, float]:
+    """Sums over updates and tokens as means."""
+    totals = dict(totals)
+    tokens = max(totals.pop("tokens", 0.0), 1.0)
+    per = {
+        "value_loss": max(totals.pop("sampled_tokens", 0.0), 1.0),
+        "kl_to_warm_start": max(totals.pop("kl_tokens", 0.0), 1.0),
+        "gradient_norm": max(totals.pop("updates", 0.0), 1.0),
+    }
+    metrics = {"skipped_updates": totals.pop("skipped_updates", 0.0), "trained_tokens": tokens}
+    metrics["gradient_norm"] = totals.pop("gradient_norm", 0.0) / per["gradient_norm"]
+    return metrics | {name: total / per.get(name, tokens) for name, total in totals.items()}
+
+
+def _is_out_of_memory(error: RuntimeError) -> bool:
+    """On CPU torch raises a plain RuntimeError."""
+    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)

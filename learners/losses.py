@@ -1,42 +1,100 @@
-"""Policy and value losses over the trained tokens of a minibatch, flattened to N."""
+"""Policy, KL and value losses over the trained tokens of a micro-batch, flattened to N. All are per token: the learner
+weighs and sums them."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
+
+Objective = Literal["ppo", "gspo", "cispo"]
+KlEstimator = Literal["k1", "k2", "k3"]
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyLoss:
-    """Sums over the N tokens, to be divided by the minibatch's token count."""
+    """Per token; `clipped` and `approximate_kl` carry no gradient."""
 
-    loss: torch.Tensor
-    clipped: torch.Tensor
-    approximate_kl: torch.Tensor
+    loss_N: torch.Tensor
+    clipped_N: torch.Tensor
+    approximate_kl_N: torch.Tensor
+    """k3, (r - 1) - log r, of KL(old || new)."""
 
 
-def clipped_surrogate(
+def policy_loss(
     logprobs_N: torch.Tensor,
     old_logprobs_N: torch.Tensor,
     advantages_N: torch.Tensor,
+    sequences_N: torch.Tensor,
+    *,
+    objective: Objective = "ppo",
     clip_low: float,
     clip_high: float,
+    dual_clip: float | None = None,
 ) -> PolicyLoss:
-    """PPO's clipped objective, negated (Schulman et al. 2017, arXiv:1707.06347, eq. 7), summed.
+    """The negated objective of each token.
 
-    approximate_kl is k3, (r - 1) - log r, of KL(old || new).
+    Args:
+        sequences_N: which sequence each token belongs to, 0 to B - 1.
+
+    Sources:
+        ppo: Schulman et al. 2017, arXiv:1707.06347, eq. 7; dual clip: Ye et al. 2020, arXiv:1912.09729, eq. 4.
+        gspo: Zheng et al. 2025, arXiv:2507.18071, eq. 5-7, the ratio of a sequence being the geometric mean of its
+        tokens' ratios. cispo: MiniMax-M1 2025, arXiv:2506.13585, eq. 4-5.
     """
     log_ratio = logprobs_N - old_logprobs_N
+    with torch.no_grad():
+        approximate_kl = log_ratio.exp() - 1 - log_ratio
+    if objective == "gspo":
+        log_ratio = _mean_of_sequence(log_ratio, sequences_N)
     ratio = log_ratio.exp()
     bounded = ratio.clamp(1 - clip_low, 1 + clip_high)
-    objective = torch.minimum(ratio * advantages_N, bounded * advantages_N)
-    with torch.no_grad():
-        clipped = ((ratio - bounded).abs() > 0).float().sum()
-        approximate_kl = (ratio - 1 - log_ratio).sum()
-    return PolicyLoss(-objective.sum(), clipped, approximate_kl)
+    clipped = (ratio.detach() != bounded.detach()).float()
+    if objective == "cispo":
+        return PolicyLoss(-bounded.detach() * advantages_N * logprobs_N, clipped, approximate_kl)
+    gain = torch.minimum(ratio * advantages_N, bounded * advantages_N)
+    if dual_clip is not None:
+        gain = torch.where(advantages_N < 0, torch.maximum(gain, dual_clip * advantages_N), gain)
+    return PolicyLoss(-gain, clipped, approximate_kl)
 
 
-def kl_k3(logprobs_N: torch.Tensor, reference_logprobs_N: torch.Tensor) -> torch.Tensor:
-    """Per-token estimate of KL(policy || reference) at tokens drawn from the policy: e^d - d - 1 with
-    d = log ref - log pi (Schulman, "Approximating KL divergence", k3). Non-negative, unbiased."""
+def _mean_of_sequence(values_N: torch.Tensor, sequences_N: torch.Tensor) -> torch.Tensor:
+    """Each token's value replaced by the mean over its sequence."""
+    size = int(sequences_N.max()) + 1 if len(sequences_N) else 0
+    sums = values_N.new_zeros(size).index_add(0, sequences_N, values_N)
+    counts = values_N.new_zeros(size).index_add(0, sequences_N, torch.ones_like(values_N))
+    return (sums / counts.clamp(min=1))[sequences_N]
+
+
+def kl(
+    logprobs_N: torch.Tensor, reference_logprobs_N: torch.Tensor, estimator: KlEstimator = "k3"
+) -> torch.Tensor:
+    """Estimates of KL(policy || reference) at tokens drawn from the policy, with d = log ref - log pi: k1 = -d,
+    k2 = d^2 / 2, k3 = e^d - d - 1 (Schulman, "Approximating KL divergence"). k1 and k3 are unbiased, k2 and k3 are
+    never negative."""
     difference = reference_logprobs_N - logprobs_N
+    if estimator == "k1":
+        return -difference
+    if estimator == "k2":
+        return difference.square() / 2
     return difference.exp() - difference - 1
+
+
+def value_loss(
+    values_N: torch.Tensor, old_values_N: torch.Tensor, returns_N: torch.Tensor, clip: float | None
+) -> torch.Tensor:
+    """Squared error; with `clip` the larger of it and that of the value held within `clip` of the old one (PPO's
+    reference implementation, openai/baselines ppo2)."""
+    error = (values_N - returns_N).square()
+    if clip is None:
+        return error
+    held = old_values_N + (values_N - old_values_N).clamp(-clip, clip)
+    return torch.maximum(error, (held - returns_N).square())
+
+
+def importance_weights(
+    proximal_logprobs_N: torch.Tensor, behaviour_logprobs_N: torch.Tensor, cap: float
+) -> torch.Tensor:
+    """min(pi_proximal / pi_behaviour, cap): what decoupled PPO (Hilton et al. 2022, arXiv:2110.00641, eq. 7) weighs
+    each token by, truncated (Yao et al. 2025, "Your efficient RL framework secretly brings you off-policy RL
+    training")."""
+    return (proximal_logprobs_N - behaviour_logprobs_N).exp().clamp(max=cap)

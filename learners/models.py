@@ -1,4 +1,4 @@
-"""The networks: a causal language model, its frozen reference, a value head."""
+"""The networks: a causal language model that scores tokens, a value head."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,19 +6,28 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 from transformers import AutoModelForCausalLM, PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
+from learners.attention import PACKED
+from learners.packing import Row, row_of
+
 transformers_logging.disable_progress_bar()  # a bar per save would drown the run's own display
+LOGITS_AT_ONCE = 1 << 25
+"""Logits of so many numbers (128 MiB in fp32) are made at once; more are made in parts, and again for the gradient."""
 
 
-def load_model(path: str | Path, device: str | torch.device = "cpu") -> PreTrainedModel:
+def load_model(path: str | Path, device: str | torch.device = "cpu", **options: Any) -> PreTrainedModel:
     """A causal LM from a directory or a hub id, without dropout and in fp32: steps of an RL learning rate vanish in
-    bfloat16's 8 bits. Raises OSError with transformers' own message if there is none."""
-    model: Any = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32)
+    bfloat16's 8 bits. `options` go to from_pretrained. Raises OSError with transformers' own message if there is none."""
+    model: Any = AutoModelForCausalLM.from_pretrained(
+        path, **{"dtype": torch.float32, "attn_implementation": PACKED} | options
+    )
     assert isinstance(model, PreTrainedModel)
     _remove_dropout(model)
-    model.to(device)  # pyright: ignore[reportArgumentType]
+    if "quantization_config" not in options:  # bitsandbytes has placed it
+        model.to(device)  # pyright: ignore[reportArgumentType]
     return model
 
 
@@ -38,8 +47,35 @@ def output_head(model: PreTrainedModel) -> nn.Module:
     return head
 
 
+@torch.no_grad()
+def check_packing(model: PreTrainedModel) -> None:
+    """Raises ValueError where tokens of one sequence of a row see another's."""
+    first, second = [1, 2, 3], [3, 2, 1, 0]
+    apart = torch.cat([hidden_states(model, row_of([tokens], model.device)) for tokens in (first, second)])
+    together = hidden_states(model, row_of([first, second], model.device))
+    if (apart - together).norm() > 0.1 * apart.norm():  # int8 rounds by what else is in the row
+        raise ValueError(
+            f"{type(model).__name__}: its layers do not hand `lengths` on to their attention, so sequences cannot be "
+            "packed: use a model that transformers loads with its attention interface (Qwen2, Llama, Mistral, ...)"
+        )
+
+
+def hidden_states(model: PreTrainedModel, row: Row) -> torch.Tensor:
+    """Last hidden states [N, H]."""
+    return model.base_model(
+        input_ids=row.tokens_N[None],
+        position_ids=row.positions_N[None],
+        use_cache=False,
+        lengths=row.lengths,
+    ).last_hidden_state[0]
+
+
+def at_least_fp32(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
+
+
 class ValueHead(nn.Module):
-    """An MLP on hidden states. The caller detaches them: on a small trunk a value gradient hurts the policy."""
+    """An MLP on hidden states. On a policy's trunk the caller detaches them: a value gradient hurts a small one."""
 
     def __init__(self, hidden_size: int, width: int) -> None:
         super().__init__()
@@ -49,32 +85,60 @@ class ValueHead(nn.Module):
         self.layers = nn.Sequential(nn.Linear(hidden_size, width), nn.SiLU(), last)
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
-        return self.layers(hidden.float())[..., 0]
+        with torch.autocast(hidden.device.type, enabled=False):
+            return self.layers(at_least_fp32(hidden))[..., 0]
 
 
 @dataclass(frozen=True, slots=True)
 class TokenScores:
-    """Scores of N tokens picked from a padded batch."""
+    """Scores of P tokens picked from a row."""
 
-    logprobs_N: torch.Tensor
+    logprobs_P: torch.Tensor
     """log-softmax of logits / temperature at the token, fp32."""
-    entropy_N: torch.Tensor
-    hidden_NH: torch.Tensor
-    """Last hidden state of the position before the token: what the value head reads."""
+    entropy_P: torch.Tensor
+    """Of the distribution that the token was drawn from, nats; carries a gradient only where asked for."""
+    hidden_PH: torch.Tensor
+    """Last hidden state of the position before the token: what a value head reads."""
 
 
 def score_tokens(
-    model: PreTrainedModel, tokens_BT: torch.Tensor, pick_BT: torch.Tensor, temperature: float
+    model: PreTrainedModel,
+    row: Row,
+    pick_N: torch.Tensor,
+    temperature: float,
+    entropy_gradient: bool = False,
 ) -> TokenScores:
-    """Score the tokens at pick_BT (never position 0: the first token has no prediction).
+    """Score the tokens at pick_N (never the first of a sequence: it has no prediction).
 
-    The vocabulary-sized logits are made for the picked positions only.
+    Logits are made for these positions only, and in parts where they are many: never [P, vocabulary] in fp32 for a
+    large model.
     """
-    hidden = model.base_model(input_ids=tokens_BT[:, :-1], use_cache=False).last_hidden_state
-    picked = pick_BT[:, 1:]
-    hidden_NH = hidden[picked]
-    logits = output_head(model)(hidden_NH).float() / temperature
-    all_logprobs = logits.log_softmax(-1)
-    logprobs = all_logprobs.gather(1, tokens_BT[:, 1:][picked][:, None])[:, 0]
-    entropy = -(all_logprobs.exp() * all_logprobs).sum(-1)
-    return TokenScores(logprobs, entropy, hidden_NH)
+    places = pick_N.nonzero()[:, 0]
+    hidden_PH = hidden_states(model, row)[places - 1]
+    targets_P = row.tokens_N[places]
+    head = output_head(model)
+    most = max(1, LOGITS_AT_ONCE // model.config.vocab_size)
+    if len(places) <= most:
+        logprobs, entropy = _score(head, hidden_PH, targets_P, temperature, entropy_gradient)
+        return TokenScores(logprobs, entropy, hidden_PH)
+    parts = [
+        checkpoint(_score, head, hidden, targets, temperature, entropy_gradient, use_reentrant=False)
+        for hidden, targets in zip(hidden_PH.split(most), targets_P.split(most), strict=True)
+    ]
+    return TokenScores(torch.cat([p[0] for p in parts]), torch.cat([p[1] for p in parts]), hidden_PH)
+
+
+def _score(
+    head: nn.Module,
+    hidden_PH: torch.Tensor,
+    targets_P: torch.Tensor,
+    temperature: float,
+    entropy_gradient: bool,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    logits = at_least_fp32(head(hidden_PH))
+    if temperature != 1:
+        logits = logits / temperature
+    logprobs_PV = logits.log_softmax(-1)
+    with torch.set_grad_enabled(entropy_gradient and torch.is_grad_enabled()):
+        entropy = -(logprobs_PV.exp() * logprobs_PV).sum(-1)
+    return logprobs_PV.gather(1, targets_P[:, None])[:, 0], entropy

@@ -1,6 +1,6 @@
-"""From samples to padded tensors, in micro-batches of bounded size."""
+"""From samples to rows of tokens without padding, in micro-batches of bounded size."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -9,46 +9,68 @@ from core.batch import Sample
 
 
 @dataclass(frozen=True, slots=True)
+class Row:
+    """Sequences end to end, N tokens in all."""
+
+    tokens_N: torch.Tensor
+    positions_N: torch.Tensor
+    """Position of each token in its own sequence."""
+    lengths: list[int]
+
+
+@dataclass(frozen=True, slots=True)
 class MicroBatch:
-    """B sequences, right-padded to T tokens. With causal attention padding on the right needs no mask."""
+    """The samples of one forward pass."""
 
     indices: list[int]
     """Positions of the samples in the batch."""
-    tokens_BT: torch.Tensor
-    sampled_BT: torch.Tensor
-    trained_BT: torch.Tensor
-    logprobs_BT: torch.Tensor
+    row: Row
+    sampled_N: torch.Tensor
+    trained_N: torch.Tensor
+    logprobs_N: torch.Tensor
     """Behaviour log-probabilities, 0 where not sampled."""
+    sequences_N: torch.Tensor
+    """Which of `indices` each token belongs to, 0 to B - 1."""
 
 
-def micro_batches(
-    samples: Sequence[Sample], indices: Sequence[int], token_budget: int, device: torch.device
-) -> Iterator[MicroBatch]:
-    """Samples of similar length together, at most token_budget padded tokens each (one sample at least)."""
-    chunk: list[int] = []
-    for index in sorted(indices, key=lambda i: (len(samples[i].tokens), i)):
-        if chunk and (len(chunk) + 1) * len(samples[index].tokens) > token_budget:
-            yield _pad(samples, chunk, device)
-            chunk = []
-        chunk.append(index)
-    if chunk:
-        yield _pad(samples, chunk, device)
+def row_of(sequences: Sequence[Sequence[int]], device: torch.device | str = "cpu") -> Row:
+    lengths = [len(tokens) for tokens in sequences]
+    return Row(
+        tokens_N=torch.tensor([token for tokens in sequences for token in tokens], device=device),
+        positions_N=torch.cat([torch.arange(length, device=device) for length in lengths]),
+        lengths=lengths,
+    )
 
 
-def _pad(samples: Sequence[Sample], indices: list[int], device: torch.device) -> MicroBatch:
-    length = max(len(samples[i].tokens) for i in indices)
+def plan(samples: Sequence[Sample], indices: Sequence[int], token_budget: int) -> list[list[int]]:
+    """The indices in order, cut where the next sample would exceed the budget (one sample at least)."""
+    chunks: list[list[int]] = []
+    room = 0
+    for index in indices:
+        length = len(samples[index].tokens)
+        if not chunks or length > room:
+            chunks.append([])
+            room = token_budget
+        chunks[-1].append(index)
+        room -= length
+    return chunks
 
-    def rows(name: str, dtype: torch.dtype) -> torch.Tensor:
-        out = torch.zeros(len(indices), length, dtype=dtype)
-        for row, i in enumerate(indices):
-            values = getattr(samples[i], name)
-            out[row, : len(values)] = torch.tensor(values, dtype=dtype)
-        return out.to(device)
+
+def pack(samples: Sequence[Sample], indices: list[int], device: torch.device) -> MicroBatch:
+    chosen = [samples[i] for i in indices]
+    row = row_of([sample.tokens for sample in chosen], device)
+
+    def flat(name: str, dtype: torch.dtype) -> torch.Tensor:
+        values = [value for sample in chosen for value in getattr(sample, name)]
+        return torch.tensor(values, dtype=dtype, device=device)
 
     return MicroBatch(
         indices=indices,
-        tokens_BT=rows("tokens", torch.long),
-        sampled_BT=rows("sampled", torch.bool),
-        trained_BT=rows("trained", torch.bool),
-        logprobs_BT=rows("logprobs", torch.float32),
+        row=row,
+        sampled_N=flat("sampled", torch.bool),
+        trained_N=flat("trained", torch.bool),
+        logprobs_N=flat("logprobs", torch.float32),
+        sequences_N=torch.repeat_interleave(
+            torch.arange(len(chosen), device=device), torch.tensor(row.lengths, device=device)
+        ),
     )

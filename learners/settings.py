@@ -1,25 +1,75 @@
 """What a learner can be told. Imports no torch: the config schema nests it."""
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from core.settings import Settings
 
+CRITIC_KEYS = (
+    "gamma",
+    "lam",
+    "center_rewards",
+    "critic",
+    "value_learning_rate",
+    "value_hidden",
+    "value_clip",
+)
+
+
+class LoraSettings(Settings):
+    """A low-rank adapter is trained instead of the model's own weights."""
+
+    rank: int = Field(default=16, ge=1)
+    alpha: int = Field(default=32, ge=1)
+    """The adapter's product is scaled by alpha / rank."""
+    target_modules: tuple[str, ...] | None = None
+    """Names of the layers that get one; None: all linear ones but the output head."""
+    quantize: Literal["4bit", "8bit"] | None = None
+    """Hold the backbone in 4 (nf4) or 8 bits by bitsandbytes, which must be installed."""
+
 
 class LearnerSettings(Settings):
-    estimator: Literal["gae", "grpo"] = "gae"
-    """gae: PPO with a value head; grpo: critic-free, rewards standardised within each group."""
+    estimator: Literal["gae", "grpo", "dr_grpo", "rloo", "reinforce_pp", "rae", "hierarchical_grpo"] = "gae"
+    """gae: PPO with a critic. Critic-free: grpo (rewards standardised within each group), dr_grpo (without the
+    division by the std), rloo (relative to the others of the group), reinforce_pp (standardised over the batch), rae
+    (relative to a moving average per game and role: for games without groups), hierarchical_grpo (grpo within
+    branches plus grpo among the branches of a problem; with credit tree)."""
+    rae_decay: float = Field(default=0.95, gt=0, lt=1)
+    """rae: weight of the past in the moving average."""
+    objective: Literal["ppo", "gspo", "cispo"] = "ppo"
+    """ppo: clipped ratio per token; gspo: one clipped ratio per sequence; cispo: log-likelihood weighted by the
+    clipped ratio, so that no token loses its gradient."""
+    loss_normaliser: Literal["token", "sequence", "constant"] = "token"
+    """The loss is a mean over the minibatch's trained tokens; a mean over its sequences of each one's token mean; or
+    a sum divided by samples times max_loss_tokens (Dr.GRPO)."""
+    max_loss_tokens: int | None = Field(default=None, ge=1)
+    """With loss_normaliser constant: the length that counts as full."""
+    dual_clip: float | None = Field(default=None, gt=1)
+    """Least value of the objective at a negative advantage, in multiples of it: bounds what one improbable token can
+    do."""
+    value_clip: float | None = Field(default=None, gt=0)
+    """gae: the value may leave its old one by at most this without the loss growing."""
+    importance_cap: float | None = Field(default=None, ge=1)
+    """Decoupled PPO: ratios are taken against the learner's own log-probabilities at the start of the batch, and each
+    token's loss is weighted by (those over the engine's), truncated at this. None: ratios against the engine's."""
+    mask_truncated: bool = False
+    """Completions cut off by their length limit carry no loss."""
     learning_rate_scale: float = Field(default=1.0, gt=0)
     """Step size of this policy, relative to the run's learning_rate."""
     warmup_updates: int = Field(default=5, ge=0)
     """Optimizer updates over which the learning rate rises linearly."""
+    lr_schedule: Literal["constant", "linear", "cosine"] = "constant"
+    """What follows: nothing, or a fall until update lr_decay_updates."""
+    lr_decay_updates: int | None = Field(default=None, ge=1)
+    lr_floor: float = Field(default=0.1, ge=0, le=1)
+    """Where it ends, as a share of the learning rate."""
     epochs: int = Field(default=1, ge=1)
     """Passes over each batch."""
     minibatch_samples: int = Field(default=64, ge=1)
     """Trajectories per optimizer update."""
     microbatch_tokens: int = Field(default=16384, ge=64)
-    """Padded tokens per forward pass; bounds memory."""
+    """Tokens per forward pass, without padding; bounds memory."""
     clip_low: float = Field(default=0.2, gt=0, lt=1)
     clip_high: float = Field(default=0.2, gt=0)
     """The probability ratio is clipped to [1 - clip_low, 1 + clip_high]."""
@@ -29,17 +79,90 @@ class LearnerSettings(Settings):
     center_rewards: bool = True
     """gae: rewards are taken relative to the mean of their group before the value head sees them. A small value
     head learns across problems too slowly to be a baseline by itself."""
+    critic: Literal["head", "model"] = "head"
+    """gae: values come from a head on the policy's detached hidden states, or from a second model, which starts as the
+    policy's copy and learns at its learning rate."""
     value_learning_rate: float = Field(default=1e-3, gt=0)
+    """Of the value head."""
     value_hidden: int = Field(default=128, ge=1)
-    """Width of the value head, an MLP on the detached last hidden states."""
+    """Width of the value head, an MLP."""
     entropy_coefficient: float = Field(default=0.0, ge=0)
     kl_coefficient: float = Field(default=0.0, ge=0)
-    """Weight of KL(policy || warm start), estimated by k3, in the loss. It is logged at any value."""
+    """Weight of KL(policy || warm start). It is logged (k3) at any value."""
+    kl_estimator: Literal["k1", "k2", "k3"] = "k3"
+    """k1: log ratio; k2: half its square; k3: never negative, unbiased, low variance."""
+    kl_in: Literal["loss", "reward"] = "loss"
+    """A term of the loss, or a penalty on each token's reward (gae only; as in InstructGPT)."""
     gradient_clip: float = Field(default=1.0, gt=0)
     gradient_checkpointing: bool = False
     """Recompute activations in the backward pass: less memory, a third more time."""
+    lora: LoraSettings | None = None
+    """Train an adapter. Where both policies do so on the same model, they share it and one Ray Train run."""
+    trainable_layers: int | None = Field(default=None, ge=1)
+    """Train the last so many layers only; None: all weights."""
+    precision: Literal["fp32", "bf16", "fp16"] = "fp32"
+    """Of activations, by autocast; weights, optimizer and losses stay fp32."""
+    offload_optimizer: bool = False
+    """Keep the optimizer's state in host memory between steps (device cuda): the engines get the room."""
+    workers: int = Field(default=1, ge=1)
+    """Ray Train workers that share each update; its result does not depend on how many."""
+    min_workers: int | None = Field(default=None, ge=1)
+    """Go on with as few after a node was lost, and grow again when there is room; None: wait for all."""
+    sharding: Literal["none", "fsdp"] = "none"
+    """none: each worker holds everything; fsdp: parameters, gradients and optimizer state are spread (FSDP2)."""
     cpus: float = Field(default=0.5, ge=0)
-    """Ray CPUs of the learner's worker (a share of the machine's bookkeeping, not a limit)."""
+    """Ray CPUs of each of the learner's workers (a share of the machine's bookkeeping, not a limit)."""
     gpus: float = Field(default=0.0, ge=0)
+    """GPUs of each worker."""
     threads: int = Field(default=2, ge=1)
-    """Torch threads of the learner's worker on CPU."""
+    """Torch threads of each worker on CPU."""
+
+    @model_validator(mode="after")
+    def _combinations_make_sense(self) -> Self:
+        if self.estimator != "gae":
+            self._refuse_changed(
+                CRITIC_KEYS, f"has no effect with estimator {self.estimator}: it has no critic"
+            )
+            if self.kl_in == "reward":
+                raise ValueError(f"kl_in reward needs rewards per token: estimator gae, not {self.estimator}")
+        if self.objective != "ppo":
+            self._refuse_changed(("dual_clip",), f"has no effect with objective {self.objective}")
+        if self.objective == "gspo" and (self.estimator == "gae" or self.loss_normaliser != "sequence"):
+            raise ValueError(
+                "objective gspo is defined on sequences: with a critic-free estimator and loss_normaliser sequence"
+            )
+        if (self.max_loss_tokens is None) == (self.loss_normaliser == "constant"):
+            raise ValueError("max_loss_tokens belongs to loss_normaliser constant: give both or neither")
+        if self.kl_coefficient == 0:
+            self._refuse_changed(("kl_estimator", "kl_in"), "has no effect while kl_coefficient is 0")
+        if self.kl_in == "loss" and self.kl_coefficient and self.kl_estimator == "k1":
+            raise ValueError("kl_estimator k1 has no useful gradient in the loss: k2 or k3, or kl_in reward")
+        if self.estimator != "rae":
+            self._refuse_changed(("rae_decay",), f"has no effect with estimator {self.estimator}")
+        if (self.lr_decay_updates is None) != (self.lr_schedule == "constant"):
+            raise ValueError(
+                "lr_decay_updates belongs to lr_schedule linear and cosine: give both or neither"
+            )
+        if self.lr_schedule == "constant":
+            self._refuse_changed(("lr_floor",), "has no effect with lr_schedule constant")
+        if self.lr_decay_updates is not None and self.lr_decay_updates <= self.warmup_updates:
+            raise ValueError("lr_decay_updates must lie beyond warmup_updates")
+        self._check_tuning()
+        return self
+
+    def _check_tuning(self) -> None:
+        if self.min_workers is not None and self.min_workers > self.workers:
+            raise ValueError(f"min_workers ({self.min_workers}) is above workers ({self.workers})")
+        if self.lora is not None:
+            self._refuse_changed(("trainable_layers",), "has no effect with lora: the model itself is frozen")
+            if self.sharding == "fsdp":
+                raise ValueError("lora with sharding fsdp is not supported: sharding none, or full tuning")
+        if self.sharding == "fsdp" and self.workers == 1:
+            raise ValueError("sharding fsdp has no effect with workers 1")
+        if self.sharding == "fsdp" and (self.precision == "fp16" or self.critic == "model"):
+            raise ValueError("sharding fsdp goes with precision fp32 or bf16 and with critic head")
+
+    def _refuse_changed(self, keys: tuple[str, ...], reason: str) -> None:
+        for key in keys:
+            if getattr(self, key) != type(self).model_fields[key].default:
+                raise ValueError(f"{key} {reason}")

@@ -1,7 +1,7 @@
-"""The Ray Train shell around Learner: one long-running run per policy, which pulls its work from a mailbox.
+"""The Ray Train shell around Learner: one long-running run per backbone, which pulls its work from a mailbox.
 
-A worker that dies is restarted by Ray Train from its last saved version; it asks the mailbox for the batches since
-then and arrives at the same weights. The mailbox keeps a batch until a checkpoint beyond it is registered
+Workers that die are restarted by Ray Train from the last saved versions; they ask the mailbox for the batches since
+then and arrive at the same weights. The mailbox keeps a batch until a checkpoint beyond it is registered
 (`ray.train.report` returning does not mean that yet: only the controller's callback does).
 """
 
@@ -10,7 +10,8 @@ import os
 import tempfile
 import threading
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,77 +24,90 @@ from ray.train.torch import TorchConfig, TorchTrainer
 from core.batch import Batch
 from core.weights import WeightUpdate
 from learners.learner import Learner
-from learners.train_spec import LearnerSpec
+from learners.parallel import World
+from learners.state import learn, save_learner
+from learners.train_spec import LearnerSpec, build_learners
 
 _MAX_WORKER_FAILURES = 3
+_PATIENCE_S = 6 * 3600
+"""How long the other workers wait for rank 0 to have work: a step's rollouts. Dead ones are noticed by Ray at once."""
 
 
 class LearnerFailed(RuntimeError):
     """The Ray Train run ended; it will not learn any more."""
 
 
-class Mailbox:
-    """Batches in, metrics and weights out. Every get waits on this side."""
+Versions = dict[str, int]
 
-    def __init__(self, version: int) -> None:
+
+class Mailbox:
+    """Batches in, metrics and weights out, by policy. Every get waits on this side."""
+
+    def __init__(self) -> None:
         self._changed = asyncio.Condition()
-        self._batches: dict[int, Batch] = {}
-        self._results: dict[int, tuple[dict[str, float], Any]] = {}
-        self._saved: dict[int, str] = {}
-        self._version = version
+        self._batches: dict[tuple[str, int], Batch] = {}
+        self._results: dict[str, tuple[int, dict[str, float], Any]] = {}
+        self._saved: tuple[Versions, str] | None = None
         self._save_wanted = False
         self._stopped = False
         self._failure: str | None = None
         self._worker_pid = 0
 
-    async def put_batch(self, batch: Batch) -> None:
+    async def put_batch(self, policy: str, batch: Batch) -> None:
         async with self._changed:
-            self._batches[batch.step] = batch
+            self._batches[policy, batch.step] = batch
             self._changed.notify_all()
 
-    async def get_work(self, version: int, saved: int) -> Batch | str | None:
-        """For the worker at `version`: the next batch, "save", or None to stop."""
+    async def get_work(self, versions: Versions, saved: Versions | None) -> tuple[str, Batch] | str | None:
+        """For workers at these versions: the next (policy, batch), "save", or None to stop."""
 
-        def work() -> Batch | str | None:
-            if version + 1 in self._batches:
-                return self._batches[version + 1]
-            return "save" if self._save_wanted and saved < version else None
+        def work() -> tuple[str, Batch] | str | None:
+            for policy, version in versions.items():
+                if (policy, version + 1) in self._batches:
+                    return policy, self._batches[policy, version + 1]
+            return "save" if self._save_wanted and saved != versions else None
 
         async with self._changed:
             await self._changed.wait_for(lambda: self._stopped or work() is not None)
             return work()
 
-    async def put_result(self, metrics: dict[str, float], update: WeightUpdate) -> None:
+    async def put_result(self, policy: str, metrics: dict[str, float], update: WeightUpdate) -> None:
         # put again here: objects of a worker die with it
         reference = ray.put(update)
         async with self._changed:
-            self._results = {update.version: (metrics, reference)}
-            self._version = update.version
+            self._results[policy] = update.version, metrics, reference
             self._changed.notify_all()
 
-    async def get_result(self, version: int) -> tuple[dict[str, float], list[Any]]:
+    async def get_result(self, policy: str, version: int) -> tuple[dict[str, float], list[Any]]:
+        def there() -> bool:
+            return policy in self._results and self._results[policy][0] == version
+
         async with self._changed:
-            await self._changed.wait_for(lambda: self._failure is not None or version in self._results)
+            await self._changed.wait_for(lambda: self._failure is not None or there())
             self._raise_failure()
-            metrics, reference = self._results[version]
+            _, metrics, reference = self._results[policy]
             return metrics, [reference]
 
-    async def saved(self, version: int, path: str) -> None:
+    async def saved(self, versions: Versions, path: str) -> None:
         """A checkpoint is registered: batches up to it will never be asked for again."""
         async with self._changed:
-            self._saved = {version: path}
-            for step in [s for s in self._batches if s <= version]:
-                del self._batches[step]
+            self._saved = versions, path
+            for policy, step in [key for key in self._batches if key[1] <= versions[key[0]]]:
+                del self._batches[policy, step]
             self._changed.notify_all()
 
-    async def save(self, version: int) -> str:
+    async def save(self, versions: Versions) -> str:
+        def there() -> bool:
+            return self._saved is not None and self._saved[0] == versions
+
         async with self._changed:
             self._save_wanted = True
             self._changed.notify_all()
-            await self._changed.wait_for(lambda: self._failure is not None or version in self._saved)
+            await self._changed.wait_for(lambda: self._failure is not None or there())
             self._save_wanted = False
             self._raise_failure()
-            return self._saved[version]
+            assert self._saved is not None
+            return self._saved[1]
 
     async def stop(self, failure: str | None = None) -> None:
         async with self._changed:
@@ -104,7 +118,7 @@ class Mailbox:
         self._worker_pid = pid
 
     async def get_worker_pid(self) -> int:
-        """Process id of the learner's worker, for operators and fault tests."""
+        """Process id of the worker of rank 0, for operators and fault tests."""
         return self._worker_pid
 
     def _raise_failure(self) -> None:
@@ -123,42 +137,69 @@ class _Registered(UserCallback):
 
     def after_report(self, run_context: Any, metrics: list[dict[str, Any]], checkpoint: Any) -> None:
         if checkpoint is not None:
-            self._mailbox.saved.remote(metrics[0]["version"], checkpoint.path)
+            self._mailbox.saved.remote(metrics[0]["versions"], checkpoint.path)
 
 
 def _train_loop(config: dict[str, Any]) -> None:
+    """Of each worker. Rank 0 speaks with the mailbox, all do the work."""
     import torch
 
-    spec: LearnerSpec = config["spec"]
-    mailbox = config["mailbox"]
-    if spec.device == "cpu":
-        torch.set_num_threads(spec.settings.threads)
-    learner = _build_learner(spec)
-    saved = learner.version if ray.train.get_checkpoint() else -1
-    if config["republish"]:
-        ray.get(mailbox.put_result.remote({}, learner.export()))
-    ray.get(mailbox.set_worker_pid.remote(os.getpid()))
-    while (work := ray.get(mailbox.get_work.remote(learner.version, saved))) is not None:
-        if isinstance(work, Batch):
-            metrics = learner.step(work)
-            ray.get(mailbox.put_result.remote(metrics, learner.export()))
+    specs: dict[str, LearnerSpec] = config["specs"]
+    mailbox, first = config["mailbox"], next(iter(specs.values()))
+    if first.device == "cpu":
+        torch.set_num_threads(first.settings.threads)
+    world = World()
+    learners = build_learners(_continued(specs))
+    saved = _versions(learners) if ray.train.get_checkpoint() else None
+    for policy, learner in learners.items() if config["republish"] else ():
+        update = learner.export()
+        if world.rank == 0:
+            ray.get(mailbox.put_result.remote(policy, {}, update))
+    if world.rank == 0:
+        ray.get(mailbox.set_worker_pid.remote(os.getpid()))
+    while True:
+        work = None
+        if world.rank == 0:
+            work = ray.get(mailbox.get_work.remote(_versions(learners), saved))
+        work = world.broadcast(work)
+        if work is None:
+            return
+        if work == "save":
+            _save(learners, world)
+            saved = _versions(learners)
             continue
-        with tempfile.TemporaryDirectory() as directory:
-            learner.save(Path(directory))
-            ray.train.report(
-                {"version": learner.version},
-                checkpoint=ray.train.Checkpoint.from_directory(directory),
-                checkpoint_dir_name=f"version_{learner.version:06d}",
-            )
-        saved = learner.version
+        policy, batch = work
+        metrics = learn(learners[policy], batch, specs[policy].recovery_point)
+        update = learners[policy].export()
+        if world.rank == 0:
+            ray.get(mailbox.put_result.remote(policy, metrics, update))
 
 
-def _build_learner(spec: LearnerSpec) -> Learner:
-    own = ray.train.get_checkpoint()  # set when this worker replaces one that died
+def _versions(learners: Mapping[str, Learner]) -> Versions:
+    return {policy: learner.version for policy, learner in learners.items()}
+
+
+def _continued(specs: Mapping[str, LearnerSpec]) -> dict[str, LearnerSpec]:
+    """From this run's own checkpoint, where this worker replaces one that died."""
+    own = ray.train.get_checkpoint()
     if own is None:
-        return spec.build()
-    with own.as_directory() as directory:
-        return replace(spec, model_path=directory, state_path=directory).build()
+        return dict(specs)
+    return {
+        policy: replace(spec, model_path=f"{own.path}/{policy}", state_path=f"{own.path}/{policy}")
+        for policy, spec in specs.items()
+    }
+
+
+def _save(learners: Mapping[str, Learner], world: World) -> None:
+    versions = _versions(learners)
+    with tempfile.TemporaryDirectory() as directory:
+        for policy, learner in learners.items():
+            save_learner(learner, Path(directory) / policy)
+        ray.train.report(
+            {"versions": versions},
+            checkpoint=ray.train.Checkpoint.from_directory(directory) if world.rank == 0 else None,
+            checkpoint_dir_name="version_" + "_".join(f"{version:06d}" for version in versions.values()),
+        )
 
 
 def _answer(reference: Any) -> Any:
@@ -175,55 +216,44 @@ def _in_one_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {lines[-1 if 'Traceback' in str(error) else 0]}"
 
 
-class RayLearner:
-    """The driver's handle on one policy's Ray Train run."""
+class TrainRun:
+    """One Ray Train run: the learners of the policies that share a backbone, or of one policy."""
 
     def __init__(
-        self, name: str, spec: LearnerSpec, version: int, storage: Path, *, republish: bool = False
+        self, specs: Mapping[str, LearnerSpec], versions: Versions, storage: Path, *, republish: bool = False
     ) -> None:
-        """republish: the worker publishes the weights it starts with (a resumed run's engines need them)."""
-        self.name, self._version = name, version
-        self.mailbox = MailboxActor.options(num_cpus=0, max_concurrency=64).remote(version)
-        gpus = {"GPU": spec.settings.gpus} if spec.settings.gpus else {}
+        """republish: the workers publish the weights they start with (a resumed run's engines need them)."""
+        self.name = "_".join(specs)
+        self.mailbox = MailboxActor.options(num_cpus=0, max_concurrency=64).remote()
+        self.learners = {
+            policy: RayLearner(policy, versions[policy], self.mailbox, self.versions) for policy in specs
+        }
+        first = next(iter(specs.values()))
+        settings, on_gpu = first.settings, first.device == "cuda"
+        gpus = {"GPU": settings.gpus} if settings.gpus else {}
+        least = settings.min_workers
         self._trainer = TorchTrainer(
             _train_loop,
-            train_loop_config={"spec": spec, "mailbox": self.mailbox, "republish": republish},
-            torch_config=TorchConfig(backend="nccl" if spec.device == "cuda" else "gloo"),
+            train_loop_config={"specs": dict(specs), "mailbox": self.mailbox, "republish": republish},
+            torch_config=TorchConfig(backend="nccl" if on_gpu else "gloo", timeout_s=_PATIENCE_S),
             scaling_config=ScalingConfig(
-                num_workers=1,
-                use_gpu=spec.device == "cuda",
-                resources_per_worker={"CPU": spec.settings.cpus} | gpus,
+                num_workers=settings.workers if least is None else (least, settings.workers),
+                use_gpu=on_gpu,
+                resources_per_worker={"CPU": settings.cpus} | gpus,
             ),
             run_config=RunConfig(
-                name=f"{name}_{version:06d}_{uuid.uuid4().hex[:8]}",
+                name=f"{self.name}_{uuid.uuid4().hex[:8]}",
                 storage_path=str(storage.resolve()),
                 failure_config=FailureConfig(max_failures=_MAX_WORKER_FAILURES),
                 checkpoint_config=CheckpointConfig(num_to_keep=2),
                 callbacks=[_Registered(self.mailbox)],
             ),
         )
-        self._thread = threading.Thread(target=self._fit, name=f"ray-train-{name}", daemon=True)
+        self._thread = threading.Thread(target=self._fit, name=f"ray-train-{self.name}", daemon=True)
         self._thread.start()
 
-    def step(self, batch: Batch) -> tuple[Mapping[str, float], Any]:
-        """(metrics, reference to the WeightUpdate); the weights never pass through the driver."""
-        ray.get(self.mailbox.put_batch.remote(batch))
-        metrics, (reference,) = _answer(self.mailbox.get_result.remote(batch.step))
-        self._version = batch.step
-        return metrics, reference
-
-    @property
-    def version(self) -> int:
-        return self._version
-
-    def current_weights(self) -> Any:
-        """Reference to the WeightUpdate of the current version. Raises LearnerFailed."""
-        _, (reference,) = _answer(self.mailbox.get_result.remote(self._version))
-        return reference
-
-    def save(self) -> Path:
-        """Directory of a registered checkpoint of the current version. Raises LearnerFailed."""
-        return Path(_answer(self.mailbox.save.remote(self._version)))
+    def versions(self) -> Versions:
+        return {policy: learner.version for policy, learner in self.learners.items()}
 
     def stop(self) -> None:
         ray.get(self.mailbox.stop.remote())
@@ -238,3 +268,31 @@ class RayLearner:
             failure = f"learner {self.name}: " + "; ".join(_in_one_line(e) for e in causes.values())
         if ray.is_initialized():
             self.mailbox.stop.remote(failure)
+
+
+class RayLearner:
+    """The driver's handle on one policy of a run."""
+
+    def __init__(self, policy: str, version: int, mailbox: Any, versions: Callable[[], Versions]) -> None:
+        self._policy, self._version, self._mailbox, self._versions = policy, version, mailbox, versions
+
+    def step(self, batch: Batch) -> tuple[Mapping[str, float], Any]:
+        """(metrics, reference to the WeightUpdate); the weights never pass through the driver."""
+        ray.get(self._mailbox.put_batch.remote(self._policy, batch))
+        metrics, (reference,) = _answer(self._mailbox.get_result.remote(self._policy, batch.step))
+        self._version = batch.step
+        return metrics, reference
+
+    @property
+    def version(self) -> int:
+        return self._version
+
+    def current_weights(self) -> Any:
+        """Reference to the WeightUpdate of the current version. Raises LearnerFailed."""
+        _, (reference,) = _answer(self._mailbox.get_result.remote(self._policy, self._version))
+        return reference
+
+    @contextmanager
+    def save(self) -> Iterator[Path]:
+        """Directory of a registered checkpoint of the current version. Raises LearnerFailed."""
+        yield Path(_answer(self._mailbox.save.remote(self._versions()))) / self._policy

@@ -1,10 +1,16 @@
 """What it takes to build a learner anywhere: in this process or in a Ray Train worker."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
+from learners.checkpoints import CheckpointStore
 from learners.learner import Learner
 from learners.settings import LearnerSettings
+from learners.state import load_learner
+from learners.tuning import Backbone
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,8 +24,17 @@ class LearnerSpec:
     """Directory of a checkpoint whose optimizer state is taken too; None starts afresh."""
     device: str
     seed: int
+    checkpoints: str | None = None
+    """The run's joint checkpoints, to go back to after updates that stay broken; None: there are none."""
 
-    def build(self) -> Learner:
+    def recovery_point(self, name: str, version: int) -> Path | None:
+        """The policy's directory in the newest joint checkpoint with weights no newer than `version`."""
+        if self.checkpoints is None:
+            return None
+        found = CheckpointStore(Path(self.checkpoints), 1).newest_with(name, version)
+        return found / name if found else None
+
+    def build(self, name: str = "policy", backbone: Backbone | None = None) -> Learner:
         """Raises OSError (no such model), ValueError (a checkpoint of another estimator)."""
         learner = Learner(
             self.settings,
@@ -28,7 +43,43 @@ class LearnerSpec:
             self.reference_path,
             device=self.device,
             seed=self.seed,
+            name=name,
+            backbone=backbone,
         )
         if self.state_path is not None:
-            learner.load_state(Path(self.state_path))
+            load_learner(learner, Path(self.state_path))
         return learner
+
+
+def by_backbone(specs: Mapping[str, LearnerSpec]) -> list[dict[str, LearnerSpec]]:
+    """The policies in groups: together those that tune adapters of one model, on the same kind of workers."""
+
+    def same(one: LearnerSpec, other: LearnerSpec) -> bool:
+        first, second = one.settings, other.settings
+        if first.lora is None or second.lora is None:
+            return False
+        alike = ("workers", "min_workers", "cpus", "gpus", "threads", "gradient_checkpointing")
+        return (
+            one.reference_path == other.reference_path
+            and one.device == other.device
+            and first.lora.quantize == second.lora.quantize
+            and all(getattr(first, key) == getattr(second, key) for key in alike)
+        )
+
+    groups: list[dict[str, LearnerSpec]] = []
+    for name, spec in specs.items():
+        group = next((g for g in groups if same(next(iter(g.values())), spec)), None)
+        if group is None:
+            groups.append({name: spec})
+        else:
+            group[name] = spec
+    return groups
+
+
+def build_learners(specs: Mapping[str, LearnerSpec]) -> dict[str, Learner]:
+    """Of one group; several share a backbone. Raises what LearnerSpec.build raises."""
+    backbone = None
+    if len(specs) > 1:
+        first = next(iter(specs.values()))
+        backbone = Backbone(first.settings, first.reference_path, torch.device(first.device))
+    return {name: spec.build(name, backbone) for name, spec in specs.items()}

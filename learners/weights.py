@@ -9,10 +9,10 @@ import hashlib
 
 import numpy as np
 import torch
-from transformers import PreTrainedModel
 
 from core.weights import WeightUpdate, digest_of
-from learners.models import score_tokens
+from learners.packing import row_of
+from learners.tuning import Tuning
 
 _PROBE_LENGTH = 24
 
@@ -26,13 +26,19 @@ def probe_tokens(vocabulary_size: int) -> tuple[int, ...]:
 
 
 @torch.no_grad()
-def export_weights(model: PreTrainedModel, version: int) -> WeightUpdate:
-    """A copy of all parameters on the host under their Hugging Face names (tied ones once)."""
-    tensors = {name: _to_numpy(p) for name, p in model.named_parameters()}
+def export_weights(policy: Tuning, version: int, keep: bool = True) -> WeightUpdate:
+    """A copy of all parameters on the host under their Hugging Face names (tied ones once).
+
+    keep: False for workers whose copy nobody wants, but whose part of sharded tensors is needed.
+    """
+    model = policy.model
+    tensors = {}
+    for name, tensor in policy.merged():
+        if keep:
+            tensors[name] = _to_numpy(tensor)
     probe = probe_tokens(model.config.vocab_size)
-    tokens = torch.tensor([probe], device=model.device)
-    pick = torch.ones_like(tokens, dtype=torch.bool)
-    logprobs = score_tokens(model, tokens, pick, 1.0).logprobs_N
+    row = row_of([probe], model.device)
+    logprobs = policy.score(row, row.positions_N > 0, 1.0).logprobs_P
     return WeightUpdate(
         version=version,
         tensors=tensors,

@@ -1,27 +1,90 @@
-"""From the rewards of one group to what each of its samples learns from, by the estimator's name."""
+"""From the rewards of a batch's groups to what each sample learns from, by the estimator's name."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
+from typing import Any
 
-from learners.advantages.grpo import grpo
+from learners.advantages.dr_grpo import dr_grpo
+from learners.advantages.grpo import grpo, has_signal
+from learners.advantages.hierarchical_grpo import hierarchical_grpo
+from learners.advantages.rae import RoleBaselines
+from learners.advantages.reinforce_pp import reinforce_pp
+from learners.advantages.rloo import rloo
 from learners.settings import LearnerSettings
 
+Credit = list[tuple[float, float | None]]
+"""(reward, advantage) of each sample of a group."""
 
-def group_credit(
-    settings: LearnerSettings, rewards_G: Sequence[float]
-) -> list[tuple[float, float | None]] | None:
-    """(reward, advantage) of each sample; None for a group without signal.
+OF_GROUPS: dict[str, Callable[[Sequence[float]], list[float] | None]] = {
+    "grpo": grpo,
+    "dr_grpo": dr_grpo,
+    "rloo": rloo,
+}
 
-    grpo: rewards as they are, one advantage per sample. gae: the advantage is None, the learner's value head
-    estimates it token by token; with center_rewards each reward is taken relative to its group's mean, so that
-    the value head need not know how hard a problem is.
-    """
-    if settings.estimator == "grpo":
-        advantages = grpo(rewards_G)
-        return list(zip(rewards_G, advantages, strict=True)) if advantages is not None else None
-    baseline = 0.0
-    if settings.center_rewards:
-        baseline = fmean(rewards_G)
-        if max(rewards_G) - min(rewards_G) < 1e-9:  # what is left would be the value head's noise
-            return None
+
+class Advantages:
+    """One policy's estimator, with what it remembers from batch to batch."""
+
+    def __init__(self, settings: LearnerSettings) -> None:
+        self._settings = settings
+        self._baselines = RoleBaselines(settings.rae_decay)
+
+    def credit(
+        self, groups: Sequence[Sequence[float]], *, game: str, role: str, parents: Sequence[str] = ()
+    ) -> list[Credit | None]:
+        """The credit of each group; None for a group without signal: it is left out of the batch and counted.
+
+        Critic-free estimators give one advantage per sample. gae gives none, the learner's critic estimates it token
+        by token; with center_rewards each reward is taken relative to its group's mean, so that the critic need not
+        know how hard a problem is.
+
+        Args:
+            game, role: whose moving average rae keeps.
+            parents: what each group branched from, for hierarchical_grpo.
+        """
+        settings = self._settings
+        if settings.estimator == "gae":
+            return [_centred(rewards) if settings.center_rewards else _raw(rewards) for rewards in groups]
+        advantages: Sequence[list[float] | None]
+        match settings.estimator:
+            case "reinforce_pp":
+                advantages = reinforce_pp(groups) or [None] * len(groups)
+            case "rae":
+                rewards = [reward for group in groups for reward in group]
+                flat = iter(self._baselines.advantages(game, role, rewards))
+                advantages = [[next(flat) for _ in group] for group in groups]
+            case "hierarchical_grpo":
+                advantages = _by_parent(groups, parents)
+            case name:
+                advantages = [OF_GROUPS[name](rewards) for rewards in groups]
+        return [
+            list(zip(rewards, of_group, strict=True)) if of_group is not None else None
+            for rewards, of_group in zip(groups, advantages, strict=True)
+        ]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Plain JSON."""
+        return {"baselines": self._baselines.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._baselines.load_state_dict(state["baselines"])
+
+
+def _by_parent(groups: Sequence[Sequence[float]], parents: Sequence[str]) -> list[list[float] | None]:
+    advantages: list[list[float] | None] = [None] * len(groups)
+    for parent in dict.fromkeys(parents):
+        places = [place for place, name in enumerate(parents) if name == parent]
+        for place, found in zip(places, hierarchical_grpo([groups[p] for p in places]), strict=True):
+            advantages[place] = found
+    return advantages
+
+
+def _raw(rewards_G: Sequence[float]) -> Credit:
+    return [(reward, None) for reward in rewards_G]
+
+
+def _centred(rewards_G: Sequence[float]) -> Credit | None:
+    if not has_signal(rewards_G):  # what is left would be the value head's noise
+        return None
+    baseline = fmean(rewards_G)
     return [(reward - baseline, None) for reward in rewards_G]

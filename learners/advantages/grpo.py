@@ -6,13 +6,18 @@ from statistics import fmean, stdev
 _EPSILON = 1e-4
 
 
+def has_signal(rewards_G: Sequence[float]) -> bool:
+    """Whether rewards differ at all: else there is nothing to prefer."""
+    return len(rewards_G) >= 2 and max(rewards_G) - min(rewards_G) >= 1e-9
+
+
 def grpo(rewards_G: Sequence[float]) -> list[float] | None:
     """(R - mean) / (std + eps) over one group, std with Bessel's correction.
 
     None for a group without signal (fewer than two samples, or all rewards equal): it is left out of the
     batch and counted.
     """
-    if len(rewards_G) < 2 or max(rewards_G) - min(rewards_G) < 1e-9:
+    if not has_signal(rewards_G):
         return None
     mean, std = fmean(rewards_G), stdev(rewards_G)
     return [(r - mean) / (std + _EPSILON) for r in rewards_G]

@@ -9,6 +9,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -16,16 +17,16 @@ from typing import Any
 import pytest
 import ray
 import torch
-from transformers import Qwen2Config, Qwen2ForCausalLM
+from safetensors.torch import load_file
 
 from core.batch import Batch, Sample
-from learners import train_loop
+from learners import checkpoints, train_loop
 from learners.checkpoints import CheckpointError, CheckpointStore, read_checkpoint
-from learners.settings import LearnerSettings
-from learners.train_loop import LearnerFailed, RayLearner
+from learners.settings import LearnerSettings, LoraSettings
+from learners.train_loop import LearnerFailed, RayLearner, TrainRun
 from learners.train_spec import LearnerSpec
+from tests.learning import VOCABULARY, one_torch_thread, save_tiny_model
 
-VOCABULARY = 48
 PATIENCE_S = 180
 """For a worker to come back, or for a failure to be told: far above what either takes."""
 
@@ -51,24 +52,7 @@ def cluster() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A few thousand parameters."""
-    shape = Qwen2Config(
-        vocab_size=VOCABULARY,
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        intermediate_size=32,
-        max_position_embeddings=512,
-        tie_word_embeddings=True,
-        initializer_range=0.3,
-    )
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        network = Qwen2ForCausalLM(shape)
-    path = tmp_path_factory.mktemp("tiny")
-    network.save_pretrained(path)
-    return str(path)
+    return str(save_tiny_model(tmp_path_factory.mktemp("tiny")))
 
 
 @pytest.fixture
@@ -129,20 +113,31 @@ def within(seconds: float, work: Callable[[], Any]) -> Any:
 
 
 @contextlib.contextmanager
-def learning(spec: LearnerSpec, storage: Path) -> Iterator[RayLearner]:
-    learner = RayLearner("generator", spec, 0, storage)
+def running(storage: Path, **specs: LearnerSpec) -> Iterator[TrainRun]:
+    run = TrainRun(specs, dict.fromkeys(specs, 0), storage)
     try:
-        yield learner
+        yield run
     finally:
-        within(PATIENCE_S, learner.stop)
-        assert not learner._thread.is_alive(), "the Ray Train run goes on"
-        ray.kill(learner.mailbox)
+        within(PATIENCE_S, run.stop)
+        assert not run._thread.is_alive(), "the Ray Train run goes on"
+        ray.kill(run.mailbox)
+
+
+@contextlib.contextmanager
+def learning(spec: LearnerSpec, storage: Path) -> Iterator[RayLearner]:
+    with running(storage, generator=spec) as run:
+        yield run.learners["generator"]
+
+
+def save(learner: RayLearner) -> Path:
+    with learner.save() as directory:
+        return directory
 
 
 def worker_of(learner: RayLearner, but: int = 0) -> int:
     """Process id of the worker at work, once it is another one than `but`."""
     end = time.monotonic() + PATIENCE_S
-    while (pid := ray.get(learner.mailbox.get_worker_pid.remote())) in (0, but):
+    while (pid := ray.get(learner._mailbox.get_worker_pid.remote())) in (0, but):
         assert time.monotonic() < end, "no worker comes"
         time.sleep(0.05)
     return pid
@@ -154,15 +149,11 @@ def test_a_killed_worker_costs_time_and_nothing_else(
     """Killed before any checkpoint, while it learns, and while it is asked to save: the weights are those of a
     learner that nobody killed. One kill more than is allowed, and everybody is told."""
     batches = [batch(1), batch(2), slow_batch(3), batch(4)]
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with one_torch_thread():
         unkilled, expected = spec.build(), []
         for each in batches:
             unkilled.step(each)
             expected.append(unkilled.export().digest)
-    finally:
-        torch.set_num_threads(threads)
 
     with learning(spec, tmp_path) as learner:
 
@@ -177,7 +168,7 @@ def test_a_killed_worker_costs_time_and_nothing_else(
         os.kill(first, signal.SIGKILL)  # between two batches, nothing saved yet
         assert step(2) == expected[1]
         second = worker_of(learner, but=first)
-        saved = within(PATIENCE_S, learner.save)
+        saved = within(PATIENCE_S, lambda: save(learner))
         assert torch.load(saved / "learner_state.pt", weights_only=True)["version"] == 2
 
         killer = threading.Timer(0.5, os.kill, (second, signal.SIGKILL))
@@ -186,14 +177,14 @@ def test_a_killed_worker_costs_time_and_nothing_else(
         third = worker_of(learner, but=second)
 
         os.kill(third, signal.SIGKILL)  # before a checkpoint that is wanted
-        saved = within(PATIENCE_S, learner.save)
+        saved = within(PATIENCE_S, lambda: save(learner))
         assert torch.load(saved / "learner_state.pt", weights_only=True)["version"] == 3
         assert step(4) == expected[3]
         fourth = worker_of(learner, but=third)
         assert len({first, second, third, fourth}) == 4
 
         os.kill(fourth, signal.SIGKILL)  # once too often
-        for work in (lambda: learner.step(batch(5)), learner.save, learner.current_weights):
+        for work in (lambda: learner.step(batch(5)), lambda: save(learner), learner.current_weights):
             with pytest.raises(LearnerFailed) as failure:
                 within(PATIENCE_S, work)
             assert str(failure.value).startswith("learner generator: ")
@@ -206,8 +197,11 @@ def test_a_loss_that_is_not_finite_ends_the_learner(
     monkeypatch.setattr(train_loop, "_MAX_WORKER_FAILURES", 0)
     with learning(spec, tmp_path) as learner:
         within(PATIENCE_S, lambda: learner.step(batch(1)))
-        with pytest.raises(LearnerFailed, match="the loss of batch 2 is nan: lower the learning rate"):
-            within(PATIENCE_S, lambda: learner.step(batch(2, logprob=float("nan"))))
+        for step in (2, 3, 4):  # skipped, each at half the learning rate of the one before
+            metrics, _ = within(PATIENCE_S, lambda: learner.step(batch(step, logprob=float("nan"))))  # noqa: B023
+            assert metrics["skipped_updates"] == 1
+        with pytest.raises(LearnerFailed, match=r"the loss of batch 5 is nan.* lower the learning rate"):
+            within(PATIENCE_S, lambda: learner.step(batch(5, logprob=float("nan"))))
 
 
 # ---------------------------------------------------------------------- a full disk
@@ -228,7 +222,9 @@ class NoTokenizer:
         (directory / "tokenizer.json").write_text("{}")
 
 
-def test_a_full_disk_leaves_the_checkpoint_before(small_disk: Path, tmp_path: Path) -> None:
+def test_a_full_disk_leaves_the_checkpoint_before(
+    small_disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def policies(size: int) -> dict[str, Path]:
         found = {}
         for role in ("generator", "discriminator"):
@@ -237,6 +233,7 @@ def test_a_full_disk_leaves_the_checkpoint_before(small_disk: Path, tmp_path: Pa
             (found[role] / "model.safetensors").write_bytes(os.urandom(size))
         return found
 
+    monkeypatch.setattr(checkpoints, "RETRY_PAUSES_S", ())
     store = CheckpointStore(small_disk / "checkpoints", keep=2)
     tokenizers = {"generator": NoTokenizer(), "discriminator": NoTokenizer()}
     store.save(1, policies(100_000), tokenizers, {"step": 1})
@@ -257,7 +254,7 @@ def test_a_full_disk_under_ray_train_is_told(
     monkeypatch.setattr(train_loop, "_MAX_WORKER_FAILURES", 0)
     with learning(spec, small_disk / "ray_train") as learner:
         within(PATIENCE_S, lambda: learner.step(batch(1)))
-        saved = within(PATIENCE_S, learner.save)
+        saved = within(PATIENCE_S, lambda: save(learner))
         whole = {p.name: p.read_bytes() for p in saved.iterdir() if p.is_file()}
         within(PATIENCE_S, lambda: learner.step(batch(2)))
         filler = small_disk / "filler"
@@ -266,6 +263,68 @@ def test_a_full_disk_under_ray_train_is_told(
                 handle.write(b"x" * 4096)
                 handle.flush()
         with pytest.raises(LearnerFailed) as failure:
-            within(PATIENCE_S, learner.save)
+            within(PATIENCE_S, lambda: save(learner))
         assert "No space left on device" in str(failure.value)
         assert {p.name: p.read_bytes() for p in saved.iterdir() if p.is_file()} == whole
+
+
+# ---------------------------------------------------------------------- several workers, several policies
+def test_two_workers_train_two_adapters_on_one_backbone_and_survive_a_kill(
+    cluster: None, spec: LearnerSpec, tmp_path: Path
+) -> None:
+    """The weights are those of learners that are alone, in one process each, and that nobody kills."""
+    settings = spec.settings.model_copy(update={"lora": LoraSettings(rank=4), "workers": 2})
+    specs = {role: replace(spec, settings=settings) for role in ("generator", "discriminator")}
+    alone = {role: each.build(role) for role, each in specs.items()}
+    with running(tmp_path, **specs) as run:
+
+        def step(role: str, number: int) -> None:
+            _, weights = within(PATIENCE_S, lambda: run.learners[role].step(batch(number)))
+            alone[role].step(batch(number))
+            expected, found = alone[role].export(), ray.get(weights)
+            assert found.version == number
+            for name, tensor in expected.tensors.items():
+                assert abs(found.tensors[name] - tensor).max() < 1e-3, name  # Adam's steps are 1e-2
+
+        step("generator", 1)
+        step("discriminator", 1)
+        saved = within(PATIENCE_S, lambda: save(run.learners["generator"]))
+        other = within(PATIENCE_S, lambda: save(run.learners["discriminator"]))
+        assert (saved.name, other.name, saved.parent) == ("generator", "discriminator", other.parent)
+        step("generator", 2)
+        first = worker_of(run.learners["generator"])
+        os.kill(first, signal.SIGKILL)
+        step("discriminator", 2)
+        step("generator", 3)
+        assert worker_of(run.learners["generator"], but=first) != first
+
+
+def test_fewer_workers_than_wanted_are_enough(cluster: None, spec: LearnerSpec, tmp_path: Path) -> None:
+    """There is room for one of two: an elastic run goes on with it."""
+    settings = spec.settings.model_copy(update={"workers": 2, "min_workers": 1, "cpus": 1.5})
+    alone = spec.build()
+    alone.step(batch(1))
+    with learning(replace(spec, settings=settings), tmp_path) as learner:
+        _, weights = within(PATIENCE_S, lambda: learner.step(batch(1)))
+        assert ray.get(weights).digest == alone.export().digest
+
+
+def test_updates_that_stay_broken_go_back_to_a_checkpoint(
+    cluster: None, spec: LearnerSpec, tmp_path: Path
+) -> None:
+    """Both of two workers, to the same one."""
+    root = tmp_path / "checkpoints"
+    settings = spec.settings.model_copy(update={"workers": 2})
+    with learning(replace(spec, settings=settings, checkpoints=str(root)), tmp_path / "ray") as learner:
+        within(PATIENCE_S, lambda: learner.step(batch(1)))
+        saved = within(PATIENCE_S, lambda: save(learner))
+        state = {"versions": {"generator": 1}}
+        CheckpointStore(root, keep=2).save(1, {"generator": saved}, {"generator": NoTokenizer()}, state)
+        for step in (2, 3, 4):
+            within(PATIENCE_S, lambda: learner.step(batch(step, logprob=float("nan"))))  # noqa: B023
+        metrics, weights = within(PATIENCE_S, lambda: learner.step(batch(5, logprob=float("nan"))))
+        assert metrics["reloaded"] == 1 and learner.version == 5
+        expected, found = load_file(saved / "model.safetensors"), ray.get(weights).tensors
+        assert all((found[name] == tensor.numpy()).all() for name, tensor in expected.items())
+        metrics, _ = within(PATIENCE_S, lambda: learner.step(batch(6)))
+        assert metrics["skipped_updates"] == 0 and metrics["learning_rate"] == pytest.approx(1e-2 / 8)

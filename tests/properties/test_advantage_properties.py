@@ -5,9 +5,12 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from learners.advantages.estimate import group_credit
+from learners.advantages.dr_grpo import dr_grpo
+from learners.advantages.estimate import Advantages
 from learners.advantages.gae import gae
 from learners.advantages.grpo import grpo
+from learners.advantages.reinforce_pp import reinforce_pp
+from learners.advantages.rloo import rloo
 from learners.settings import LearnerSettings
 
 examples = settings(max_examples=150, deadline=None)
@@ -64,7 +67,7 @@ def test_grpo_says_nothing_of_equal_rewards(value, count):
 @given(st.lists(reward, min_size=1, max_size=16), st.booleans())
 def test_gae_credit_is_the_reward_or_its_distance_from_the_mean(rewards, center):
     settings = LearnerSettings(estimator="gae", center_rewards=center)
-    credit = group_credit(settings, rewards)
+    (credit,) = Advantages(settings).credit([rewards], game="g", role="r")
     if center and max(rewards) - min(rewards) < 1e-9:
         assert credit is None
         return
@@ -77,9 +80,35 @@ def test_gae_credit_is_the_reward_or_its_distance_from_the_mean(rewards, center)
 @examples
 @given(st.lists(reward, min_size=1, max_size=16))
 def test_grpo_credit_pairs_rewards_with_their_advantages(rewards):
-    credit = group_credit(LearnerSettings(estimator="grpo"), rewards)
+    (credit,) = Advantages(LearnerSettings(estimator="grpo")).credit([rewards], game="g", role="r")
     advantages = grpo(rewards)
     assert credit == (None if advantages is None else list(zip(rewards, advantages, strict=True)))
+
+
+@examples
+@given(groups, st.randoms(use_true_random=False), st.sampled_from([dr_grpo, rloo]))
+def test_group_estimators_are_centred_and_permute_with_their_group(rewards, rng, estimator):
+    advantages = estimator(rewards)
+    assert fmean(advantages) == pytest.approx(0, abs=1e-9)
+    order = rng.sample(range(len(rewards)), len(rewards))
+    assert estimator([rewards[i] for i in order]) == pytest.approx([advantages[i] for i in order], abs=1e-9)
+
+
+@examples
+@given(groups)
+def test_rloo_leaves_each_reward_out_of_its_own_baseline(rewards):
+    """The definition, computed as it stands."""
+    for index, advantage in enumerate(rloo(rewards)):
+        others = [reward for i, reward in enumerate(rewards) if i != index]
+        assert advantage == pytest.approx(rewards[index] - fmean(others), abs=1e-9)
+
+
+@examples
+@given(st.lists(groups, min_size=1, max_size=5))
+def test_reinforce_pp_is_centred_over_the_batch_and_of_unit_size(batch):
+    advantages = [a for group in reinforce_pp(batch) for a in group]
+    assert fmean(advantages) == pytest.approx(0, abs=1e-6)
+    assert fmean([a * a for a in advantages]) == pytest.approx(1, rel=1e-3)
 
 
 # ---------------------------------------------------------------------- gae

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from actors.transformers_policy import _sample
 from core.batch import Sample, sample_from
 from core.episode import Completion, FinishReason, Trajectory, Turn
-from learners.packing import micro_batches
+from learners.packing import pack, plan
 
 examples = settings(max_examples=150, deadline=None)
 
@@ -81,22 +81,25 @@ def samples(draw):
 
 @examples
 @given(st.lists(samples(), min_size=1, max_size=12), st.integers(1, 200), st.data())
-def test_micro_batches_cover_every_index_once_within_the_budget(batch, budget, data):
+def test_micro_batches_hold_every_sample_once_without_padding_within_the_budget(batch, budget, data):
     indices = data.draw(st.lists(st.sampled_from(range(len(batch))), unique=True))
-    micros = list(micro_batches(batch, indices, budget, CPU))
-    assert sorted(i for micro in micros for i in micro.indices) == sorted(indices)
-    for micro in micros:
-        rows, width = micro.tokens_BT.shape
-        assert rows == len(micro.indices)
-        assert rows == 1 or rows * width <= budget
-        for row, index in enumerate(micro.indices):
-            sample = batch[index]
-            length = len(sample.tokens)
-            assert tuple(micro.tokens_BT[row, :length].tolist()) == sample.tokens
-            assert tuple(micro.sampled_BT[row, :length].tolist()) == sample.sampled
-            assert tuple(micro.trained_BT[row, :length].tolist()) == sample.trained
-            assert tuple(micro.logprobs_BT[row, :length].tolist()) == sample.logprobs
-            assert not micro.sampled_BT[row, length:].any() and not micro.trained_BT[row, length:].any()
+    chunks = plan(batch, indices, budget)
+    assert [i for chunk in chunks for i in chunk] == indices
+    for chunk in chunks:
+        micro = pack(batch, chunk, CPU)
+        size = len(micro.row.tokens_N)
+        assert size == sum(len(batch[i].tokens) for i in chunk)
+        assert size <= budget or len(chunk) == 1
+        start = 0
+        for sequence, (index, length) in enumerate(zip(chunk, micro.row.lengths, strict=True)):
+            sample, here = batch[index], slice(start, start + length)
+            assert tuple(micro.row.tokens_N[here].tolist()) == sample.tokens
+            assert micro.row.positions_N[here].tolist() == list(range(length))
+            assert tuple(micro.sampled_N[here].tolist()) == sample.sampled
+            assert tuple(micro.trained_N[here].tolist()) == sample.trained
+            assert tuple(micro.logprobs_N[here].tolist()) == sample.logprobs
+            assert set(micro.sequences_N[here].tolist()) == {sequence}
+            start += length
 
 
 # ---------------------------------------------------------------------- sampling

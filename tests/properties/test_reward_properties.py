@@ -91,8 +91,13 @@ def test_one_more_kill_never_pays_less_at_the_same_validity(rows, data, over):
 
 
 @examples
-@given(tables(cell=st.booleans(), min_programs=1), st.integers(0, 8), st.integers(1, 4))
-def test_one_more_invalid_test_never_pays(rows, invalid, more):
+@given(
+    tables(cell=st.booleans(), min_programs=1),
+    st.integers(0, 8),
+    st.integers(1, 4),
+    st.floats(0, 1, exclude_max=True),
+)
+def test_one_more_invalid_test_never_pays(rows, invalid, more, weight):
     """p is over the valid tests: whatever the programs do, padding a suite lowers its worth."""
 
     def earn(count):
@@ -106,7 +111,8 @@ def test_one_more_invalid_test_never_pays(rows, invalid, more):
             outcomes=rows,
             solvable=True,
         )
-        return discriminator_reward(known, RewardRules())[0] if valid + count else 0.0
+        rules = RewardRules(validity_weight=weight)
+        return discriminator_reward(known, rules)[0] if valid + count else 0.0
 
     assert earn(invalid + more) <= earn(invalid)
 

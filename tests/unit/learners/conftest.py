@@ -6,43 +6,23 @@ from random import Random
 
 import pytest
 import torch
-from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from core.batch import Batch, Sample
 from learners.learner import Learner
-from learners.models import score_tokens
+from learners.packing import row_of
 from learners.settings import LearnerSettings
-
-VOCABULARY = 48
+from tests.learning import VOCABULARY, one_torch_thread, save_tiny_model
 
 
 @pytest.fixture(autouse=True)
 def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+    with one_torch_thread():
+        yield
 
 
 @pytest.fixture(scope="session")
 def model_path(tmp_path_factory) -> Path:
-    config = Qwen2Config(
-        vocab_size=VOCABULARY,
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        intermediate_size=32,
-        max_position_embeddings=128,
-        tie_word_embeddings=True,
-        initializer_range=0.3,
-    )
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        model = Qwen2ForCausalLM(config)
-    directory = tmp_path_factory.mktemp("tiny")
-    model.save_pretrained(directory)
-    return directory
+    return save_tiny_model(tmp_path_factory.mktemp("tiny"))
 
 
 @pytest.fixture
@@ -70,16 +50,15 @@ def sample_of() -> Callable[..., Sample]:
     ) -> Sample:
         tokens = (*prompt, *completion)
         sampled = (*[False] * len(prompt), *[True] * len(completion))
-        pick = torch.tensor([sampled])
         with torch.no_grad():
-            scores = score_tokens(learner.model, torch.tensor([tokens]), pick, temperature)
+            scores = learner.policy.score(row_of([tokens]), torch.tensor(sampled), temperature)
         return Sample(
             tokens=tokens,
             sampled=sampled,
             trained=sampled if trained is None else (*[False] * len(prompt), *trained),
-            logprobs=(*[0.0] * len(prompt), *scores.logprobs_N.tolist()),
+            logprobs=(*[0.0] * len(prompt), *scores.logprobs_P.tolist()),
             reward=reward,
-            advantage=advantage if learner.settings.estimator == "grpo" else None,
+            advantage=None if learner.settings.estimator == "gae" else advantage,
         )
 
     return make

@@ -3,9 +3,11 @@ import json
 import os
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from learners import checkpoints
 from learners.checkpoints import CheckpointError, CheckpointStore, check_architecture, read_checkpoint
 
 STATE = {"step": 1, "score": 0.5, "curriculum": {"done": 1, "memory": {}}}
@@ -112,12 +114,20 @@ def test_a_draft_left_by_a_killed_process_is_no_checkpoint(store, policies):
 
 
 # ---------------------------------------------------------------------- a full disk
+@pytest.fixture
+def pauses(monkeypatch) -> list[float]:
+    """Those that were made: nobody waits."""
+    made: list[float] = []
+    monkeypatch.setattr(checkpoints.time, "sleep", made.append)
+    return made
+
+
 def full_disk(source, target):
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
 @pytest.mark.parametrize("where", ["weights", "tokenizer", "state", "rename"])
-def test_a_full_disk_leaves_the_earlier_checkpoints_as_they_are(store, policies, monkeypatch, where):
+def test_a_full_disk_leaves_the_earlier_checkpoints_as_they_are(store, policies, monkeypatch, pauses, where):
     earlier = store.save(1, policies, TOKENIZERS, STATE)
     before = contents(earlier)
     tokenizers = TOKENIZERS | ({"discriminator": FullDisk()} if where == "tokenizer" else {})
@@ -135,18 +145,48 @@ def test_a_full_disk_leaves_the_earlier_checkpoints_as_they_are(store, policies,
     assert sorted(p.name for p in store.root.iterdir()) == ["step_000001"]
 
 
-def test_a_full_disk_reported_by_the_tokenizers_library_is_a_full_disk(store, policies):
+def test_a_full_disk_reported_by_the_tokenizers_library_is_a_full_disk(store, policies, pauses):
     store.save(1, policies, TOKENIZERS, STATE)
     with pytest.raises(CheckpointError, match="free some space"):
         store.save(2, policies, TOKENIZERS | {"generator": FullDiskInRust()}, STATE)
     assert sorted(p.name for p in store.root.iterdir()) == ["step_000001"]
 
 
-def test_another_error_is_passed_on_with_its_words(store, policies):
+def test_another_error_is_passed_on_with_its_words(store, policies, pauses):
     policies["generator"] = policies["generator"] / "missing"
     with pytest.raises(CheckpointError, match="No such file"):
         store.save(1, policies, TOKENIZERS, STATE)
     assert store.latest() is None
+
+
+def test_what_passes_is_tried_again(store, policies, monkeypatch, pauses):
+    rename, failures = os.replace, [OSError(errno.EIO, "Input/output error")] * 2
+
+    def flaky(source, target):
+        if failures:
+            raise failures.pop()
+        rename(source, target)
+
+    monkeypatch.setattr(os, "replace", flaky)
+    assert read_checkpoint(store.save(1, policies, TOKENIZERS, STATE)) == STATE
+    assert pauses == list(checkpoints.RETRY_PAUSES_S)
+
+
+def test_what_cannot_fit_is_not_begun(store, policies, monkeypatch, pauses):
+    """Files of another file system have to be copied; there is less room than they take."""
+    monkeypatch.setattr(checkpoints.shutil, "disk_usage", lambda path: SimpleNamespace(free=10))
+    assert read_checkpoint(store.save(1, policies, TOKENIZERS, STATE)) == STATE, "links take no room"
+    stat = Path.stat
+
+    def elsewhere(path, **options):
+        found = stat(path, **options)
+        device = 77 if "learners" in path.parts else found.st_dev
+        return SimpleNamespace(st_dev=device, st_size=found.st_size, st_mode=found.st_mode)
+
+    monkeypatch.setattr(Path, "stat", elsewhere)
+    monkeypatch.setattr(store, "_write", lambda *a: pytest.fail("was begun"))
+    with pytest.raises(CheckpointError, match="free some space"):
+        store.save(2, policies, TOKENIZERS, STATE)
 
 
 # ---------------------------------------------------------------------- reading

@@ -4,49 +4,33 @@ from dataclasses import replace
 import pytest
 import torch
 
-from core.batch import Batch
 from learners.learner import Learner
-from learners.models import score_tokens
-from learners.settings import LearnerSettings
+from learners.packing import row_of
+from tests.learning import batch, largest_difference, weights
 
 ESTIMATORS = ["gae", "grpo"]
 
 
-def weights(learner: Learner) -> dict[str, torch.Tensor]:
-    return {name: p.detach().clone() for name, p in learner.model.named_parameters()}
-
-
-def largest_difference(first, second) -> float:
-    return max((first[name] - second[name]).abs().max().item() for name in first)
-
-
 def probability(learner: Learner, prompt, completion) -> float:
-    tokens = torch.tensor([[*prompt, *completion]])
-    pick = torch.zeros_like(tokens, dtype=torch.bool)
-    pick[:, len(prompt) :] = True
+    row = row_of([[*prompt, *completion]])
     with torch.no_grad():
-        return score_tokens(learner.model, tokens, pick, 1.0).logprobs_N.sum().exp().item()
-
-
-def batch(*samples, step: int = 1, temperature: float = 1.0) -> Batch:
-    return Batch(step=step, samples=samples, temperature=temperature, seed=5)
+        return learner.policy.score(row, row.positions_N >= len(prompt), 1.0).logprobs_P.sum().exp().item()
 
 
 # ---------------------------------------------------------------------- scores
 def test_scores_are_the_log_softmax_of_the_models_logits(make_learner):
     learner = make_learner()
-    tokens = torch.tensor([[3, 9, 4, 7], [5, 6, 0, 0]])
-    pick = torch.tensor([[False, True, False, True], [False, True, False, False]])
+    pick = torch.tensor([False, True, False, True, False, True])
     with torch.no_grad():
-        scores = score_tokens(learner.model, tokens, pick, temperature=0.7)
-        expected = (learner.model(tokens).logits / 0.7).log_softmax(-1)
-    assert scores.logprobs_N.tolist() == pytest.approx(
-        [expected[0, 0, 9].item(), expected[0, 2, 7].item(), expected[1, 0, 6].item()], abs=1e-5
-    )
-    entropy = -(expected.exp() * expected).sum(-1)
-    assert scores.entropy_N.tolist() == pytest.approx(
-        [entropy[0, 0].item(), entropy[0, 2].item(), entropy[1, 0].item()], abs=1e-5
-    )
+        scores = learner.policy.score(row_of([[3, 9, 4, 7], [5, 6]]), pick, temperature=0.7)
+        first, second = (
+            (learner.policy.model(torch.tensor([tokens])).logits[0] / 0.7).log_softmax(-1)
+            for tokens in ([3, 9, 4, 7], [5, 6])
+        )
+    expected = [first[0, 9].item(), first[2, 7].item(), second[0, 6].item()]
+    assert scores.logprobs_P.tolist() == pytest.approx(expected, abs=1e-5)
+    entropy = [-(row.exp() * row).sum().item() for row in (first[0], first[2], second[0])]
+    assert scores.entropy_P.tolist() == pytest.approx(entropy, abs=1e-5)
 
 
 # ---------------------------------------------------------------------- which tokens learn
@@ -63,21 +47,85 @@ def test_prompt_tokens_carry_no_loss(make_learner, sample_of):
 def test_the_loss_is_that_of_the_completion_given_the_prompt(make_learner, sample_of):
     learner = make_learner(learning_rate=1e-3, gradient_clip=1e9)
     sample = sample_of(learner, [3, 4, 5], [6, 7], advantage=1.0)
-    logits = learner.model(torch.tensor([sample.tokens])).logits[0].log_softmax(-1)
+    logits = learner.policy.model(torch.tensor([sample.tokens])).logits[0].log_softmax(-1)
     expected_loss = -(logits[2, 6] + logits[3, 7]) / 2  # at ratio 1 the surrogate's gradient is the score's
     expected_loss.backward()
-    gradients = [p.grad.clone() for p in learner.model.parameters()]
+    gradients = [p.grad.clone() for p in learner.policy.model.parameters()]
     expected_norm = torch.stack([g.norm() for g in gradients]).norm().item()
     metrics = learner.step(batch(sample))
     assert metrics["gradient_norm"] == pytest.approx(expected_norm, rel=1e-4)
     assert metrics["trained_tokens"] == 2
 
 
+def gradient_norm(learner: Learner, *samples) -> float:
+    return learner.step(batch(*samples))["gradient_norm"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "scale"),
+    [
+        ({}, lambda short, long: (1 / 4, 1 / 4)),  # 1 + 3 tokens
+        ({"loss_normaliser": "sequence"}, lambda short, long: (1 / 2, 1 / 6)),
+        ({"loss_normaliser": "constant", "max_loss_tokens": 8}, lambda short, long: (1 / 16, 1 / 16)),
+    ],
+)
+def test_loss_normalisers_weigh_tokens_as_defined(make_learner, sample_of, settings, scale):
+    """Two samples, of one token and of three: the gradient is the weighted sum of their tokens' gradients."""
+    learner = make_learner(gradient_clip=1e9, **settings)
+    samples = sample_of(learner, [3, 4], [6]), sample_of(learner, [5], [7, 8, 9], advantage=-0.5)
+    expected = torch.zeros(())
+    for sample, weight in zip(samples, scale(1, 3), strict=True):
+        logits = learner.policy.model(torch.tensor([sample.tokens])).logits[0].log_softmax(-1)
+        start = sample.sampled.index(True)
+        for position in range(start, len(sample.tokens)):
+            expected = expected - weight * sample.advantage * logits[position - 1, sample.tokens[position]]
+    gradients = torch.autograd.grad(expected, list(learner.policy.model.parameters()))
+    norm = torch.stack([g.norm() for g in gradients]).norm().item()
+    assert gradient_norm(learner, *samples) == pytest.approx(norm, rel=1e-4)
+
+
+def test_decoupled_ppo_weighs_by_the_learners_ratio_to_the_engine(make_learner, sample_of):
+    """The engine's probability was half the learner's: weight 2, truncated at the cap; the ratio starts at 1."""
+    plain, capped, whole = (
+        make_learner(gradient_clip=1e9, **s) for s in ({}, {"importance_cap": 1.5}, {"importance_cap": 4.0})
+    )
+    sample = sample_of(plain, [3, 4], [6, 7])
+    stale = replace(sample, logprobs=(0.0, 0.0, *(p - math.log(2) for p in sample.logprobs[2:])))
+    base = gradient_norm(plain, sample)
+    assert gradient_norm(capped, stale) == pytest.approx(1.5 * base, rel=1e-4)
+    assert gradient_norm(whole, stale) == pytest.approx(2 * base, rel=1e-4)
+
+
+def test_kl_in_the_reward_lowers_the_returns_by_the_penalties(make_learner, sample_of):
+    learner = make_learner(estimator="gae", kl_coefficient=0.5, kl_in="reward", kl_estimator="k1")
+    with torch.no_grad():  # away from the reference
+        next(learner.policy.model.parameters()).mul_(1.1)
+    sample = sample_of(learner, [3, 4], [6, 7], reward=1.0)
+    reference = learner.policy.score_reference(
+        row_of([sample.tokens]), torch.tensor(sample.sampled), 1.0
+    ).logprobs_P
+    penalties = [0.5 * (p - r) for p, r in zip(sample.logprobs[2:], reference.tolist(), strict=True)]
+    targets = learner._targets(batch(sample), [0], {})
+    expected = [1.0 - sum(penalties), 1.0 - penalties[1]]  # gamma = lambda = 1: the reward to go
+    assert targets[0].returns_S.tolist() == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("objective", ["ppo", "gspo", "cispo"])
+def test_every_objective_makes_what_was_good_more_likely(make_learner, sample_of, objective):
+    learner = make_learner(
+        objective=objective, loss_normaliser="sequence" if objective == "gspo" else "token"
+    )
+    before = probability(learner, [3, 4], [6, 7])
+    learner.step(batch(sample_of(learner, [3, 4], [6, 7]), sample_of(learner, [3, 4], [8], advantage=-1.0)))
+    assert probability(learner, [3, 4], [6, 7]) > before
+
+
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_padding_changes_nothing(make_learner, sample_of, estimator):
     """A short sample beside a long one whose tokens are not trained: the update of the short one alone."""
-    short_alone = make_learner(estimator=estimator, value_learning_rate=1e-9)
-    beside_long = make_learner(estimator=estimator, value_learning_rate=1e-9)
+    frozen_value = {"value_learning_rate": 1e-9} if estimator == "gae" else {}
+    short_alone = make_learner(estimator=estimator, **frozen_value)
+    beside_long = make_learner(estimator=estimator, **frozen_value)
     short = sample_of(short_alone, [3, 4], [6, 7, 8])
     long = sample_of(short_alone, [9] * 20, [1, 2, 3, 4], trained=[False] * 4)
     short_alone.step(batch(short))
@@ -226,68 +274,4 @@ def test_the_value_loss_does_not_reach_the_policy(make_learner, sample_of):
     before = weights(learner)
     learner.step(batch(sample_of(learner, [3], [4], reward=1.0)))
     assert largest_difference(before, weights(learner)) == 0
-    assert learner.value_head.layers[2].bias.item() != 0
-
-
-# ---------------------------------------------------------------------- faults
-@pytest.mark.parametrize("broken", [math.nan, math.inf])
-def test_a_loss_that_is_not_finite_stops_the_step(make_learner, sample_of, broken):
-    learner = make_learner()
-    before = weights(learner)
-    with pytest.raises(FloatingPointError, match="lower the learning rate"):
-        learner.step(batch(sample_of(learner, [3], [4], advantage=broken)))
-    assert learner.version == 0
-    assert largest_difference(before, weights(learner)) == 0
-
-
-def test_grpo_needs_advantages(make_learner, sample_of):
-    learner = make_learner()
-    with pytest.raises(ValueError, match="advantage"):
-        learner.step(batch(sample_of(learner, [3], [4], advantage=None)))
-
-
-def test_batches_come_in_order(make_learner):
-    with pytest.raises(AssertionError, match="batch 2 after version 0"):
-        make_learner().step(batch(step=2))
-
-
-# ---------------------------------------------------------------------- state
-@pytest.mark.parametrize("estimator", ESTIMATORS)
-def test_a_resumed_learner_continues_to_the_bit(make_learner, random_batch, model_path, tmp_path, estimator):
-    settings = {"estimator": estimator, "warmup_updates": 5, "minibatch_samples": 4}
-    whole, first_half = make_learner(1e-2, **settings), make_learner(1e-2, **settings)
-    batches = [random_batch(whole, step) for step in range(1, 5)]
-    for played in batches[:2]:
-        whole.step(played)
-        first_half.step(played)
-    first_half.save(tmp_path)
-    resumed = Learner(LearnerSettings(**settings), 1e-2, tmp_path, model_path, seed=99)
-    resumed.load_state(tmp_path)
-    assert (resumed.version, resumed.updates) == (whole.version, whole.updates)
-    for played in batches[2:]:
-        assert resumed.step(played) == whole.step(played)
-    assert largest_difference(weights(whole), weights(resumed)) == 0
-    assert resumed.export().digest == whole.export().digest
-
-
-@pytest.mark.parametrize(("saved", "now"), [("gae", "grpo"), ("grpo", "gae")])
-def test_a_checkpoint_of_another_estimator_is_refused(make_learner, tmp_path, saved, now):
-    make_learner(estimator=saved).save(tmp_path)
-    with pytest.raises(ValueError, match=f"saved with estimator {saved}, this run uses {now}"):
-        make_learner(estimator=now).load_state(tmp_path)
-
-
-def test_the_reference_does_not_move(make_learner, random_batch):
-    learner = make_learner()
-    before = {n: p.clone() for n, p in learner.reference.named_parameters()}
-    learner.step(random_batch(learner))
-    assert all(torch.equal(p, before[n]) for n, p in learner.reference.named_parameters())
-    assert not any(p.requires_grad for p in learner.reference.parameters())
-
-
-def test_building_a_learner_does_not_touch_the_global_generator(make_learner):
-    torch.manual_seed(1)
-    expected = torch.rand(3)
-    torch.manual_seed(1)
-    make_learner(estimator="gae")
-    assert torch.equal(torch.rand(3), expected)
+    assert learner.critic.head.layers[2].bias.item() != 0

@@ -1,18 +1,22 @@
+"""Each loss against numbers worked out by hand, and its gradient against finite differences."""
+
 from math import exp, log
 
 import pytest
 import torch
 
-from learners.losses import clipped_surrogate, kl_k3
+from learners.losses import importance_weights, kl, policy_loss, value_loss
 
 LOW, HIGH = 0.2, 0.28
 
 
-def surrogate(ratios, advantages):
-    logprobs = torch.tensor(ratios).log().requires_grad_()
-    loss = clipped_surrogate(logprobs, torch.zeros(len(ratios)), torch.tensor(advantages), LOW, HIGH)
-    loss.loss.backward()
-    return loss, logprobs.grad.tolist()
+def loss_of(ratios, advantages, sequences=None, **options):
+    logprobs = torch.tensor(ratios, dtype=torch.float64).log().requires_grad_()
+    rows = torch.tensor(sequences or [0] * len(ratios))
+    options = {"clip_low": LOW, "clip_high": HIGH} | options
+    result = policy_loss(logprobs, torch.zeros_like(logprobs), torch.tensor(advantages), rows, **options)
+    result.loss_N.sum().backward()
+    return result, logprobs.grad.tolist()
 
 
 @pytest.mark.parametrize(
@@ -26,43 +30,100 @@ def surrogate(ratios, advantages):
         (1.5, -2.0, 3.0, 3.0),  # above, and the advantage asks for less: not clipped
     ],
 )
-def test_hand_computed(ratio, advantage, loss, gradient):
-    result, gradients = surrogate([ratio], [advantage])
-    assert result.loss.item() == pytest.approx(loss, rel=1e-5)
+def test_ppo_hand_computed(ratio, advantage, loss, gradient):
+    result, gradients = loss_of([ratio], [advantage])
+    assert result.loss_N.tolist() == pytest.approx([loss], rel=1e-5)
     assert gradients == pytest.approx([gradient], rel=1e-5)
 
 
-def test_sums_over_tokens_and_counts_those_outside_the_interval():
-    result, _ = surrogate([1.0, 1.5, 0.5, 1.1], [1.0, 1.0, -1.0, 1.0])
-    assert result.loss.item() == pytest.approx(-(1.0 + 1.28 - 0.8 + 1.1), rel=1e-5)
-    assert result.clipped.item() == 2
+def test_tokens_outside_the_interval_are_counted_and_it_is_asymmetric():
+    result, _ = loss_of([1.0, 1.5, 0.5, 1.1, 1.25, 0.75], [1.0, 1.0, -1.0, 1.0, 1.0, 1.0])
+    assert result.clipped_N.tolist() == [0, 1, 1, 0, 0, 1]
 
 
-def test_clipping_is_asymmetric():
-    result, _ = surrogate([1.25, 0.75], [1.0, 1.0])
-    assert result.clipped.item() == 1
+def test_dual_clip_bounds_what_an_improbable_token_can_do():
+    free, gradients = loss_of([10.0], [-2.0])
+    assert free.loss_N.item() == pytest.approx(20.0) and gradients == pytest.approx([20.0])
+    bounded, gradients = loss_of([10.0], [-2.0], dual_clip=3.0)
+    assert bounded.loss_N.item() == pytest.approx(6.0) and gradients == [0.0]
+    same, _ = loss_of([2.0, 10.0], [-2.0, 2.0], dual_clip=3.0)  # below the bound; a positive advantage
+    assert same.loss_N.tolist() == pytest.approx([4.0, -2.56])
+
+
+def test_gspo_gives_a_sequence_one_ratio():
+    # geometric means: sqrt(1.5 * 0.6) = .9487, and 2 (clipped at 1.28)
+    result, gradients = loss_of([1.5, 0.6, 2.0], [1.0, 1.0, 1.0], [0, 0, 1], objective="gspo")
+    mean = (1.5 * 0.6) ** 0.5
+    assert result.loss_N.tolist() == pytest.approx([-mean, -mean, -1.28])
+    # d(ratio)/d(logp_t) = ratio / 2, for each of the sequence's two loss terms
+    assert gradients == pytest.approx([-mean, -mean, 0.0])
+
+
+def test_cispo_weighs_the_log_likelihood_and_drops_no_gradient():
+    result, gradients = loss_of([1.5, 0.5, 1.1], [2.0, -2.0, 1.0], objective="cispo")
+    assert gradients == pytest.approx([-1.28 * 2, 0.8 * 2, -1.1])
+    assert result.clipped_N.tolist() == [1, 1, 0]
+
+
+@pytest.mark.parametrize("objective", ["ppo", "gspo"])
+def test_gradients_agree_with_finite_differences(objective):
+    generator = torch.Generator().manual_seed(1)
+    new, old, advantages = torch.randn(3, 12, dtype=torch.float64, generator=generator) * 0.3
+    rows = torch.tensor([0] * 5 + [1] * 4 + [2] * 3)
+    options = {"objective": objective, "clip_low": LOW, "clip_high": HIGH, "dual_clip": None}
+
+    def total(logprobs):
+        return policy_loss(logprobs, old, advantages, rows, **options).loss_N.sum()
+
+    assert torch.autograd.gradcheck(total, (new.clone().requires_grad_(),), eps=1e-7, atol=1e-5)
 
 
 def test_approximate_kl_is_k3_and_carries_no_gradient():
-    result, _ = surrogate([0.5, 2.0], [0.0, 0.0])
-    assert result.approximate_kl.item() == pytest.approx((0.5 - 1 - log(0.5)) + (2 - 1 - log(2)), rel=1e-5)
-    assert not result.approximate_kl.requires_grad
+    result, _ = loss_of([0.5, 2.0], [0.0, 0.0])
+    assert result.approximate_kl_N.tolist() == pytest.approx([0.5 - 1 - log(0.5), 2 - 1 - log(2)], rel=1e-5)
+    assert not result.approximate_kl_N.requires_grad
 
 
 def test_equal_policies_have_no_kl_and_nothing_clipped():
     logprobs = torch.tensor([-1.0, -7.0])
-    result = clipped_surrogate(logprobs, logprobs.clone(), torch.ones(2), LOW, HIGH)
-    assert result.clipped.item() == result.approximate_kl.item() == 0.0
-    assert kl_k3(logprobs, logprobs).tolist() == [0.0, 0.0]
+    result = policy_loss(
+        logprobs,
+        logprobs.clone(),
+        torch.ones(2),
+        torch.zeros(2, dtype=torch.long),
+        clip_low=LOW,
+        clip_high=HIGH,
+    )
+    assert result.clipped_N.tolist() == result.approximate_kl_N.tolist() == [0.0, 0.0]
+    assert all(kl(logprobs, logprobs, k).tolist() == [0.0, 0.0] for k in ("k1", "k2", "k3"))
 
 
-def test_kl_k3_hand_computed():
-    values = kl_k3(torch.tensor([-1.0, -1.0]), torch.tensor([-2.0, 0.0]))
-    assert values.tolist() == pytest.approx([exp(-1) - -1 - 1, exp(1) - 1 - 1])
+def test_kl_hand_computed():
+    policy, reference = torch.tensor([-1.0, -1.0]), torch.tensor([-2.0, 0.0])
+    assert kl(policy, reference, "k1").tolist() == [1.0, -1.0]
+    assert kl(policy, reference, "k2").tolist() == [0.5, 0.5]
+    assert kl(policy, reference).tolist() == pytest.approx([exp(-1) - -1 - 1, exp(1) - 1 - 1])
 
 
-def test_kl_k3_is_the_kl_in_expectation():
+@pytest.mark.parametrize("estimator", ["k1", "k3"])
+def test_k1_and_k3_are_the_kl_in_expectation(estimator):
     policy, reference = torch.tensor([0.7, 0.2, 0.1]), torch.tensor([0.3, 0.3, 0.4])
-    expected = (policy * kl_k3(policy.log(), reference.log())).sum()
+    expected = (policy * kl(policy.log(), reference.log(), estimator)).sum()
     exact = (policy * (policy / reference).log()).sum()
     assert expected.item() == pytest.approx(exact.item(), rel=1e-5)
+
+
+def test_value_loss_hand_computed():
+    values, old, returns = (
+        torch.tensor([1.0, 2.0, 0.0]),
+        torch.tensor([1.0, 1.0, 1.0]),
+        torch.tensor([0.5, 2.0, 0.0]),
+    )
+    assert value_loss(values, old, returns, None).tolist() == [0.25, 0.0, 0.0]
+    # held at 1.2: (1.2 - 2)^2 = .64; held at .8: (.8 - 0)^2 = .64
+    assert value_loss(values, old, returns, 0.2).tolist() == pytest.approx([0.25, 0.64, 0.64])
+
+
+def test_importance_weights_are_truncated():
+    weights = importance_weights(torch.tensor([-1.0, -1.0, 0.0]), torch.tensor([-1.0, 0.0, -3.0]), 2.0)
+    assert weights.tolist() == pytest.approx([1.0, exp(-1), 2.0])

@@ -5,13 +5,14 @@ import torch
 from actors.weights import tensors_of
 from core.weights import digest_of
 from learners.models import load_model
-from learners.weights import export_weights, probe_tokens
+from learners.weights import probe_tokens
+from tests.learning import export
 
 
 def test_tensors_travel_to_the_bit(model_path):
     for dtype in ("float32", "bfloat16"):
         model = load_model(model_path).to(getattr(torch, dtype))
-        update = export_weights(model, version=4)
+        update = export(model, 4)
         assert (update.version, update.dtype) == (4, dtype)
         arrived = tensors_of(update)
         for name, parameter in model.named_parameters():
@@ -20,24 +21,24 @@ def test_tensors_travel_to_the_bit(model_path):
 
 
 def test_tied_weights_travel_once(model_path):
-    update = export_weights(load_model(model_path), 1)
+    update = export(load_model(model_path), 1)
     assert "model.embed_tokens.weight" in update.tensors
     assert "lm_head.weight" not in update.tensors
 
 
 def test_an_update_is_a_copy(model_path):
     model = load_model(model_path)
-    update = export_weights(model, 1)
+    update = export(model, 1)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(1.0)
     assert digest_of(update.tensors) == update.digest
-    assert export_weights(model, 2).digest != update.digest
+    assert export(model, 2).digest != update.digest
 
 
 def test_the_probe_is_scored_as_plain_transformers_score_it(model_path):
     model = load_model(model_path)
-    update = export_weights(model, 1)
+    update = export(model, 1)
     tokens = torch.tensor([update.probe])
     with torch.no_grad():
         logprobs = model(tokens).logits[0, :-1].log_softmax(-1)
@@ -56,7 +57,7 @@ def test_the_probe_is_fixed_and_of_the_vocabulary(vocabulary):
 
 def test_tensors_may_be_read_only_arrays(model_path):
     """As they are when Ray maps them from shared memory."""
-    update = export_weights(load_model(model_path), 1)
+    update = export(load_model(model_path), 1)
     for array in update.tensors.values():
         array.flags.writeable = False
     tensors = tensors_of(update)

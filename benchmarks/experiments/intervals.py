@@ -1,0 +1,46 @@
+"""Figures over seeds: their mean with its 95% confidence interval, and tables of them."""
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+_T_975 = (
+    *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228),
+    *(2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086),
+    *(2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042),
+)
+"""Student's t for 1 to 30 degrees of freedom."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Interval:
+    mean: float
+    half_width: float
+    """Infinite for one seed."""
+    by_seed: Sequence[float]
+
+    def __str__(self) -> str:
+        digits = 3 if abs(self.mean) < 10 else 0
+        return f"{self.mean:.{digits}f} ±{self.half_width:.{digits}f}"
+
+    def plain(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def interval(by_seed: Sequence[float]) -> Interval:
+    """Seeds are few, so Student's t and not the normal quantile."""
+    n = len(by_seed)
+    if n < 2:
+        return Interval(mean=statistics.fmean(by_seed), half_width=float("inf"), by_seed=by_seed)
+    t = _T_975[n - 2] if n - 2 < len(_T_975) else 1.96 + 2.4 / (n - 1)
+    half_width = t * statistics.stdev(by_seed) / n**0.5
+    return Interval(mean=statistics.fmean(by_seed), half_width=half_width, by_seed=by_seed)
+
+
+def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    cells = [list(header), *([str(cell) for cell in row] for row in rows)]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
+    print(f"\n{title}")
+    for row in cells:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

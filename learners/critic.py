@@ -1,0 +1,49 @@
+"""State values for PPO: a head on the policy's trunk, or a model of its own."""
+
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from learners.models import ValueHead, hidden_states, load_model
+from learners.packing import Row
+from learners.settings import LearnerSettings
+
+
+class Critic(nn.Module):
+    """Values of the picked tokens, fp32.
+
+    On the policy's trunk the hidden states are the policy's own and carry no value gradient back. A critic of its own
+    starts from the policy's model and trains all of it.
+    """
+
+    def __init__(
+        self,
+        settings: LearnerSettings,
+        hidden_size: int,
+        model_path: str | Path,
+        device: torch.device,
+        seed: int,
+    ) -> None:
+        super().__init__()
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.head = ValueHead(hidden_size, settings.value_hidden).to(device)
+        self.trunk = load_model(model_path, device) if settings.critic == "model" else None
+        if self.trunk is not None:
+            self.trunk.train()
+            if settings.gradient_checkpointing:
+                self.trunk.gradient_checkpointing_enable()
+
+    def forward(self, row: Row, pick_N: torch.Tensor, policys_hidden_PH: torch.Tensor) -> torch.Tensor:
+        if self.trunk is None:
+            return self.head(policys_hidden_PH.detach())
+        return self.head(hidden_states(self.trunk, row)[pick_N.nonzero()[:, 0] - 1])
+
+    def optimizer(self, settings: LearnerSettings, learning_rate: float) -> torch.optim.Optimizer:
+        """The trunk learns at the policy's rate, the head, which starts from nothing, at its own."""
+        groups = [{"params": list(self.head.parameters()), "lr": settings.value_learning_rate}]
+        if self.trunk is not None:
+            used = [p for n, p in self.trunk.named_parameters() if not n.startswith("lm_head")]
+            groups.append({"params": used, "lr": learning_rate})
+        return torch.optim.AdamW(groups, weight_decay=0.0)

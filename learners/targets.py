@@ -1,0 +1,84 @@
+"""What each sampled token of a batch is learned from: advantages, and returns for the critic."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from core.batch import Sample
+from learners.advantages.gae import gae
+from learners.settings import LearnerSettings
+
+
+@dataclass(slots=True)
+class Targets:
+    """Of one sample, over its sampled tokens in order (S of them)."""
+
+    advantages_S: torch.Tensor
+    logprobs_S: torch.Tensor | None = None
+    """The learner's own before the first update; None where nothing needs them."""
+    returns_S: torch.Tensor | None = None
+    """None for critic-free estimators, as are the values."""
+    values_S: torch.Tensor | None = None
+
+
+def needs_first_pass(settings: LearnerSettings) -> bool:
+    """Whether the targets depend on the learner's own networks."""
+    return settings.estimator == "gae" or settings.importance_cap is not None
+
+
+def targets_of(
+    sample: Sample,
+    settings: LearnerSettings,
+    *,
+    logprobs_S: torch.Tensor | None = None,
+    values_S: torch.Tensor | None = None,
+    penalties_S: torch.Tensor | None = None,
+) -> Targets:
+    """penalties_S: what the rewards of tokens are lowered by.
+
+    Raises:
+        ValueError: no value for each token, and no advantage that came with the sample.
+    """
+    if values_S is None:
+        if sample.advantage is None:
+            raise ValueError(f"estimator {settings.estimator} needs samples with advantages")
+        return Targets(torch.full((sum(sample.sampled),), float(sample.advantage)), logprobs_S)
+    rewards = torch.zeros_like(values_S)
+    rewards[-1] = sample.reward
+    if penalties_S is not None:
+        rewards -= penalties_S
+    if sample.segments:
+        advantages, returns = macro_gae(rewards, values_S, sample.segments, settings.gamma, settings.lam)
+    else:
+        advantages, returns = gae(rewards, values_S, settings.gamma, settings.lam)
+    return Targets(advantages, logprobs_S, returns, values_S)
+
+
+def macro_gae(
+    rewards_S: torch.Tensor, values_S: torch.Tensor, segments: Sequence[int], gamma: float, lam: float
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """GAE over segments of tokens as single steps (options: Sutton et al. 1999).
+
+    A segment's reward is the sum over its tokens, its value that of its first token. All its tokens get its advantage,
+    and all their values are drawn to its return.
+    """
+    counts = torch.tensor(segments, device=rewards_S.device)
+    first = counts.cumsum(0) - counts
+    rewards = torch.stack([part.sum() for part in rewards_S.split(list(segments))])
+    advantages, returns = gae(rewards, values_S[first], gamma, lam)
+    return advantages.repeat_interleave(counts), returns.repeat_interleave(counts)
+
+
+def whiten(samples: Sequence[Sample], targets: Mapping[int, Targets]) -> None:
+    """Advantages to zero mean and unit variance over the trained tokens of the batch (PPO's usual; GRPO has its
+    group's)."""
+    pooled = torch.cat([t.advantages_S[trained_of_sampled(samples[i])] for i, t in targets.items()])
+    mean = pooled.mean()
+    std = pooled.std() if len(pooled) > 1 else torch.ones(())
+    for target in targets.values():
+        target.advantages_S = (target.advantages_S - mean) / (std + 1e-6)
+
+
+def trained_of_sampled(sample: Sample) -> torch.Tensor:
+    return torch.tensor([t for t, s in zip(sample.trained, sample.sampled, strict=True) if s])

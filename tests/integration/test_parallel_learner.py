@@ -1,0 +1,121 @@
+"""One update by two workers over gloo is the update of one worker; what two save, one continues, and the other way."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import multiprocessing
+
+from core.batch import Batch
+from learners.learner import Learner
+from learners.settings import LearnerSettings
+from learners.state import load_learner, save_learner
+from tests.learning import largest_difference, one_torch_thread, random_samples, save_tiny_model, weights
+
+CASES: dict[str, dict] = {
+    "grpo": {"estimator": "grpo", "kl_coefficient": 0.1},
+    "sequences": {"estimator": "rloo", "loss_normaliser": "sequence", "objective": "gspo"},
+    "decoupled": {"estimator": "grpo", "importance_cap": 2.0, "microbatch_tokens": 64},
+    "critic": {"estimator": "gae"},
+    "critic_model": {"estimator": "gae", "critic": "model"},
+    "lora": {"estimator": "grpo", "lora": {"rank": 4}},
+    "fsdp": {"estimator": "grpo", "sharding": "fsdp", "workers": 2, "microbatch_tokens": 64},
+    "fsdp_critic": {"estimator": "gae", "sharding": "fsdp", "workers": 2},
+}
+STEPS = 3
+
+
+def learner_of(case: str, model: Path, alone: bool, start: Path | None = None) -> Learner:
+    settings = CASES[case] | {"warmup_updates": 2, "minibatch_samples": 6}
+    if alone:
+        settings["sharding"] = "none"
+    learner = Learner(LearnerSettings(**settings), 1e-2, start or model, model, seed=3)
+    if start is not None:
+        load_learner(learner, start)
+    return learner
+
+
+def batch(case: str, step: int) -> Batch:
+    advantages = CASES[case]["estimator"] != "gae"
+    samples = random_samples(step, 13, advantages=advantages)
+    return Batch(step=step, samples=samples, temperature=1.0, seed=step)
+
+
+def learn(learner: Learner, case: str, steps: range) -> dict:
+    metrics = [learner.step(batch(case, step)) for step in steps]
+    critic = learner.critic.parameters() if learner.critic else ()
+    return {
+        "metrics": metrics,
+        "weights": weights(learner),
+        "probe": learner.export().probe_logprobs,
+        "critic_gradients": [p.grad for p in critic if p.grad is not None],
+    }
+
+
+def work(rank: int, directory: Path, model: Path) -> None:
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group(
+        "gloo", init_method=f"file://{directory}/rendezvous", rank=rank, world_size=2
+    )
+    for case in CASES:
+        learner = learner_of(case, model, alone=False)
+        found = learn(learner, case, range(1, STEPS + 1))
+        save_learner(learner, directory / f"{case}_by_two")
+        continued = learner_of(case, model, alone=False, start=directory / f"{case}_by_one")
+        found["continued"] = learn(continued, case, range(STEPS + 1, STEPS + 2))
+        if rank == 0:
+            torch.save(found, directory / f"{case}.pt")
+    torch.distributed.destroy_process_group()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    with one_torch_thread():
+        yield
+
+
+@pytest.fixture(scope="module")
+def by_two(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, dict]:
+    directory = tmp_path_factory.mktemp("two")
+    model = save_tiny_model(directory / "model")
+    by_one = {}
+    for case in CASES:
+        learner = learner_of(case, model, alone=True)
+        by_one[case] = learn(learner, case, range(1, STEPS + 1))
+        save_learner(learner, directory / f"{case}_by_one")
+        by_one[case]["continued"] = learn(learner, case, range(STEPS + 1, STEPS + 2))
+    multiprocessing.spawn(work, (directory, model), nprocs=2)
+    return directory, model, by_one
+
+
+def same(found: dict, expected: dict) -> None:
+    assert largest_difference(found["weights"], expected["weights"]) < 2e-4  # Adam's steps are up to 1e-2
+    assert found["probe"] == pytest.approx(expected["probe"], abs=2e-3)
+    for one, other in zip(found["critic_gradients"], expected["critic_gradients"], strict=True):
+        assert torch.allclose(one, other, rtol=1e-2, atol=1e-4), "Adam would hide a factor"
+    for one, other in zip(found["metrics"], expected["metrics"], strict=True):
+        for name in (
+            "policy_loss",
+            "gradient_norm",
+            "trained_tokens",
+            "entropy",
+            "mismatch_max",
+            "value_loss",
+        ):
+            if name in other:
+                assert one[name] == pytest.approx(other[name], rel=2e-3, abs=1e-5), name
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_two_workers_make_the_update_of_one(by_two, case: str) -> None:
+    directory, _, by_one = by_two
+    found = torch.load(directory / f"{case}.pt", weights_only=False)
+    same(found, by_one[case])
+    same(found["continued"], by_one[case]["continued"])
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_one_worker_continues_what_two_saved(by_two, case: str) -> None:
+    directory, model, by_one = by_two
+    learner = learner_of(case, model, alone=True, start=directory / f"{case}_by_two")
+    same(learn(learner, case, range(STEPS + 1, STEPS + 2)), by_one[case]["continued"])

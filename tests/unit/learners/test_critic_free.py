@@ -1,0 +1,55 @@
+"""The critic-free estimators beside GRPO, by hand."""
+
+import pytest
+
+from learners.advantages.dr_grpo import dr_grpo
+from learners.advantages.estimate import Advantages
+from learners.advantages.reinforce_pp import reinforce_pp
+from learners.advantages.rloo import rloo
+from learners.settings import LearnerSettings
+
+
+def test_dr_grpo_is_the_distance_from_the_mean():
+    assert dr_grpo([0.0, 2.0, 2.0, 4.0]) == [-2.0, 0.0, 0.0, 2.0]
+
+
+def test_rloo_is_the_distance_from_the_mean_of_the_others():
+    assert rloo([0.0, 1.0, 5.0]) == pytest.approx([0 - 3.0, 1 - 2.5, 5 - 0.5])
+
+
+def test_reinforce_pp_normalises_over_the_batch():
+    # rewards 0 0 2 2: mean 1, std 1
+    assert reinforce_pp([[0.0, 0.0], [2.0, 2.0]]) == [pytest.approx([-1, -1]), pytest.approx([1, 1])]
+
+
+@pytest.mark.parametrize("estimator", [dr_grpo, rloo])
+@pytest.mark.parametrize("rewards", [[], [1.0], [0.3] * 8])
+def test_a_group_without_signal_has_no_advantages(estimator, rewards):
+    assert estimator(rewards) is None
+
+
+def test_a_tied_group_speaks_in_reinforce_pp_unless_all_are_tied():
+    settings = LearnerSettings(estimator="reinforce_pp")
+    tied, other = Advantages(settings).credit([[1.0, 1.0], [0.0, 1.0]], game="g", role="r")
+    assert tied is not None and other is not None and tied[0][1] == tied[1][1] > 0
+    assert Advantages(settings).credit([[1.0, 1.0], [1.0]], game="g", role="r") == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"estimator": "grpo", "gamma": 0.9}, "gamma has no effect with estimator grpo"),
+        ({"estimator": "rloo", "value_clip": 0.2}, "value_clip has no effect with estimator rloo"),
+        ({"estimator": "grpo", "kl_coefficient": 0.1, "kl_in": "reward"}, "kl_in reward needs"),
+        ({"objective": "cispo", "dual_clip": 3.0}, "dual_clip has no effect with objective cispo"),
+        ({"objective": "gspo", "estimator": "grpo"}, "gspo is defined on sequences"),
+        ({"objective": "gspo", "loss_normaliser": "sequence"}, "gspo is defined on sequences"),
+        ({"loss_normaliser": "constant"}, "max_loss_tokens belongs to"),
+        ({"max_loss_tokens": 100}, "max_loss_tokens belongs to"),
+        ({"kl_estimator": "k2"}, "kl_estimator has no effect while kl_coefficient is 0"),
+        ({"kl_estimator": "k1", "kl_coefficient": 0.1}, "k1 has no useful gradient"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        LearnerSettings(**settings)

@@ -1,0 +1,166 @@
+"""Updates that cannot be made: not finite, too large, out of order."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from learners import learner as learner_module
+from learners.checkpoints import CheckpointStore
+from learners.learner import NotFinite
+from learners.state import MAX_RELOADS, learn, load_learner, save_learner
+from tests.learning import batch, largest_difference, weights
+
+
+@pytest.mark.parametrize("broken", [math.nan, math.inf])
+def test_an_update_that_is_not_finite_is_skipped_and_too_many_end_the_learner(
+    make_learner, sample_of, broken, tmp_path
+):
+    learner = make_learner(1e-2)
+    before = weights(learner)
+    bad = sample_of(learner, [3], [4], advantage=broken)
+    for step in (1, 2, 3):
+        metrics = learner.step(batch(bad, step=step))
+        assert metrics["skipped_updates"] == 1 and metrics["trained_tokens"] == 1
+        assert learner.learning_rate_factor == 0.5**step
+    assert largest_difference(before, weights(learner)) == 0
+    save_learner(learner, tmp_path)
+    again = make_learner(1e-2)
+    load_learner(again, tmp_path)
+    assert again.learning_rate_factor == 0.125
+    with pytest.raises(FloatingPointError, match=r"4th update in a row .* lower the learning rate"):
+        learner.step(batch(bad, step=4))
+    assert learner.version == 3
+
+
+def test_a_good_update_ends_the_row_and_uses_the_halved_rate(make_learner, sample_of):
+    learner, halved = make_learner(1e-2), make_learner(5e-3)
+    good, bad = (sample_of(learner, [3], [4], advantage=a) for a in (1.0, math.nan))
+    learner.step(batch(bad))
+    learner.step(batch(good, step=2))
+    halved.step(batch(good))
+    assert largest_difference(weights(learner), weights(halved)) == 0
+    for step in (3, 4, 5):
+        learner.step(batch(bad, step=step))
+
+
+def test_where_memory_runs_out_micro_batches_are_halved_and_the_update_is_the_same(
+    make_learner, random_batch, monkeypatch
+):
+    roomy, tight = make_learner(), make_learner()
+    whole = learner_module.micro_loss
+    rows = []
+
+    def limited(micro, *rest, **options):
+        rows.append(len(micro.indices))
+        if len(micro.indices) > 3:
+            raise torch.OutOfMemoryError("scripted")
+        return whole(micro, *rest, **options)
+
+    each = random_batch(roomy)
+    expected = roomy.step(each)
+    monkeypatch.setattr(learner_module, "micro_loss", limited)
+    metrics = tight.step(each)
+    assert rows[0] == 10 and rows[-1] <= 3
+    assert tight.microbatch_tokens < roomy.microbatch_tokens
+    assert largest_difference(weights(tight), weights(roomy)) < 1e-5  # Adam's steps are 1e-2
+    assert metrics["policy_loss"] == pytest.approx(expected["policy_loss"], rel=1e-4)
+
+
+def test_memory_that_cannot_do_for_one_sample_is_an_error(make_learner, sample_of, monkeypatch):
+    def never(*arguments, **options):
+        raise torch.OutOfMemoryError("scripted")
+
+    learner = make_learner()
+    sample = sample_of(learner, [3], [4])
+    monkeypatch.setattr(learner_module, "micro_loss", never)
+    with pytest.raises(torch.OutOfMemoryError):
+        learner.step(batch(sample))
+
+
+def test_grpo_needs_advantages(make_learner, sample_of):
+    learner = make_learner()
+    with pytest.raises(ValueError, match="advantage"):
+        learner.step(batch(sample_of(learner, [3], [4], advantage=None)))
+
+
+def test_batches_come_in_order(make_learner):
+    with pytest.raises(AssertionError, match="batch 2 after version 0"):
+        make_learner().step(batch(step=2))
+
+
+# ---------------------------------------------------------------------- back to the checkpoint
+@pytest.mark.parametrize(
+    "settings", [{}, {"estimator": "gae"}, {"lora": {"rank": 4}}], ids=["full", "gae", "lora"]
+)
+def test_after_too_many_skipped_updates_the_learner_goes_back(make_learner, sample_of, tmp_path, settings):
+    learner = make_learner(1e-2, **settings)
+    good = sample_of(learner, [3, 4], [5, 6], reward=1.0)
+    bad = replace(good, logprobs=(0.0, 0.0, math.nan, math.nan))
+    learn(learner, batch(good, replace(good, reward=0.0)), lambda name, version: None)
+    save_learner(learner, tmp_path)
+    saved = weights(learner)
+    learn(learner, batch(good, replace(good, reward=0.0), step=2), lambda name, version: tmp_path)
+    for step in (3, 4, 5):
+        assert learn(learner, batch(bad, step=step), lambda name, version: tmp_path)["skipped_updates"] == 1
+    assert largest_difference(weights(learner), saved) > 0
+    metrics = learn(learner, batch(bad, step=6), lambda name, version: tmp_path)
+    assert metrics["reloaded"] == 1 and learner.version == 6 and learner.learning_rate_factor == 1 / 8
+    assert largest_difference(weights(learner), saved) == 0
+    assert learn(learner, batch(good, step=7), lambda name, version: tmp_path)["skipped_updates"] == 0
+
+
+def test_going_back_again_and_again_is_given_up(make_learner, sample_of, tmp_path):
+    learner = make_learner(1e-2)
+    save_learner(learner, tmp_path)
+    bad = sample_of(learner, [3], [4], advantage=math.nan)
+    with pytest.raises(NotFinite):
+        for step in range(1, 100):
+            learn(learner, batch(bad, step=step), lambda name, version: tmp_path)
+    assert learner.version == 3 + MAX_RELOADS * 4
+
+
+def test_without_a_checkpoint_there_is_nothing_to_go_back_to(make_learner, sample_of):
+    learner = make_learner(1e-2)
+    bad = sample_of(learner, [3], [4], advantage=math.nan)
+    for step in (1, 2, 3):
+        learn(learner, batch(bad, step=step), lambda name, version: None)
+    with pytest.raises(NotFinite, match="lower the learning rate"):
+        learn(learner, batch(bad, step=4), lambda name, version: None)
+
+
+def test_it_goes_back_beyond_the_update_that_broke_the_weights(make_learner, sample_of, tmp_path):
+    """A checkpoint after every step: the newest one may hold what every batch breaks on."""
+    learner = make_learner(1e-2)
+    store = CheckpointStore(tmp_path, keep=10)
+    good = sample_of(learner, [3, 4], [5, 6])
+
+    def saved(step: int) -> None:
+        save_learner(learner, tmp_path / "policy")
+        state = {"versions": {"policy": learner.version}}
+        store.save(step, {"policy": tmp_path / "policy"}, {"policy": NoTokenizer()}, state)
+
+    def recovery_point(name: str, version: int) -> Path | None:
+        found = store.newest_with(name, version)
+        return found / name if found else None
+
+    for step in (1, 2):
+        learn(learner, batch(good, step=step), recovery_point)
+        saved(step)
+    whole = weights(learner)
+    learn(learner, batch(good, step=3), recovery_point)
+    with torch.no_grad():  # as if that update had done it
+        next(learner.policy.model.parameters()).fill_(math.nan)
+    saved(3)
+    for step in (4, 5, 6):
+        assert learn(learner, batch(good, step=step), recovery_point)["skipped_updates"] == 1
+    assert learn(learner, batch(good, step=7), recovery_point)["reloaded"] == 1
+    assert largest_difference(weights(learner), whole) == 0
+    assert learn(learner, batch(good, step=8), recovery_point)["skipped_updates"] == 0
+
+
+class NoTokenizer:
+    def save_pretrained(self, directory: Path) -> None:
+        (directory / "tokenizer.json").write_text("{}")

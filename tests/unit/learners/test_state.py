@@ -1,0 +1,50 @@
+import pytest
+import torch
+
+from learners.learner import Learner
+from learners.settings import LearnerSettings
+from learners.state import load_learner, save_learner
+from tests.learning import largest_difference, weights
+
+
+@pytest.mark.parametrize("estimator", ["gae", "grpo"])
+def test_a_resumed_learner_continues_to_the_bit(make_learner, random_batch, model_path, tmp_path, estimator):
+    settings = {"estimator": estimator, "warmup_updates": 5, "minibatch_samples": 4}
+    whole, first_half = make_learner(1e-2, **settings), make_learner(1e-2, **settings)
+    batches = [random_batch(whole, step) for step in range(1, 5)]
+    for played in batches[:2]:
+        whole.step(played)
+        first_half.step(played)
+    save_learner(first_half, tmp_path)
+    resumed = Learner(LearnerSettings(**settings), 1e-2, tmp_path, model_path, seed=99)
+    load_learner(resumed, tmp_path)
+    assert (resumed.version, resumed.updates) == (whole.version, whole.updates)
+    for played in batches[2:]:
+        assert resumed.step(played) == whole.step(played)
+    assert largest_difference(weights(whole), weights(resumed)) == 0
+    assert resumed.export().digest == whole.export().digest
+
+
+@pytest.mark.parametrize(("saved", "now"), [("gae", "grpo"), ("grpo", "gae")])
+def test_a_checkpoint_of_another_estimator_is_refused(make_learner, tmp_path, saved, now):
+    save_learner(make_learner(estimator=saved), tmp_path)
+    with pytest.raises(
+        ValueError, match=r"saved with critic .*, this run uses .*: resume with the same critic"
+    ):
+        load_learner(make_learner(estimator=now), tmp_path)
+
+
+def test_the_reference_does_not_move(make_learner, random_batch):
+    learner = make_learner()
+    before = {n: p.clone() for n, p in learner.policy.reference.named_parameters()}
+    learner.step(random_batch(learner))
+    assert all(torch.equal(p, before[n]) for n, p in learner.policy.reference.named_parameters())
+    assert not any(p.requires_grad for p in learner.policy.reference.parameters())
+
+
+def test_building_a_learner_does_not_touch_the_global_generator(make_learner):
+    torch.manual_seed(1)
+    expected = torch.rand(3)
+    torch.manual_seed(1)
+    make_learner(estimator="gae")
+    assert torch.equal(torch.rand(3), expected)

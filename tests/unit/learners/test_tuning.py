@@ -1,0 +1,268 @@
+"""LoRA, frozen layers, a critic of its own, autocast."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from learners import tuning
+from learners.learner import Learner, NotFinite
+from learners.models import load_model
+from learners.packing import row_of
+from learners.settings import LearnerSettings
+from learners.state import load_learner, save_learner
+from learners.train_spec import LearnerSpec, build_learners, by_backbone
+from tests.learning import batch, largest_difference, random_samples, tiny_model, weights
+
+LORA = {"lora": {"rank": 4, "alpha": 8}}
+
+
+def logprobs(model, tokens) -> torch.Tensor:
+    """By plain transformers."""
+    with torch.no_grad():
+        scores = model(torch.tensor([tokens])).logits[0, :-1].log_softmax(-1)
+    return scores.gather(1, torch.tensor(tokens)[1:, None])[:, 0]
+
+
+# ---------------------------------------------------------------------- LoRA
+def test_an_adapter_starts_as_nothing_and_leaves_the_backbone_alone(
+    make_learner, random_batch, model_path, tmp_path
+):
+    learner, plain = make_learner(1e-2, **LORA), load_model(model_path)
+    start = dict(plain.named_parameters())
+    assert largest_difference(weights(learner), {n: p.detach() for n, p in start.items()}) == 0
+    base = {n: p.clone() for n, p in learner.policy.model.named_parameters() if ".lora_" not in n}
+    metrics = learner.step(random_batch(learner))
+    assert metrics["kl_to_warm_start"] == pytest.approx(0, abs=1e-6), "measured before it learned"
+    after = dict(learner.policy.model.named_parameters())
+    assert all(torch.equal(value, after[name]) for name, value in base.items())
+    changed = weights(learner)
+    moved = [n for n, p in start.items() if not torch.equal(changed[n], p)]
+    assert moved and all("proj" in name for name in moved)
+    assert learner.step(random_batch(learner, 2))["kl_to_warm_start"] > 1e-6
+
+
+def test_the_merged_weights_are_the_policy(make_learner, random_batch, tmp_path):
+    learner = make_learner(1e-2, **LORA)
+    learner.step(random_batch(learner))
+    save_learner(learner, tmp_path)
+    merged = AutoModelForCausalLM.from_pretrained(tmp_path)
+    tokens = [3, 9, 4, 7, 11]
+    row = row_of([tokens])
+    with torch.no_grad():
+        ours = learner.policy.score(row, row.positions_N > 0, 1.0).logprobs_P
+    assert torch.allclose(ours, logprobs(merged, tokens), atol=1e-5)
+    update = learner.export()
+    assert update.tensors.keys() == {n for n, _ in merged.named_parameters()}
+
+
+def spec(model_path, **settings) -> LearnerSpec:
+    keys = {"estimator": "grpo", "warmup_updates": 0, **settings}
+    return LearnerSpec(
+        settings=LearnerSettings(**keys),
+        learning_rate=1e-2,
+        model_path=str(model_path),
+        reference_path=str(model_path),
+        state_path=None,
+        device="cpu",
+        seed=3,
+    )
+
+
+def test_two_adapters_on_one_backbone_learn_as_two_models_would(model_path, random_batch):
+    specs = {name: spec(model_path, **LORA) for name in ("generator", "discriminator")}
+    assert by_backbone(specs) == [specs]
+    together = build_learners(specs)
+    assert together["generator"].policy.model is together["discriminator"].policy.model
+    apart = {name: one.build(name) for name, one in specs.items()}
+    for step in (1, 2):
+        for offset, (name, learner) in enumerate(together.items()):
+            played = random_batch(apart[name], step, count=8 + offset)
+            assert learner.step(played) == apart[name].step(played)
+    for name, learner in together.items():
+        assert largest_difference(weights(learner), weights(apart[name])) == 0
+    generator, discriminator = map(weights, together.values())
+    assert largest_difference(generator, discriminator) > 1e-3
+    assert together["generator"].export().digest == apart["generator"].export().digest
+
+
+def test_only_adapters_of_one_model_share_a_backbone(model_path, tmp_path):
+    full, lora = spec(model_path), spec(model_path, **LORA)
+    elsewhere = LearnerSpec(**{**vars(lora), "reference_path": str(tmp_path)})
+    for other in (full, elsewhere, spec(model_path, **LORA, cpus=2)):
+        assert [list(group) for group in by_backbone({"a": lora, "b": other})] == [["a"], ["b"]]
+    assert [list(group) for group in by_backbone({"a": full, "b": full})] == [["a"], ["b"]]
+
+
+def test_a_resumed_adapter_continues_to_the_bit(model_path, random_batch, tmp_path):
+    specs = {name: spec(model_path, **LORA) for name in ("generator", "discriminator")}
+    whole, half = build_learners(specs), build_learners(specs)
+    played = [random_batch(whole["generator"], step) for step in (1, 2)]
+    for learners in (whole, half):
+        learners["discriminator"].step(played[0])
+    save_learner(half["discriminator"], tmp_path)
+    resumed = build_learners(specs)["discriminator"]
+    load_learner(resumed, tmp_path)
+    assert resumed.step(played[1]) == whole["discriminator"].step(played[1])
+    assert largest_difference(weights(resumed), weights(whole["discriminator"])) == 0
+
+
+# ---------------------------------------------------------------------- frozen layers
+def test_only_the_last_layers_learn(make_learner, random_batch):
+    """R3, property 8."""
+    learner = make_learner(1e-2, trainable_layers=1)
+    before = weights(learner)
+    learner.step(random_batch(learner))
+    after = weights(learner)
+    moved = {name for name in before if not torch.equal(before[name], after[name])}
+    assert moved and all(name.startswith(("model.layers.1.", "model.norm")) for name in moved)
+    assert len(moved) == sum(name.startswith(("model.layers.1.", "model.norm")) for name in before)
+
+
+def test_more_layers_than_there_are_is_an_error(make_learner):
+    with pytest.raises(ValueError, match="trainable_layers is 3, but the model has 2"):
+        make_learner(trainable_layers=3)
+
+
+# ---------------------------------------------------------------------- a critic of its own
+def test_a_separate_critic_learns_and_leaves_the_policy_alone(make_learner, random_batch):
+    learner = make_learner(1e-9, estimator="gae", critic="model", value_learning_rate=3e-2)
+    policy = weights(learner)
+    trunk = {n: p.clone() for n, p in learner.critic.trunk.named_parameters()}
+    losses = [
+        learner.step(
+            random_batch(learner, 1 if step == 1 else 7).__class__(
+                step=step, samples=random_batch(learner, 7).samples, temperature=1.0, seed=step
+            )
+        )["value_loss"]
+        for step in range(1, 30)
+    ]
+    assert losses[-1] < losses[0] / 2
+    assert largest_difference(policy, weights(learner)) < 1e-6
+    assert any(not torch.equal(p, trunk[n]) for n, p in learner.critic.trunk.named_parameters())
+
+
+def test_a_critic_starts_at_zero_either_way(make_learner, random_batch):
+    head, model = (make_learner(estimator="gae", critic=kind) for kind in ("head", "model"))
+    played = random_batch(head)
+    first, second = head.step(played), model.step(played)
+    assert first["value_loss"] == pytest.approx(second["value_loss"], rel=1e-5)
+    assert first["policy_loss"] == pytest.approx(second["policy_loss"], rel=1e-4, abs=1e-6)
+
+
+# ---------------------------------------------------------------------- precision
+@pytest.mark.parametrize(("precision", "tolerance"), [("bf16", 0.05), ("fp16", 0.01)])
+def test_autocast_changes_rounding_and_nothing_else(make_learner, random_batch, precision, tolerance):
+    exact, rounded = make_learner(1e-3), make_learner(1e-3, precision=precision)
+    played = random_batch(exact)
+    expected, found = exact.step(played), rounded.step(played)
+    assert found["gradient_norm"] == pytest.approx(expected["gradient_norm"], rel=tolerance)
+    assert found["gradient_norm"] != expected["gradient_norm"]
+    assert found["skipped_updates"] == 0
+    assert all(p.dtype == torch.float32 for p in rounded.policy.model.parameters())
+    assert 0 < largest_difference(weights(exact), weights(rounded)) < 2.1e-3  # Adam's steps are 1e-3
+
+
+def test_the_critic_is_unscaled_too(make_learner, random_batch):
+    exact, rounded = (
+        make_learner(1e-3, estimator="gae", critic="model", **p) for p in ({}, {"precision": "fp16"})
+    )
+    played = random_batch(exact)
+    for learner in (exact, rounded):
+        learner.step(played)
+
+    def norm(learner):
+        return torch.nn.utils.get_total_norm(
+            [p.grad for p in learner.critic.parameters() if p.grad is not None]
+        )
+
+    assert norm(rounded).item() == pytest.approx(norm(exact).item(), rel=0.02)
+
+
+def test_fp16_goes_on_after_a_broken_batch_and_gives_up_on_many(make_learner, sample_of):
+    learner = make_learner(1e-3, precision="fp16")
+    good = sample_of(learner, [3, 4], [5, 6])
+    bad = replace(good, logprobs=(0.0, 0.0, math.nan, math.nan))
+    assert learner.step(batch(bad))["skipped_updates"] == 1
+    assert learner.step(batch(good, step=2))["skipped_updates"] == 0
+    with pytest.raises(NotFinite):
+        for step in range(3, 100):
+            learner.step(batch(bad, step=step))
+
+
+# ---------------------------------------------------------------------- refused
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({**LORA, "trainable_layers": 1}, "trainable_layers has no effect with lora"),
+        ({**LORA, "sharding": "fsdp", "workers": 2}, "lora with sharding fsdp"),
+        ({"sharding": "fsdp"}, "sharding fsdp has no effect with workers 1"),
+        ({"sharding": "fsdp", "workers": 2, "critic": "model"}, "sharding fsdp goes with"),
+        ({"workers": 2, "min_workers": 3}, "min_workers .3. is above workers .2."),
+        ({"estimator": "grpo", "critic": "model"}, "critic has no effect with estimator grpo"),
+        ({"estimator": "grpo", "rae_decay": 0.5}, "rae_decay has no effect with estimator grpo"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(keys, message):
+    with pytest.raises(ValueError, match=message):
+        LearnerSettings(**keys)
+
+
+# ---------------------------------------------------------------------- few bits
+def test_a_missing_bitsandbytes_is_named(make_learner, monkeypatch):
+    monkeypatch.setattr(tuning, "find_spec", lambda name: None)
+    with pytest.raises(ValueError, match="pip install bitsandbytes"):
+        make_learner(lora={"rank": 4, "quantize": "4bit"})
+
+
+@pytest.mark.parametrize(("bits", "share"), [("8bit", 0.6), ("4bit", 0.4)])
+def test_a_quantised_backbone_learns_and_is_published_whole(tmp_path, bits, share):
+    """R3, property 7: it takes less memory."""
+    pytest.importorskip("bitsandbytes")
+    path = tmp_path / "model"
+    tiny_model(hidden_size=64, intermediate_size=128).save_pretrained(path)
+    settings = LearnerSettings(estimator="grpo", warmup_updates=0, lora={"rank": 4, "quantize": bits})
+    learner = Learner(settings, 1e-2, path, path)
+    model = learner.policy.model
+    assert model.get_memory_footprint() < share * load_model(path).get_memory_footprint() + 4 * sum(
+        p.numel() for p in learner.policy.trainable().values()
+    )
+    before = weights(learner)
+    assert {tensor.dtype for tensor in before.values()} == {torch.float32}
+    learner.step(batch(*random_samples(1, 8)))
+    assert largest_difference(before, weights(learner)) > 1e-3
+    save_learner(learner, tmp_path / "saved")
+    whole = AutoModelForCausalLM.from_pretrained(tmp_path / "saved", dtype=torch.float32)
+    assert {p.dtype for p in whole.parameters()} == {torch.float32}
+    tokens = [3, 9, 4, 7]
+    row = row_of([tokens])
+    with torch.no_grad():
+        ours = learner.policy.score(row, row.positions_N > 0, 1.0).logprobs_P
+    assert torch.allclose(ours, logprobs(whole, tokens), atol=0.1), "but for the rounding of activations"
+
+
+# ---------------------------------------------------------------------- resumed otherwise
+@pytest.mark.parametrize(
+    ("saved", "now", "key"),
+    [
+        ({}, LORA, "lora"),
+        (LORA, {}, "lora"),
+        (LORA, {"lora": {"rank": 8, "alpha": 8}}, "lora"),
+        (LORA, {"lora": {"rank": 4, "alpha": 16}}, "lora"),
+        ({"estimator": "gae"}, {"estimator": "gae", "critic": "model"}, "critic"),
+        ({"estimator": "gae"}, {"estimator": "gae", "value_hidden": 64}, "value_hidden"),
+    ],
+)
+def test_a_checkpoint_of_another_tuning_is_refused(make_learner, tmp_path, saved, now, key):
+    """Else what was trained would be thrown away without a word."""
+    save_learner(make_learner(**saved), tmp_path)
+    with pytest.raises(ValueError, match=f"saved with {key} .*resume with the same {key}"):
+        load_learner(make_learner(**now), tmp_path)
+
+
+@pytest.mark.parametrize("modules", [["lm_head"], ["no_such_layer"]])
+def test_layers_that_cannot_have_an_adapter_are_named(make_learner, modules):
+    with pytest.raises(ValueError, match=r"lora\.target_modules"):
+        make_learner(lora={"rank": 4, "target_modules": modules})
