@@ -30,9 +30,19 @@ check: setup
 	$(BIN)/lint-imports
 	$(BIN)/pyright
 
-bench: setup
+bench: setup .bench
+	$(BIN)/python -m benchmarks.sandbox $(ARGS)
 	$(BIN)/python -m benchmarks.rollout $(ARGS)
+	$(BIN)/python -m benchmarks.learner $(ARGS)
+	$(BIN)/python -m benchmarks.trl_parity $(ARGS)
+	$(BIN)/python -m benchmarks.trl_speed $(ARGS)
 	$(BIN)/python -m benchmarks.end_to_end $(ARGS)
+
+# TRL, which two benchmarks compare with: a directory beside the virtual environment, on nobody's path but theirs.
+.bench: $(STAMP) requirements/bench.lock
+	rm -rf $@
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --target $@ -r requirements/bench.lock
+	@touch $@
 
 # A private Docker Engine on this machine, as root, where none is running (Debian).
 engine:

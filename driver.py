@@ -19,13 +19,15 @@ from typing import Any
 from configs.load import ConfigError, exit_with, load_run
 from configs.schema import Config
 from core.batch import Batch, sample_from
-from core.episode import Episode
+from core.episode import Episode, Trajectory
 from core.interfaces import SandboxFailure
 from core.seeding import derive_seed
 from core.weights import PublishError
 from curriculum.curriculum import Assignment
-from learners.advantages.estimate import group_credit
-from runtime.session import Session, SessionError, open_session
+from learners.advantages.estimate import Advantages
+from learners.advantages.tree import branch_values
+from runtime.session import Session, open_session
+from runtime.start import SessionError
 
 ROLES = ("generator", "discriminator")
 
@@ -55,7 +57,12 @@ def train(session: Session) -> None:
         row |= episode_metrics(result.episodes, result.seconds)
         for role in assignment.learning:
             batch, estimate = make_batch(
-                config, assignment, role, result.episodes, parts.learners[role].version + 1
+                config,
+                session.advantages[role],
+                assignment,
+                role,
+                result.episodes,
+                parts.learners[role].version + 1,
             )
             if not batch.samples:
                 show.say(
@@ -102,24 +109,38 @@ class StepClock:
 
 
 def make_batch(
-    config: Config, assignment: Assignment, role: str, episodes: Sequence[Episode], update: int
+    config: Config,
+    advantages: Advantages,
+    assignment: Assignment,
+    role: str,
+    episodes: Sequence[Episode],
+    update: int,
 ) -> tuple[Batch, dict[str, float]]:
     """(batch, what was left out). Advantages of critic-free estimators are estimated here, per group."""
     settings = config.policy(role).learner
-    stages = (assignment.stage,) if role == "generator" and config.credit == "stage" else None
-    samples, without_signal, groups = [], 0, 0
-    for episode in episodes:
-        group = episode.group(role)
-        if not group:
-            continue
-        groups += 1
-        credit = group_credit(settings, [t.reward for t in group if t.reward is not None])
-        if credit is None:
-            without_signal += 1
-            continue
-        samples += [
-            replace(sample_from(t, a, stages), reward=r) for t, (r, a) in zip(group, credit, strict=True)
-        ]
+    of_stage = role == "generator" and config.credit in ("stage", "tree")
+    groups = learning_groups(assignment, role, episodes)
+    credits = advantages.credit(
+        [[t.reward for t in group if t.reward is not None] for _, group in groups],
+        game="multistage",
+        role=role,
+        parents=[parent for parent, _ in groups],
+    )
+    samples = [
+        replace(
+            sample_from(
+                t,
+                a,
+                (assignment.stage,) if of_stage else None,
+                mask_truncated=settings.mask_truncated,
+                by_turn=role == "generator" and config.credit == "stage_gae",
+            ),
+            reward=r,
+        )
+        for (_, group), credit in zip(groups, credits, strict=True)
+        if credit is not None
+        for t, (r, a) in zip(group, credit, strict=True)
+    ]
     dropped = sum(t.player == role for e in episodes for t in e.dropped())
     batch = Batch(
         step=update,
@@ -127,7 +148,34 @@ def make_batch(
         temperature=config.temperature,
         seed=derive_seed(config.seed, "minibatches", role, update),
     )
-    return batch, {"groups_without_signal": without_signal / max(1, groups), "dropped": float(dropped)}
+    without_signal = credits.count(None) / max(1, len(groups))
+    return batch, {"groups_without_signal": without_signal, "dropped": float(dropped)}
+
+
+def learning_groups(
+    assignment: Assignment, role: str, episodes: Sequence[Episode]
+) -> list[tuple[str, list[Trajectory]]]:
+    """(problem, attempts that share a baseline). Where attempts branched at the stage under training: per prefix one
+    attempt for each branch, cut after that stage, whose reward is the mean over the branch's continuations."""
+    groups: list[tuple[str, list[Trajectory]]] = []
+    for episode in episodes:
+        judged = episode.group(role)
+        if not judged or judged[0].place is None:
+            groups += [(episode.problem_id, judged)] if judged else []
+            continue
+        tree: dict[int, dict[int, list[Trajectory]]] = {}
+        for trajectory in judged:
+            assert trajectory.place is not None
+            prefix, branch = trajectory.place
+            tree.setdefault(prefix, {}).setdefault(branch, []).append(trajectory)
+        for branches in tree.values():
+            values = branch_values([[t.reward or 0.0 for t in branch] for branch in branches.values()])
+            cut = [
+                replace(branch[0], turns=branch[0].turns[: assignment.stage], reward=value)
+                for branch, value in zip(branches.values(), values, strict=True)
+            ]
+            groups.append((episode.problem_id, cut))
+    return groups
 
 
 def episode_metrics(episodes: Sequence[Episode], seconds: Mapping[str, float]) -> dict[str, Any]:
@@ -147,7 +195,8 @@ def episode_metrics(episodes: Sequence[Episode], seconds: Mapping[str, float]) -
         reason: sum(reason in t.components for t in trajectories)
         for reason in ("sandbox_failure", "no_valid_test")
     }
-    tokens = sum(t.token_count for t in trajectories)
+    turns = {id(turn): turn for t in trajectories for turn in t.turns}  # attempts that branch share some
+    tokens = sum(len(turn.completion.tokens) for turn in turns.values())
     row["tokens"] = tokens
     row["tokens_per_s"] = tokens / seconds["generate"] if seconds["generate"] else None
     return row

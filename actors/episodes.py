@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from core.episode import Completion, Episode
-from core.interfaces import Game, Player, Policy, PromptFormat, Sampling, Sandbox
+from core.interfaces import Branching, Game, Player, Policy, PromptFormat, Sampling, Sandbox
 from core.problem import Problem
 from core.seeding import derive_seed
 from core.tracing import Occupancy
-from core.verdict import Limits, Verdict
+from core.verdict import Limits, Test, Verdict
 from core.weights import PublishReceipt, WeightUpdate, check_receipt
 
 
@@ -33,6 +33,8 @@ class PlayRequest:
     attempts: Mapping[str, int]
     temperatures: Mapping[str, float]
     memory: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    branching: Mapping[str, Branching] = field(default_factory=dict)
+    """By player; the others play their attempts apart."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +86,7 @@ class EpisodeRunner:
                 temperature=request.temperatures[name],
                 seed=derive_seed(self._run_seed, *request.address, problem.id, name),
                 max_tokens=seat.max_tokens,
+                branching=request.branching.get(name),
             )
             for name, seat in self._seats.items()
         }
@@ -108,10 +111,16 @@ class _TimedSandbox:
         self._sandbox, self._occupancy = sandbox, occupancy
 
     async def judge(
-        self, program: str, tests: Sequence[str], *, limits: Limits | None = None, run: int = 0
+        self,
+        program: str,
+        tests: Sequence[Test],
+        *,
+        limits: Limits | None = None,
+        run: int = 0,
+        language: str = "python",
     ) -> list[Verdict]:
         with self._occupancy.working("sandbox"):
-            return await self._sandbox.judge(program, tests, limits=limits, run=run)
+            return await self._sandbox.judge(program, tests, limits=limits, run=run, language=language)
 
     def stats(self) -> dict[str, float]:
         return self._sandbox.stats()

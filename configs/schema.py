@@ -14,6 +14,7 @@ from curriculum.curriculum import Curriculum, Schedule
 from games.multistage import MultistageRules
 from games.stages import REASONING_STAGES
 from learners.settings import LearnerSettings
+from tracking.divergence import StopSettings
 
 EMBEDDED = "embedded"
 
@@ -38,12 +39,18 @@ class ProblemSettings(Settings):
 
 
 class SandboxSettings(Settings):
-    backend: Literal["auto", "docker", "namespace"] = "auto"
-    """docker: warm containers; namespace: the same runner without an engine, weaker; auto: docker where an
-    engine answers, else namespace, and the choice is printed."""
+    backend: Literal["auto", "docker", "namespace", "process"] = "auto"
+    """docker: warm containers; namespace: the same runner without an engine, weaker; process: plain processes,
+    much weaker, never picked by itself; auto: docker where an engine answers, else namespace, and the choice
+    is printed."""
+    runtime: str | None = None
+    """Runtime of the containers, e.g. runsc where gVisor is installed; None is the engine's default."""
     workers: int = Field(default=1, ge=1)
     """Sandbox actors, each with a container of its own."""
-    slots: int = Field(default=2, ge=1, le=32)
+    max_workers: int | None = Field(default=None, ge=1)
+    """Further ones, up to as many in all, start their containers when these have too much to do, and close them
+    when idle; None: no further ones."""
+    slots: int = Field(default=2, ge=1, le=31)
     """Programs judged at once in one container."""
 
 
@@ -63,6 +70,15 @@ class EvaluationSettings(Settings):
     discriminator's kill rate is measured."""
     suites: int = Field(default=2, ge=1)
     """Suites per held-out problem."""
+
+
+class TreeSettings(Settings):
+    """With credit tree, of the generator's attempts at a problem."""
+
+    branches: int = Field(default=4, ge=2)
+    """Attempts at the stage under training that share what comes before it."""
+    continuations: int = Field(default=2, ge=1)
+    """Of each branch, to the end: their mean reward is the branch's value."""
 
 
 class CheckpointSettings(Settings):
@@ -103,8 +119,11 @@ class Config(Settings):
     """Step size of both policies (each times its learner.learning_rate_scale)."""
     temperature: float = Field(default=1.0, gt=0)
     """Sampling temperature of training episodes."""
-    credit: Literal["stage", "all"] = "stage"
-    """stage: only the tokens of the stage under training carry the generator's loss; all: those of every stage."""
+    credit: Literal["stage", "all", "stage_gae", "tree"] = "stage"
+    """Which of the generator's tokens learn, and from what. stage: those of the stage under training, from the whole
+    attempt's reward; all: those of every stage; stage_gae: every stage, each as one step of GAE (estimator gae); tree:
+    the stage under training, by attempts that branch there."""
+    tree: TreeSettings = TreeSettings()
     generator: PolicySettings = PolicySettings()
     discriminator: PolicySettings = PolicySettings()
     problems: ProblemSettings = ProblemSettings()
@@ -114,6 +133,7 @@ class Config(Settings):
     rollout: RolloutSettings = RolloutSettings()
     evaluation: EvaluationSettings = EvaluationSettings()
     checkpoint: CheckpointSettings = CheckpointSettings()
+    stop: StopSettings = StopSettings()
     warm_start: WarmStartSettings = WarmStartSettings()
 
     def policy(self, name: str) -> PolicySettings:
@@ -143,6 +163,16 @@ class Config(Settings):
             )
         if self.discriminator.max_tokens >= self.discriminator.engine.max_model_len:
             raise ValueError("discriminator: max_tokens must be below engine.max_model_len")
+        if self.sandbox.max_workers is not None and self.local:
+            raise ValueError(
+                "sandbox.max_workers has no effect with local: there is one sandbox, without Ray"
+            )
+        if self.sandbox.max_workers is not None and self.sandbox.max_workers < self.sandbox.workers:
+            raise ValueError(
+                f"sandbox.max_workers ({self.sandbox.max_workers}) is below sandbox.workers ({self.sandbox.workers})"
+            )
+        if self.sandbox.runtime is not None and self.sandbox.backend in ("namespace", "process"):
+            raise ValueError(f"sandbox.runtime has no effect with sandbox.backend {self.sandbox.backend}")
         if self.game.test_format == "input_only" and self.game.rewards.wrong_output_penalty != 0.5:
             raise ValueError("game.rewards.wrong_output_penalty has no effect with test_format input_only")
         embedded = [name for name in ("generator", "discriminator") if self.policy(name).model == EMBEDDED]
@@ -151,8 +181,42 @@ class Config(Settings):
                 f"{embedded[0]}.model: the embedded model speaks only of the embedded problems; with problems.file "
                 f"{self.problems.file} give a model, or warm-start one (scripts/warm_start.py)"
             )
+        self._check_credit()
+        self._check_learners()
         if Curriculum(self.curriculum, problem_ids=(), seed=0).total_steps == 0:
             raise ValueError(
                 "curriculum: there is nothing to train: raise a step count, name a stage, or unfreeze a player"
             )
         return self
+
+    def _check_credit(self) -> None:
+        estimator, size = self.generator.learner.estimator, self.tree.branches * self.tree.continuations
+        if self.credit == "stage_gae" and estimator != "gae":
+            raise ValueError(f"credit stage_gae needs generator.learner.estimator gae, not {estimator}")
+        if self.credit == "tree" and self.curriculum.attempts % size:
+            raise ValueError(
+                f"credit tree: curriculum.attempts ({self.curriculum.attempts}) must be a multiple of tree.branches "
+                f"times tree.continuations ({size})"
+            )
+        if self.credit == "tree" and estimator == "hierarchical_grpo" and self.curriculum.attempts == size:
+            raise ValueError(
+                "generator.learner.estimator hierarchical_grpo compares prefixes: curriculum.attempts must be more than "
+                f"tree.branches times tree.continuations ({size})"
+            )
+        if self.credit != "tree":
+            if self.tree != TreeSettings():
+                raise ValueError(f"tree has no effect with credit {self.credit}")
+            if estimator == "hierarchical_grpo":
+                raise ValueError("generator.learner.estimator hierarchical_grpo needs credit tree")
+        if self.discriminator.learner.estimator == "hierarchical_grpo":
+            raise ValueError("discriminator.learner.estimator hierarchical_grpo: its suites do not branch")
+
+    def _check_learners(self) -> None:
+        for role in ("generator", "discriminator"):
+            settings = self.policy(role).learner
+            if self.device == "cpu" and settings.precision == "fp16":
+                raise ValueError(f"{role}.learner.precision: fp16 is for device cuda; bf16 works on both")
+            if self.device == "cpu" and settings.offload_optimizer:
+                raise ValueError(f"{role}.learner.offload_optimizer has no effect with device cpu")
+            if self.local and settings.workers > 1:
+                raise ValueError(f"{role}.learner.workers has no effect with local")

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from core.episode import Trajectory
+from core.episode import FinishReason, Trajectory
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,7 +23,9 @@ class Sample:
     reward: float
     """Of the whole trajectory, as the estimator wants it (raw, or relative to its group)."""
     advantage: float | None
-    """Critic-free estimators fill it in; None where the learner's value head estimates it (GAE)."""
+    """Critic-free estimators fill it in; None where the learner's critic estimates it (GAE)."""
+    segments: tuple[int, ...] = ()
+    """Sampled tokens of each turn, where GAE is to take a turn as one step; empty: it goes token by token."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,9 +40,15 @@ class Batch:
 
 
 def sample_from(
-    trajectory: Trajectory, advantage: float | None, trained_stages: Sequence[int] | None
+    trajectory: Trajectory,
+    advantage: float | None,
+    trained_stages: Sequence[int] | None,
+    mask_truncated: bool = False,
+    by_turn: bool = False,
 ) -> Sample:
-    """Concatenate the trajectory's turns. trained_stages None trains every stage.
+    """Concatenate the trajectory's turns. trained_stages None trains every stage; mask_truncated leaves out
+    completions that were cut off by their length limit: what is missing may be to blame for the reward; by_turn has
+    GAE take each turn as one step.
 
     Raises ValueError where a turn's prompt does not extend the turn before it.
     """
@@ -54,6 +62,7 @@ def sample_from(
         added = len(turn.prompt_tokens) - len(tokens)
         completion = turn.completion
         learns = trained_stages is None or turn.stage in trained_stages
+        learns = learns and not (mask_truncated and completion.finish_reason is FinishReason.LENGTH)
         tokens += [*turn.prompt_tokens[len(tokens) :], *completion.tokens]
         sampled += [False] * added + [True] * len(completion.tokens)
         trained += [False] * added + [learns] * len(completion.tokens)
@@ -66,4 +75,7 @@ def sample_from(
         logprobs=tuple(logprobs),
         reward=trajectory.reward,
         advantage=advantage,
+        segments=tuple(len(t.completion.tokens) for t in trajectory.turns if t.completion.tokens)
+        if by_turn
+        else (),
     )

@@ -60,6 +60,8 @@ class Trajectory:
     """Every part of the reward, for the log."""
     artifact: str = ""
     """What the attempt made: a program, or a test suite."""
+    place: tuple[int, int] | None = None
+    """(prefix, branch) where attempts branch (interfaces.Branching)."""
 
     @property
     def token_count(self) -> int:

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from core.episode import Completion, Episode
 from core.problem import Problem
-from core.verdict import Limits, Verdict
+from core.verdict import Limits, Test, Verdict
 from core.weights import PublishReceipt, WeightUpdate
 
 
@@ -16,13 +16,19 @@ class SandboxFailure(RuntimeError):
 
 class Sandbox(Protocol):
     async def judge(
-        self, program: str, tests: Sequence[str], *, limits: Limits | None = None, run: int = 0
+        self,
+        program: str,
+        tests: Sequence[Test],
+        *,
+        limits: Limits | None = None,
+        run: int = 0,
+        language: str = "python",
     ) -> list[Verdict]:
         """One Verdict per test, in order.
 
-        A test is Python source. An `assert` (or any statements) gives PASSED or what went wrong; a single
+        A test is an OutputTest or, for Python programs, Python source. An `assert` (or any statements) gives PASSED or what went wrong; a single
         expression gives PASSED with `value`, the repr of its plain value.
-        Equal (program, test, limits, run) may be answered from a cache; another `run` is judged afresh.
+        Equal (program, test, limits, run, language) may be answered from a cache; another `run` is judged afresh.
         Raises SandboxFailure.
         """
         ...
@@ -83,6 +89,24 @@ class PromptFormat(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Branching:
+    """Attempts that share what comes before one stage: `branches` at that stage, `continuations` of each after it."""
+
+    stage: int
+    branches: int
+    continuations: int
+
+    def place(self, attempt: int) -> tuple[int, int]:
+        """(prefix, branch) of an attempt; both counted over all."""
+        return attempt // (self.branches * self.continuations), attempt // self.continuations
+
+    def node(self, attempt: int, stage: int) -> int:
+        """Attempts of one node have the turn of this stage in common."""
+        prefix, branch = self.place(attempt)
+        return prefix if stage < self.stage else branch if stage == self.stage else attempt
+
+
+@dataclass(frozen=True, kw_only=True)
 class Player:
     """A seat in a game, and who sits in it."""
 
@@ -96,6 +120,8 @@ class Player:
     """Seed of this (run, step, problem, player); turns derive theirs from it."""
     max_tokens: int
     """Per turn."""
+    branching: Branching | None = None
+    """None: all attempts are played apart."""
 
 
 class Game(Protocol):

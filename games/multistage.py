@@ -77,7 +77,7 @@ class MultistageGame:
         """
         generator, discriminator = players[GENERATOR], players[DISCRIMINATOR]
         programs, suites = await asyncio.gather(
-            asyncio.gather(*(self.solve(problem, generator, i) for i in range(generator.attempts))),
+            self.solve_all(problem, generator),
             asyncio.gather(*(self.attack(problem, discriminator, i) for i in range(discriminator.attempts))),
         )
         judged = await self._validate(problem, [s.artifact for s in suites], sandbox)
@@ -96,17 +96,36 @@ class MultistageGame:
         return Episode(problem_id=problem.id, trajectories=[*programs, *suites], info=info)
 
     # ------------------------------------------------------------------ the players' moves
-    async def solve(self, problem: Problem, player: Player, attempt: int) -> Trajectory:
-        """One attempt of the generator: five completions, the last one a program. Not yet judged."""
+    async def solve_all(self, problem: Problem, player: Player) -> list[Trajectory]:
+        """All attempts of the generator, not yet judged; where they branch, they share turns."""
+        shared: dict[tuple[int, int], asyncio.Task[Turn]] = {}
+        return await asyncio.gather(*(self.solve(problem, player, i, shared) for i in range(player.attempts)))
+
+    async def solve(
+        self,
+        problem: Problem,
+        player: Player,
+        attempt: int,
+        shared: dict[tuple[int, int], asyncio.Task[Turn]],
+    ) -> Trajectory:
+        """One attempt of the generator: five completions, the last one a program. Not yet judged.
+
+        shared: turns under way or made, by (stage, node).
+        """
         tokens = player.format.generator_prompt(problem)
         turns: list[Turn] = []
         for stage in REASONING_STAGES:
             if turns:
                 tokens = player.format.next_stage(tokens, stage.number)
-            turns.append(await self._turn(player, tokens, attempt, stage.number))
+            node = player.branching.node(attempt, stage.number) if player.branching else attempt
+            key = stage.number, node
+            if key not in shared:
+                shared[key] = asyncio.create_task(self._turn(player, tokens, node, stage.number))
+            turns.append(await shared[key])
             tokens = [*tokens, *turns[-1].completion.tokens]
         program = extract_program(turns[-1].text)
-        return Trajectory(player=GENERATOR, attempt=attempt, turns=turns, artifact=program)
+        place = player.branching.place(attempt) if player.branching else None
+        return Trajectory(player=GENERATOR, attempt=attempt, turns=turns, artifact=program, place=place)
 
     async def attack(self, problem: Problem, player: Player, attempt: int) -> Trajectory:
         """One attempt of the discriminator: a suite. Not yet judged."""

@@ -3,7 +3,9 @@
 For one problem with reference `ref`, a program g and a suite T with valid tests V:
     validity  v = |V| / max(slots, |T|)
     pass rate p(g) = share of the tests in V that g passes
-    generator reward = p                      discriminator reward = (1 - p) * v
+    generator reward = p                      discriminator reward = (w + (1 - w) * (1 - p)) * v
+w = 0 is R0's (1 - p) * v. It dries up once the generator passes everything: validity then no longer earns
+anything. w > 0 pays part of the reward for validity alone (Code-A1 pays 1/2); it can't be had by invalid tests.
 p is over V only: over all of T a discriminator facing a perfect generator would earn most by a half-invalid
 suite (v(vf + 1 - v) peaks at v < 1); `pass_rate_over="all"` keeps that variant for the ablation.
 """
@@ -33,6 +35,8 @@ class RewardRules(Settings):
     behaviour_duplicates_from: int = Field(default=16, ge=2)
     """Guard 4: from this many distinct programs on, valid tests that fail the very same programs are
     duplicates too (with fewer programs equal behaviour says nothing). Equal inputs always are duplicates."""
+    validity_weight: float = Field(default=0.0, ge=0, lt=1)
+    """w: share of the reward paid for validity alone."""
     wrong_output_penalty: float = Field(default=0.5, ge=0, le=1)
     """Share of a valid test's worth that is lost where the reference had to correct its expected output
     (test format "relabel")."""
@@ -48,8 +52,8 @@ def outcome(verdict: Verdict, reference_cpu_ms: float, limits: Limits, rules: Re
     """True passed, False killed, None: does not count (guard 2)."""
     if verdict.passed:
         return True
-    if verdict.error.startswith("test:"):  # the test itself broke: no fault of the program
-        return None
+    if verdict.by_test and verdict.status is not Status.RUNTIME_ERROR:
+        return None  # the test used too much; a valid test that raises does so for what the program returned
     if verdict.status.is_resource_limit():
         allowed_ms = rules.kill_needs_fast_reference * limits.cpu_s * 1000
         return False if reference_cpu_ms <= allowed_ms else None
@@ -96,7 +100,7 @@ class SuiteFacts:
 
 
 def discriminator_reward(facts: SuiteFacts, rules: RewardRules) -> tuple[float, dict[str, float]]:
-    """(reward, components). (1 - p) * v, averaged over the programs."""
+    """(reward, components). (w + (1 - w) * (1 - p)) * v, p averaged over the programs."""
     worth = facts.valid - rules.wrong_output_penalty * facts.wrong_outputs
     v = validity(worth, facts.emitted, rules.validity_slots)
     components = {
@@ -121,4 +125,5 @@ def discriminator_reward(facts: SuiteFacts, rules: RewardRules) -> tuple[float, 
     killed = [any(o is False for o in row) for row in facts.outcomes]
     p = sum(rates) / len(rates)
     components |= {"gate": gate, "kill_rate": sum(killed) / len(killed), "pass_rate": p}
-    return (1.0 - p) * v * gate, components
+    w = rules.validity_weight
+    return (w + (1.0 - w) * (1.0 - p) * gate) * v, components

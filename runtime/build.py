@@ -1,7 +1,6 @@
 """Builds the parts that both runtimes share."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from actors.episodes import EpisodeRunner, Seat
@@ -12,11 +11,12 @@ from core.seeding import derive_seed
 from games.multistage import MultistageGame
 from games.prompts import format_for
 from games.stages import REASONING_STAGES
-from learners.learner import STATE_FILE
+from learners.state import STATE_FILE
 from learners.train_spec import LearnerSpec
 from problems.embedded.generate import embedded_path
 from problems.loader import load_problems
 from problems.splits import split_problems
+from runtime.parts import Start
 
 ROLES = ("generator", "discriminator")
 
@@ -67,17 +67,23 @@ def build_runner(config: Config, models: Mapping[str, str], sandbox: Sandbox) ->
     return EpisodeRunner(MultistageGame(config.game), sandbox, seats, config.seed)
 
 
-def learner_spec(config: Config, role: str, model: str, checkpoint: Path | None) -> LearnerSpec:
-    """checkpoint: the policy's directory in a joint checkpoint; None starts from the model."""
-    start = str(checkpoint) if checkpoint is not None else model
+def learner_specs(config: Config, start: Start) -> dict[str, LearnerSpec]:
+    """By role."""
+    return {role: _learner_spec(config, role, start) for role in ROLES}
+
+
+def _learner_spec(config: Config, role: str, start: Start) -> LearnerSpec:
+    model = start.models[role]
+    checkpoint = start.checkpoint / role if start.checkpoint is not None else None
     return LearnerSpec(
         settings=config.policy(role).learner,
         learning_rate=config.policy_learning_rate(role),
-        model_path=start,
+        model_path=str(checkpoint) if checkpoint is not None else model,
         reference_path=model,
         state_path=str(checkpoint) if checkpoint and (checkpoint / STATE_FILE).is_file() else None,
         device=config.device,
         seed=derive_seed(config.seed, "learner", role),
+        checkpoints=str((start.run_directory / "checkpoints").resolve()),
     )
 
 

@@ -4,9 +4,8 @@ import asyncio
 import functools
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import ray
@@ -14,10 +13,10 @@ import ray
 from actors.rollout import RayRollouts
 from actors.scheduler import RayScheduler
 from configs.schema import Config
-from core.batch import Batch
 from core.problem import Problem
-from learners.train_loop import RayLearner
-from runtime.build import ROLES, build_runner, learner_spec
+from learners.train_loop import TrainRun
+from learners.train_spec import LearnerSpec, by_backbone
+from runtime.build import build_runner, learner_specs
 from runtime.parts import Parts, Start
 from sandbox_workers.pool import start_pool
 
@@ -28,32 +27,15 @@ class ClusterTooSmall(RuntimeError):
     """The Ray cluster cannot hold this run; Ray itself would wait for ever without a word."""
 
 
-class ClusterLearner:
-    """RayLearner with the save context of the runtimes."""
-
-    def __init__(self, learner: RayLearner) -> None:
-        self._learner = learner
-
-    @property
-    def version(self) -> int:
-        return self._learner.version
-
-    def step(self, batch: Batch) -> tuple[Mapping[str, float], Any]:
-        return self._learner.step(batch)
-
-    @contextmanager
-    def save(self) -> Iterator[Path]:
-        yield self._learner.save()
-
-
 @contextmanager
 def cluster_parts(config: Config, problems: list[Problem], start: Start) -> Iterator[Parts]:
     """Raises ClusterTooSmall, SandboxUnavailable; Ray errors where an actor cannot start."""
     connect(config)
     try:
-        check_resources(config)
+        groups = by_backbone(learner_specs(config, start))
+        check_resources(config, groups)
         with asyncio.Runner() as loop:
-            yield from _parts(config, problems, start, loop)
+            yield from _parts(config, problems, start, groups, loop)
     finally:
         ray.shutdown()
 
@@ -70,18 +52,21 @@ def connect(config: Config) -> None:
     ray.init(
         **quiet,
         address="local",  # without it Ray joins any cluster that `ray start` left on this machine
-        resources={"sandbox": config.sandbox.workers},
+        resources={"sandbox": config.sandbox.max_workers or config.sandbox.workers},
         include_dashboard=None,
         object_store_memory=_LOCAL_OBJECT_STORE_BYTES,
     )
 
 
-def check_resources(config: Config) -> None:
+def check_resources(config: Config, groups: Sequence[Mapping[str, LearnerSpec]]) -> None:
+    """groups: policies that share their workers."""
     have = ray.cluster_resources()
-    learners = [config.policy(role).learner for role in ROLES]
+    learners = [next(iter(group.values())).settings for group in groups]
     need = {
-        "CPU": sum(s.cpus for s in learners) + config.rollout.actors * config.rollout.cpus,
-        "GPU": sum(s.gpus for s in learners) + config.rollout.actors * config.rollout.gpus,
+        "CPU": sum(s.cpus * (s.min_workers or s.workers) for s in learners)
+        + config.rollout.actors * config.rollout.cpus,
+        "GPU": sum(s.gpus * (s.min_workers or s.workers) for s in learners)
+        + config.rollout.actors * config.rollout.gpus,
         "sandbox": float(config.sandbox.workers),
     }
     missing = [
@@ -95,30 +80,34 @@ def check_resources(config: Config) -> None:
         )
 
 
-def _parts(config: Config, problems: list[Problem], start: Start, loop: asyncio.Runner) -> Iterator[Parts]:
+def _parts(
+    config: Config,
+    problems: list[Problem],
+    start: Start,
+    groups: Sequence[Mapping[str, LearnerSpec]],
+    loop: asyncio.Runner,
+) -> Iterator[Parts]:
     pool = start_pool(
         config.sandbox.workers,
+        max_size=config.sandbox.max_workers,
         kind=config.sandbox.backend,
+        runtime=config.sandbox.runtime,
         slots=config.sandbox.slots,
         run_id=start.run_directory.name,
         limits=config.game.sandbox_limits,
     )
-    rollouts, learners, finished = None, {}, False
+    rollouts, finished = None, False
+    runs: list[TrainRun] = []
     ray_train = start.run_directory / "ray_train"
     try:
         build = functools.partial(build_runner, config, dict(start.models), pool.client())
         rollout = config.rollout
         rollouts = RayRollouts(build, rollout.actors, rollout.cpus, rollout.gpus, config.device)
-        for role in ROLES:
-            checkpoint = start.checkpoint / role if start.checkpoint else None
-            spec = learner_spec(config, role, start.models[role], checkpoint)
-            learners[role] = RayLearner(
-                role,
-                spec,
-                start.versions[role],
-                ray_train,
-                republish=checkpoint is not None,
-            )
+        runs += [
+            TrainRun(group, dict(start.versions), ray_train, republish=start.checkpoint is not None)
+            for group in groups
+        ]
+        learners = {role: learner for run in runs for role, learner in run.learners.items()}
         rollouts.wait_ready()
         for role, learner in learners.items():
             if start.checkpoint is not None:
@@ -126,15 +115,15 @@ def _parts(config: Config, problems: list[Problem], start: Start, loop: asyncio.
         yield Parts(
             scheduler=RayScheduler(config.curriculum, [p.id for p in problems], config.seed),
             rollouts=rollouts,
-            learners={role: ClusterLearner(learner) for role, learner in learners.items()},
+            learners=learners,
             sandbox=pool.client(),
             describe=f"Ray at {ray.get_runtime_context().gcs_address}{_dashboard()}; {pool.description}",
             wait=loop.run,
         )
         finished = True
     finally:
-        for learner in learners.values():
-            learner.stop()
+        for run in runs:
+            run.stop()
         if rollouts is not None:
             rollouts.close()
         pool.shutdown()

@@ -14,8 +14,11 @@ from core.problem import Problem
 from core.weights import PublishReceipt, WeightUpdate
 from curriculum.curriculum import Curriculum
 from learners.learner import Learner
-from runtime.build import ROLES, build_runner, learner_spec
+from learners.state import learn, save_learner
+from learners.train_spec import LearnerSpec, build_learners, by_backbone
+from runtime.build import build_runner, learner_specs
 from runtime.parts import Parts, Start
+from runtime.start import SessionError
 from sandbox_workers.local import LocalSandbox
 
 
@@ -34,20 +37,20 @@ class LocalRollouts:
 
 
 class LocalLearner:
-    def __init__(self, learner: Learner) -> None:
-        self._learner = learner
+    def __init__(self, learner: Learner, spec: LearnerSpec) -> None:
+        self._learner, self._spec = learner, spec
 
     @property
     def version(self) -> int:
         return self._learner.version
 
     def step(self, batch: Batch) -> tuple[Mapping[str, float], WeightUpdate]:
-        return self._learner.step(batch), self._learner.export()
+        return learn(self._learner, batch, self._spec.recovery_point), self._learner.export()
 
     @contextmanager
     def save(self) -> Iterator[Path]:
         with tempfile.TemporaryDirectory() as directory:
-            self._learner.save(Path(directory))
+            save_learner(self._learner, Path(directory))
             yield Path(directory)
 
 
@@ -59,6 +62,7 @@ def local_parts(config: Config, problems: list[Problem], start: Start) -> Iterat
         asyncio.Runner() as loop,
         LocalSandbox(
             config.sandbox.backend,
+            runtime=config.sandbox.runtime,
             slots=config.sandbox.slots,
             run_id=start.run_directory.name,
             limits=config.game.sandbox_limits,
@@ -66,13 +70,13 @@ def local_parts(config: Config, problems: list[Problem], start: Start) -> Iterat
     ):
         rollouts = LocalRollouts(loop, build_runner(config, start.models, sandbox))
         try:
+            specs = learner_specs(config, start)
             learners = {}
-            for role in ROLES:
-                checkpoint = start.checkpoint / role if start.checkpoint else None
-                learner = learner_spec(config, role, start.models[role], checkpoint).build()
-                learners[role] = LocalLearner(learner)
-                if learner.version:
-                    rollouts.publish(role, learner.export())
+            for group in by_backbone(specs):
+                for role, learner in _build(group).items():
+                    learners[role] = LocalLearner(learner, specs[role])
+                    if learner.version:
+                        rollouts.publish(role, learner.export())
             yield Parts(
                 scheduler=Curriculum(config.curriculum, [p.id for p in problems], config.seed),
                 rollouts=rollouts,
@@ -83,3 +87,11 @@ def local_parts(config: Config, problems: list[Problem], start: Start) -> Iterat
             )
         finally:
             rollouts.close()
+
+
+def _build(group: Mapping[str, LearnerSpec]) -> dict[str, Learner]:
+    """Raises SessionError where a policy's model does not go with its learner's settings."""
+    try:
+        return build_learners(group)
+    except ValueError as error:
+        raise SessionError(f"{' and '.join(group)}: {error}") from error

@@ -1,7 +1,6 @@
 """A run from its command line to its files: where it starts, what it evaluates, saves and reports."""
 
 import errno
-import os
 import shutil
 import time
 from collections import defaultdict
@@ -10,42 +9,39 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from actors.episodes import PlayRequest
-from configs.load import Run, latest_run
-from configs.schema import EMBEDDED, Config
+from configs.load import Run
+from configs.schema import Config
 from core.episode import Episode
-from core.interfaces import SandboxFailure
+from core.interfaces import Branching, SandboxFailure
 from core.problem import Problem
 from core.weights import PublishError
 from curriculum.curriculum import Assignment
 from evaluation.evaluator import Bank, Evaluator, Scores, load_bank, save_bank
-from learners.checkpoints import CheckpointError, CheckpointStore, check_architecture, read_checkpoint
+from games.stages import REASONING_STAGES
+from learners.advantages.estimate import Advantages
+from learners.checkpoints import CheckpointError, CheckpointStore
 from problems.loader import ProblemFileError, validate_references
 from runtime.build import ROLES, check_context_lengths, load_splits
 from runtime.parts import Parts, Start
+from runtime.start import STARTED_FROM, SessionError, load_tokenizers, resolve
 from sandbox_workers.jobs import SandboxUnavailable
+from tracking.divergence import Divergence
 from tracking.progress import Display, display
 from tracking.run_record import RunRecord, versions
 
 _PROCESS_START = time.perf_counter()
-_STARTED_FROM = "started_from.txt"
 _OURS = (SandboxFailure, PublishError, CheckpointError, SandboxUnavailable, ProblemFileError)
 _SAMPLES = 3
 """Episodes written out per stage."""
 _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
-class SessionError(RuntimeError):
-    """The run cannot start or go on; the message says what, where, and how to mend it."""
-
-
 @contextmanager
 def open_session(run: Run, recipe: str) -> Iterator["Session"]:
     """Set everything up, and take it down again. Raises SessionError."""
     try:
-        config, start, state = _resolve(run, recipe)
+        config, start, state = resolve(run, recipe)
         with _parts(config, start) as (parts, train, held_out):
             held_out_file = config.problems.held_out_file or config.problems.file
             parts.wait(validate_references(train, parts.sandbox, config.problems.file))
@@ -68,146 +64,11 @@ def open_session(run: Run, recipe: str) -> Iterator["Session"]:
         ) from error
 
 
-def _resolve(run: Run, recipe: str) -> tuple[Config, Start, dict[str, Any] | None]:
-    """(config, start, checkpoint's state). A resumed run keeps its directory and its saved config."""
-    config = run.to_config()
-    if not run.resume:
-        name = run.run_name or f"{recipe}-{time.strftime('%Y%m%d-%H%M%S')}"
-        directory = config.output_dir.resolve() / name
-        if (directory / "metrics.jsonl").exists():
-            raise SessionError(
-                f"{directory}: holds a run already; give another --run-name, or continue with --resume"
-            )
-        _check_writable(directory)
-        checkpoint = run.resume_from.resolve() if run.resume_from else None
-    else:
-        directory = latest_run(config.output_dir, run.run_name)
-        checkpoint = CheckpointStore(directory / "checkpoints", 1).latest() or _first_checkpoint(directory)
-        saved = yaml.safe_load((directory / "config.yaml").read_text())
-        changed = _differences(saved, config.model_dump(mode="json"))
-        if changed:
-            print(f"resuming with other settings than the run began with: {', '.join(changed)}", flush=True)
-    state = read_checkpoint(checkpoint) if checkpoint else None
-    began = time.perf_counter()
-    models = _models(config)
-    warm_start_s = time.perf_counter() - began
-    if checkpoint:
-        for role in ROLES:
-            if Path(models[role]).is_dir():
-                check_architecture(checkpoint / role, Path(models[role]))
-            if state is not None:
-                _check_estimator(config, state, role, checkpoint)
-    found = {role: state["versions"][role] if state else 0 for role in ROLES}
-    start = Start(
-        run_directory=directory,
-        models=models,
-        checkpoint=checkpoint,
-        versions=found,
-        warm_start_s=warm_start_s,
-    )
-    return config, start, state
-
-
-def _first_checkpoint(directory: Path) -> Path | None:
-    """The checkpoint that a run began from (--resume-from), for one that was killed before it saved its own."""
-    note = directory / _STARTED_FROM
-    return Path(note.read_text()) if note.is_file() else None
-
-
-def _check_writable(directory: Path) -> None:
-    """Raises SessionError where the run's directory could not be made: before models are loaded, not after."""
-    there = next(p for p in (directory, *directory.parents) if p.exists())
-    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-        reason = "cannot be written to" if there.is_dir() else "is not a directory"
-        raise SessionError(f"{there}: {reason}; give another --output-dir than {directory.parent}")
-
-
-def _check_estimator(config: Config, state: Mapping[str, Any], role: str, checkpoint: Path) -> None:
-    was, now = state["config"][role]["learner"]["estimator"], config.policy(role).learner.estimator
-    if was != now:
-        raise SessionError(
-            f"{checkpoint / role}: saved with estimator {was}, this run uses {now}: resume with the same estimator "
-            f"(--{role}.learner.estimator {was}) or start a new run"
-        )
-
-
-def _differences(saved: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "") -> list[str]:
-    out = []
-    for key in sorted(saved.keys() | now.keys()):
-        a, b = saved.get(key), now.get(key)
-        if isinstance(a, Mapping) and isinstance(b, Mapping):
-            out += _differences(a, b, f"{prefix}{key}.")
-        elif a != b and key not in ("run_name", "output_dir"):
-            out.append(f"{prefix}{key} {a} -> {b}")
-    return out
-
-
-def _models(config: Config) -> dict[str, str]:
-    """Directory or hub id of each policy's warm start. Raises SessionError for a path that is not there."""
-    from scripts.warm_start import ensure_embedded
-
-    embedded = (
-        ensure_embedded(config) if EMBEDDED in (config.generator.model, config.discriminator.model) else {}
-    )
-    models = {}
-    for role in ROLES:
-        name = config.policy(role).model
-        path = Path(name).expanduser()
-        if name == EMBEDDED:
-            models[role] = str(embedded[role])
-        elif path.is_dir():
-            models[role] = str(path.resolve())
-        elif path.is_absolute() or name.startswith((".", "~")) or name.count("/") != 1:
-            raise SessionError(
-                f"{role}.model {name}: no such directory (and a hub id has the form owner/name)"
-            )
-        else:
-            models[role] = name
-    return models
-
-
-def _tokenizers(models: Mapping[str, str]) -> dict[str, Any]:
-    from transformers import AutoConfig, AutoTokenizer
-
-    found = {}
-    for role, model in models.items():
-        try:
-            AutoConfig.from_pretrained(model)
-            _check_weights(Path(model))
-            found[role] = AutoTokenizer.from_pretrained(model)
-            # transformers makes an empty tokenizer where the files of a known class are missing
-            if not found[role].encode("def f(x): return 1", add_special_tokens=False):
-                raise ValueError("its tokenizer knows no text: tokenizer.json is missing")
-        except (OSError, ValueError) as error:
-            reason = str(error).strip().splitlines()[0]
-            raise SessionError(
-                f"{role}.model {model}: cannot be loaded ({reason}); give a directory in Hugging Face format, a hub "
-                "id that this machine can download, or 'embedded'"
-            ) from error
-    return found
-
-
-def _check_weights(model: Path) -> None:
-    """Raises ValueError where a model directory has no weights, or a file that was cut off."""
-    from safetensors import SafetensorError, safe_open
-
-    if not model.is_dir():
-        return
-    if not any(any(model.glob(pattern)) for pattern in ("*.safetensors", "pytorch_model*.bin")):
-        raise ValueError("no *.safetensors in it")
-    for file in model.glob("*.safetensors"):
-        try:
-            with safe_open(file, "pt"):
-                pass
-        except SafetensorError as error:
-            raise ValueError(f"{file.name} is damaged: {error}") from error
-
-
 @contextmanager
 def _parts(config: Config, start: Start) -> Iterator[tuple[Parts, list[Problem], list[Problem]]]:
     try:
         train, held_out = load_splits(config)
-        check_context_lengths(config, train + held_out, _tokenizers(start.models))
+        check_context_lengths(config, train + held_out, load_tokenizers(start.models))
     except ValueError as error:
         raise SessionError(str(error)) from error
     if config.local:
@@ -266,7 +127,13 @@ class Session:
             config.evaluation.suites,
             config.evaluation.bank_programs,
         )
-        self._tokenizers = _tokenizers(start.models)
+        self._tokenizers = load_tokenizers(start.models)
+        self.advantages = {role: Advantages(config.policy(role).learner) for role in ROLES}
+        self._divergence = Divergence(config.stop, ROLES)
+        if state:
+            for role, remembered in state["advantages"].items():
+                self.advantages[role].load_state_dict(remembered)
+            self._divergence.load_state_dict(state["divergence"])
         self._bank: Bank = {}
         self._seconds: dict[str, float] = defaultdict(float, state["seconds"] if state else {})
         self._stage_seconds: dict[str, float] = defaultdict(float, state["stage_seconds"] if state else {})
@@ -294,7 +161,7 @@ class Session:
                 self._record.continue_from(step, self.config.model_dump(mode="json"))
             else:  # --resume-from another run: its bank comes along, so that the scores can be compared
                 self._record.start(self.config.model_dump(mode="json"))
-                (directory / _STARTED_FROM).write_text(str(self._start.checkpoint))
+                (directory / STARTED_FROM).write_text(str(self._start.checkpoint))
                 shutil.copy(_bank_beside(self._start.checkpoint), bank_file)
             self._bank = load_bank(bank_file)
             return
@@ -314,11 +181,26 @@ class Session:
             attempts=assignment.attempts,
             temperatures=dict.fromkeys(ROLES, temperature),
             memory=assignment.memory,
+            branching=self._branching(assignment),
         )
+
+    def _branching(self, assignment: Assignment) -> dict[str, Branching]:
+        if self.config.credit != "tree" or "generator" not in assignment.learning:
+            return {}
+        branches, continuations = self.config.tree.branches, self.config.tree.continuations
+        if assignment.stage == len(REASONING_STAGES):  # nothing follows that could differ
+            branches, continuations = branches * continuations, 1
+        return {
+            "generator": Branching(stage=assignment.stage, branches=branches, continuations=continuations)
+        }
 
     # ------------------------------------------------------------------ after each step
     def finish_step(self, assignment: Assignment, row: dict[str, Any], episodes: Sequence[Episode]) -> None:
-        """Log the step; at the end of a stage evaluate it; save a checkpoint where one is due."""
+        """Log the step; at the end of a stage evaluate it; save a checkpoint where one is due.
+
+        Raises:
+            SessionError: the run has diverged (stop.*); it was saved before.
+        """
         step, last = assignment.step, self.parts.scheduler.is_last_of_stage(assignment.step)
         for name, seconds in row["seconds"].items():
             if name != "total":
@@ -334,8 +216,18 @@ class Session:
             self._record.add_samples(f"stage_{assignment.stage}_step_{step:06d}", episodes[:_SAMPLES])
             self.display.scores(f"after stage {assignment.stage}", scores.as_dict())
         self._record.add(row)
-        if last or step % self.config.checkpoint.every == 0:
+        diverged = self._divergence.found(row)
+        # Weights that make updates fail may be broken: those before them must not be pruned for them.
+        broken = any(
+            row.get(role, {}).get("skipped_updates") or row.get(role, {}).get("reloaded") for role in ROLES
+        )
+        if last or diverged or (step % self.config.checkpoint.every == 0 and not broken):
             self._save(step, row, scores)
+        if diverged:
+            raise SessionError(
+                f"stopped after step {step}: {diverged}; it is saved in {self._store.latest()}. Continue with --resume "
+                "and another setting (such as a lower --learning-rate), or with --resume-from an earlier checkpoint"
+            )
 
     def _save(self, step: int, row: Mapping[str, Any], scores: Scores | None) -> None:
         started = time.perf_counter()
@@ -350,8 +242,10 @@ class Session:
             "row": row,
             "versions": {role: learner.version for role, learner in self.parts.learners.items()},
             "curriculum": self.parts.scheduler.state_dict(),
+            "advantages": {role: estimator.state_dict() for role, estimator in self.advantages.items()},
             "seconds": self._wall_time(),
             "stage_seconds": dict(self._stage_seconds),
+            "divergence": self._divergence.state_dict(),
             "before": self._before.as_dict() if self._before else None,
             "best": self._best,
             "stages": self._stages,

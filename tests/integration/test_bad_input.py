@@ -266,8 +266,27 @@ def test_checkpoint_of_another_estimator(drive, place: Place) -> None:
         checkpoint,
         "--generator.learner.estimator",
         "grpo",
+        "--generator.learner.center-rewards",
     ]
     refused(drive, place, arguments, "step_000003", "saved with estimator gae", "grpo", "same estimator")
+
+
+def test_checkpoint_of_another_tuning(drive, place: Place) -> None:
+    checkpoint = place.finished / "checkpoints" / "step_000003"
+    arguments = [
+        "--config",
+        place.recipe(),
+        "--resume-from",
+        checkpoint,
+        "--generator.learner.lora.rank",
+        "4",
+    ]
+    refused(drive, place, arguments, "step_000003", "saved with lora None", "same lora")
+
+
+def test_more_layers_to_train_than_there_are(drive, place: Place) -> None:
+    arguments = ["--config", place.recipe(), "--generator.learner.trainable-layers", "9"]
+    refused(drive, place, arguments, "generator: trainable_layers is 9, but the model has 3")
 
 
 def test_checkpoint_beyond_the_schedule(drive, place: Place) -> None:

@@ -64,6 +64,7 @@ def test_killed_in_the_middle_and_continued(drive, small: tuple[str, ...], tmp_p
     assert state["versions"] == {role: len(learned[role]) for role in ROLES}
 
 
+@pytest.mark.slow  # two minutes for what the one above shows, too, but for a start that nothing interrupts
 def test_one_run_from_start_to_end(drive, small: tuple[str, ...], tmp_path: Path) -> None:
     run = tmp_path / drive.name()
     arguments = (*SHRUNKEN, *small, "--output-dir", tmp_path, "--run-name", run.name)

@@ -9,7 +9,7 @@ import pytest
 
 from actors.scripted_policy import ScriptedPolicy
 from core.episode import Episode
-from core.interfaces import Player, Sampling, SandboxFailure
+from core.interfaces import Branching, Player, Sampling, SandboxFailure
 from core.problem import Problem
 from core.seeding import derive_seed
 from core.verdict import Limits, Status, Verdict
@@ -100,7 +100,12 @@ class Table:
     )
 
     def play(
-        self, programs: Sequence[str], suites: Sequence[str], memory: Sequence[str] = (), **rules: Any
+        self,
+        programs: Sequence[str],
+        suites: Sequence[str],
+        memory: Sequence[str] = (),
+        branching: Branching | None = None,
+        **rules: Any,
     ) -> Episode:
         lines: dict[int, str] = {}
         for attempt, program in enumerate(programs):
@@ -113,7 +118,7 @@ class Table:
         def script(prompt: Sequence[int], sampling: Sampling) -> list[int]:
             return Letters().completion(lines[sampling.seed], 0)
 
-        def player(name: str, attempts: int, seed: int) -> Player:
+        def player(name: str, attempts: int, seed: int, branching: Branching | None = None) -> Player:
             return Player(
                 name=name,
                 policy=ScriptedPolicy(script),
@@ -122,10 +127,11 @@ class Table:
                 temperature=1.0,
                 seed=seed,
                 max_tokens=1000,
+                branching=branching,
             )
 
         players = {
-            "generator": player("generator", len(programs), 1),
+            "generator": player("generator", len(programs), 1, branching),
             "discriminator": player("discriminator", len(suites), 2),
         }
         game = MultistageGame(MultistageRules(**rules))

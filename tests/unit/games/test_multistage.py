@@ -1,6 +1,7 @@
 import pytest
 
 from core.batch import sample_from
+from core.interfaces import Branching
 from core.verdict import Status
 from games.rewards import RewardRules
 
@@ -31,6 +32,20 @@ def test_an_attempt_is_five_turns_whose_prompts_extend_each_other(table):
     sample = sample_from(program, 0.5, trained_stages=[2])
     assert sum(sample.sampled) == program.token_count
     assert sum(sample.trained) == len(program.turns[1].completion.tokens)
+
+
+def test_attempts_that_branch_share_their_turns_up_to_there(table):
+    """Two prefixes, two branches of each at stage 3, two continuations of each branch."""
+    branching = Branching(stage=3, branches=2, continuations=2)
+    episode = table.play([RIGHT] * 8, ["assert f(1) == 2"], branching=branching)
+    programs = episode.group("generator")
+    assert [p.place for p in programs] == [(0, 0), (0, 0), (0, 1), (0, 1), (1, 2), (1, 2), (1, 3), (1, 3)]
+    for stage, nodes in zip(range(1, 6), (2, 2, 4, 8, 8), strict=True):
+        turns = [p.turns[stage - 1] for p in programs]
+        assert len({turn.text for turn in turns[:8]}) == (nodes if stage < 5 else 1)
+        assert [t.prompt_tokens == turns[0].prompt_tokens for t in turns].count(True) >= 8 // nodes
+        assert len({id(turn) for turn in turns}) == nodes, "sampled once for all that share it"
+    assert episode.group("discriminator")[0].place is None
 
 
 def test_the_program_is_taken_out_of_its_fence(table):

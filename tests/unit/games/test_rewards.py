@@ -55,6 +55,14 @@ def test_the_discriminator_earns_the_failures_times_the_validity():
     assert reward([[PASS, PASS, PASS, KILL]], emitted=5) == pytest.approx(0.2)
 
 
+def test_validity_alone_may_earn_a_share():
+    rules = RewardRules(validity_weight=0.3)
+    assert reward([[PASS, PASS]], rules) == pytest.approx(0.3)  # a perfect generator: R0 would pay nothing
+    assert reward([[KILL, KILL]], rules, solvable=True) == pytest.approx(1.0)
+    assert reward([[PASS, KILL]], rules, emitted=4) == pytest.approx((0.3 + 0.7 * 0.5) * 0.5)
+    assert reward([[]], rules, emitted=3, parsed=3) == 0.0
+
+
 def test_it_is_averaged_over_the_programs():
     # failures 1/2, 0, 1 -> mean .5; validity 1
     assert reward([[PASS, KILL], [PASS, PASS], [KILL, KILL]]) == pytest.approx(0.5)
@@ -95,6 +103,17 @@ LIMITS = Limits(cpu_s=2.0)
 @pytest.mark.parametrize("status", [Status.WRONG_ANSWER, Status.RUNTIME_ERROR, Status.SYNTAX_ERROR])
 def test_a_wrong_value_or_an_exception_kills(status):
     assert outcome(Verdict(status=status), 1900.0, LIMITS, RULES) is False
+
+
+def test_a_valid_test_that_raises_kills_and_one_that_uses_too_much_does_not_count():
+    raises = Verdict(status=Status.RUNTIME_ERROR, by_test=True)  # len(None), say: the program returned None
+    assert outcome(raises, 0.0, LIMITS, RULES) is False
+    for status in (Status.TIME_LIMIT, Status.MEMORY_LIMIT, Status.OUTPUT_LIMIT, Status.SYNTAX_ERROR):
+        assert outcome(Verdict(status=status, by_test=True), 0.0, LIMITS, RULES) is None
+
+
+def test_the_words_of_an_error_decide_nothing():
+    assert outcome(Verdict(status=Status.WRONG_ANSWER, error="test: x"), 0.0, LIMITS, RULES) is False
 
 
 @pytest.mark.parametrize("status", [Status.TIME_LIMIT, Status.MEMORY_LIMIT, Status.OUTPUT_LIMIT])

@@ -28,7 +28,7 @@ GOOD = {
 class ExecSandbox:
     """Judges trusted test programs in this process."""
 
-    async def judge(self, program, tests, *, limits=None, run=0):
+    async def judge(self, program, tests, *, limits=None, run=0, language="python"):
         verdicts = []
         for test in tests:
             namespace: dict = {}
@@ -46,7 +46,7 @@ class ExecSandbox:
 
 
 class BrokenSandbox:
-    async def judge(self, program, tests, *, limits=None, run=0):
+    async def judge(self, program, tests, *, limits=None, run=0, language="python"):
         raise SandboxFailure("no container")
 
 

@@ -1,0 +1,159 @@
+"""What a run starts from: its directory, resolved config, models and checkpoint, each checked before anything loads."""
+
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from configs.load import Run, latest_run
+from configs.schema import EMBEDDED, Config
+from learners.checkpoints import CheckpointStore, check_architecture, read_checkpoint
+from runtime.build import ROLES
+from runtime.parts import Start
+
+STARTED_FROM = "started_from.txt"
+
+
+class SessionError(RuntimeError):
+    """The run cannot start or go on; the message says what, where, and how to mend it."""
+
+
+def resolve(run: Run, recipe: str) -> tuple[Config, Start, dict[str, Any] | None]:
+    """(config, start, checkpoint's state). A resumed run keeps its directory and its saved config."""
+    config = run.to_config()
+    if not run.resume:
+        name = run.run_name or f"{recipe}-{time.strftime('%Y%m%d-%H%M%S')}"
+        directory = config.output_dir.resolve() / name
+        if (directory / "metrics.jsonl").exists():
+            raise SessionError(
+                f"{directory}: holds a run already; give another --run-name, or continue with --resume"
+            )
+        _check_writable(directory)
+        checkpoint = run.resume_from.resolve() if run.resume_from else None
+    else:
+        directory = latest_run(config.output_dir, run.run_name)
+        checkpoint = CheckpointStore(directory / "checkpoints", 1).latest() or _first_checkpoint(directory)
+        saved = yaml.safe_load((directory / "config.yaml").read_text())
+        changed = _differences(saved, config.model_dump(mode="json"))
+        if changed:
+            print(f"resuming with other settings than the run began with: {', '.join(changed)}", flush=True)
+    state = read_checkpoint(checkpoint) if checkpoint else None
+    began = time.perf_counter()
+    models = _models(config)
+    warm_start_s = time.perf_counter() - began
+    if checkpoint:
+        for role in ROLES:
+            if Path(models[role]).is_dir():
+                check_architecture(checkpoint / role, Path(models[role]))
+            if state is not None:
+                _check_tuning(config, state, role, checkpoint)
+    found = {role: state["versions"][role] if state else 0 for role in ROLES}
+    start = Start(
+        run_directory=directory,
+        models=models,
+        checkpoint=checkpoint,
+        versions=found,
+        warm_start_s=warm_start_s,
+    )
+    return config, start, state
+
+
+def _first_checkpoint(directory: Path) -> Path | None:
+    """The checkpoint that a run began from (--resume-from), for one that was killed before it saved its own."""
+    note = directory / STARTED_FROM
+    return Path(note.read_text()) if note.is_file() else None
+
+
+def _check_writable(directory: Path) -> None:
+    """Raises SessionError where the run's directory could not be made: before models are loaded, not after."""
+    there = next(p for p in (directory, *directory.parents) if p.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        reason = "cannot be written to" if there.is_dir() else "is not a directory"
+        raise SessionError(f"{there}: {reason}; give another --output-dir than {directory.parent}")
+
+
+def _check_tuning(config: Config, state: Mapping[str, Any], role: str, checkpoint: Path) -> None:
+    """Raises SessionError where the checkpoint's tensors are not those that this run trains."""
+    saved, now = state["config"][role]["learner"], config.policy(role).learner.model_dump(mode="json")
+    for key in ("estimator", "critic", "value_hidden", "lora"):
+        if saved[key] != now[key]:
+            flag = "" if key == "lora" else f" (--{role}.learner.{key} {saved[key]})"
+            raise SessionError(
+                f"{checkpoint / role}: saved with {key} {saved[key]}, this run uses {now[key]}: resume with the same "
+                f"{key}{flag} or start a new run"
+            )
+
+
+def _differences(saved: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "") -> list[str]:
+    out = []
+    for key in sorted(saved.keys() | now.keys()):
+        a, b = saved.get(key), now.get(key)
+        if isinstance(a, Mapping) and isinstance(b, Mapping):
+            out += _differences(a, b, f"{prefix}{key}.")
+        elif a != b and key not in ("run_name", "output_dir"):
+            out.append(f"{prefix}{key} {a} -> {b}")
+    return out
+
+
+def _models(config: Config) -> dict[str, str]:
+    """Directory or hub id of each policy's warm start. Raises SessionError for a path that is not there."""
+    from scripts.warm_start import ensure_embedded
+
+    embedded = (
+        ensure_embedded(config) if EMBEDDED in (config.generator.model, config.discriminator.model) else {}
+    )
+    models = {}
+    for role in ROLES:
+        name = config.policy(role).model
+        path = Path(name).expanduser()
+        if name == EMBEDDED:
+            models[role] = str(embedded[role])
+        elif path.is_dir():
+            models[role] = str(path.resolve())
+        elif path.is_absolute() or name.startswith((".", "~")) or name.count("/") != 1:
+            raise SessionError(
+                f"{role}.model {name}: no such directory (and a hub id has the form owner/name)"
+            )
+        else:
+            models[role] = name
+    return models
+
+
+def load_tokenizers(models: Mapping[str, str]) -> dict[str, Any]:
+    from transformers import AutoConfig, AutoTokenizer
+
+    found = {}
+    for role, model in models.items():
+        try:
+            AutoConfig.from_pretrained(model)
+            _check_weights(Path(model))
+            found[role] = AutoTokenizer.from_pretrained(model)
+            # transformers makes an empty tokenizer where the files of a known class are missing
+            if not found[role].encode("def f(x): return 1", add_special_tokens=False):
+                raise ValueError("its tokenizer knows no text: tokenizer.json is missing")
+        except (OSError, ValueError) as error:
+            reason = str(error).strip().splitlines()[0]
+            raise SessionError(
+                f"{role}.model {model}: cannot be loaded ({reason}); give a directory in Hugging Face format, a hub "
+                "id that this machine can download, or 'embedded'"
+            ) from error
+    return found
+
+
+def _check_weights(model: Path) -> None:
+    """Raises ValueError where a model directory has no weights, or a file that was cut off."""
+    from safetensors import SafetensorError, safe_open
+
+    if not model.is_dir():
+        return
+    if not any(any(model.glob(pattern)) for pattern in ("*.safetensors", "pytorch_model*.bin")):
+        raise ValueError("no *.safetensors in it")
+    for file in model.glob("*.safetensors"):
+        try:
+            with safe_open(file, "pt"):
+                pass
+        except SafetensorError as error:
+            raise ValueError(f"{file.name} is damaged: {error}") from error

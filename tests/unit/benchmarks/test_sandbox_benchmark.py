@@ -1,0 +1,130 @@
+"""The helpers of the sandbox's benchmarks that need no sandbox."""
+
+import itertools
+
+from benchmarks.hostile_jobs import HOSTILE, Hostile
+from benchmarks.processes import shim_of
+from benchmarks.reference_solutions import hollowed, own_tests
+from benchmarks.sandbox import make_jobs, percentile
+from benchmarks.sandbox_soak import (
+    Expected,
+    Honest,
+    leaks,
+    mixed,
+    right,
+    take_honest,
+)
+from core.verdict import Status, Verdict
+from sandbox_workers.jobs import is_inert
+
+
+def run(program: str) -> dict:
+    names: dict = {}
+    exec(program, names)
+    return names
+
+
+def test_hollowed_functions_return_none_and_the_rest_stays() -> None:
+    program = """
+import math
+LIMIT = 3
+def f(x):
+    "doc"
+    def g(): return x
+    return g()
+async def h(): return 1
+class A:
+    size = 2
+    def __init__(self): self.x = 1
+    def m(self): return self.x
+k = lambda x: x + 1
+"""
+    names = run(hollowed(program))
+    assert names["f"](1) is None and names["k"](1) is None and names["A"]().m() is None
+    assert names["LIMIT"] == 3 and names["A"].size == 2 and names["math"]
+    assert not hasattr(names["A"](), "x")
+
+
+def test_set_up_stands_before_each_test() -> None:
+    row = {"test_list": ["assert f(a) == 1", "assert f(a) == 2"]}
+    assert own_tests(row) == own_tests({**row, "test_setup_code": ""}) == row["test_list"]
+    assert own_tests({**row, "test_setup_code": "a = 1"}) == [
+        "a = 1\nassert f(a) == 1",
+        "a = 1\nassert f(a) == 2",
+    ]
+
+
+def test_jobs_are_distinct_right_and_of_the_kind_asked_for() -> None:
+    for code in (False, True):
+        jobs = make_jobs(3, code=code)
+        assert len({program for program, _ in jobs}) == 3
+        for program, tests in jobs:
+            names = run(program)
+            assert len(tests) == 5 and all(is_inert(test) != code for test in tests)
+            for test in tests:
+                exec(test, names)
+
+
+def test_percentile_is_the_nearest_rank() -> None:
+    values = [float(n) for n in range(100, 0, -1)]
+    assert (percentile(values, 50), percentile(values, 99), percentile(values, 100)) == (50, 99, 100)
+    assert percentile([7.0], 50) == 7
+
+
+def test_shims_are_known_by_their_command_line() -> None:
+    line = b"/usr/bin/containerd-shim-runc-v2\0-namespace\0moby\0-id\0abc\0-address\0/run/x.sock\0"
+    assert shim_of(line) == "abc"
+    assert shim_of(line + b"start\0") is None
+    assert shim_of(b"dockerd\0-id\0abc\0") is None
+    assert shim_of(b"") is None
+
+
+def test_the_schedule_repeats_and_holds_the_share() -> None:
+    jobs = [list(itertools.islice(mixed(0.3, seed=1), 400)) for _ in range(2)]
+    names = [[job.name for job in of_run] for of_run in jobs]
+    assert names[0] == names[1]
+    hostile = [job for job in jobs[0] if isinstance(job, Hostile)]
+    assert 80 <= len(hostile) <= 160
+    assert len({attack.name for attack in HOSTILE}) == len(HOSTILE) >= 12
+
+
+def test_honest_jobs_are_honest() -> None:
+    """Judged here by running them: the statuses expected are those deserved."""
+    for job in take_honest(60, inert_only=True):
+        names = run(job.program)
+        for test, expected in zip(job.tests, job.expected, strict=True):
+            assert isinstance(test, str)
+            assert outcome(test, names) == expected.status, (job.name, test)
+
+
+def outcome(test: str, names: dict) -> Status:
+    try:
+        exec(test, names)
+    except AssertionError:
+        return Status.WRONG_ANSWER
+    except Exception:
+        return Status.RUNTIME_ERROR
+    return Status.PASSED
+
+
+def test_wrong_verdicts_are_told_from_misplaced_output() -> None:
+    job = Honest(
+        name="j",
+        program="",
+        tests=("f(1)", "f(2)"),
+        expected=(
+            Expected(status=Status.PASSED, stdout="a\n"),
+            Expected(status=Status.PASSED, stdout="b\n"),
+        ),
+    )
+    passed, other = (Verdict(status=Status.PASSED, stdout=text) for text in ("a\nb\n", "c\n"))
+    assert job.wrong([passed, passed]) == [] and job.misplaced_output([passed, passed]) == 2
+    assert len(job.wrong([passed, other])) == 1
+    verdict = Verdict(status=Status.PASSED)
+    assert len(right(1).wrong([verdict, verdict, verdict])) == 1  # the value is missing
+
+
+def test_leaks_are_counts_that_grew() -> None:
+    before = {"processes": 7, "files": 0, "own_pss_mib": 30.0}
+    after = {"processes": 6, "files": 2, "own_pss_mib": 50.0}
+    assert leaks(before, after) == ["files: 0 -> 2"]
