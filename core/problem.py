@@ -3,6 +3,8 @@
 import re
 from dataclasses import dataclass
 
+from core.verdict import Limits, Test
+
 _FUNCTION_NAME = re.compile(r"def\s+([A-Za-z_]\w*)\s*\(")
 
 
@@ -18,14 +20,20 @@ class Problem:
     id: str
     description: str
     function_signature: str
-    baseline_tests: tuple[str, ...]
+    baseline_tests: tuple[Test, ...]
     """Tests that come with the problem; a training reward may use them."""
     reference_solution: str
+    """Empty where the data set has none."""
     difficulty: str | int = "unknown"
     tags: tuple[str, ...] = ()
-    hidden_tests: tuple[str, ...] = ()
+    hidden_tests: tuple[Test, ...] = ()
     """Tests for evaluation only: no prompt and no reward ever sees them."""
     language: str = "python"
+    limits: Limits | None = None
+    """Where the data set states its own; else the run's."""
+    other_solutions: tuple[str, ...] = ()
+    """Correct ones besides the reference."""
+    wrong_solutions: tuple[str, ...] = ()
 
     @property
     def entry_point(self) -> str:
@@ -38,5 +46,10 @@ class Problem:
         return match.group(1)
 
     @property
-    def evaluation_tests(self) -> tuple[str, ...]:
+    def baseline_asserts(self) -> tuple[str, ...]:
+        """The baseline tests that are Python source."""
+        return tuple(test for test in self.baseline_tests if isinstance(test, str))
+
+    @property
+    def evaluation_tests(self) -> tuple[Test, ...]:
         return self.hidden_tests or self.baseline_tests

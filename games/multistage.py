@@ -199,7 +199,7 @@ class MultistageGame:
         suites = [suite.valid for suite in judged if suite]
         if self.rules.test_format != "strict":  # calls with literal arguments: nothing that could tamper
             suites = [{test: ms for suite in suites for test, ms in suite.items()}]
-        baseline = dict.fromkeys(problem.baseline_tests, 0.0) if self.rules.baseline_in_reward else {}
+        baseline = dict.fromkeys(problem.baseline_asserts, 0.0) if self.rules.baseline_in_reward else {}
         return [group for group in (baseline, *suites) if group]
 
     async def _run(

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from core.interfaces import Sandbox
 from core.problem import Problem
-from core.verdict import Verdict
+from core.verdict import Test, Verdict
 
 _MAX_OFFENDERS = 3
 
@@ -247,13 +247,13 @@ async def validate_references(problems: Sequence[Problem], sandbox: Sandbox, pat
     )
 
 
-def _own_tests(problem: Problem) -> tuple[str, ...]:
+def _own_tests(problem: Problem) -> tuple[Test, ...]:
     return problem.baseline_tests + problem.hidden_tests
 
 
 def _offence(problem: Problem, position: int, verdict: Verdict) -> str:
     count = len(problem.baseline_tests)
     field = f"baseline_tests[{position}]" if position < count else f"hidden_tests[{position - count}]"
-    test = textwrap.shorten(_own_tests(problem)[position], 100)
+    test = textwrap.shorten(str(_own_tests(problem)[position]), 100)
     reason = f" ({textwrap.shorten(verdict.error, 100)})" if verdict.error.strip() else ""
     return f"problem {problem.id!r}, {field} {test!r}: {verdict.status}{reason}"

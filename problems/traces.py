@@ -38,16 +38,16 @@ def render_suite(problem: Problem, *, max_tests: int, input_only: bool = False) 
     Tests that do not fit on one line are left out, and so are repeated ones; the text may be empty.
     """
     if input_only:
-        calls = (call for test in problem.baseline_tests for call in _calls(test, problem.entry_point))
+        calls = (call for test in problem.baseline_asserts for call in _calls(test, problem.entry_point))
         lines = [ast.unparse(call) for call in calls]
     else:
-        lines = [line for test in problem.baseline_tests if (line := _one_line(test))]
+        lines = [line for test in problem.baseline_asserts if (line := _one_line(test))]
     return "".join(f"{line}\n" for line in list(dict.fromkeys(lines))[:max_tests])
 
 
 def _informal(problem: Problem, steps: Sequence[_Step]) -> str:
     lines = [" ".join(problem.description.split()), f"I write {problem.entry_point} with {_outline(steps)}."]
-    examples = [text for test in problem.baseline_tests if (text := _example(test, problem.entry_point))]
+    examples = [text for test in problem.baseline_asserts if (text := _example(test, problem.entry_point))]
     lines += [f"For example, {text}." for text in examples[:_MAX_EXAMPLES]]
     return "".join(f"{line}\n" for line in lines)
 
@@ -86,7 +86,7 @@ def _constraints(problem: Problem) -> str:
         parameters = [_parameter(argument) for argument in _all_arguments(signature.args)]
         lines.append(f"inputs: {', '.join(parameters) or 'none'}")
         lines.append(f"returns: {ast.unparse(signature.returns) if signature.returns else 'any type'}")
-    found = (corner for test in problem.baseline_tests for corner in _corner_cases(test, problem.entry_point))
+    found = (corner for test in problem.baseline_asserts for corner in _corner_cases(test, problem.entry_point))
     corners = list(dict.fromkeys(found))
     if corners:
         lines.append(f"must handle: {', '.join(corners)}")
