@@ -12,13 +12,13 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from configs.load import ConfigError, exit_with, load_run
 from configs.schema import Config
-from core.batch import Batch, sample_from
+from core.batch import Batch, Sample, sample_from
 from core.episode import Episode, Trajectory
 from core.interfaces import SandboxFailure
 from core.seeding import derive_seed
@@ -28,8 +28,6 @@ from learners.advantages.estimate import Advantages
 from learners.advantages.tree import branch_values
 from runtime.session import Session, open_session
 from runtime.start import SessionError
-
-ROLES = ("generator", "discriminator")
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -54,7 +52,7 @@ def train(session: Session) -> None:
         clock.split(result.seconds)
         require_some_judged(assignment, result.episodes)
         row = {"step": assignment.step, "stage": assignment.stage, "phase": str(assignment.phase)}
-        row |= episode_metrics(result.episodes, result.seconds)
+        row |= episode_metrics(config.seats, result.episodes, result.seconds)
         for role in assignment.learning:
             batch, estimate = make_batch(
                 config,
@@ -118,50 +116,55 @@ def make_batch(
 ) -> tuple[Batch, dict[str, float]]:
     """(batch, what was left out). Advantages of critic-free estimators are estimated here, per group."""
     settings = config.policy(role).learner
-    of_stage = role == "generator" and config.credit in ("stage", "tree")
-    groups = learning_groups(assignment, role, episodes)
-    credits = advantages.credit(
-        [[t.reward for t in group if t.reward is not None] for _, group in groups],
-        game="multistage",
-        role=role,
-        parents=[parent for parent, _ in groups],
-    )
-    samples = [
-        replace(
-            sample_from(
-                t,
-                a,
-                (assignment.stage,) if of_stage else None,
-                mask_truncated=settings.mask_truncated,
-                by_turn=role == "generator" and config.credit == "stage_gae",
-            ),
-            reward=r,
+    of_stage = config.staged and role == "generator" and config.credit in ("stage", "tree")
+    samples: list[Sample] = []
+    groups_seen = without_signal = 0
+    for player in config.players_of(role):  # two of them in self-play: each has baselines of its own
+        groups = learning_groups(assignment, player, episodes)
+        credits = advantages.credit(
+            [[t.reward for t in group if t.reward is not None] for _, group in groups],
+            game=config.game.kind,
+            role=player,
+            parents=[parent for parent, _ in groups],
         )
-        for (_, group), credit in zip(groups, credits, strict=True)
-        if credit is not None
-        for t, (r, a) in zip(group, credit, strict=True)
-    ]
-    dropped = sum(t.player == role for e in episodes for t in e.dropped())
+        samples += [
+            replace(
+                sample_from(
+                    t,
+                    a,
+                    (assignment.stage,) if of_stage else None,
+                    mask_truncated=settings.mask_truncated,
+                    by_turn=role == "generator" and config.credit == "stage_gae",
+                ),
+                reward=r,
+            )
+            for (_, group), credit in zip(groups, credits, strict=True)
+            if credit is not None
+            for t, (r, a) in zip(group, credit, strict=True)
+        ]
+        groups_seen += len(groups)
+        without_signal += credits.count(None)
+    dropped = sum(config.seats[t.player] == role for e in episodes for t in e.dropped())
     batch = Batch(
         step=update,
         samples=tuple(samples),
         temperature=config.temperature,
         seed=derive_seed(config.seed, "minibatches", role, update),
     )
-    without_signal = credits.count(None) / max(1, len(groups))
-    return batch, {"groups_without_signal": without_signal, "dropped": float(dropped)}
+    share = without_signal / max(1, groups_seen)
+    return batch, {"groups_without_signal": share, "dropped": float(dropped)}
 
 
 def learning_groups(
-    assignment: Assignment, role: str, episodes: Sequence[Episode]
+    assignment: Assignment, player: str, episodes: Sequence[Episode]
 ) -> list[tuple[str, list[Trajectory]]]:
     """(problem, attempts that share a baseline). Where attempts branched at the stage under training: per prefix one
     attempt for each branch, cut after that stage, whose reward is the mean over the branch's continuations."""
     groups: list[tuple[str, list[Trajectory]]] = []
     for episode in episodes:
-        judged = episode.group(role)
+        judged = episode.judged(player)
         if not judged or judged[0].place is None:
-            groups += [(episode.problem_id, judged)] if judged else []
+            groups += [(episode.problem_id, group) for group in episode.groups(player)]
             continue
         tree: dict[int, dict[int, list[Trajectory]]] = {}
         for trajectory in judged:
@@ -178,19 +181,21 @@ def learning_groups(
     return groups
 
 
-def episode_metrics(episodes: Sequence[Episode], seconds: Mapping[str, float]) -> dict[str, Any]:
+def episode_metrics(
+    players: Iterable[str], episodes: Sequence[Episode], seconds: Mapping[str, float]
+) -> dict[str, Any]:
     """Means over the step's episodes."""
     row: dict[str, Any] = {}
     trajectories = [t for e in episodes for t in e.trajectories]
-    for role in ROLES:
-        judged = [t for t in trajectories if t.player == role and t.reward is not None]
-        row[f"{role}_reward"] = mean([t.reward for t in judged])
+    for player in players:
+        judged = [t for t in trajectories if t.player == player and t.reward is not None]
+        row[f"{player}_reward"] = mean([t.reward for t in judged])
         names = dict.fromkeys(name for t in judged for name in t.components)
-        row[f"{role}_components"] = {
+        row[f"{player}_components"] = {
             name: mean([t.components[name] for t in judged if name in t.components]) for name in names
         }
-    row["validity"] = row["discriminator_components"].get("validity")
-    row["kill_rate"] = row["discriminator_components"].get("kill_rate")
+    suites = row.get("discriminator_components", {})
+    row["validity"], row["kill_rate"] = suites.get("validity"), suites.get("kill_rate")
     row["dropped"] = {
         reason: sum(reason in t.components for t in trajectories)
         for reason in ("sandbox_failure", "no_valid_test")
@@ -216,7 +221,7 @@ def best_programs(episodes: Sequence[Episode]) -> dict[str, tuple[float, str]]:
     """The best program of each episode, for the solvability gate's memory."""
     best = {}
     for episode in episodes:
-        rewarded = [(t.reward, t.artifact) for t in episode.group("generator") if t.reward]
+        rewarded = [(t.reward, t.artifact) for t in episode.judged("generator") if t.reward]
         if rewarded:
             best[episode.problem_id] = max(rewarded)
     return best

@@ -15,7 +15,7 @@ from core.weights import PublishReceipt, WeightUpdate, check_receipt
 
 @dataclass(frozen=True, kw_only=True)
 class Seat:
-    """Who sits in one of the game's seats for a whole run."""
+    """A policy for a whole run, and how it is spoken to."""
 
     policy: Policy
     format: PromptFormat
@@ -31,6 +31,7 @@ class PlayRequest:
     address: tuple[int | str, ...]
     problems: tuple[Problem, ...]
     attempts: Mapping[str, int]
+    """By player, as are the temperatures."""
     temperatures: Mapping[str, float]
     memory: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     branching: Mapping[str, Branching] = field(default_factory=dict)
@@ -47,8 +48,16 @@ class PlayResult:
 
 
 class EpisodeRunner:
-    def __init__(self, game: Game, sandbox: Sandbox, seats: Mapping[str, Seat], run_seed: int) -> None:
-        self._game, self._seats, self._run_seed = game, seats, run_seed
+    def __init__(
+        self,
+        game: Game,
+        sandbox: Sandbox,
+        seats: Mapping[str, Seat],
+        players: Mapping[str, str],
+        run_seed: int,
+    ) -> None:
+        """seats: by policy; players: whose policy each player is (in self-play two have one)."""
+        self._game, self._seats, self._players, self._run_seed = game, seats, players, run_seed
         self._occupancy = Occupancy("generate", "sandbox")
         self._raw_sandbox = sandbox
         self._sandbox = _TimedSandbox(sandbox, self._occupancy)
@@ -65,9 +74,9 @@ class EpisodeRunner:
             sandbox=self._raw_sandbox.stats(),
         )
 
-    async def publish(self, player: str, update: WeightUpdate) -> PublishReceipt:
-        """Replace a player's weights in place and prove it. Raises PublishError."""
-        seat = self._seats[player]
+    async def publish(self, policy: str, update: WeightUpdate) -> PublishReceipt:
+        """Replace a policy's weights in place and prove it. Raises PublishError."""
+        seat = self._seats[policy]
         receipt = await seat.policy.load_weights(update)
         check_receipt(update, receipt, seat.probe_tolerance)
         return receipt
@@ -80,15 +89,15 @@ class EpisodeRunner:
         players = {
             name: Player(
                 name=name,
-                policy=self._policies[name],
-                format=seat.format,
+                policy=self._policies[policy],
+                format=self._seats[policy].format,
                 attempts=request.attempts[name],
                 temperature=request.temperatures[name],
                 seed=derive_seed(self._run_seed, *request.address, problem.id, name),
-                max_tokens=seat.max_tokens,
+                max_tokens=self._seats[policy].max_tokens,
                 branching=request.branching.get(name),
             )
-            for name, seat in self._seats.items()
+            for name, policy in self._players.items()
         }
         return await self._game.play(problem, players, self._sandbox, request.memory.get(problem.id, ()))
 

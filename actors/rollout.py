@@ -33,8 +33,8 @@ class RolloutShell:
     async def play(self, request: PlayRequest) -> PlayResult:
         return await self._runner.play(request)
 
-    async def publish(self, player: str, update: WeightUpdate) -> PublishReceipt:
-        return await self._runner.publish(player, update)
+    async def publish(self, policy: str, update: WeightUpdate) -> PublishReceipt:
+        return await self._runner.publish(policy, update)
 
     async def close(self) -> None:
         await self._runner.close()
@@ -70,9 +70,9 @@ class RayRollouts:
         )
         return merge_results(request, results)
 
-    def publish(self, player: str, update: Any) -> list[PublishReceipt]:
+    def publish(self, policy: str, update: Any) -> list[PublishReceipt]:
         """update: a reference; each actor fetches the weights itself."""
-        return ray.get([a.publish.remote(player, update) for a in self.actors])
+        return ray.get([a.publish.remote(policy, update) for a in self.actors])
 
     def close(self) -> None:
         for actor in self.actors:

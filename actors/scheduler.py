@@ -1,11 +1,11 @@
 """The scheduler actor: the Ray shell around the curriculum."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import ray
 
-from curriculum.curriculum import Assignment, Curriculum, Schedule
+from curriculum.curriculum import Assignment, Curriculum
 
 
 @ray.remote(num_cpus=0)
@@ -16,11 +16,10 @@ class SchedulerActor(Curriculum):
 class RayScheduler:
     """The driver's handle: Curriculum's methods, answered by the actor."""
 
-    def __init__(self, schedule: Schedule, problem_ids: Sequence[str], seed: int) -> None:
-        self._actor = SchedulerActor.remote(schedule, problem_ids, seed)
-        self._plan = Curriculum(
-            schedule, problem_ids, seed
-        )  # the plan itself is a pure function of the config
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """Curriculum's arguments."""
+        self._actor = SchedulerActor.remote(*args, **kwargs)
+        self._plan = Curriculum(*args, **kwargs)  # the plan itself is a pure function of the config
 
     @property
     def total_steps(self) -> int:

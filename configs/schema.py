@@ -3,20 +3,25 @@
 Imports no torch, ray or vllm: reading a config must be quick.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from actors.settings import EngineSettings
 from core.settings import Settings
+from core.verdict import Limits
 from curriculum.curriculum import Curriculum, Schedule
+from games.board_games import KuhnRules, TicTacToeRules
+from games.choice import GameRules
 from games.multistage import MultistageRules
 from games.stages import REASONING_STAGES
 from learners.settings import LearnerSettings
 from tracking.divergence import StopSettings
 
 EMBEDDED = "embedded"
+POLICIES = ("generator", "discriminator")
 
 
 class PolicySettings(Settings):
@@ -63,13 +68,29 @@ class RolloutSettings(Settings):
 
 
 class EvaluationSettings(Settings):
+    every: int | None = Field(default=None, ge=1)
+    """Steps between evaluations, besides those at the start and at the end of each stage."""
     problems: int = Field(default=100, ge=1)
-    """Held-out problems per evaluation (the first ones of the file)."""
+    """Held-out problems per evaluation (the first ones of the file); at a board, matches per opponent and side."""
+    samples: int = Field(default=0, ge=0)
+    """Sampled programs per held-out problem, for pass@k; 0: greedy ones only."""
+    temperature: float = Field(default=1.0, gt=0)
+    """Of the sampled programs."""
+    pass_at: tuple[int, ...] = (1,)
+    """The k of pass@k, none above `samples`."""
     bank_programs: int = Field(default=4, ge=1)
-    """Programs of the initial generator per held-out problem; the wrong ones are the bank on which every
-    discriminator's kill rate is measured."""
+    """Programs of the initial generator per held-out problem, the fixed yardstick: multistage keeps the wrong ones,
+    on which every discriminator's kill rate is measured; output_prediction has every opponent predict them."""
     suites: int = Field(default=2, ge=1)
-    """Suites per held-out problem."""
+    """multistage: suites per held-out problem."""
+
+    @model_validator(mode="after")
+    def _samples_suffice(self) -> Self:
+        if not self.samples:
+            self.refuse_changed(("temperature", "pass_at"), "has no effect while samples is 0")
+        elif max(self.pass_at, default=0) > self.samples:
+            raise ValueError(f"pass_at {max(self.pass_at)} needs as many samples (samples is {self.samples})")
+        return self
 
 
 class TreeSettings(Settings):
@@ -127,7 +148,7 @@ class Config(Settings):
     generator: PolicySettings = PolicySettings()
     discriminator: PolicySettings = PolicySettings()
     problems: ProblemSettings = ProblemSettings()
-    game: MultistageRules = MultistageRules()
+    game: GameRules = MultistageRules()
     curriculum: Schedule = Schedule()
     sandbox: SandboxSettings = SandboxSettings()
     rollout: RolloutSettings = RolloutSettings()
@@ -135,6 +156,43 @@ class Config(Settings):
     checkpoint: CheckpointSettings = CheckpointSettings()
     stop: StopSettings = StopSettings()
     warm_start: WarmStartSettings = WarmStartSettings()
+
+    @field_validator("game", mode="before")
+    @classmethod
+    def _multistage_unless_said(cls, game: Any) -> Any:
+        return {"kind": "multistage", **game} if isinstance(game, dict) else game
+
+    @property
+    def seats(self) -> dict[str, str]:
+        """Player -> policy."""
+        return self.game.seats
+
+    @property
+    def policies(self) -> tuple[str, ...]:
+        """The policies that this game trains."""
+        return tuple(name for name in POLICIES if name in self.seats.values())
+
+    def players_of(self, policy: str) -> tuple[str, ...]:
+        return tuple(player for player, name in self.seats.items() if name == policy)
+
+    @property
+    def sandbox_limits(self) -> Limits | None:
+        """None where the game runs no programs."""
+        return None if isinstance(self.game, TicTacToeRules | KuhnRules) else self.game.sandbox_limits
+
+    @property
+    def staged(self) -> bool:
+        return isinstance(self.game, MultistageRules)
+
+    def curriculum_arguments(self, problem_ids: Sequence[str]) -> dict[str, Any]:
+        """Of Curriculum, and of its shell."""
+        return {
+            "schedule": self.curriculum,
+            "problem_ids": tuple(problem_ids),
+            "seed": self.seed,
+            "policies": self.policies,
+            "staged": self.staged,
+        }
 
     def policy(self, name: str) -> PolicySettings:
         return {"generator": self.generator, "discriminator": self.discriminator}[name]
@@ -146,23 +204,48 @@ class Config(Settings):
     def _combinations_make_sense(self) -> Self:
         if self.problems.file == EMBEDDED and self.problems.held_out_file is not None:
             raise ValueError("problems.held_out_file has no effect: the embedded problems bring their own")
-        if self.device == "cuda":
-            shares = {
-                f"{r}.learner.gpus": self.policy(r).learner.gpus for r in ("generator", "discriminator")
-            }
+        self._check_policies()
+        self._check_device()
+        self._check_sandbox()
+        self._check_game()
+        self._check_credit()
+        self._check_learners()
+        if Curriculum(**self.curriculum_arguments(())).total_steps == 0:
+            raise ValueError(
+                "curriculum: there is nothing to train: raise a step count, name a stage, or unfreeze a player"
+            )
+        return self
+
+    def _check_policies(self) -> None:
+        if "discriminator" not in self.policies:
+            if self.discriminator != PolicySettings():
+                raise ValueError(f"discriminator has no effect with game {self.game.kind}: it has one policy")
+            self.curriculum.refuse_changed(
+                ("n_discriminator_steps", "k_alternating_steps", "frozen_programs", "frozen_suites"),
+                f"has no effect with game {self.game.kind}: it has one policy",
+                "curriculum",
+            )
+        embedded = [name for name in self.policies if self.policy(name).model == EMBEDDED]
+        if embedded and self.problems.file != EMBEDDED:
+            raise ValueError(
+                f"{embedded[0]}.model: the embedded model speaks only of the embedded problems; with problems.file "
+                f"{self.problems.file} give a model, or warm-start one (scripts/warm_start.py)"
+            )
+        for name in self.policies:
+            settings = self.policy(name)
+            if settings.max_tokens >= settings.engine.max_model_len:
+                raise ValueError(f"{name}: max_tokens must be below engine.max_model_len")
+
+    def _check_device(self) -> None:
+        if self.device == "cuda" and not self.local:
+            shares = {f"{r}.learner.gpus": self.policy(r).learner.gpus for r in self.policies}
             without = [
                 key for key, share in (shares | {"rollout.gpus": self.rollout.gpus}).items() if not share
             ]
-            if without and not self.local:
+            if without:
                 raise ValueError(f"device cuda: give {', '.join(without)} a share of a GPU (such as 0.25)")
-        turns = len(REASONING_STAGES) * self.generator.max_tokens
-        if turns >= self.generator.engine.max_model_len:
-            raise ValueError(
-                f"generator: {len(REASONING_STAGES)} stages of max_tokens {self.generator.max_tokens} leave no room "
-                f"for a prompt in engine.max_model_len {self.generator.engine.max_model_len}: raise max_model_len"
-            )
-        if self.discriminator.max_tokens >= self.discriminator.engine.max_model_len:
-            raise ValueError("discriminator: max_tokens must be below engine.max_model_len")
+
+    def _check_sandbox(self) -> None:
         if self.sandbox.max_workers is not None and self.local:
             raise ValueError(
                 "sandbox.max_workers has no effect with local: there is one sandbox, without Ray"
@@ -173,21 +256,33 @@ class Config(Settings):
             )
         if self.sandbox.runtime is not None and self.sandbox.backend in ("namespace", "process"):
             raise ValueError(f"sandbox.runtime has no effect with sandbox.backend {self.sandbox.backend}")
-        if self.game.test_format == "input_only" and self.game.rewards.wrong_output_penalty != 0.5:
-            raise ValueError("game.rewards.wrong_output_penalty has no effect with test_format input_only")
-        embedded = [name for name in ("generator", "discriminator") if self.policy(name).model == EMBEDDED]
-        if embedded and self.problems.file != EMBEDDED:
-            raise ValueError(
-                f"{embedded[0]}.model: the embedded model speaks only of the embedded problems; with problems.file "
-                f"{self.problems.file} give a model, or warm-start one (scripts/warm_start.py)"
+
+    def _check_game(self) -> None:
+        game, kind = self.game, self.game.kind
+        if isinstance(game, MultistageRules):
+            turns = len(REASONING_STAGES) * self.generator.max_tokens
+            if turns >= self.generator.engine.max_model_len:
+                raise ValueError(
+                    f"generator: {len(REASONING_STAGES)} stages of max_tokens {self.generator.max_tokens} leave no room "
+                    f"for a prompt in engine.max_model_len {self.generator.engine.max_model_len}: raise max_model_len"
+                )
+            if game.test_format == "input_only":
+                game.rewards.refuse_changed(
+                    ("wrong_output_penalty",), "has no effect with test_format input_only", "game.rewards"
+                )
+            self.evaluation.refuse_changed(
+                ("samples",), "has no effect with game multistage: use scripts/evaluate.py", "evaluation"
             )
-        self._check_credit()
-        self._check_learners()
-        if Curriculum(self.curriculum, problem_ids=(), seed=0).total_steps == 0:
-            raise ValueError(
-                "curriculum: there is nothing to train: raise a step count, name a stage, or unfreeze a player"
-            )
-        return self
+            return
+        no_effect = f"has no effect with game {kind}"
+        self.curriculum.refuse_changed(("stages", "remembered_programs"), no_effect, "curriculum")
+        self.evaluation.refuse_changed(("suites",), no_effect, "evaluation")
+        if self.credit in ("all", "tree"):
+            raise ValueError(f"credit {self.credit} {no_effect}: it has no stages")
+        if kind != "output_prediction":
+            self.evaluation.refuse_changed(("bank_programs",), no_effect, "evaluation")
+        if kind in ("tictactoe", "kuhn") and self.problems != ProblemSettings():
+            raise ValueError(f"problems {no_effect}: its matches need none")
 
     def _check_credit(self) -> None:
         estimator, size = self.generator.learner.estimator, self.tree.branches * self.tree.continuations
@@ -208,11 +303,11 @@ class Config(Settings):
                 raise ValueError(f"tree has no effect with credit {self.credit}")
             if estimator == "hierarchical_grpo":
                 raise ValueError("generator.learner.estimator hierarchical_grpo needs credit tree")
-        if self.discriminator.learner.estimator == "hierarchical_grpo":
+        if "discriminator" in self.policies and self.discriminator.learner.estimator == "hierarchical_grpo":
             raise ValueError("discriminator.learner.estimator hierarchical_grpo: its suites do not branch")
 
     def _check_learners(self) -> None:
-        for role in ("generator", "discriminator"):
+        for role in self.policies:
             settings = self.policy(role).learner
             if self.device == "cpu" and settings.precision == "fp16":
                 raise ValueError(f"{role}.learner.precision: fp16 is for device cuda; bf16 works on both")

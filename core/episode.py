@@ -36,7 +36,7 @@ class Turn:
     """One completion of one player."""
 
     stage: int
-    """Reasoning stage 1-5 for the generator, 0 where the game has no stages."""
+    """Reasoning stage 1-5 of the generator; in games without stages the number of the player's move, from 0."""
     prompt_tokens: tuple[int, ...]
     completion: Completion
     text: str
@@ -62,6 +62,8 @@ class Trajectory:
     """What the attempt made: a program, or a test suite."""
     place: tuple[int, int] | None = None
     """(prefix, branch) where attempts branch (interfaces.Branching)."""
+    group: str = ""
+    """Attempts of one player in one episode share a baseline where this is the same."""
 
     @property
     def token_count(self) -> int:
@@ -83,9 +85,16 @@ class Episode:
     info: dict[str, Any] = field(default_factory=dict)
     """What the game wants logged or shown: components by name, the tests, sample texts."""
 
-    def group(self, player: str) -> list[Trajectory]:
+    def judged(self, player: str) -> list[Trajectory]:
         """The player's judged attempts."""
         return [t for t in self.trajectories if t.player == player and t.reward is not None]
+
+    def groups(self, player: str) -> list[list[Trajectory]]:
+        """The player's judged attempts by the baseline that they share."""
+        found: dict[str, list[Trajectory]] = {}
+        for trajectory in self.judged(player):
+            found.setdefault(trajectory.group, []).append(trajectory)
+        return list(found.values())
 
     def dropped(self) -> Iterator[Trajectory]:
         return (t for t in self.trajectories if t.reward is None)

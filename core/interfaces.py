@@ -66,8 +66,25 @@ class Policy(Actor, Protocol):
     async def close(self) -> None: ...
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Message:
+    """What a game says to a player.
+
+    Example: Message(brief="100020000", full="You are X. The board: ... Answer with one digit.")
+    """
+
+    brief: str
+    """For models that were trained on this game and nothing else."""
+    full: str
+    """For chat models: all that one needs to know."""
+
+
 class PromptFormat(Protocol):
     """How a policy's model is spoken to: the only place that knows of chat templates and marker tokens."""
+
+    def say(self, tokens: Sequence[int], message: Message) -> list[int]:
+        """The prompt that puts a message to the player: starts with `tokens`, all that was said so far."""
+        ...
 
     def generator_prompt(self, problem: Problem) -> list[int]: ...
 
@@ -126,5 +143,15 @@ class Player:
 
 class Game(Protocol):
     async def play(
-        self, problem: Problem, players: Mapping[str, Player], sandbox: Sandbox, memory: Any = ()
-    ) -> Episode: ...
+        self, problem: Problem, players: Mapping[str, Player], sandbox: Sandbox, memory: Sequence[str] = ()
+    ) -> Episode:
+        """One play, all attempts of all players. memory: earlier programs for this problem.
+
+        An attempt that the sandbox could not judge keeps reward None. Policy errors propagate.
+        """
+        ...
+
+    def longest(self, problem: Problem, player: str, style: PromptFormat, max_tokens: int) -> int:
+        """Tokens of the longest sequence that an attempt of the player at this problem may take, prompts and
+        completions of up to max_tokens each."""
+        ...

@@ -1,5 +1,7 @@
 """Base of every configuration section: frozen, and an unknown key is an error."""
 
+from collections.abc import Sequence
+
 from pydantic import BaseModel, ConfigDict
 
 
@@ -9,3 +11,9 @@ class Settings(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="forbid", use_attribute_docstrings=True, protected_namespaces=()
     )
+
+    def refuse_changed(self, keys: Sequence[str], reason: str, section: str = "") -> None:
+        """Raises ValueError where one of the keys is not at its default."""
+        for key in keys:
+            if getattr(self, key) != type(self).model_fields[key].get_default(call_default_factory=True):
+                raise ValueError(f"{section}.{key} {reason}" if section else f"{key} {reason}")

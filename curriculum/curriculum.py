@@ -23,20 +23,22 @@ class Phase(StrEnum):
 
 class Schedule(Settings):
     stages: tuple[Annotated[int, Field(ge=1, le=5)], ...] = (1, 2, 3, 4, 5)
-    """Reasoning stages to train, in this order."""
+    """Reasoning stages to train, in this order (game multistage; other games have one)."""
     n_discriminator_steps: int = Field(default=2, ge=0)
     """Discriminator steps per stage, the generator frozen."""
     n_generator_steps: int = Field(default=2, ge=0)
-    """Generator steps per stage, the discriminator frozen."""
+    """Generator steps per stage, the discriminator frozen; in games with one policy, all its steps."""
     k_alternating_steps: int = Field(default=2, ge=0)
     """Steps per stage in which both learn from the same episodes."""
     problems_per_step: int = Field(default=16, ge=1)
+    order: Literal["random", "difficulty"] = "random"
+    """Which problems a step plays: any, or from the easiest to the hardest over the run, never back."""
     attempts: int = Field(default=8, ge=2)
     """Attempts per problem of a player that learns: the size of its group."""
     frozen_programs: int = Field(default=4, ge=1)
-    """Programs per problem while the generator is frozen."""
+    """Attempts per problem of the generator while it is frozen."""
     frozen_suites: int = Field(default=1, ge=1)
-    """Suites per problem while the discriminator is frozen."""
+    """Attempts per problem of the discriminator while it is frozen."""
     frozen_players: tuple[Literal["generator", "discriminator"], ...] = ()
     """Players that never learn (the control experiment)."""
     remembered_programs: int = Field(default=1, ge=0)
@@ -54,14 +56,25 @@ class Assignment:
     learning: tuple[str, ...]
     problem_ids: tuple[str, ...]
     attempts: Mapping[str, int]
+    """By policy."""
     memory: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Remembered programs by problem id."""
 
 
 class Curriculum:
-    def __init__(self, schedule: Schedule, problem_ids: Sequence[str], seed: int) -> None:
+    def __init__(
+        self,
+        schedule: Schedule,
+        problem_ids: Sequence[str],
+        seed: int,
+        *,
+        policies: Sequence[str] = (GENERATOR, DISCRIMINATOR),
+        staged: bool = True,
+    ) -> None:
+        """problem_ids: from the easiest to the hardest where the schedule's order asks for that. policies: those of the
+        game. staged: False for a game without reasoning stages; its one stage is 0."""
         self._schedule, self._problem_ids, self._seed = schedule, tuple(problem_ids), seed
-        self._plan = list(_plan(schedule))
+        self._plan = list(_plan(schedule, policies, staged))
         self._done = 0
         self._memory: dict[str, list[tuple[float, str]]] = {}
 
@@ -76,9 +89,7 @@ class Curriculum:
         step = self._done + 1
         stage, phase, learning = self._plan[self._done]
         schedule = self._schedule
-        rng = random.Random(derive_seed(self._seed, "problems", step))
-        count = min(schedule.problems_per_step, len(self._problem_ids))
-        chosen = tuple(rng.sample(self._problem_ids, count))
+        chosen = self._choose(step)
         attempts = {
             GENERATOR: schedule.attempts if GENERATOR in learning else schedule.frozen_programs,
             DISCRIMINATOR: schedule.attempts if DISCRIMINATOR in learning else schedule.frozen_suites,
@@ -93,6 +104,16 @@ class Curriculum:
             attempts=attempts,
             memory=memory,
         )
+
+    def _choose(self, step: int) -> tuple[str, ...]:
+        count = min(self._schedule.problems_per_step, len(self._problem_ids))
+        if self._schedule.order == "random":
+            rng = random.Random(derive_seed(self._seed, "problems", step))
+            return tuple(rng.sample(self._problem_ids, count))
+        # A window that moves from the easy end to the hard one: every step is at least as hard as the one before.
+        last = len(self._problem_ids) - count
+        first = last * (step - 1) // max(1, len(self._plan) - 1)
+        return self._problem_ids[first : first + count]
 
     def observe(self, step: int, best_programs: Mapping[str, tuple[float, str]]) -> None:
         """The step is done; best_programs: (reward, program) by problem id."""
@@ -121,15 +142,20 @@ class Curriculum:
         self._memory = {k: [(float(r), p) for r, p in v] for k, v in state["memory"].items()}
 
 
-def _plan(schedule: Schedule) -> Iterator[tuple[int, Phase, tuple[str, ...]]]:
-    """(stage, phase, who learns) of every step; steps in which nobody learns are left out."""
+def _plan(
+    schedule: Schedule, policies: Sequence[str], staged: bool
+) -> Iterator[tuple[int, Phase, tuple[str, ...]]]:
+    """(stage, phase, who learns) of every step; steps in which nobody learns are left out, and phases of policies that
+    the game does not have."""
     phases = (
         (Phase.DISCRIMINATOR, (DISCRIMINATOR,), schedule.n_discriminator_steps),
         (Phase.GENERATOR, (GENERATOR,), schedule.n_generator_steps),
         (Phase.ALTERNATING, (DISCRIMINATOR, GENERATOR), schedule.k_alternating_steps),
     )
-    for stage in schedule.stages:
+    for stage in schedule.stages if staged else (0,):
         for phase, players, count in phases:
+            if not set(players) <= set(policies):
+                continue
             learning = tuple(p for p in players if p not in schedule.frozen_players)
             if learning:
                 yield from [(stage, phase, learning)] * count

@@ -14,9 +14,8 @@ from typing import Literal
 from pydantic import Field
 
 from core.episode import Episode, Trajectory, Turn
-from core.interfaces import Player, Sampling, Sandbox, SandboxFailure
+from core.interfaces import Player, PromptFormat, Sandbox, SandboxFailure
 from core.problem import Problem
-from core.seeding import derive_seed
 from core.settings import Settings
 from core.verdict import Limits
 from games.parsing import EmittedTest, InputLimits, extract_program, parse_suite
@@ -29,11 +28,15 @@ from games.rewards import (
     pass_rate,
 )
 from games.stages import REASONING_STAGES
+from games.turns import take_turn
 
 GENERATOR, DISCRIMINATOR = "generator", "discriminator"
 
 
 class MultistageRules(Settings):
+    """R0: a generator in five stages against a discriminator that writes tests."""
+
+    kind: Literal["multistage"] = "multistage"
     test_format: Literal["strict", "relabel", "input_only"] = "strict"
     """strict: the expected output must match the reference; relabel: the reference fills it in;
     input_only: the discriminator writes inputs only."""
@@ -44,6 +47,11 @@ class MultistageRules(Settings):
     rewards: RewardRules = RewardRules()
     input_limits: InputLimits = InputLimits()
     sandbox_limits: Limits = Limits()
+
+    @property
+    def seats(self) -> dict[str, str]:
+        """Who plays what: player -> policy."""
+        return {GENERATOR: GENERATOR, DISCRIMINATOR: DISCRIMINATOR}
 
 
 @dataclass(slots=True)
@@ -71,10 +79,7 @@ class MultistageGame:
     async def play(
         self, problem: Problem, players: Mapping[str, Player], sandbox: Sandbox, memory: Sequence[str] = ()
     ) -> Episode:
-        """memory: earlier programs for this problem, for the solvability gate only.
-
-        An attempt that the sandbox could not judge keeps reward None. Policy errors propagate.
-        """
+        """memory: for the solvability gate only."""
         generator, discriminator = players[GENERATOR], players[DISCRIMINATOR]
         programs, suites = await asyncio.gather(
             self.solve_all(problem, generator),
@@ -94,6 +99,14 @@ class MultistageGame:
                 self._reward_suite(suite, judgement, [r for r in results if r is not None], remembered)
         info = {"valid_tests": [list(j.valid) if j else None for j in judged]}
         return Episode(problem_id=problem.id, trajectories=[*programs, *suites], info=info)
+
+    def longest(self, problem: Problem, player: str, style: PromptFormat, max_tokens: int) -> int:
+        if player == DISCRIMINATOR:
+            return len(style.discriminator_prompt(problem, self.rules.max_tests)) + max_tokens
+        tokens = style.generator_prompt(problem)
+        for stage in REASONING_STAGES[1:]:
+            tokens = style.next_stage([*tokens, *[0] * max_tokens], stage.number)
+        return len(tokens) + max_tokens
 
     # ------------------------------------------------------------------ the players' moves
     async def solve_all(self, problem: Problem, player: Player) -> list[Trajectory]:
@@ -120,7 +133,7 @@ class MultistageGame:
             node = player.branching.node(attempt, stage.number) if player.branching else attempt
             key = stage.number, node
             if key not in shared:
-                shared[key] = asyncio.create_task(self._turn(player, tokens, node, stage.number))
+                shared[key] = asyncio.create_task(take_turn(player, tokens, node, stage.number))
             turns.append(await shared[key])
             tokens = [*tokens, *turns[-1].completion.tokens]
         program = extract_program(turns[-1].text)
@@ -130,19 +143,8 @@ class MultistageGame:
     async def attack(self, problem: Problem, player: Player, attempt: int) -> Trajectory:
         """One attempt of the discriminator: a suite. Not yet judged."""
         tokens = player.format.discriminator_prompt(problem, self.rules.max_tests)
-        turn = await self._turn(player, tokens, attempt, 0)
+        turn = await take_turn(player, tokens, attempt, 0)
         return Trajectory(player=DISCRIMINATOR, attempt=attempt, turns=[turn], artifact=turn.text)
-
-    async def _turn(self, player: Player, tokens: list[int], attempt: int, stage: int) -> Turn:
-        sampling = Sampling(
-            max_tokens=player.max_tokens,
-            stop_token_ids=player.format.stop_token_ids(stage),
-            temperature=player.temperature,
-            seed=derive_seed(player.seed, attempt, stage),
-        )
-        completion = await player.policy.generate(tokens, sampling)
-        text = player.format.text(completion.tokens)
-        return Turn(stage=stage, prompt_tokens=tuple(tokens), completion=completion, text=text)
 
     # ------------------------------------------------------------------ judging
     async def _validate(

@@ -9,7 +9,7 @@ A tokenizer here is a Hugging Face tokenizer, passed in (this module imports non
 from collections.abc import Sequence
 from typing import Any
 
-from core.interfaces import PromptFormat
+from core.interfaces import Message, PromptFormat
 from core.problem import Problem
 from games.stages import REASONING_STAGES
 
@@ -43,12 +43,15 @@ inputs, negative numbers, ties. Every test must hold for a correct solution; no 
 
 class TaggedFormat:
     """For models with one marker token per stage: <p>description<s1>...<s2>...<s5>code<end>, and for the
-    discriminator <t>description<w>tests<end>."""
+    discriminator <t>description<w>tests<end>. In other games a message and its answer are <p>message<w>answer<end>."""
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
         self._id = {marker: tokenizer.convert_tokens_to_ids(marker) for marker in MARKER_TOKENS}
         self._structural = tuple(self._id[m] for m in (END, *STAGE_MARKERS))
+
+    def say(self, tokens: Sequence[int], message: Message) -> list[int]:
+        return [*tokens, self._id[PROBLEM], *self._encode(message.brief), self._id[TESTS]]
 
     def generator_prompt(self, problem: Problem) -> list[int]:
         return [self._id[PROBLEM], *self._encode(problem.description), self._id[STAGE_MARKERS[0]]]
@@ -85,6 +88,11 @@ class ChatFormat:
         self._form = "f(1, 2)" if test_format == "input_only" else "assert f(1, 2) == 3"
         self._stop = self._end_of_turn_ids()
 
+    def say(self, tokens: Sequence[int], message: Message) -> list[int]:
+        if tokens:
+            return self._reply(tokens, message.full)
+        return self._encode(self._render([{"role": "user", "content": message.full}]))
+
     def generator_prompt(self, problem: Problem) -> list[int]:
         text = _SOLVE.format(
             description=problem.description,
@@ -94,7 +102,10 @@ class ChatFormat:
         return self._encode(self._render([{"role": "user", "content": text}]))
 
     def next_stage(self, tokens: Sequence[int], stage: int) -> list[int]:
-        between = self._between(REASONING_STAGES[stage - 1].instruction)
+        return self._reply(tokens, REASONING_STAGES[stage - 1].instruction)
+
+    def _reply(self, tokens: Sequence[int], text: str) -> list[int]:
+        between = self._between(text)
         if between and tokens[-1] == between[0]:  # the model closed its own turn
             between = between[1:]
         return [*tokens, *between]

@@ -120,13 +120,13 @@ class LearnerSettings(Settings):
     @model_validator(mode="after")
     def _combinations_make_sense(self) -> Self:
         if self.estimator != "gae":
-            self._refuse_changed(
+            self.refuse_changed(
                 CRITIC_KEYS, f"has no effect with estimator {self.estimator}: it has no critic"
             )
             if self.kl_in == "reward":
                 raise ValueError(f"kl_in reward needs rewards per token: estimator gae, not {self.estimator}")
         if self.objective != "ppo":
-            self._refuse_changed(("dual_clip",), f"has no effect with objective {self.objective}")
+            self.refuse_changed(("dual_clip",), f"has no effect with objective {self.objective}")
         if self.objective == "gspo" and (self.estimator == "gae" or self.loss_normaliser != "sequence"):
             raise ValueError(
                 "objective gspo is defined on sequences: with a critic-free estimator and loss_normaliser sequence"
@@ -134,17 +134,17 @@ class LearnerSettings(Settings):
         if (self.max_loss_tokens is None) == (self.loss_normaliser == "constant"):
             raise ValueError("max_loss_tokens belongs to loss_normaliser constant: give both or neither")
         if self.kl_coefficient == 0:
-            self._refuse_changed(("kl_estimator", "kl_in"), "has no effect while kl_coefficient is 0")
+            self.refuse_changed(("kl_estimator", "kl_in"), "has no effect while kl_coefficient is 0")
         if self.kl_in == "loss" and self.kl_coefficient and self.kl_estimator == "k1":
             raise ValueError("kl_estimator k1 has no useful gradient in the loss: k2 or k3, or kl_in reward")
         if self.estimator != "rae":
-            self._refuse_changed(("rae_decay",), f"has no effect with estimator {self.estimator}")
+            self.refuse_changed(("rae_decay",), f"has no effect with estimator {self.estimator}")
         if (self.lr_decay_updates is None) != (self.lr_schedule == "constant"):
             raise ValueError(
                 "lr_decay_updates belongs to lr_schedule linear and cosine: give both or neither"
             )
         if self.lr_schedule == "constant":
-            self._refuse_changed(("lr_floor",), "has no effect with lr_schedule constant")
+            self.refuse_changed(("lr_floor",), "has no effect with lr_schedule constant")
         if self.lr_decay_updates is not None and self.lr_decay_updates <= self.warmup_updates:
             raise ValueError("lr_decay_updates must lie beyond warmup_updates")
         self._check_tuning()
@@ -154,15 +154,10 @@ class LearnerSettings(Settings):
         if self.min_workers is not None and self.min_workers > self.workers:
             raise ValueError(f"min_workers ({self.min_workers}) is above workers ({self.workers})")
         if self.lora is not None:
-            self._refuse_changed(("trainable_layers",), "has no effect with lora: the model itself is frozen")
+            self.refuse_changed(("trainable_layers",), "has no effect with lora: the model itself is frozen")
             if self.sharding == "fsdp":
                 raise ValueError("lora with sharding fsdp is not supported: sharding none, or full tuning")
         if self.sharding == "fsdp" and self.workers == 1:
             raise ValueError("sharding fsdp has no effect with workers 1")
         if self.sharding == "fsdp" and (self.precision == "fp16" or self.critic == "model"):
             raise ValueError("sharding fsdp goes with precision fp32 or bf16 and with critic head")
-
-    def _refuse_changed(self, keys: tuple[str, ...], reason: str) -> None:
-        for key in keys:
-            if getattr(self, key) != type(self).model_fields[key].default:
-                raise ValueError(f"{key} {reason}")

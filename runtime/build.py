@@ -1,16 +1,17 @@
 """Builds the parts that both runtimes share."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from actors.episodes import EpisodeRunner, Seat
 from configs.schema import EMBEDDED, Config
-from core.interfaces import Policy, Sandbox
+from core.interfaces import Policy, PromptFormat, Sandbox
 from core.problem import Problem
 from core.seeding import derive_seed
-from games.multistage import MultistageGame
+from games.board_games import evaluation_matches, training_matches
+from games.choice import build_game
+from games.multistage import MultistageRules
 from games.prompts import format_for
-from games.stages import REASONING_STAGES
 from learners.state import STATE_FILE
 from learners.train_spec import LearnerSpec
 from problems.embedded.generate import embedded_path
@@ -18,11 +19,12 @@ from problems.loader import load_problems
 from problems.splits import split_problems
 from runtime.parts import Start
 
-ROLES = ("generator", "discriminator")
-
 
 def load_splits(config: Config) -> tuple[list[Problem], list[Problem]]:
     """(training, held-out) problems. Raises ProblemFileError."""
+    kind = config.game.kind
+    if kind in ("tictactoe", "kuhn"):
+        return training_matches(kind), evaluation_matches(kind, config.evaluation.problems)
     if config.problems.file == EMBEDDED:
         return load_problems(embedded_path("train")), load_problems(embedded_path("held_out"))
     problems = load_problems(config.problems.file)
@@ -55,21 +57,27 @@ def build_runner(config: Config, models: Mapping[str, str], sandbox: Sandbox) ->
     from transformers import AutoTokenizer
 
     seats = {}
-    for role in ROLES:
+    for role in config.policies:
         settings = config.policy(role)
         tokenizer = AutoTokenizer.from_pretrained(models[role])
         seats[role] = Seat(
             policy=build_policy(config, role, models[role]),
-            format=format_for(tokenizer, config.game.test_format),
+            format=style_of(config, tokenizer),
             max_tokens=settings.max_tokens,
             probe_tolerance=settings.engine.probe_tolerance,
         )
-    return EpisodeRunner(MultistageGame(config.game), sandbox, seats, config.seed)
+    return EpisodeRunner(build_game(config.game), sandbox, seats, config.seats, config.seed)
+
+
+def style_of(config: Config, tokenizer: Any) -> PromptFormat:
+    """How a model with this tokenizer is spoken to."""
+    game = config.game
+    return format_for(tokenizer, game.test_format if isinstance(game, MultistageRules) else "strict")
 
 
 def learner_specs(config: Config, start: Start) -> dict[str, LearnerSpec]:
     """By role."""
-    return {role: _learner_spec(config, role, start) for role in ROLES}
+    return {role: _learner_spec(config, role, start) for role in config.policies}
 
 
 def _learner_spec(config: Config, role: str, start: Start) -> LearnerSpec:
@@ -87,20 +95,32 @@ def _learner_spec(config: Config, role: str, start: Start) -> LearnerSpec:
     )
 
 
-def check_context_lengths(config: Config, problems: list[Problem], tokenizers: Mapping[str, Any]) -> None:
+def ordered_ids(config: Config, problems: Sequence[Problem]) -> list[str]:
+    """Ids of the training problems, from the easiest to the hardest where the curriculum wants them so.
+
+    Raises ValueError where a difficulty is no number then.
+    """
+    if config.curriculum.order == "difficulty":
+        unknown = next((p for p in problems if not isinstance(p.difficulty, int)), None)
+        if unknown is not None:
+            raise ValueError(
+                f"problem {unknown.id}: curriculum.order difficulty needs a whole number as its difficulty, not "
+                f"{unknown.difficulty!r}"
+            )
+        problems = sorted(problems, key=lambda p: (p.difficulty, p.id))
+    return [p.id for p in problems]
+
+
+def check_context_lengths(config: Config, problems: Sequence[Problem], tokenizers: Mapping[str, Any]) -> None:
     """Raises ValueError where a problem's prompt and completions can't fit the engine's max_model_len."""
-    for role in ROLES:
-        settings, style = config.policy(role), format_for(tokenizers[role], config.game.test_format)
+    game = build_game(config.game)
+    for player, role in config.seats.items():
+        settings, style = config.policy(role), style_of(config, tokenizers[role])
         room = settings.engine.max_model_len
         for problem in problems:
-            if role == "generator":
-                tokens = style.generator_prompt(problem)
-                for stage in range(2, len(REASONING_STAGES) + 1):
-                    tokens = style.next_stage([*tokens, *[0] * settings.max_tokens], stage)
-            else:
-                tokens = style.discriminator_prompt(problem, config.game.max_tests)
-            if len(tokens) + settings.max_tokens > room:
+            tokens = game.longest(problem, player, style, settings.max_tokens)
+            if tokens > room:
                 raise ValueError(
-                    f"problem {problem.id}: prompt and completions may take {len(tokens) + settings.max_tokens} "
-                    f"tokens, but {role}.engine.max_model_len is {room}: raise it or lower {role}.max_tokens"
+                    f"problem {problem.id}: prompt and completions may take {tokens} tokens, but "
+                    f"{role}.engine.max_model_len is {room}: raise it or lower {role}.max_tokens"
                 )

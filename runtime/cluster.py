@@ -16,9 +16,10 @@ from configs.schema import Config
 from core.problem import Problem
 from learners.train_loop import TrainRun
 from learners.train_spec import LearnerSpec, by_backbone
-from runtime.build import build_runner, learner_specs
+from runtime.build import build_runner, learner_specs, ordered_ids
 from runtime.parts import Parts, Start
-from sandbox_workers.pool import start_pool
+from sandbox_workers.nothing import NoSandbox
+from sandbox_workers.pool import Pool, start_pool
 
 _LOCAL_OBJECT_STORE_BYTES = 512 << 20
 
@@ -67,7 +68,7 @@ def check_resources(config: Config, groups: Sequence[Mapping[str, LearnerSpec]])
         + config.rollout.actors * config.rollout.cpus,
         "GPU": sum(s.gpus * (s.min_workers or s.workers) for s in learners)
         + config.rollout.actors * config.rollout.gpus,
-        "sandbox": float(config.sandbox.workers),
+        "sandbox": float(config.sandbox.workers if config.sandbox_limits else 0),
     }
     missing = [
         f"{n:g} {name} (there are {have.get(name, 0):g})" for name, n in need.items() if n > have.get(name, 0)
@@ -87,15 +88,7 @@ def _parts(
     groups: Sequence[Mapping[str, LearnerSpec]],
     loop: asyncio.Runner,
 ) -> Iterator[Parts]:
-    pool = start_pool(
-        config.sandbox.workers,
-        max_size=config.sandbox.max_workers,
-        kind=config.sandbox.backend,
-        runtime=config.sandbox.runtime,
-        slots=config.sandbox.slots,
-        run_id=start.run_directory.name,
-        limits=config.game.sandbox_limits,
-    )
+    pool = _pool(config, start)
     rollouts, finished = None, False
     runs: list[TrainRun] = []
     ray_train = start.run_directory / "ray_train"
@@ -113,7 +106,7 @@ def _parts(
             if start.checkpoint is not None:
                 rollouts.publish(role, learner.current_weights())
         yield Parts(
-            scheduler=RayScheduler(config.curriculum, [p.id for p in problems], config.seed),
+            scheduler=RayScheduler(**config.curriculum_arguments(ordered_ids(config, problems))),
             rollouts=rollouts,
             learners=learners,
             sandbox=pool.client(),
@@ -129,6 +122,20 @@ def _parts(
         pool.shutdown()
         if finished:  # the joint checkpoints have all of it
             shutil.rmtree(ray_train, ignore_errors=True)
+
+
+def _pool(config: Config, start: Start) -> Pool | NoSandbox:
+    if config.sandbox_limits is None:
+        return NoSandbox()
+    return start_pool(
+        config.sandbox.workers,
+        max_size=config.sandbox.max_workers,
+        kind=config.sandbox.backend,
+        runtime=config.sandbox.runtime,
+        slots=config.sandbox.slots,
+        run_id=start.run_directory.name,
+        limits=config.sandbox_limits,
+    )
 
 
 def _dashboard() -> str:

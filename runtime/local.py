@@ -16,10 +16,11 @@ from curriculum.curriculum import Curriculum
 from learners.learner import Learner
 from learners.state import learn, save_learner
 from learners.train_spec import LearnerSpec, build_learners, by_backbone
-from runtime.build import build_runner, learner_specs
+from runtime.build import build_runner, learner_specs, ordered_ids
 from runtime.parts import Parts, Start
 from runtime.start import SessionError
 from sandbox_workers.local import LocalSandbox
+from sandbox_workers.nothing import NoSandbox
 
 
 class LocalRollouts:
@@ -29,8 +30,8 @@ class LocalRollouts:
     def play(self, request: PlayRequest) -> PlayResult:
         return self._loop.run(self._runner.play(request))
 
-    def publish(self, player: str, update: WeightUpdate) -> list[PublishReceipt]:
-        return [self._loop.run(self._runner.publish(player, update))]
+    def publish(self, policy: str, update: WeightUpdate) -> list[PublishReceipt]:
+        return [self._loop.run(self._runner.publish(policy, update))]
 
     def close(self) -> None:
         self._loop.run(self._runner.close())
@@ -60,13 +61,7 @@ def local_parts(config: Config, problems: list[Problem], start: Start) -> Iterat
     os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")  # vLLM would compile a helper at its first request
     with (
         asyncio.Runner() as loop,
-        LocalSandbox(
-            config.sandbox.backend,
-            runtime=config.sandbox.runtime,
-            slots=config.sandbox.slots,
-            run_id=start.run_directory.name,
-            limits=config.game.sandbox_limits,
-        ) as sandbox,
+        _sandbox(config, start) as sandbox,
     ):
         rollouts = LocalRollouts(loop, build_runner(config, start.models, sandbox))
         try:
@@ -78,7 +73,7 @@ def local_parts(config: Config, problems: list[Problem], start: Start) -> Iterat
                     if learner.version:
                         rollouts.publish(role, learner.export())
             yield Parts(
-                scheduler=Curriculum(config.curriculum, [p.id for p in problems], config.seed),
+                scheduler=Curriculum(**config.curriculum_arguments(ordered_ids(config, problems))),
                 rollouts=rollouts,
                 learners=learners,
                 sandbox=sandbox,
@@ -87,6 +82,18 @@ def local_parts(config: Config, problems: list[Problem], start: Start) -> Iterat
             )
         finally:
             rollouts.close()
+
+
+def _sandbox(config: Config, start: Start) -> LocalSandbox | NoSandbox:
+    if config.sandbox_limits is None:
+        return NoSandbox()
+    return LocalSandbox(
+        config.sandbox.backend,
+        runtime=config.sandbox.runtime,
+        slots=config.sandbox.slots,
+        run_id=start.run_directory.name,
+        limits=config.sandbox_limits,
+    )
 
 
 def _build(group: Mapping[str, LearnerSpec]) -> dict[str, Learner]:

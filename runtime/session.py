@@ -5,7 +5,7 @@ import shutil
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,13 @@ from core.interfaces import Branching, SandboxFailure
 from core.problem import Problem
 from core.weights import PublishError
 from curriculum.curriculum import Assignment
-from evaluation.evaluator import Bank, Evaluator, Scores, load_bank, save_bank
+from evaluation.choice import build_evaluator
+from evaluation.evaluator import Scores, load_bank, save_bank
 from games.stages import REASONING_STAGES
 from learners.advantages.estimate import Advantages
 from learners.checkpoints import CheckpointError, CheckpointStore
 from problems.loader import ProblemFileError, validate_references
-from runtime.build import ROLES, check_context_lengths, load_splits
+from runtime.build import check_context_lengths, load_splits
 from runtime.parts import Parts, Start
 from runtime.start import STARTED_FROM, SessionError, load_tokenizers, resolve
 from sandbox_workers.jobs import SandboxUnavailable
@@ -120,26 +121,20 @@ class Session:
         self._train = {p.id: p for p in train}
         self._record = RunRecord(start.run_directory)
         self._store = CheckpointStore(start.run_directory / "checkpoints", config.checkpoint.keep)
-        self._evaluator = Evaluator(
-            held_out[: config.evaluation.problems],
-            parts.sandbox,
-            config.game.sandbox_limits,
-            config.evaluation.suites,
-            config.evaluation.bank_programs,
-        )
+        self._evaluator = build_evaluator(config.game, config.evaluation, held_out, parts.sandbox)
         self._tokenizers = load_tokenizers(start.models)
-        self.advantages = {role: Advantages(config.policy(role).learner) for role in ROLES}
-        self._divergence = Divergence(config.stop, ROLES)
+        self.advantages = {role: Advantages(config.policy(role).learner) for role in config.policies}
+        self._divergence = Divergence(config.stop, config.policies, tuple(config.seats))
         if state:
             for role, remembered in state["advantages"].items():
                 self.advantages[role].load_state_dict(remembered)
             self._divergence.load_state_dict(state["divergence"])
-        self._bank: Bank = {}
+        self._bank: Any = None
         self._seconds: dict[str, float] = defaultdict(float, state["seconds"] if state else {})
         self._stage_seconds: dict[str, float] = defaultdict(float, state["stage_seconds"] if state else {})
         self._seconds["warm_start"] += start.warm_start_s
         self._earlier = self._seconds.pop("total", 0.0)
-        self._before: Scores | None = Scores(**state["before"]) if state else None
+        self._before: dict[str, float] = state["before"] if state else {}
         own = start.checkpoint is not None and start.checkpoint.parent.parent == start.run_directory
         self._best = state["best"] if state and own else None  # not another run's
         self._stages: list[dict[str, Any]] = list(state["stages"]) if state else []
@@ -157,29 +152,34 @@ class Session:
             say(
                 f"resuming after step {step} of {self.parts.scheduler.total_steps} ({self._start.checkpoint})"
             )
-            if bank_file.is_file():
-                self._record.continue_from(step, self.config.model_dump(mode="json"))
-            else:  # --resume-from another run: its bank comes along, so that the scores can be compared
-                self._record.start(self.config.model_dump(mode="json"))
+            config = self.config.model_dump(mode="json")
+            if (directory / "config.yaml").is_file():
+                self._record.continue_from(step, config)
+            else:  # --resume-from another run
+                self._record.start(config)
                 (directory / STARTED_FROM).write_text(str(self._start.checkpoint))
-                shutil.copy(_bank_beside(self._start.checkpoint), bank_file)
-            self._bank = load_bank(bank_file)
+            if self._evaluator.bank_request() is not None:
+                if not bank_file.is_file():  # the other run's, so that the scores can be compared
+                    shutil.copy(_bank_beside(self._start.checkpoint), bank_file)
+                self._bank = load_bank(bank_file)
             return
         self._record.start(self.config.model_dump(mode="json"))
-        episodes = self.parts.rollouts.play(self._evaluator.make_bank_request()).episodes
-        self._bank = self.parts.wait(self._evaluator.bank_of(episodes))
-        save_bank(bank_file, self._bank)
-        self._before = self._evaluate()
-        self._record.add({"step": 0, "held_out": self._before.as_dict()})
-        self.display.scores("before", self._before.as_dict())
+        if (request := self._evaluator.bank_request()) is not None:
+            episodes = self.parts.rollouts.play(request).episodes
+            self._bank = self.parts.wait(self._evaluator.bank_of(episodes))
+            save_bank(bank_file, self._bank)
+        before = self._evaluate(step=0)
+        self._before = before.values
+        self._record.add({"step": 0, "held_out": before.values})
+        self.display.scores("before", before.values, self._evaluator.shown)
 
     def play_request(self, assignment: Assignment) -> PlayRequest:
-        temperature = self.config.temperature
+        config = self.config
         return PlayRequest(
             address=("step", assignment.step),
             problems=tuple(self._train[i] for i in assignment.problem_ids),
-            attempts=assignment.attempts,
-            temperatures=dict.fromkeys(ROLES, temperature),
+            attempts={player: assignment.attempts[policy] for player, policy in config.seats.items()},
+            temperatures=dict.fromkeys(config.seats, config.temperature),
             memory=assignment.memory,
             branching=self._branching(assignment),
         )
@@ -196,7 +196,7 @@ class Session:
 
     # ------------------------------------------------------------------ after each step
     def finish_step(self, assignment: Assignment, row: dict[str, Any], episodes: Sequence[Episode]) -> None:
-        """Log the step; at the end of a stage evaluate it; save a checkpoint where one is due.
+        """Log the step; at the end of a stage, and where it is due, evaluate; save a checkpoint where one is due.
 
         Raises:
             SessionError: the run has diverged (stop.*); it was saved before.
@@ -206,22 +206,27 @@ class Session:
             if name != "total":
                 self._seconds[name] += seconds
             self._stage_seconds[name] += seconds
+        every = self.config.evaluation.every
         scores = None
-        if last:
-            scores = self._evaluate()
-            row["held_out"] = scores.as_dict()
-            stage = {"stage": assignment.stage, "step": step, "held_out": scores.as_dict()}
+        if last or (every is not None and step % every == 0):
+            scores = self._evaluate(step)
+            row["held_out"] = scores.values
+            title = f"after stage {assignment.stage}" if last and self.config.staged else f"after step {step}"
+            self.display.scores(title, scores.values, self._evaluator.shown)
+        if last and scores is not None:
+            stage = {"stage": assignment.stage, "step": step, "held_out": scores.values}
             self._stages.append(stage | {"seconds": dict(self._stage_seconds)})
             self._stage_seconds.clear()
+            self._stage_ends.add(f"step_{step:06d}")
             self._record.add_samples(f"stage_{assignment.stage}_step_{step:06d}", episodes[:_SAMPLES])
-            self.display.scores(f"after stage {assignment.stage}", scores.as_dict())
         self._record.add(row)
         diverged = self._divergence.found(row)
         # Weights that make updates fail may be broken: those before them must not be pruned for them.
         broken = any(
-            row.get(role, {}).get("skipped_updates") or row.get(role, {}).get("reloaded") for role in ROLES
+            row.get(role, {}).get("skipped_updates") or row.get(role, {}).get("reloaded")
+            for role in self.config.policies
         )
-        if last or diverged or (step % self.config.checkpoint.every == 0 and not broken):
+        if scores is not None or diverged or (step % self.config.checkpoint.every == 0 and not broken):
             self._save(step, row, scores)
         if diverged:
             raise SessionError(
@@ -234,8 +239,6 @@ class Session:
         is_best = scores is not None and (self._best is None or scores.combined > self._best["score"])
         if is_best and scores is not None:
             self._best = {"score": scores.combined, "step": step}
-        if scores is not None:
-            self._stage_ends.add(f"step_{step:06d}")
         state = {
             "step": step,
             "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
@@ -246,26 +249,26 @@ class Session:
             "seconds": self._wall_time(),
             "stage_seconds": dict(self._stage_seconds),
             "divergence": self._divergence.state_dict(),
-            "before": self._before.as_dict() if self._before else None,
+            "before": self._before,
             "best": self._best,
             "stages": self._stages,
             "stage_ends": sorted(self._stage_ends),
             "config": self.config.model_dump(mode="json"),
             "versions_of_packages": versions(),
         }
-        learners = self.parts.learners
-        with learners["generator"].save() as generator, learners["discriminator"].save() as discriminator:
-            policies = {"generator": generator, "discriminator": discriminator}
+        with ExitStack() as stack:
+            policies = {role: stack.enter_context(l.save()) for role, l in self.parts.learners.items()}
             checkpoint = self._store.save(step, policies, self._tokenizers, state)
         if is_best:
             self._store.mark_best(checkpoint)
         self._store.prune(self._stage_ends)
         self._seconds["checkpoint"] += time.perf_counter() - started
 
-    def _evaluate(self) -> Scores:
+    def _evaluate(self, step: int) -> Scores:
         started = time.perf_counter()
-        episodes = self.parts.rollouts.play(self._evaluator.request()).episodes
-        scores = self.parts.wait(self._evaluator.scores(episodes, self._bank))
+        played = [self.parts.rollouts.play(r).episodes for r in self._evaluator.requests(self._bank)]
+        scores = self.parts.wait(self._evaluator.scores(played, self._bank))
+        self._record.add_tasks(step, scores.tasks)
         self._seconds["evaluation"] += time.perf_counter() - started
         return scores
 
@@ -275,7 +278,7 @@ class Session:
         from tracking.plots import plot_learning_curves
 
         rows = self._record.rows()
-        before = self._before.as_dict() if self._before else {}
+        before = self._before
         after = self._stages[-1]["held_out"] if self._stages else before
         results = {
             "held_out": {"before": before, "after": after},
@@ -286,8 +289,9 @@ class Session:
             "versions": versions(),
         }
         path = self._record.finish(results)
-        plot_learning_curves(rows, path.parent / "learning_curves.png")
-        self.display.summary(before, after)
+        shown, players = self._evaluator.shown, tuple(self.config.seats)
+        plot_learning_curves(rows, path.parent / "learning_curves.png", shown, players)
+        self.display.summary(before, after, shown)
         self.display.say(f"best checkpoint: {self._store.root / 'best'}")
         self.display.say(f"results: {path}")
 

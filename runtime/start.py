@@ -11,7 +11,6 @@ import yaml
 from configs.load import Run, latest_run
 from configs.schema import EMBEDDED, Config
 from learners.checkpoints import CheckpointStore, check_architecture, read_checkpoint
-from runtime.build import ROLES
 from runtime.parts import Start
 
 STARTED_FROM = "started_from.txt"
@@ -45,12 +44,12 @@ def resolve(run: Run, recipe: str) -> tuple[Config, Start, dict[str, Any] | None
     models = _models(config)
     warm_start_s = time.perf_counter() - began
     if checkpoint:
-        for role in ROLES:
+        for role in config.policies:
             if Path(models[role]).is_dir():
                 check_architecture(checkpoint / role, Path(models[role]))
             if state is not None:
                 _check_tuning(config, state, role, checkpoint)
-    found = {role: state["versions"][role] if state else 0 for role in ROLES}
+    found = {role: state["versions"][role] if state else 0 for role in config.policies}
     start = Start(
         run_directory=directory,
         models=models,
@@ -102,11 +101,10 @@ def _models(config: Config) -> dict[str, str]:
     """Directory or hub id of each policy's warm start. Raises SessionError for a path that is not there."""
     from scripts.warm_start import ensure_embedded
 
-    embedded = (
-        ensure_embedded(config) if EMBEDDED in (config.generator.model, config.discriminator.model) else {}
-    )
+    wanted = [role for role in config.policies if config.policy(role).model == EMBEDDED]
+    embedded = ensure_embedded(config, wanted) if wanted else {}
     models = {}
-    for role in ROLES:
+    for role in config.policies:
         name = config.policy(role).model
         path = Path(name).expanduser()
         if name == EMBEDDED:

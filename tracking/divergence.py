@@ -16,7 +16,7 @@ class StopSettings(Settings):
     """Largest mean KL(policy || warm start), nats per token, as it is logged (kl_to_warm_start: while KL is no part of
     the loss, of a share of the batch)."""
     reward_drop: float | None = Field(default=None, gt=0)
-    """Largest fall of a policy's mean reward over `window` steps below the best such mean so far."""
+    """Largest fall of a player's mean reward over `window` steps below the best such mean so far."""
     window: int = Field(default=10, ge=1)
 
     @model_validator(mode="after")
@@ -29,14 +29,14 @@ class StopSettings(Settings):
 class Divergence:
     """Looks at each step's row of metrics."""
 
-    def __init__(self, settings: StopSettings, roles: tuple[str, ...]) -> None:
-        self._settings, self._roles = settings, roles
-        self._recent: dict[str, list[float]] = {role: [] for role in roles}
+    def __init__(self, settings: StopSettings, policies: tuple[str, ...], players: tuple[str, ...]) -> None:
+        self._settings, self._policies, self._players = settings, policies, players
+        self._recent: dict[str, list[float]] = {player: [] for player in players}
         self._best: dict[str, float] = {}
 
     def found(self, row: Mapping[str, Any]) -> str | None:
         """What is wrong after this step; None where nothing is."""
-        for role in self._roles:
+        for role in self._policies:
             kl = row.get(role, {}).get("kl_to_warm_start")
             limit = self._settings.max_kl
             if limit is not None and kl is not None and kl > limit:
@@ -44,24 +44,25 @@ class Divergence:
                     f"the {role} has run away from its warm start: KL {kl:.3g} is above stop.max_kl {limit:g} (to go on "
                     "from here, raise it)"
                 )
-            if (reason := self._collapse(role, row.get(f"{role}_reward"))) is not None:
+        for player in self._players:
+            if (reason := self._collapse(player, row.get(f"{player}_reward"))) is not None:
                 return reason
         return None
 
-    def _collapse(self, role: str, reward: float | None) -> str | None:
+    def _collapse(self, player: str, reward: float | None) -> str | None:
         window, allowed = self._settings.window, self._settings.reward_drop
         if allowed is None or reward is None:
             return None
-        recent = self._recent[role] = [*self._recent[role], reward][-window:]
+        recent = self._recent[player] = [*self._recent[player], reward][-window:]
         if len(recent) < window:
             return None
         mean = fmean(recent)
-        best = self._best[role] = max(self._best.get(role, mean), mean)
+        best = self._best[player] = max(self._best.get(player, mean), mean)
         if best - mean <= allowed:
             return None
-        self._recent[role], _ = [], self._best.pop(role)  # whoever continues is watched from anew
+        self._recent[player], _ = [], self._best.pop(player)  # whoever continues is watched from anew
         return (
-            f"the {role}'s reward has collapsed: {mean:.3g} over the last {window} steps after {best:.3g} at best, "
+            f"the {player}'s reward has collapsed: {mean:.3g} over the last {window} steps after {best:.3g} at best, "
             f"more than stop.reward_drop {allowed:g} less"
         )
 

@@ -10,23 +10,21 @@ matplotlib.use("Agg")  # no screen needed
 import matplotlib.pyplot as plt
 
 
-def plot_learning_curves(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """Left: held-out scores by step. Right: training rewards. Stages are shaded."""
+def plot_learning_curves(
+    rows: Sequence[Mapping[str, Any]], path: Path, shown: Sequence[str], players: Sequence[str]
+) -> None:
+    """Left: the held-out scores that are shown, by step. Right: training rewards of the players. Stages are shaded."""
     figure, (held_out, training) = plt.subplots(1, 2, figsize=(12, 4.5))
     evaluations = [row for row in rows if "held_out" in row]
-    names = {
-        "generator_pass_rate": "generator pass rate",
-        "test_validity": "test validity",
-        "kill_rate": "kill rate on the initial generator's wrong programs",
-    }
-    for key, label in names.items():
-        steps = [row["step"] for row in evaluations]
-        held_out.plot(steps, [row["held_out"][key] for row in evaluations], marker="o", label=label)
-    held_out.set(title="held-out problems", xlabel="step", ylim=(0, 1))
-    for key, label in (("generator_reward", "generator"), ("discriminator_reward", "discriminator")):
+    for key in shown:
+        points = [(row["step"], row["held_out"][key]) for row in evaluations if key in row["held_out"]]
+        held_out.plot(*zip(*points, strict=True), marker="o", label=key.replace("_", " "))
+    held_out.set(title="held out", xlabel="step", ylim=(0, 1))
+    for player in players:
+        key = f"{player}_reward"
         points = [(row["step"], row[key]) for row in rows if row.get(key) is not None]
         if points:
-            training.plot(*zip(*points, strict=True), label=f"{label} reward", linewidth=1)
+            training.plot(*zip(*points, strict=True), label=f"{player} reward", linewidth=1)
     training.set(title="training rewards (against a moving opponent)", xlabel="step")
     for axis in (held_out, training):
         _shade_stages(axis, rows)

@@ -1,7 +1,7 @@
 """What a person sees while a run goes on: one live line on a terminal, one line per step elsewhere."""
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -9,13 +9,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-_COLUMNS = (
-    ("generator_reward", "G", ".2f"),
-    ("discriminator_reward", "D", ".2f"),
-    ("validity", "valid", ".2f"),
-    ("kill_rate", "kill", ".2f"),
-    ("tokens_per_s", "tok/s", ".0f"),
-)
+_COLUMNS = (("validity", "valid", ".2f"), ("kill_rate", "kill", ".2f"), ("tokens_per_s", "tok/s", ".0f"))
+_REWARD = "_reward"
 
 
 class Display:
@@ -27,26 +22,30 @@ class Display:
 
     def step(self, row: Mapping[str, Any]) -> None:
         """A step is done."""
-        figures = " ".join(
+        rewards = [
+            f"{key.removesuffix(_REWARD)} {value:+.2f}"
+            for key, value in row.items()
+            if key.endswith(_REWARD) and value is not None
+        ]
+        figures = [
             f"{label} {row[key]:{style}}" for key, label, style in _COLUMNS if row.get(key) is not None
-        )
-        text = f"stage {row['stage']} {row['phase']:<13} {figures}"
+        ]
+        stage = f"stage {row['stage']} " if row["stage"] else ""
+        text = f"{stage}{row['phase']:<13} {' '.join(rewards + figures)}"
         if self._progress is not None and self._task is not None:
             self._progress.update(self._task, completed=row["step"], description=text)
         else:
             self.say(f"step {row['step']}/{self._total} {text} {row['seconds']['total']:.1f}s")
 
-    def scores(self, title: str, scores: Mapping[str, float]) -> None:
-        self.say(
-            f"{title}: generator pass rate {scores['generator_pass_rate']:.3f}, "
-            f"test validity {scores['test_validity']:.3f}, kill rate {scores['kill_rate']:.3f} (held out)"
-        )
+    def scores(self, title: str, scores: Mapping[str, float], shown: Sequence[str]) -> None:
+        figures = ", ".join(f"{key.replace('_', ' ')} {scores[key]:.3f}" for key in shown)
+        self.say(f"{title}: {figures} (held out)")
 
-    def summary(self, before: Mapping[str, float], after: Mapping[str, float]) -> None:
-        table = Table(title="held-out problems", title_justify="left")
+    def summary(self, before: Mapping[str, float], after: Mapping[str, float], shown: Sequence[str]) -> None:
+        table = Table(title="held out", title_justify="left")
         for column in ("", "before", "after", "change"):
             table.add_column(column, justify="left" if not column else "right")
-        for key in ("generator_pass_rate", "test_validity", "kill_rate"):
+        for key in shown:
             change = after[key] - before[key]
             table.add_row(key.replace("_", " "), f"{before[key]:.3f}", f"{after[key]:.3f}", f"{change:+.3f}")
         self._console.print(table)

@@ -20,12 +20,14 @@ class RunRecord:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self._metrics = directory / "metrics.jsonl"
+        self._tasks = directory / "task_history.jsonl"
 
     def start(self, config: Mapping[str, Any]) -> None:
         """A new run, or one that was killed before its first checkpoint. The config can be given back to
         driver.py by --config."""
         self.directory.mkdir(parents=True, exist_ok=True)
         self._metrics.unlink(missing_ok=True)
+        self._tasks.unlink(missing_ok=True)
         self._write_config(config)
         write_json(self.directory / "versions.json", versions())
 
@@ -33,29 +35,23 @@ class RunRecord:
         """Forget the rows of steps that the checkpoint does not have: they will be done again. The config is the
         one of the steps to come, so that the next --resume goes on with it."""
         self._write_config(config)
-        rows = [row for row in self.rows() if row["step"] <= step]
-        draft = self._metrics.with_suffix(".draft")
-        draft.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        os.replace(draft, self._metrics)
+        for file in (self._metrics, self._tasks):
+            rows = [row for row in _rows(file) if row["step"] <= step]
+            write_text(file, "".join(json.dumps(row) + "\n" for row in rows))
 
     def _write_config(self, config: Mapping[str, Any]) -> None:
         write_text(self.directory / "config.yaml", yaml.safe_dump(dict(config), sort_keys=False))
 
     def add(self, row: Mapping[str, Any]) -> None:
-        with self._metrics.open("a") as handle:
-            handle.write(json.dumps(row) + "\n")
+        _append(self._metrics, row)
+
+    def add_tasks(self, step: int, tasks: Mapping[str, float]) -> None:
+        """How each held-out problem went in one evaluation."""
+        _append(self._tasks, {"step": step, "tasks": tasks})
 
     def rows(self) -> list[dict[str, Any]]:
-        """All complete rows; a line cut off by a crash is left out."""
-        if not self._metrics.is_file():
-            return []
-        rows = []
-        for line in self._metrics.read_text().splitlines():
-            try:
-                rows.append(json.loads(line))
-            except ValueError:
-                continue
-        return rows
+        """Of the metrics, all complete ones."""
+        return _rows(self._metrics)
 
     def add_samples(self, title: str, episodes: Sequence[Episode]) -> None:
         """Episodes as text for people, one file per call."""
@@ -67,6 +63,22 @@ class RunRecord:
         path = self.directory / "training_results.json"
         write_json(path, results)
         return path
+
+
+def _append(file: Path, row: Mapping[str, Any]) -> None:
+    with file.open("a") as handle:
+        handle.write(json.dumps(row) + "\n")
+
+
+def _rows(file: Path) -> list[dict[str, Any]]:
+    """A line cut off by a crash is left out."""
+    rows = []
+    for line in file.read_text().splitlines() if file.is_file() else ():
+        try:
+            rows.append(json.loads(line))
+        except ValueError:
+            continue
+    return rows
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -71,6 +71,6 @@ def test_a_completion_has_one_logprob_per_token():
 def test_the_group_of_a_player_are_its_judged_attempts():
     attempts = [trajectory(turn(1, [9], [1]), reward=r) for r in (0.0, None, 1.0)]
     episode = Episode(problem_id="p", trajectories=attempts)
-    assert [t.reward for t in episode.group("generator")] == [0.0, 1.0]
-    assert episode.group("discriminator") == []
+    assert [t.reward for t in episode.judged("generator")] == [0.0, 1.0]
+    assert episode.judged("discriminator") == []
     assert list(episode.dropped()) == [attempts[1]]

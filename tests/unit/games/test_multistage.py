@@ -38,14 +38,14 @@ def test_attempts_that_branch_share_their_turns_up_to_there(table):
     """Two prefixes, two branches of each at stage 3, two continuations of each branch."""
     branching = Branching(stage=3, branches=2, continuations=2)
     episode = table.play([RIGHT] * 8, ["assert f(1) == 2"], branching=branching)
-    programs = episode.group("generator")
+    programs = episode.judged("generator")
     assert [p.place for p in programs] == [(0, 0), (0, 0), (0, 1), (0, 1), (1, 2), (1, 2), (1, 3), (1, 3)]
     for stage, nodes in zip(range(1, 6), (2, 2, 4, 8, 8), strict=True):
         turns = [p.turns[stage - 1] for p in programs]
         assert len({turn.text for turn in turns[:8]}) == (nodes if stage < 5 else 1)
         assert [t.prompt_tokens == turns[0].prompt_tokens for t in turns].count(True) >= 8 // nodes
         assert len({id(turn) for turn in turns}) == nodes, "sampled once for all that share it"
-    assert episode.group("discriminator")[0].place is None
+    assert episode.judged("discriminator")[0].place is None
 
 
 def test_the_program_is_taken_out_of_its_fence(table):
@@ -174,7 +174,7 @@ def test_a_program_the_sandbox_fails_on_is_dropped_and_the_others_are_rewarded(t
     assert rewards(episode, "generator") == [None, 1.0, 0.5]
     assert rewards(episode, "discriminator") == [0.25]
     assert [t.attempt for t in episode.dropped()] == [0]
-    assert [t.attempt for t in episode.group("generator")] == [1, 2]
+    assert [t.attempt for t in episode.judged("generator")] == [1, 2]
     assert episode.trajectories[0].components == {"sandbox_failure": 1.0}
 
 

@@ -1,0 +1,76 @@
+"""Held-out evaluation of board games: against fixed opponents, and for Kuhn poker against the best response."""
+
+from collections.abc import Sequence
+
+from actors.episodes import PlayRequest
+from core.episode import Episode, Trajectory
+from core.problem import Problem
+from evaluation.evaluator import Scores, mean
+from games import kuhn
+
+_MATCHES = 1
+_PROBES = 48
+"""Moves sampled at each information set of Kuhn poker."""
+
+
+class MatchEvaluator:
+    """The policy plays as it trains (sampled at temperature 1), on both sides. Scores, for each opponent:
+    win_vs_<opponent>, draw_vs_..., loss_vs_..., payoff_vs_...; illegal: share of matches lost by an illegal move.
+    For Kuhn poker nash_conv (0 in equilibrium, 11/12 for uniform play) and exploitability, half of it, of the policy
+    as it was sampled at each information set; an illegal move there counts as pass.
+
+    combined is the score against the random opponent, a draw half a win; for Kuhn poker minus nash_conv.
+    """
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self._matches = [p for p in problems if p.tags[0] in ("first", "second")]
+        self._probes = [p for p in problems if p.tags[0] == "probe"]
+        self._opponents = tuple(dict.fromkeys(p.tags[1] for p in self._matches))
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        kuhn_only = ("exploitability",) if self._probes else ()
+        return (*(f"win_vs_{o}" for o in self._opponents), *kuhn_only, "illegal")
+
+    def bank_request(self) -> None:
+        """The opponents are the yardstick."""
+
+    async def bank_of(self, episodes: Sequence[Episode]) -> None:
+        """Never asked for."""
+
+    def requests(self, bank: None) -> list[PlayRequest]:
+        asked = [(self._matches, _MATCHES), *([(self._probes, _PROBES)] if self._probes else [])]
+        return [
+            PlayRequest(
+                address=("evaluation",),
+                problems=tuple(problems),
+                attempts={"first": attempts, "second": attempts},
+                temperatures={"first": 1.0, "second": 1.0},
+            )
+            for problems, attempts in asked
+        ]
+
+    async def scores(self, played: Sequence[Sequence[Episode]], bank: None) -> Scores:
+        """See Evaluator."""
+        opponent_of = {p.id: p.tags[1] for p in self._matches}
+        by_opponent: dict[str, list[Trajectory]] = {opponent: [] for opponent in self._opponents}
+        for episode in played[0]:
+            by_opponent[opponent_of[episode.problem_id]] += episode.trajectories
+        values = {
+            f"{outcome}_vs_{opponent}": mean([t.components[outcome] for t in trajectories])
+            for opponent, trajectories in by_opponent.items()
+            for outcome in ("win", "draw", "loss", "payoff")
+        }
+        values["illegal"] = mean([t.components["illegal"] for ts in by_opponent.values() for t in ts])
+        if not self._probes:
+            return Scores(values, values["win_vs_random"] + 0.5 * values["draw_vs_random"])
+        values["nash_conv"] = kuhn.nash_conv(self._policies(played[1]))
+        values["exploitability"] = values["nash_conv"] / 2
+        return Scores(values, -values["nash_conv"])
+
+    def _policies(self, probed: Sequence[Episode]) -> dict[str, float]:
+        """Information set -> how often the policy bets there."""
+        set_of = {p.id: p.tags[1] for p in self._probes}
+        return {
+            set_of[e.problem_id]: mean([t.components["bet"] for t in e.trajectories]) for e in probed
+        }

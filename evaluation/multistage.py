@@ -1,0 +1,115 @@
+"""Held-out evaluation: the generator's greedy pass rate, the discriminator's validity and kill rate.
+
+The discriminator is measured on a fixed bank: wrong programs that the *initial* generator wrote for held-out
+problems. Its raw reward falls as the generator improves; its kill rate on the bank does not.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from actors.episodes import PlayRequest
+from core.episode import Episode
+from core.interfaces import Sandbox, SandboxFailure
+from core.problem import Problem
+from core.verdict import Limits
+from evaluation.evaluator import Scores, mean, share_passed
+
+GENERATOR, DISCRIMINATOR = "generator", "discriminator"
+
+Bank = Mapping[str, Sequence[str]]
+"""Distinct wrong programs by problem id."""
+
+
+class MultistageEvaluator:
+    """Scores:
+    generator_pass_rate: share of problems whose greedy program passes every evaluation test;
+    generator_test_rate: mean share of evaluation tests passed;
+    test_validity: mean validity of the suites;
+    kill_rate: share of (suite, wrong program of the bank) in which some valid test fails the program;
+    unjudged: programs, suites and pairs that the sandbox could not judge.
+
+    combined is R0's 0.7 generator reward + 0.3 test validity, both held out.
+    """
+
+    shown = ("generator_pass_rate", "test_validity", "kill_rate")
+
+    def __init__(
+        self, problems: Sequence[Problem], sandbox: Sandbox, limits: Limits, suites: int, bank_programs: int
+    ) -> None:
+        self._problems, self._sandbox, self._limits = list(problems), sandbox, limits
+        self._suites, self._bank_programs = suites, bank_programs
+
+    def bank_request(self) -> PlayRequest:
+        return self._request("bank", {GENERATOR: self._bank_programs, DISCRIMINATOR: 0}, temperature=1.0)
+
+    def requests(self, bank: Bank) -> list[PlayRequest]:
+        """One greedy program and a few sampled suites per problem."""
+        return [self._request("evaluation", {GENERATOR: 1, DISCRIMINATOR: self._suites}, temperature=0.0)]
+
+    async def bank_of(self, episodes: Sequence[Episode]) -> dict[str, list[str]]:
+        """The episodes' programs that fail some evaluation test."""
+        problems = {p.id: p for p in self._problems}
+
+        async def wrong(episode: Episode) -> list[str]:
+            programs = list(dict.fromkeys(t.artifact for t in episode.trajectories if t.player == GENERATOR))
+            rates = await asyncio.gather(
+                *(
+                    share_passed(self._sandbox, p, problems[episode.problem_id], self._limits)
+                    for p in programs
+                )
+            )
+            return [p for p, rate in zip(programs, rates, strict=True) if rate is not None and rate < 1.0]
+
+        banks = await asyncio.gather(*(wrong(e) for e in episodes))
+        return {e.problem_id: bank for e, bank in zip(episodes, banks, strict=True)}
+
+    async def scores(self, played: Sequence[Sequence[Episode]], bank: Bank) -> Scores:
+        """See Evaluator."""
+        (episodes,) = played
+        problems = {p.id: p for p in self._problems}
+        programs = [
+            (e.problem_id, t.artifact) for e in episodes for t in e.trajectories if t.player == GENERATOR
+        ]
+        found = await asyncio.gather(*(share_passed(self._sandbox, program, problems[i], self._limits) for i, program in programs))
+        rates = [rate for rate in found if rate is not None]
+        suites = [t for e in episodes for t in e.trajectories if t.player == DISCRIMINATOR]
+        kills = await asyncio.gather(
+            *(
+                self._kills(program, tests)
+                for e in episodes
+                for tests in e.info["valid_tests"]
+                if tests is not None  # else the sandbox could not judge the suite
+                for program in bank.get(e.problem_id, ())
+            )
+        )
+        values = {
+            "generator_pass_rate": mean([float(rate == 1.0) for rate in rates]),
+            "generator_test_rate": mean(rates),
+            "test_validity": mean([t.components["validity"] for t in suites if "validity" in t.components]),
+            "kill_rate": mean([float(k) for k in kills if k is not None]),
+            "unjudged": float(
+                found.count(None)
+                + kills.count(None)
+                + sum("validity" not in t.components for t in suites)
+            ),
+        }
+        combined = 0.7 * values["generator_pass_rate"] + 0.3 * values["test_validity"]
+        tasks = {i: rate for (i, _), rate in zip(programs, found, strict=True) if rate is not None}
+        return Scores(values, combined, tasks)
+
+    async def _kills(self, program: str, tests: Sequence[str]) -> bool | None:
+        if not tests:
+            return False
+        try:
+            verdicts = await self._sandbox.judge(program, tests, limits=self._limits)
+        except SandboxFailure:
+            return None
+        return any(not v.passed for v in verdicts)
+
+    def _request(self, name: str, attempts: Mapping[str, int], temperature: float) -> PlayRequest:
+        return PlayRequest(
+            address=(name,),
+            problems=tuple(self._problems),
+            attempts=attempts,
+            temperatures={GENERATOR: temperature, DISCRIMINATOR: 1.0},
+        )

@@ -1,0 +1,190 @@
+"""Self-play at a board (R1; SPIRAL, Liu et al. 2025, arXiv:2506.24119): one policy sits on both sides of a zero-sum game.
+
+An illegal move loses at once. What its opponent earns by that is a key of its own: paid for it, a policy learns to wait
+for the other's mistakes. Held-out "problems" are matches against fixed opponents, and Kuhn poker's information sets.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from random import Random
+from typing import Literal
+
+from pydantic import Field
+
+from core.episode import Episode, Trajectory, Turn
+from core.interfaces import Message, Player, PromptFormat, Sandbox
+from core.problem import Problem
+from core.seeding import derive_seed
+from core.settings import Settings
+from games import kuhn
+from games.boards import KuhnPoker, TicTacToe, bot_move, start
+from games.turns import take_turn
+
+SEATS = ("first", "second")
+_OPPONENTS = {"tictactoe": ("random", "minimax"), "kuhn": ("random", "equilibrium")}
+_PROBE = "probe"
+"""Tag of a problem that asks for one move at an information set."""
+
+
+class _BoardRules(Settings):
+    illegal_reward: float = Field(default=-1.0, le=0)
+    """Earned by an illegal move, which ends the match."""
+    illegal_opponent_reward: float = Field(default=0.0, ge=0)
+    """Earned by the other side then."""
+
+    @property
+    def seats(self) -> dict[str, str]:
+        """Who plays what: player -> policy."""
+        return dict.fromkeys(SEATS, "generator")
+
+
+class TicTacToeRules(_BoardRules):
+    """R1: self-play at tic-tac-toe."""
+
+    kind: Literal["tictactoe"] = "tictactoe"
+
+
+class KuhnRules(_BoardRules):
+    """R1: self-play at Kuhn poker."""
+
+    kind: Literal["kuhn"] = "kuhn"
+
+
+BoardRules = TicTacToeRules | KuhnRules
+
+
+def training_matches(kind: str, count: int = 64) -> list[Problem]:
+    """Matches of a policy against itself. They differ in their seeds only."""
+    return [_match(kind, f"{kind}-{number:03d}", ()) for number in range(count)]
+
+
+def evaluation_matches(kind: str, per_opponent: int) -> list[Problem]:
+    """Matches on both sides against each fixed opponent; for Kuhn poker its twelve information sets, too."""
+    matches = [
+        _match(kind, f"{kind}-{seat}-{opponent}-{number:03d}", (seat, opponent))
+        for opponent in _OPPONENTS[kind]
+        for seat in SEATS
+        for number in range(per_opponent)
+    ]
+    if kind == "kuhn":
+        sets = [name for role in (0, 1) for name in kuhn.information_sets(role)]
+        matches += [_match(kind, f"kuhn-at-{name}", (_PROBE, name)) for name in sets]
+    return matches
+
+
+def _match(kind: str, name: str, tags: tuple[str, ...]) -> Problem:
+    return Problem(
+        id=name, description=kind, function_signature="", baseline_tests=(), reference_solution="", tags=tags
+    )
+
+
+class BoardGame:
+    def __init__(self, rules: BoardRules) -> None:
+        self.rules = rules
+
+    async def play(
+        self, problem: Problem, players: Mapping[str, Player], sandbox: Sandbox, memory: Sequence[str] = ()
+    ) -> Episode:
+        """One match per attempt. Neither the sandbox nor memory is used."""
+        if problem.tags[:1] == (_PROBE,):
+            return Episode(problem_id=problem.id, trajectories=await self._probe(problem, players))
+        seated: dict[str, Player | str] = dict(players)
+        if problem.tags:
+            seat, opponent = problem.tags
+            seated = {name: players[name] if name == seat else opponent for name in SEATS}
+        attempts = max(player.attempts for player in players.values())
+        matches = await asyncio.gather(*(self._match(problem, seated, i) for i in range(attempts)))
+        return Episode(problem_id=problem.id, trajectories=[t for match in matches for t in match])
+
+    def longest(self, problem: Problem, player: str, style: PromptFormat, max_tokens: int) -> int:
+        state = TicTacToe() if self.rules.kind == "tictactoe" else KuhnPoker(("Q", "Q"), "pb")
+        tokens: list[int] = []
+        for _ in range(5 if self.rules.kind == "tictactoe" else 2):
+            tokens = [*style.say(tokens, _message(state)), *[0] * max_tokens]
+        return len(tokens)
+
+    async def _match(self, problem: Problem, seated: Mapping[str, Player | str], attempt: int) -> list[Trajectory]:
+        """The trajectories of those who moved and are players, not bots."""
+        # Both sides draw the same deal: from the seed of whoever is a player.
+        seed = min(seat.seed for seat in seated.values() if isinstance(seat, Player))
+        rng = Random(derive_seed(seed, "match", attempt))
+        state = start(self.rules.kind, rng)
+        turns: dict[str, list[Turn]] = {seat: [] for seat in SEATS}
+        offender = None
+        while state.payoff_first is None and offender is None:
+            name = SEATS[state.to_move]
+            seat = seated[name]
+            if isinstance(seat, str):
+                state = state.after(bot_move(seat, state, rng))
+                continue
+            turn = await _move(seat, state, turns[name], attempt)
+            turns[name].append(turn)
+            move = turn.text.strip().lower()
+            if move in state.legal_moves:
+                state = state.after(move)
+            else:
+                offender = name
+        return [
+            self._trajectory(name, attempt, turns[name], state, offender)
+            for name in SEATS
+            if turns[name]  # a bot, or a player who never came to move
+        ]
+
+    def _trajectory(
+        self,
+        name: str,
+        attempt: int,
+        turns: list[Turn],
+        state: TicTacToe | KuhnPoker,
+        offender: str | None,
+    ) -> Trajectory:
+        payoff = state.payoff_first
+        if offender is not None:
+            reward = self.rules.illegal_reward if name == offender else self.rules.illegal_opponent_reward
+            result = "loss" if name == offender else "walkover"
+        else:
+            assert payoff is not None
+            reward = payoff if name == "first" else -payoff
+            result = "win" if reward > 0 else "loss" if reward < 0 else "draw"
+        parts = {outcome: float(outcome == result) for outcome in ("win", "draw", "loss")}
+        return Trajectory(
+            player=name,
+            attempt=attempt,
+            turns=turns,
+            reward=reward,
+            components=parts | {"illegal": float(name == offender), "payoff": reward},
+            artifact=" ".join(turn.text.strip() for turn in turns),
+        )
+
+    async def _probe(self, problem: Problem, players: Mapping[str, Player]) -> list[Trajectory]:
+        """One move per attempt at an information set; components say which."""
+        name = problem.tags[1]
+        card, history = name[0], name[1:]
+        player = players[SEATS[kuhn.to_move(history)]]
+        state = KuhnPoker((card, card), history)  # only the mover's own card is shown
+        earlier = [KuhnPoker((card, card), history[:i]) for i in range(len(history) % 2, len(history), 2)]
+        tokens: list[int] = []
+        for before in earlier:  # what the player said to come here
+            said = {"p": "pass", "b": "bet"}[history[len(before.history)]]
+            tokens = [*player.format.say(tokens, _message(before)), *player.format.completion(said, 0)]
+        tokens = player.format.say(tokens, _message(state))
+        turns = await asyncio.gather(*(take_turn(player, tokens, i, 0) for i in range(player.attempts)))
+        return [
+            Trajectory(
+                player=player.name,
+                attempt=i,
+                turns=[turn],
+                components={move: float(turn.text.strip().lower() == move) for move in ("pass", "bet")},
+                artifact=turn.text,
+            )
+            for i, turn in enumerate(turns)
+        ]
+
+
+def _message(state: TicTacToe | KuhnPoker) -> Message:
+    return Message(brief=state.brief(), full=state.full())
+
+
+async def _move(player: Player, state: TicTacToe | KuhnPoker, turns: Sequence[Turn], attempt: int) -> Turn:
+    said = [*turns[-1].prompt_tokens, *turns[-1].completion.tokens] if turns else []
+    return await take_turn(player, player.format.say(said, _message(state)), attempt, len(turns))

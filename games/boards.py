@@ -1,0 +1,147 @@
+"""Two-player zero-sum board games as rules alone: tic-tac-toe and Kuhn poker. Pure.
+
+A state is immutable; role 0 moves first. What a role is shown never tells more than that role may know.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+from random import Random
+from typing import Protocol, Self
+
+from games import kuhn
+
+_LINES = ((0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6))
+
+
+class State(Protocol):
+    """A position. payoff_first is None while the game goes on."""
+
+    @property
+    def to_move(self) -> int: ...
+
+    @property
+    def legal_moves(self) -> tuple[str, ...]: ...
+
+    @property
+    def payoff_first(self) -> float | None: ...
+
+    def after(self, move: str) -> Self: ...
+
+    def brief(self) -> str:
+        """What the role to move sees, for models trained on this game."""
+        ...
+
+    def full(self) -> str:
+        """What the role to move sees and is asked, for chat models."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TicTacToe:
+    """cells: nine of "." "X" "O", row by row. X is role 0. Moves are "1" to "9"."""
+
+    cells: str = "." * 9
+
+    @property
+    def to_move(self) -> int:
+        return (9 - self.cells.count(".")) % 2
+
+    @property
+    def legal_moves(self) -> tuple[str, ...]:
+        if self.payoff_first is not None:
+            return ()
+        return tuple(str(i + 1) for i, cell in enumerate(self.cells) if cell == ".")
+
+    @property
+    def payoff_first(self) -> float | None:
+        for a, b, c in _LINES:
+            if self.cells[a] != "." and self.cells[a] == self.cells[b] == self.cells[c]:
+                return 1.0 if self.cells[a] == "X" else -1.0
+        return None if "." in self.cells else 0.0
+
+    def after(self, move: str) -> "TicTacToe":
+        place = int(move) - 1
+        return TicTacToe(self.cells[:place] + "XO"[self.to_move] + self.cells[place + 1 :])
+
+    def brief(self) -> str:
+        """Nine digits: 0 empty, 1 one's own, 2 the other's."""
+        own, other = "XO" if self.to_move == 0 else "OX"
+        return self.cells.translate(str.maketrans({".": "0", own: "1", other: "2"}))
+
+    def full(self) -> str:
+        numbered = [cell if cell != "." else str(i + 1) for i, cell in enumerate(self.cells)]
+        board = "\n".join(" ".join(numbered[row : row + 3]) for row in (0, 3, 6))
+        return (
+            f"Tic-tac-toe. You are {'XO'[self.to_move]}; three in a row wins. The board, free cells numbered:\n{board}\n"
+            "Answer with the number of a free cell only."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class KuhnPoker:
+    """cards: of role 0 and role 1. history: "p" and "b" in order. Moves are "pass" and "bet"."""
+
+    cards: tuple[str, str]
+    history: str = ""
+
+    @property
+    def to_move(self) -> int:
+        return kuhn.to_move(self.history)
+
+    @property
+    def legal_moves(self) -> tuple[str, ...]:
+        return () if self.payoff_first is not None else ("pass", "bet")
+
+    @property
+    def payoff_first(self) -> float | None:
+        return None if kuhn.legal_actions(self.history) else float(kuhn.payoff(self.cards, self.history))
+
+    def after(self, move: str) -> "KuhnPoker":
+        return KuhnPoker(self.cards, self.history + move[0])
+
+    @property
+    def information_set(self) -> str:
+        return kuhn.information_set(self.cards, self.history)
+
+    def brief(self) -> str:
+        """The card and the history, such as "K pb"."""
+        return f"{self.cards[self.to_move]} {self.history}".rstrip()
+
+    def full(self) -> str:
+        done = ", ".join({"p": "pass", "b": "bet"}[action] for action in self.history) or "nothing yet"
+        return (
+            f"Kuhn poker: cards J < Q < K, one each, ante 1, a bet is 1. You hold {self.cards[self.to_move]} and move "
+            f"{'first' if self.to_move == 0 else 'second'}. So far: {done}. After a bet, pass folds and bet calls.\n"
+            "Answer with one word only: pass or bet."
+        )
+
+
+def start(game: str, rng: Random) -> TicTacToe | KuhnPoker:
+    """A new match; chance deals by rng."""
+    return TicTacToe() if game == "tictactoe" else KuhnPoker(rng.choice(kuhn.DEALS))
+
+
+def bot_move(opponent: str, state: TicTacToe | KuhnPoker, rng: Random) -> str:
+    """The move of a fixed opponent: "random", "minimax" (tic-tac-toe; a random one of the best) or "equilibrium"
+    (Kuhn, bluffing a fifth of the time)."""
+    if opponent == "random":
+        return rng.choice(state.legal_moves)
+    if isinstance(state, TicTacToe):
+        return rng.choice(best_moves(state))
+    return "bet" if rng.random() < kuhn.equilibrium(0.2)[state.information_set] else "pass"
+
+
+def best_moves(state: TicTacToe) -> tuple[str, ...]:
+    """All moves that keep the value of the position for who is to move."""
+    values = {move: minimax(state.after(move)) for move in state.legal_moves}
+    best = max(values.values()) if state.to_move == 0 else min(values.values())
+    return tuple(move for move, value in values.items() if value == best)
+
+
+@cache
+def minimax(state: TicTacToe) -> float:
+    """Value for role 0 when both play well."""
+    if state.payoff_first is not None:
+        return state.payoff_first
+    values = [minimax(state.after(move)) for move in state.legal_moves]
+    return max(values) if state.to_move == 0 else min(values)

@@ -1,0 +1,98 @@
+"""Rewards for code that runs (R1): a program earns by how it ends, not by what it computes.
+
++1 runs and prints; +0.5 runs and prints nothing; -0.5 does not parse; -1 fails while it runs, or is stopped by a limit.
+`print(1)` earns +1: a warm-up, unless gate_on_tests asks for the problem's tests as well.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from pydantic import Field
+
+from core.episode import Episode, Trajectory
+from core.interfaces import Message, Player, PromptFormat, Sandbox, SandboxFailure
+from core.problem import Problem
+from core.settings import Settings
+from core.verdict import Limits, OutputTest, Status, Verdict
+from games.parsing import extract_program
+from games.turns import answer_all
+
+GENERATOR = "generator"
+
+_TASK = """Write a complete Python program that solves this problem and prints the result for an example of your choice.
+
+Problem: {description}
+Signature: {signature}
+
+Answer with one ```python block."""
+
+
+class CodeExecutionRules(Settings):
+    """R1: a program earns by running."""
+
+    kind: Literal["code_execution"] = "code_execution"
+    gate_on_tests: bool = False
+    """A program that runs earns only where it passes the problem's baseline tests, too; else `ungated_reward`."""
+    ungated_reward: float = Field(default=0.0, le=0.5)
+    """With gate_on_tests: what a program earns that runs but fails a test."""
+    sandbox_limits: Limits = Limits(cpu_s=3.0)
+
+    @property
+    def seats(self) -> dict[str, str]:
+        """Who plays what: player -> policy."""
+        return {GENERATOR: GENERATOR}
+
+
+def execution_reward(verdict: Verdict) -> float:
+    """R1's table."""
+    match verdict.status:
+        case Status.PASSED:
+            return 1.0 if verdict.stdout.strip() else 0.5
+        case Status.SYNTAX_ERROR:
+            return -0.5
+        case Status.SANDBOX_ERROR:
+            raise SandboxFailure("a sandbox failure is never a reward")
+        case _:
+            return -1.0
+
+
+class CodeExecutionGame:
+    def __init__(self, rules: CodeExecutionRules) -> None:
+        self.rules = rules
+
+    async def play(
+        self, problem: Problem, players: Mapping[str, Player], sandbox: Sandbox, memory: Sequence[str] = ()
+    ) -> Episode:
+        """memory is not used."""
+        attempts = await answer_all(players[GENERATOR], self.message(problem))
+        await asyncio.gather(*(self._judge(problem, attempt, sandbox) for attempt in attempts))
+        return Episode(problem_id=problem.id, trajectories=attempts)
+
+    def message(self, problem: Problem) -> Message:
+        full = _TASK.format(description=problem.description, signature=problem.function_signature)
+        return Message(brief=problem.description, full=full)
+
+    def longest(self, problem: Problem, player: str, style: PromptFormat, max_tokens: int) -> int:
+        return len(style.say((), self.message(problem))) + max_tokens
+
+    async def _judge(self, problem: Problem, attempt: Trajectory, sandbox: Sandbox) -> None:
+        attempt.artifact = program = extract_program(attempt.artifact)
+        limits = self.rules.sandbox_limits
+        try:
+            (verdict,) = await sandbox.judge(program, [OutputTest(stdout=None)], limits=limits)
+            reward = execution_reward(verdict)
+            attempt.components[f"ended_{verdict.status.lower()}"] = 1.0
+            if self.rules.gate_on_tests and reward > 0:
+                tests = await sandbox.judge(program, problem.baseline_tests, limits=limits)
+                attempt.components["solved"] = solved = float(all(v.passed for v in tests))
+                reward = reward if solved else self.rules.ungated_reward
+        except SandboxFailure:
+            attempt.components["sandbox_failure"] = 1.0
+            return
+        attempt.reward = reward
+        attempt.components |= {"runs": float(verdict.passed), "prints": float(reward_prints(verdict))}
+
+
+def reward_prints(verdict: Verdict) -> bool:
+    return verdict.passed and bool(verdict.stdout.strip())

@@ -1,0 +1,181 @@
+"""Output prediction (R1): an author writes a program, an opponent predicts what it prints. Zero sum.
+
+The author earns +1 where the opponent mispredicts and -1 where it predicts the output; the opponent the opposite.
+Guards: the program must run and print something short, twice the same; what makes output depend on anything but the
+program (clocks, random numbers, hashes, addresses) is banned; a program that breaks a rule is not put to the opponent.
+"""
+
+import ast
+import asyncio
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from pydantic import Field
+
+from core.episode import Episode, Trajectory
+from core.interfaces import Message, Player, PromptFormat, Sandbox, SandboxFailure
+from core.problem import Problem
+from core.settings import Settings
+from core.verdict import Limits, OutputTest
+from games.parsing import extract_program
+from games.turns import answer_all, take_turn
+
+AUTHOR, OPPONENT = "author", "opponent"
+
+_WRITE = """Write a short Python program whose output another programmer will find hard to predict by reading it.
+
+Topic: {topic}
+
+It must print one short line, always the same: no input, no random numbers, clocks, hashes, files or imports but math.
+Answer with one ```python block."""
+_PREDICT = """What does this Python program print?
+
+```python
+{program}
+```
+
+Answer with the output only."""
+
+_BANNED_NAMES = frozenset(
+    "id hash input open exec eval compile globals locals vars object __import__ breakpoint help".split()
+)
+
+
+class OutputPredictionRules(Settings):
+    """R1's adversarial game: a program against who predicts its output."""
+
+    kind: Literal["output_prediction"] = "output_prediction"
+    self_play: bool = False
+    """One policy (the generator) sits in both seats; else the discriminator is the opponent."""
+    max_output_chars: int = Field(default=40, ge=1)
+    """Of the one line that a program may print."""
+    max_program_chars: int = Field(default=1000, ge=1)
+    allowed_modules: tuple[str, ...] = ("math",)
+    """What a program may import: nothing here may depend on time, chance or the machine."""
+    foul_reward: float = Field(default=-1.0, le=0)
+    """What the author earns by a program that breaks a rule."""
+    sandbox_limits: Limits = Limits()
+
+    @property
+    def seats(self) -> dict[str, str]:
+        """Who plays what: player -> policy."""
+        return {AUTHOR: "generator", OPPONENT: "generator" if self.self_play else "discriminator"}
+
+
+def foul(program: str, rules: OutputPredictionRules) -> str | None:
+    """Which rule the program's text breaks; None where it breaks none."""
+    if not program.strip() or len(program) > rules.max_program_chars:
+        return "size"
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(program)
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return "syntax"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            modules = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            modules = [node.module or ""]
+        else:
+            name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+            if name in _BANNED_NAMES or name.startswith("__"):
+                return "banned"
+            continue
+        if any(module not in rules.allowed_modules for module in modules):
+            return "banned"
+    return None
+
+
+class OutputPredictionGame:
+    def __init__(self, rules: OutputPredictionRules) -> None:
+        self.rules = rules
+
+    async def play(
+        self, problem: Problem, players: Mapping[str, Player], sandbox: Sandbox, memory: Sequence[str] = ()
+    ) -> Episode:
+        """memory: programs for the opponent to predict besides the author's."""
+        programs = await answer_all(players[AUTHOR], self.topic(problem))
+        for program in programs:
+            program.artifact = extract_program(program.artifact)
+        earlier = [
+            Trajectory(player=AUTHOR, attempt=len(programs) + i, turns=[], artifact=program)
+            for i, program in enumerate(memory)
+        ]
+        asked = [*programs, *earlier]
+        outputs = await asyncio.gather(*(self._output(p, sandbox) for p in asked))
+        predictions = await asyncio.gather(
+            *(
+                self._predict(players[OPPONENT], program, output)
+                for program, output in zip(asked, outputs, strict=True)
+                if output is not None
+            )
+        )
+        return Episode(problem_id=problem.id, trajectories=[*programs, *(t for of_one in predictions for t in of_one)])
+
+    def topic(self, problem: Problem) -> Message:
+        return Message(brief=problem.description, full=_WRITE.format(topic=problem.description))
+
+    def question(self, program: str) -> Message:
+        return Message(brief=program, full=_PREDICT.format(program=program.rstrip()))
+
+    def longest(self, problem: Problem, player: str, style: PromptFormat, max_tokens: int) -> int:
+        """The opponent's prompt holds a program that is not yet written: as long as its author may make it."""
+        message = self.topic(problem) if player == AUTHOR else self.question("")
+        return len(style.say((), message)) + max_tokens
+
+    async def _output(self, program: Trajectory, sandbox: Sandbox) -> str | None:
+        """The line that the program prints; None where there is nothing to predict: then the author is rewarded
+        here, or not at all."""
+        broken = foul(program.artifact, self.rules)
+        if broken is None:
+            test, limits = OutputTest(stdout=None), self.rules.sandbox_limits
+            try:
+                runs = [
+                    (await sandbox.judge(program.artifact, [test], limits=limits, run=n))[0] for n in (0, 1)
+                ]
+            except SandboxFailure:
+                program.components["sandbox_failure"] = 1.0
+                return None
+            output = runs[0].stdout.rstrip("\n")
+            if not all(run.passed for run in runs):
+                broken = "fails"
+            elif runs[0].stdout != runs[1].stdout:
+                broken = "not_deterministic"
+            elif not output.strip() or "\n" in output or len(output) > self.rules.max_output_chars:
+                broken = "output"
+            else:
+                program.components |= {"valid": 1.0, "lines": float(len(program.artifact.splitlines()))}
+                return output
+        program.reward = self.rules.foul_reward
+        program.components |= {"valid": 0.0, f"foul_{broken}": 1.0}
+        return None
+
+    async def _predict(self, opponent: Player, program: Trajectory, output: str) -> list[Trajectory]:
+        """All predictions of one program: one group. Rewards both sides."""
+        tokens = opponent.format.say((), self.question(program.artifact))
+        first = program.attempt * opponent.attempts
+        turns = await asyncio.gather(
+            *(take_turn(opponent, tokens, first + i, 0) for i in range(opponent.attempts))
+        )
+        made = []
+        for i, turn in enumerate(turns):
+            right = turn.text.strip() == output.strip()
+            made.append(
+                Trajectory(
+                    player=OPPONENT,
+                    attempt=first + i,
+                    turns=[turn],
+                    reward=1.0 if right else -1.0,
+                    components={"predicted": float(right)},
+                    artifact=turn.text,
+                    group=str(program.attempt),
+                )
+            )
+        if not made:  # nobody was asked
+            return made
+        missed = [t.reward == -1.0 for t in made]
+        program.reward = sum(1.0 if m else -1.0 for m in missed) / len(missed)
+        program.components["stumped"] = sum(missed) / len(missed)
+        return made

@@ -1,0 +1,124 @@
+"""Rewards from unit tests, in any language of the sandbox (R4): a share for each test passed, a bonus for all.
+
+reward = base_weight * passed / total + perfect_weight * [all passed], over at most max_tests tests of the problem.
+"""
+
+import asyncio
+import re
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from pydantic import Field
+
+from core.episode import Episode, Trajectory
+from core.interfaces import Message, Player, PromptFormat, Sandbox, SandboxFailure
+from core.problem import Problem
+from core.settings import Settings
+from core.verdict import Limits, OutputTest
+from games.parsing import extract_program
+from games.turns import answer_all
+
+GENERATOR = "generator"
+
+_TASK = """Solve this problem in {language}.
+
+Problem: {description}
+{signature}
+{form}"""
+_DIRECT = "Answer with the program only, in one ```{language} block."
+_REASONING = (
+    "First reason step by step between <reasoning> and </reasoning>, then give the program only, between <answer> and "
+    "</answer>."
+)
+_ANSWER = re.compile(r"<reasoning>.*?</reasoning>\s*<answer>(.*?)</answer>", re.DOTALL)
+
+
+class UnitTestsRules(Settings):
+    """R4: a program earns by the unit tests that it passes."""
+
+    kind: Literal["unit_tests"] = "unit_tests"
+    base_weight: float = Field(default=1.0, ge=0)
+    """Times the share of tests passed."""
+    perfect_weight: float = Field(default=1.0, ge=0)
+    """Earned besides where all are passed."""
+    max_tests: int = Field(default=3, ge=1)
+    """Tests per problem that count, the first ones."""
+    answer_format: Literal["direct", "reasoning"] = "direct"
+    """direct: the program; reasoning: <reasoning>...</reasoning><answer>program</answer>, and a completion without
+    both earns nothing."""
+    sandbox_limits: Limits = Limits(cpu_s=1.0)
+
+    @property
+    def seats(self) -> dict[str, str]:
+        """Who plays what: player -> policy."""
+        return {GENERATOR: GENERATOR}
+
+
+def read_answer(text: str, answer_format: str) -> str | None:
+    """The program in a completion; None where the format is not kept."""
+    if answer_format == "direct":
+        return extract_program(text)
+    found = _ANSWER.search(text)
+    return extract_program(found.group(1)).strip() if found else None
+
+
+def unit_test_reward(passed: int, total: int, rules: UnitTestsRules) -> tuple[float, dict[str, float]]:
+    """(reward, its parts). total > 0."""
+    base, bonus = rules.base_weight * passed / total, rules.perfect_weight * (passed == total)
+    parts = {"base": base, "bonus": bonus, "pass_rate": passed / total, "solved": float(passed == total)}
+    return base + bonus, parts
+
+
+class UnitTestsGame:
+    def __init__(self, rules: UnitTestsRules) -> None:
+        self.rules = rules
+
+    async def play(
+        self, problem: Problem, players: Mapping[str, Player], sandbox: Sandbox, memory: Sequence[str] = ()
+    ) -> Episode:
+        """memory is not used."""
+        attempts = await answer_all(players[GENERATOR], self.message(problem))
+        await asyncio.gather(*(self._judge(problem, attempt, sandbox) for attempt in attempts))
+        return Episode(problem_id=problem.id, trajectories=attempts)
+
+    def message(self, problem: Problem) -> Message:
+        form = _REASONING if self.rules.answer_format == "reasoning" else _DIRECT
+        signature = problem.function_signature
+        full = _TASK.format(
+            language=problem.language,
+            description=problem.description,
+            signature=f"Signature: {signature}\n" if signature else "",
+            form=form.format(language=problem.language),
+        )
+        return Message(brief=problem.description, full=full)
+
+    def longest(self, problem: Problem, player: str, style: PromptFormat, max_tokens: int) -> int:
+        return len(style.say((), self.message(problem))) + max_tokens
+
+    async def _judge(self, problem: Problem, attempt: Trajectory, sandbox: Sandbox) -> None:
+        program = read_answer(attempt.artifact, self.rules.answer_format)
+        attempt.artifact, attempt.components["format"] = program or "", float(program is not None)
+        tests = problem.baseline_tests[: self.rules.max_tests]
+        passed = 0
+        if program is not None:
+            try:
+                verdicts = await sandbox.judge(
+                    program,
+                    tests,
+                    limits=problem.limits or self.rules.sandbox_limits,
+                    language=problem.language,
+                )
+            except SandboxFailure:
+                attempt.components["sandbox_failure"] = 1.0
+                return
+            passed = sum(v.passed for v in verdicts)
+            first_fault = next((v.status for v in verdicts if not v.passed), None)
+            if first_fault is not None:
+                attempt.components[f"ended_{first_fault.lower()}"] = 1.0
+        attempt.reward, parts = unit_test_reward(passed, len(tests), self.rules)
+        attempt.components |= parts
+
+
+def is_whole_program(problem: Problem) -> bool:
+    """True where the tests say what a program prints, not what a function returns."""
+    return all(isinstance(test, OutputTest) for test in problem.baseline_tests)

@@ -1,0 +1,39 @@
+"""The sandbox of games that run no programs: nothing is started."""
+
+from collections.abc import Sequence
+from typing import NoReturn
+
+from core.interfaces import SandboxFailure
+from core.verdict import Limits, Test
+
+
+class NoSandbox:
+    """Stands where a sandbox or a pool of them is expected."""
+
+    description = "no sandbox: this game runs no programs"
+
+    async def judge(
+        self,
+        program: str,
+        tests: Sequence[Test],
+        *,
+        limits: Limits | None = None,
+        run: int = 0,
+        language: str = "python",
+    ) -> NoReturn:
+        raise SandboxFailure("this game runs no programs")
+
+    def stats(self) -> dict[str, float]:
+        return {}
+
+    def client(self) -> "NoSandbox":
+        return self
+
+    def shutdown(self) -> None:
+        """Nothing was started."""
+
+    def __enter__(self) -> "NoSandbox":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        pass
