@@ -1,0 +1,140 @@
+"""Every program that solved something, kept over runs: one SQLite file, best programs first.
+
+A program is added in one transaction, so that a killed process leaves what it had added; any number of processes may
+read and write at once (write-ahead log: on a local disk, not on a network file system).
+"""
+
+import ast
+import hashlib
+import sqlite3
+import time
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS solutions (
+    id INTEGER PRIMARY KEY,
+    problem_id TEXT NOT NULL,
+    implementation BLOB NOT NULL,  -- see implementation()
+    program TEXT NOT NULL,
+    pass_rate REAL NOT NULL,
+    bytes INTEGER NOT NULL,        -- of the program in UTF-8
+    step INTEGER NOT NULL,
+    found_at REAL NOT NULL,        -- seconds since 1970
+    UNIQUE (problem_id, implementation)
+);
+CREATE INDEX IF NOT EXISTS ranking ON solutions (problem_id, pass_rate DESC, bytes, id);
+"""
+_FIELDS = "problem_id, program, pass_rate, bytes, step, found_at"
+_RANKED = "ORDER BY problem_id, pass_rate DESC, bytes, id"
+_WAIT_S = 30.0
+"""How long to wait for another process's write."""
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    problem_id: str
+    program: str
+    pass_rate: float
+    bytes: int
+    """Of the program in UTF-8."""
+    step: int
+    """Of the run that found it."""
+    found_at: float
+    """Seconds since 1970."""
+
+
+class SolutionDatabase:
+    """Close it, or use it as a context manager. For the thread that opened it.
+
+    Example:
+        with SolutionDatabase(directory / "solutions.sqlite") as solutions:
+            solutions.add("task001", "p=lambda g:g[::-1]", pass_rate=1.0, step=12)
+            shortest = solutions.best("task001")[0].program
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        """Opens the file, or makes it with its directory. Raises ValueError if it is no such database."""
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        try:
+            self._connection = sqlite3.connect(path, timeout=_WAIT_S, isolation_level=None)
+            self._connection.execute("PRAGMA journal_mode=WAL")
+            self._connection.execute("PRAGMA synchronous=NORMAL")
+            self._connection.executescript(_SCHEMA)
+        except sqlite3.Error as error:
+            raise ValueError(f"{path}: no database of solutions ({error}); name another file") from None
+
+    def add(
+        self, problem_id: str, program: str, *, pass_rate: float, step: int, found_at: float | None = None
+    ) -> bool:
+        """True if this is a new implementation, or ranks above the text that was kept of it; False changes nothing.
+
+        found_at: seconds since 1970; None: now.
+        """
+        added = self._connection.execute(
+            f"INSERT INTO solutions ({_FIELDS}, implementation) VALUES (?, ?, ?, ?, ?, ?, ?) "
+            "ON CONFLICT (problem_id, implementation) DO UPDATE SET program = excluded.program, "
+            "pass_rate = excluded.pass_rate, bytes = excluded.bytes, step = excluded.step, "
+            "found_at = excluded.found_at WHERE (excluded.pass_rate, -excluded.bytes) > (pass_rate, -bytes)",
+            (
+                problem_id,
+                program,
+                pass_rate,
+                len(program.encode()),
+                step,
+                time.time() if found_at is None else found_at,
+                implementation(program),
+            ),
+        )
+        return added.rowcount > 0
+
+    def best(self, problem_id: str, count: int = 1) -> list[Solution]:
+        """The first `count` of a problem: by pass rate, then bytes, then age."""
+        return self._select(f"WHERE problem_id = ? {_RANKED} LIMIT ?", problem_id, count)
+
+    def all_best(self) -> list[Solution]:
+        """The best of every problem, by problem id."""
+        first = (
+            "SELECT id FROM solutions AS other WHERE other.problem_id = solutions.problem_id "
+            "ORDER BY pass_rate DESC, bytes, id LIMIT 1"
+        )
+        return self._select(f"WHERE id = ({first}) ORDER BY problem_id")
+
+    def count(self) -> int:
+        return self._connection.execute("SELECT count(*) FROM solutions").fetchone()[0]
+
+    def programs(self, min_pass_rate: float = 1.0) -> Iterator[tuple[str, str]]:
+        """(problem id, program) of all that pass at least so much, for a warm start: by problem id, best first."""
+        for solution in self._select(f"WHERE pass_rate >= ? {_RANKED}", min_pass_rate):
+            yield solution.problem_id, solution.program
+
+    def _select(self, rest: str, *values: str | float) -> list[Solution]:
+        rows = self._connection.execute(f"SELECT {_FIELDS} FROM solutions {rest}", values)
+        return [Solution(*row) for row in rows]
+
+    def close(self) -> None:
+        """Idempotent."""
+        self._connection.close()
+
+    def __enter__(self) -> "SolutionDatabase":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def implementation(program: str) -> bytes:
+    """What two texts of one program share: a hash of the syntax tree, thus without comments and layout. Of a text
+    that is not Python, a hash of the text."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            essence = ast.dump(ast.parse(program))
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        essence = program.strip()
+    return hashlib.sha256(essence.encode("utf-8", "surrogatepass")).digest()
