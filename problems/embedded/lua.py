@@ -1,0 +1,242 @@
+"""The embedded problems in Lua: the same Specs, judged by what a program prints.
+
+    python -m problems.embedded.lua --write DIR     # one directory per problem, as data sets of q problems are laid out
+
+    DIR/{train,test}/<problem>/problem_description.txt
+                               lua_sol.lua                      the reference solution
+                               lua_test_case_<i>.lua            appended to a program; i from 1
+                               lua_exact_ans_test_case_<i>.txt  what it prints then
+
+A test prints a list as `{1, 4}` and a string as `"ab"`: an `f` that returns nothing never prints what is expected.
+"""
+
+import argparse
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from random import Random
+
+from core.problem import Problem
+from core.verdict import OutputTest
+from problems.embedded.generate import SEED, Split, embedded_problems, embedded_specs
+from problems.embedded.grammar import COLLECTIONS, Kind, Spec, describe
+from problems.embedded.misconceptions import misconceive
+from problems.embedded.sampling import Input, bland_input, edge_input, run_reference
+
+SIZES: Mapping[Split, int] = {"train": 400, "held_out": 120}
+BASELINE_TESTS, HIDDEN_TESTS = 3, 8
+_DIRECTORIES: Mapping[Split, str] = {"train": "train", "held_out": "test"}
+
+_STRING_FILTERS = {
+    "vowel": 'c:find("[aeiou]")',
+    "cons": 'c:find("[^aeiou]")',
+    "digit": 'c:find("%d")',
+    "upper": 'c:find("%u")',
+    "lower": 'c:find("%l")',
+}
+_STRING_TRANSFORMS = {"up": "c:upper()", "low": "c:lower()", "dup": "c .. c"}
+
+_APPEND = ("r[#r + 1] = {e}",)
+_LIST_COLLECTIONS: Mapping[str, tuple[str, tuple[str, ...], tuple[str, ...], str]] = {
+    "sum": ("local r = 0", ("r = r + {e}",), (), "r"),
+    "count": ("local r = 0", ("r = r + 1",), (), "r"),
+    "max": ("local r = {}", _APPEND, ("table.sort(r)",), "r[#r] or 0"),
+    "min": ("local r = {}", _APPEND, ("table.sort(r)",), "r[1] or 0"),
+    "first": ("local r = {}", _APPEND, (), "r[1] or 0"),
+    "last": ("local r = {}", _APPEND, (), "r[#r] or 0"),
+    "list": ("local r = {}", _APPEND, (), "r"),
+    "rev": ("local r = {}", ("table.insert(r, 1, {e})",), (), "r"),
+    "sort": ("local r = {}", _APPEND, ("table.sort(r)",), "r"),
+    "run": ("local r, t = {}, 0", ("t = t + {e}", "r[#r + 1] = t"), (), "r"),
+}
+"""Start, update per element {e}, what follows the loop, and the result: the keys of COLLECTIONS."""
+_STRING_UPDATES = {"list": "r = r .. {e}", "rev": "r = {e} .. r"}
+assert _LIST_COLLECTIONS.keys() == COLLECTIONS.keys()
+
+
+def lua_code(spec: Spec) -> str:
+    """Source of the reference solution in Lua 5.4; it gives what `grammar.code(spec)` gives, for ASCII strings."""
+    lines = _branch_lines(spec) if spec.kind is Kind.INT_TO_INT else _loop_lines(spec)
+    return "".join(f"{line}\n" for line in (f"function f({spec.kind.parameter})", *_indented(lines), "end"))
+
+
+def _branch_lines(spec: Spec) -> list[str]:
+    then, otherwise = _expression(spec.transformed(spec.transform)), spec.transformed(spec.otherwise)
+    value = f"{_condition(spec)} and {then} or {_expression(otherwise)}"
+    if spec.post is None:
+        return [f"return {value}"]
+    return [f"local r = {value}", f"return {_expression(spec.returned)}"]
+
+
+def _loop_lines(spec: Spec) -> list[str]:
+    start, update, after, result = _LIST_COLLECTIONS[spec.collect]
+    if spec.kind is Kind.STR_TO_STR:
+        start, update = 'local r = ""', (_STRING_UPDATES[spec.collect],)
+    element = _expression(spec.transformed(spec.transform))
+    if spec.kind.takes_str and spec.transform:
+        element = _STRING_TRANSFORMS[spec.transform.name]
+    work = [line.replace("{e}", element) for line in update]
+    if spec.filters:
+        work = [f"if {_condition(spec)} then", *_indented(work), "end"]
+    elements = 'c in s:gmatch(".")' if spec.kind.takes_str else "_, x in ipairs(xs)"
+    lines = [start, f"for {elements} do", *_indented(work), "end", *after]
+    if spec.post is None:
+        return [*lines, f"return {result}"]
+    finish = [] if result == "r" else [f"r = {result}"]
+    return [*lines, *finish, f"return {_expression(spec.returned)}"]
+
+
+def _condition(spec: Spec) -> str:
+    table = _STRING_FILTERS if spec.kind.takes_str else {}
+    conditions = zip(spec.filters, spec.conditions, strict=True)
+    return " and ".join(table.get(op.name) or _expression(python) for op, python in conditions)
+
+
+def _expression(python: str) -> str:
+    """A Python expression of the grammar on numbers, or a comparison of strings, in Lua."""
+    return re.sub(r"\b(abs|min|max)\(", r"math.\1(", python).replace("!=", "~=")
+
+
+def _indented(lines: Sequence[str]) -> list[str]:
+    return [f"  {line}" for line in lines]
+
+
+def lua_call(argument: Input) -> str:
+    """The call of f as Lua source. Example: lua_call([1, -2]) == "f({1, -2})"."""
+    return f"f({_literal(argument)})"
+
+
+def _literal(value: Input) -> str:
+    """Numbers, lists of numbers, and strings without quotes or backslashes."""
+    if isinstance(value, list):
+        return f"{{{', '.join(map(str, value))}}}"
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def lua_tests(spec: Spec, inputs: Sequence[Input]) -> tuple[OutputTest, ...]:
+    """One test per input; what is expected comes from the Python reference."""
+    outputs = run_reference(spec, list(inputs))
+    return tuple(
+        OutputTest(code=_printing(spec, lua_call(given)), stdout=f"{_literal(expected)}\n")
+        for given, expected in zip(inputs, outputs, strict=True)
+    )
+
+
+def _printing(spec: Spec, call: str) -> str:
+    printed = {
+        "int": call,
+        "str": f'("%q"):format({call})',
+        "list": f'"{{" .. table.concat({call}, ", ") .. "}}"',
+    }
+    return f"print({printed[spec.kind.output_type]})\n"
+
+
+def lua_specs(split: Split) -> tuple[Spec, ...]:
+    """The Specs of `lua_problems(split)`, in its order."""
+    return embedded_specs(split)[: SIZES[split]]
+
+
+def lua_problems(split: Split) -> list[Problem]:
+    """The first embedded problems of the split, in Lua."""
+    python = embedded_problems(split)[: SIZES[split]]
+    return [_problem(spec, twin) for spec, twin in zip(lua_specs(split), python, strict=True)]
+
+
+def _problem(spec: Spec, twin: Problem) -> Problem:
+    """All inputs of a problem are distinct, and no hidden test is a baseline test."""
+    rng = Random(f"{SEED} lua {twin.id}")
+    wanted = [
+        bland_input,
+        *[edge_input] * (BASELINE_TESTS - 1),
+        *[bland_input, edge_input] * (HIDDEN_TESTS // 2),
+    ]
+    inputs: list[Input] = []
+    for draw in wanted:
+        while (argument := draw(spec, rng)) in inputs:
+            pass
+        inputs.append(argument)
+    tests = lua_tests(spec, inputs)
+    return Problem(
+        id=twin.id.replace("p", "lua"),
+        description=describe(spec),
+        function_signature=f"function f({spec.kind.parameter})",
+        baseline_tests=tests[:BASELINE_TESTS],
+        reference_solution=lua_code(spec),
+        difficulty=twin.difficulty,
+        tags=twin.tags,
+        hidden_tests=tests[BASELINE_TESTS:],
+        language="lua",
+    )
+
+
+def lua_demonstration(spec: Spec, rng: Random, misconceptions: float, broken: float) -> str:
+    """A flawed demonstrator's program: each misconception that applies strikes with probability `misconceptions`,
+    and with probability `broken` the program has a mistake of Lua in it (see BREAKS)."""
+    for stage in range(1, 6):
+        spec = misconceive(spec, stage, rng, misconceptions)
+    source = lua_code(spec)
+    if rng.random() >= broken:
+        return source
+    return rng.choice([changed for change in BREAKS.values() if (changed := change(source)) != source])
+
+
+def _without_last(text: str) -> Callable[[str], str]:
+    def change(source: str) -> str:
+        before, _, after = source.rpartition(text)
+        return before + after
+
+    return change
+
+
+BREAKS: Mapping[str, Callable[[str], str]] = {
+    "missing end": _without_last("end\n"),
+    "missing then or do": lambda source: re.sub(r" (then|do)$", "", source, count=1, flags=re.M),
+    "no return": lambda source: re.sub(r"^  return .*\n", "", source, flags=re.M),
+    "unequal as in Python": lambda source: source.replace("~=", "!="),
+    "in-place sum as in Python": lambda source: re.sub(r"\b([rt]) = \1 \+ ", r"\1 += ", source),
+    "unknown variable": lambda source: source.replace("ipairs(xs)", "ipairs(x)").replace(
+        "s:gmatch", "str:gmatch"
+    ),
+    "misspelt parameter": lambda source: re.sub(r"^function f\(\w+\)", "function f(a)", source),
+}
+"""Mistakes of syntax or at run time, by what they are; each leaves a source alone that it does not apply to."""
+
+
+def write_problems(directory: Path) -> int:
+    """Write both splits below the directory; how many problems. Raises FileExistsError where a split is there."""
+    count = 0
+    for split, name in _DIRECTORIES.items():
+        (directory / name).mkdir(parents=True)
+        for problem in lua_problems(split):
+            _write(problem, directory / name / problem.id)
+            count += 1
+    return count
+
+
+def _write(problem: Problem, folder: Path) -> None:
+    folder.mkdir()
+    files = {"problem_description.txt": f"{problem.description}\n", "lua_sol.lua": problem.reference_solution}
+    for number, test in enumerate(problem.baseline_tests + problem.hidden_tests, start=1):
+        assert isinstance(test, OutputTest) and test.stdout is not None
+        files[f"lua_test_case_{number}.lua"] = test.code
+        files[f"lua_exact_ans_test_case_{number}.txt"] = test.stdout
+    for name, text in files.items():
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Write the embedded Lua problems, one directory each.")
+    parser.add_argument(
+        "--write", type=Path, metavar="DIR", required=True, help="where to; new or without splits"
+    )
+    directory = parser.parse_args(arguments).write
+    try:
+        count = write_problems(directory)
+    except OSError as error:
+        parser.error(f"--write {directory}: {error.strerror} ({error.filename}); give a new directory")
+    print(f"wrote {count} problems below {directory}")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
