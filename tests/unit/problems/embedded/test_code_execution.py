@@ -1,0 +1,91 @@
+"""Demonstrations of the code execution game: each flaw has the outcome that it claims."""
+
+import io
+from collections import Counter
+from contextlib import redirect_stdout
+from random import Random
+
+import pytest
+
+from problems.embedded.code_execution import Execution, ExecutionMix, execution_demonstration, program_that
+from problems.embedded.generate import embedded_specs
+from problems.embedded.grammar import Kind, code
+
+SPECS = [
+    spec for kind in Kind for spec in [s for s in embedded_specs("train") if s.kind is kind][:25]
+]  # every kind alike
+
+
+def outcome(program: str) -> Execution:
+    """What becomes of a program; the programs are this repository's own."""
+    try:
+        compiled = compile(program, "demonstration", "exec")
+    except SyntaxError:
+        return Execution.SYNTAX
+    printed = io.StringIO()
+    try:
+        with redirect_stdout(printed):
+            exec(compiled, {})
+    except Exception:
+        return Execution.RUNTIME
+    return Execution.PRINTS if printed.getvalue().endswith("\n") else Execution.SILENT
+
+
+@pytest.mark.parametrize("execution", Execution)
+def test_a_program_ends_as_asked(execution: Execution) -> None:
+    for seed, spec in enumerate(SPECS * 8):
+        program = program_that(execution, spec, Random(seed))
+        assert outcome(program) is execution, program
+
+
+@pytest.mark.parametrize(
+    ("execution", "kinds"),
+    [
+        (Execution.SYNTAX, {"SyntaxError", "IndentationError"}),
+        (Execution.RUNTIME, {"NameError", "UnboundLocalError", "TypeError", "IndexError"}),
+    ],
+)
+def test_errors_are_of_several_kinds(execution: Execution, kinds: set[str]) -> None:
+    seen = Counter()
+    for seed, spec in enumerate(SPECS * 4):
+        try:
+            exec(compile(program_that(execution, spec, Random(seed)), "demonstration", "exec"), {})
+        except Exception as error:
+            seen[type(error).__name__] += 1
+    assert set(seen) == kinds
+    assert min(seen.values()) >= 10
+
+
+def test_a_program_without_flaw_is_the_reference_and_a_print() -> None:
+    for spec in SPECS:
+        program = execution_demonstration(spec, Random(0), ExecutionMix(silent=0, syntax=0, runtime=0))
+        function, call = program.split("print(")
+        assert function == code(spec)
+        assert call.startswith("f(") and call.endswith("))\n")
+
+
+def test_shares_of_the_flaws() -> None:
+    specs, rng = embedded_specs("train"), Random(2)
+    seen = Counter(outcome(execution_demonstration(rng.choice(specs), rng)) for _ in range(2000))
+    assert seen[Execution.SILENT] == pytest.approx(600, abs=80)
+    assert seen[Execution.SYNTAX] == pytest.approx(500, abs=80)
+    assert seen[Execution.RUNTIME] == pytest.approx(500, abs=80)
+    assert seen[Execution.PRINTS] == pytest.approx(400, abs=80)
+
+
+@pytest.mark.parametrize("shares", [(-0.1, 0.5, 0.0), (0.5, 0.0, -0.1), (0.5, 0.3, 0.3)])
+def test_impossible_shares_are_refused(shares: tuple[float, float, float]) -> None:
+    silent, syntax, runtime = shares
+    with pytest.raises(ValueError, match="must be shares that sum to at most 1"):
+        ExecutionMix(silent=silent, syntax=syntax, runtime=runtime)
+
+
+def test_all_programs_may_be_flawed() -> None:
+    mix = ExecutionMix(silent=0.1, syntax=0.2, runtime=0.7)
+    seen = {outcome(execution_demonstration(spec, Random(n), mix)) for n, spec in enumerate(SPECS)}
+    assert Execution.PRINTS not in seen
+
+
+def test_demonstrations_depend_on_the_seed_alone() -> None:
+    first, second = ([execution_demonstration(spec, Random(5)) for spec in SPECS] for _ in range(2))
+    assert first == second
