@@ -30,19 +30,20 @@ async def measure(episodes: int, rounds: int) -> tuple[dict[str, float], dict[st
     from actors.transformers_policy import TransformersPolicy
     from actors.vllm_policy import VllmPolicy
     from configs.load import load_run
-    from games.multistage import MultistageGame
+    from games.multistage import MultistageGame, MultistageRules
     from games.prompts import format_for
     from learners.learner import Learner
     from problems.embedded.generate import embedded_problems
     from scripts.warm_start import ensure_embedded
 
     config = load_run([])[0].to_config()
-    model = str(ensure_embedded(config)["generator"])
+    model = str(ensure_embedded(config, ["generator"])["generator"])
     style = format_for(AutoTokenizer.from_pretrained(model), "input_only")
     problems = embedded_problems("train")[:episodes]
     engine = config.generator.engine
     vllm = VllmPolicy(model, engine)
     learner = Learner(config.generator.learner, 1e-4, model, model)
+    assert isinstance(config.game, MultistageRules)
     game = MultistageGame(config.game)
     ours, bare = [], []
     sampled: list[Any] = []

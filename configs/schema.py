@@ -118,8 +118,9 @@ class WarmStartSettings(Settings):
     batch_size: int = Field(default=16, ge=1)
     learning_rate: float = Field(default=3e-3, gt=0)
     misconceptions: float = Field(default=0.65, ge=0, le=1)
-    """Probability that a demonstration of the generator shows a misconception where it could: a deliberately
-    flawed demonstrator, so that there is something to learn by play."""
+    """Probability that a demonstration shows a mistake where it could (a condition misread, a program that does not
+    run, a wrong prediction, an illegal move, a needlessly long program): a deliberately flawed demonstrator, so that
+    there is something to learn by play."""
     weak_suites: float = Field(default=0.9, ge=0, le=1)
     """Share of the discriminator's demonstrations that test next to nothing."""
     invalid_suites: float = Field(default=0.05, ge=0, le=1)
@@ -277,6 +278,7 @@ class Config(Settings):
         no_effect = f"has no effect with game {kind}"
         self.curriculum.refuse_changed(("stages", "remembered_programs"), no_effect, "curriculum")
         self.evaluation.refuse_changed(("suites",), no_effect, "evaluation")
+        self.warm_start.refuse_changed(("weak_suites", "invalid_suites"), no_effect, "warm_start")
         if self.credit in ("all", "tree"):
             raise ValueError(f"credit {self.credit} {no_effect}: it has no stages")
         if kind != "output_prediction":

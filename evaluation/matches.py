@@ -71,6 +71,4 @@ class MatchEvaluator:
     def _policies(self, probed: Sequence[Episode]) -> dict[str, float]:
         """Information set -> how often the policy bets there."""
         set_of = {p.id: p.tags[1] for p in self._probes}
-        return {
-            set_of[e.problem_id]: mean([t.components["bet"] for t in e.trajectories]) for e in probed
-        }
+        return {set_of[e.problem_id]: mean([t.components["bet"] for t in e.trajectories]) for e in probed}

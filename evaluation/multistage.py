@@ -70,7 +70,9 @@ class MultistageEvaluator:
         programs = [
             (e.problem_id, t.artifact) for e in episodes for t in e.trajectories if t.player == GENERATOR
         ]
-        found = await asyncio.gather(*(share_passed(self._sandbox, program, problems[i], self._limits) for i, program in programs))
+        found = await asyncio.gather(
+            *(share_passed(self._sandbox, program, problems[i], self._limits) for i, program in programs)
+        )
         rates = [rate for rate in found if rate is not None]
         suites = [t for e in episodes for t in e.trajectories if t.player == DISCRIMINATOR]
         kills = await asyncio.gather(
@@ -88,9 +90,7 @@ class MultistageEvaluator:
             "test_validity": mean([t.components["validity"] for t in suites if "validity" in t.components]),
             "kill_rate": mean([float(k) for k in kills if k is not None]),
             "unjudged": float(
-                found.count(None)
-                + kills.count(None)
-                + sum("validity" not in t.components for t in suites)
+                found.count(None) + kills.count(None) + sum("validity" not in t.components for t in suites)
             ),
         }
         combined = 0.7 * values["generator_pass_rate"] + 0.3 * values["test_validity"]

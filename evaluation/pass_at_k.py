@@ -8,7 +8,9 @@ from statistics import fmean
 def pass_at_k(n: int, c: int, k: int) -> float:
     """Probability that at least one of k programs, drawn from n of which c are correct, is correct: unbiased."""
     if not 0 <= c <= n or not 1 <= k <= n:
-        raise ValueError(f"pass@{k} of {n} programs, {c} correct: needs 0 <= correct <= programs and 1 <= k <= programs")
+        raise ValueError(
+            f"pass@{k} of {n} programs, {c} correct: needs 0 <= correct <= programs and 1 <= k <= programs"
+        )
     return 1.0 if n - c < k else 1.0 - prod(1.0 - k / i for i in range(n - c + 1, n + 1))
 
 

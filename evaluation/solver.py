@@ -50,7 +50,10 @@ class SolverEvaluator:
 
     def requests(self, bank: None) -> list[PlayRequest]:
         greedy = self._request("evaluation", 1, 0.0)
-        return [greedy, *([self._request("samples", self._samples, self._temperature)] if self._samples else [])]
+        return [
+            greedy,
+            *([self._request("samples", self._samples, self._temperature)] if self._samples else []),
+        ]
 
     async def scores(self, played: Sequence[Sequence[Episode]], bank: None) -> Scores:
         """See Evaluator."""

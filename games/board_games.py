@@ -103,7 +103,9 @@ class BoardGame:
             tokens = [*style.say(tokens, _message(state)), *[0] * max_tokens]
         return len(tokens)
 
-    async def _match(self, problem: Problem, seated: Mapping[str, Player | str], attempt: int) -> list[Trajectory]:
+    async def _match(
+        self, problem: Problem, seated: Mapping[str, Player | str], attempt: int
+    ) -> list[Trajectory]:
         """The trajectories of those who moved and are players, not bots."""
         # Both sides draw the same deal: from the seed of whoever is a player.
         seed = min(seat.seed for seat in seated.values() if isinstance(seat, Player))

@@ -7,6 +7,7 @@ from pydantic import Field
 from core.interfaces import Game
 from games.board_games import BoardGame, KuhnRules, TicTacToeRules
 from games.code_execution import CodeExecutionGame, CodeExecutionRules
+from games.code_golf import CodeGolfGame, CodeGolfRules
 from games.multistage import MultistageGame, MultistageRules
 from games.output_prediction import OutputPredictionGame, OutputPredictionRules
 from games.unit_tests import UnitTestsGame, UnitTestsRules
@@ -16,6 +17,7 @@ GameRules = Annotated[
     | CodeExecutionRules
     | OutputPredictionRules
     | UnitTestsRules
+    | CodeGolfRules
     | TicTacToeRules
     | KuhnRules,
     Field(discriminator="kind"),
@@ -32,5 +34,7 @@ def build_game(rules: GameRules) -> Game:
             return OutputPredictionGame(rules)
         case UnitTestsRules():
             return UnitTestsGame(rules)
+        case CodeGolfRules():
+            return CodeGolfGame(rules)
         case TicTacToeRules() | KuhnRules():
             return BoardGame(rules)

@@ -38,7 +38,22 @@ _PREDICT = """What does this Python program print?
 Answer with the output only."""
 
 _BANNED_NAMES = frozenset(
-    "id hash input open exec eval compile globals locals vars object __import__ breakpoint help".split()
+    [
+        "id",
+        "hash",
+        "input",
+        "open",
+        "exec",
+        "eval",
+        "compile",
+        "globals",
+        "locals",
+        "vars",
+        "object",
+        "__import__",
+        "breakpoint",
+        "help",
+    ]
 )
 
 
@@ -79,7 +94,13 @@ def foul(program: str, rules: OutputPredictionRules) -> str | None:
         elif isinstance(node, ast.ImportFrom):
             modules = [node.module or ""]
         else:
-            name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+            name = (
+                node.id
+                if isinstance(node, ast.Name)
+                else node.attr
+                if isinstance(node, ast.Attribute)
+                else ""
+            )
             if name in _BANNED_NAMES or name.startswith("__"):
                 return "banned"
             continue
@@ -112,7 +133,9 @@ class OutputPredictionGame:
                 if output is not None
             )
         )
-        return Episode(problem_id=problem.id, trajectories=[*programs, *(t for of_one in predictions for t in of_one)])
+        return Episode(
+            problem_id=problem.id, trajectories=[*programs, *(t for of_one in predictions for t in of_one)]
+        )
 
     def topic(self, problem: Problem) -> Message:
         return Message(brief=problem.description, full=_WRITE.format(topic=problem.description))

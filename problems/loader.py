@@ -223,13 +223,17 @@ def _syntax(error: SyntaxError | ValueError) -> str:
 
 
 async def validate_references(problems: Sequence[Problem], sandbox: Sandbox, path: str | Path) -> None:
-    """Runs every reference solution on its own baseline and hidden tests.
+    """Runs every reference solution that there is on its own baseline and hidden tests.
 
     Raises ProblemFileError, naming the first few offenders, if any fails. A SandboxFailure propagates: it says
     nothing about the problems.
     """
+    problems = [p for p in problems if p.reference_solution]
     judged = await asyncio.gather(
-        *(sandbox.judge(problem.reference_solution, _own_tests(problem)) for problem in problems)
+        *(
+            sandbox.judge(p.reference_solution, _own_tests(p), limits=p.limits, language=p.language)
+            for p in problems
+        )
     )
     offenders = [
         _offence(problem, position, verdict)

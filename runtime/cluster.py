@@ -19,7 +19,7 @@ from learners.train_spec import LearnerSpec, by_backbone
 from runtime.build import build_runner, learner_specs, ordered_ids
 from runtime.parts import Parts, Start
 from sandbox_workers.nothing import NoSandbox
-from sandbox_workers.pool import Pool, start_pool
+from sandbox_workers.pool import SandboxPool, start_pool
 
 _LOCAL_OBJECT_STORE_BYTES = 512 << 20
 
@@ -124,7 +124,7 @@ def _parts(
             shutil.rmtree(ray_train, ignore_errors=True)
 
 
-def _pool(config: Config, start: Start) -> Pool | NoSandbox:
+def _pool(config: Config, start: Start) -> SandboxPool | NoSandbox:
     if config.sandbox_limits is None:
         return NoSandbox()
     return start_pool(

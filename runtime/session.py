@@ -257,7 +257,9 @@ class Session:
             "versions_of_packages": versions(),
         }
         with ExitStack() as stack:
-            policies = {role: stack.enter_context(l.save()) for role, l in self.parts.learners.items()}
+            policies = {
+                role: stack.enter_context(learner.save()) for role, learner in self.parts.learners.items()
+            }
             checkpoint = self._store.save(step, policies, self._tokenizers, state)
         if is_best:
             self._store.mark_best(checkpoint)

@@ -16,7 +16,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from random import Random
@@ -26,81 +26,93 @@ from pydantic import Field
 from pydantic_settings import BaseSettings, CliApp, SettingsConfigDict
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from configs.schema import Config, WarmStartSettings
-from core.problem import Problem
+from configs.schema import Config
 from core.seeding import derive_seed
 from games.multistage import MultistageRules
 from games.prompts import END, MARKER_TOKENS, PAD, format_for
-from games.stages import REASONING_STAGES
-from problems.embedded import grammar, sampling, traces
-from problems.embedded.generate import embedded_problems, embedded_specs
 from problems.loader import ProblemFileError, load_problems
 from problems.traces import render_suite, render_trace
 
-ROLES = ("generator", "discriminator")
 _ROOT = Path(__file__).resolve().parent.parent
 _SOURCES = (
-    "problems/embedded", "learners/embedded_model.py", "learners/supervised.py", "games/prompts.py",
-    "games/stages.py", "core/seeding.py", "scripts/warm_start.py",
+    "learners/embedded_model.py", "learners/supervised.py", "games/prompts.py", "games/stages.py",
+    "core/seeding.py", "scripts/warm_start.py", "scripts/lessons.py",
 )  # fmt: skip
+_GRAMMAR = tuple(
+    f"problems/embedded/{name}.py" for name in ("generate", "grammar", "sampling", "misconceptions")
+)
+_SOURCES_OF_GAME = {
+    "multistage": (*_GRAMMAR, "problems/embedded/traces.py"),
+    "code_execution": (*_GRAMMAR, "problems/embedded/code_execution.py"),
+    "unit_tests": (*_GRAMMAR, "problems/embedded/lua.py"),
+    "output_prediction": ("problems/embedded/prediction.py",),
+    "code_golf": (
+        "problems/grids.py",
+        "problems/embedded/grid_families.py",
+        "problems/embedded/grid_tasks.py",
+    ),
+    "tictactoe": ("games/boards.py",),
+    "kuhn": ("games/boards.py", "games/kuhn.py"),
+}
 
 
 def cache_directory() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "sparring" / "warm_start"
 
 
-def ensure_embedded(config: Config) -> dict[str, Path]:
+def ensure_embedded(config: Config, roles: Sequence[str]) -> dict[str, Path]:
     """Directories of the warm-started embedded models by role, made where they are not cached."""
-    settings, tests = config.warm_start, config.game.max_tests
-    targets = {role: cache_directory() / f"{role}-{_key(settings, tests, role)}" for role in ROLES}
-    missing = [role for role in ROLES if not targets[role].is_dir()]
+    kind = config.game.kind
+    targets = {role: cache_directory() / f"{kind}-{role}-{_key(config, role)}" for role in roles}
+    missing = {role: target for role, target in targets.items() if not target.is_dir()}
     if missing:
-        _make_embedded({role: targets[role] for role in missing}, settings, tests)
+        _make_embedded(config, missing)
     return targets
 
 
-def _key(settings: WarmStartSettings, tests: int, role: str) -> str:
+def _key(config: Config, role: str) -> str:
     """Hash of everything that decides the weights."""
     import tokenizers
     import torch
     import transformers
 
     sha = hashlib.sha256()
-    for name in _SOURCES:
-        path = _ROOT / name
-        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
-            sha.update(file.read_bytes())
-    others = {r: n for r, n in settings.model_dump().items() if not r.startswith(_other(role))}
+    for name in (*_SOURCES, *_SOURCES_OF_GAME[config.game.kind]):
+        sha.update((_ROOT / name).read_bytes())
+    other = "discriminator" if role == "generator" else "generator"
+    settings = {k: v for k, v in config.warm_start.model_dump().items() if not k.startswith(other)}
     versions = [m.__version__.split("+")[0] for m in (torch, transformers, tokenizers)]
-    sha.update(json.dumps([others, tests, role, versions], sort_keys=True).encode())
+    told = getattr(config.game, "max_tests", None) if config.staged else config.seats
+    sha.update(json.dumps([settings, told, role, versions], sort_keys=True).encode())
     return sha.hexdigest()[:16]
 
 
-def _other(role: str) -> str:
-    return ROLES[1 - ROLES.index(role)]
-
-
-def _make_embedded(targets: dict[str, Path], settings: WarmStartSettings, tests: int) -> None:
+def _make_embedded(config: Config, targets: Mapping[str, Path]) -> None:
     """One process per role, one thread each: the result does not depend on how many cores there are."""
-    steps = {"generator": settings.generator_steps, "discriminator": settings.discriminator_steps}
     context = multiprocessing.get_context("spawn")
     print("first run: warming up the embedded models on demonstrations (kept in the cache)", flush=True)
     with context.Manager() as manager, ProcessPoolExecutor(len(targets), mp_context=context) as pool:
         done = manager.dict(dict.fromkeys(targets, 0))
-        futures = {
-            role: pool.submit(_train_embedded, role, settings, tests, target, done)
-            for role, target in targets.items()
-        }
+        futures = [
+            pool.submit(_train_embedded, config, role, target, done) for role, target in targets.items()
+        ]
         with _progress() as progress:
-            bars = {role: progress.add_task(f"warm start {role}", total=steps[role]) for role in targets}
-            while any(not f.done() for f in futures.values()):
+            bars = {
+                role: progress.add_task(f"warm start {role}", total=_steps(config, role)) for role in targets
+            }
+            while any(not f.done() for f in futures):
                 for role, bar in bars.items():
                     progress.update(bar, completed=done[role])
                 time.sleep(0.3)
             for role, bar in bars.items():
                 progress.update(bar, completed=done[role])
-        for future in futures.values():
+        for future in futures:
             future.result()
+
+
+def _steps(config: Config, role: str) -> int:
+    settings = config.warm_start
+    return settings.generator_steps if role == "generator" else settings.discriminator_steps
 
 
 def _progress() -> Progress:
@@ -113,20 +125,24 @@ def _progress() -> Progress:
     )
 
 
-def _train_embedded(role: str, settings: WarmStartSettings, tests: int, target: Path, done: Any) -> None:
+def _train_embedded(config: Config, role: str, target: Path, done: Any) -> None:
     """Build, train and save one embedded model (in a process of its own)."""
     import torch
     from transformers.utils import logging as transformers_logging
 
     from learners.embedded_model import build_model, build_tokenizer
     from learners.supervised import train_supervised
+    from scripts.lessons import lesson_of
 
     torch.set_num_threads(1)
     transformers_logging.disable_progress_bar()
-    tokenizer = build_tokenizer(_corpus(), MARKER_TOKENS, PAD, END)
+    settings, lesson = config.warm_start, lesson_of(config, role)
+    tokenizer = build_tokenizer(lesson.texts, MARKER_TOKENS, PAD, END)
     model = build_model(tokenizer, seed=derive_seed("model", role, settings.seed))
-    draw = _embedded_demonstrations(role, settings, tests, format_for(tokenizer, "input_only"))
-
+    style, rng = (
+        format_for(tokenizer, "input_only"),
+        Random(derive_seed("demonstrations", role, settings.seed)),
+    )
     parent = os.getppid()
 
     def report(step: int, loss: float) -> None:
@@ -135,75 +151,16 @@ def _train_embedded(role: str, settings: WarmStartSettings, tests: int, target: 
                 os._exit(1)
             done[role] = step
 
-    steps = settings.generator_steps if role == "generator" else settings.discriminator_steps
     train_supervised(
         model,
-        draw,
-        steps=steps,
+        lambda: lesson.draw(style, rng),
+        steps=_steps(config, role),
         batch_size=settings.batch_size,
         learning_rate=settings.learning_rate,
         on_step=report,
     )
-    done[role] = steps
+    done[role] = _steps(config, role)
     _save(model, tokenizer, target)
-
-
-def _corpus(count: int = 1500) -> Iterator[str]:
-    """Text that the tokenizer is trained on: descriptions, traces, tests of random problems."""
-    rng = Random(derive_seed("tokenizer corpus"))
-    for _ in range(count):
-        spec = sampling.random_spec(rng)
-        yield grammar.describe(spec)
-        yield from traces.clean_trace(spec)
-        for make in (sampling.bland_input, sampling.edge_input):
-            argument = make(spec, rng)
-            (value,) = sampling.run_reference(spec, [argument])
-            yield f"assert f({argument!r}) == {value!r}\n"
-            yield f"f({argument!r})\n"
-
-
-def _embedded_demonstrations(
-    role: str, settings: WarmStartSettings, tests: int, style: Any
-) -> Callable[[], Any]:
-    """Endless demonstrations on the training problems, in an order fixed by role and seed."""
-    rng = Random(derive_seed("demonstrations", role, settings.seed))
-    pairs = list(zip(embedded_problems("train"), embedded_specs("train"), strict=True))
-    mix = traces.SuiteMix(weak=settings.weak_suites, invalid=settings.invalid_suites)
-
-    def draw() -> Any:
-        problem, spec = rng.choice(pairs)
-        if role == "generator":
-            return solve_demonstration(
-                style, problem, traces.flawed_trace(spec, rng, settings.misconceptions)
-            )
-        suite = traces.discriminator_suite(spec, rng, tests=tests, mix=mix)
-        return attack_demonstration(style, problem, suite, tests)
-
-    return draw
-
-
-def solve_demonstration(style: Any, problem: Problem, stages: tuple[str, ...]) -> Any:
-    """Five-stage trace as one sequence; the model learns what it would have to say itself."""
-    from learners.supervised import Demonstration
-
-    tokens: list[int] = style.generator_prompt(problem)
-    learned = [False] * len(tokens)
-    for stage, text in zip(REASONING_STAGES, stages, strict=True):
-        if stage.number > 1:
-            tokens = style.next_stage(tokens, stage.number)
-            learned += [False] * (len(tokens) - len(learned))
-        completion = style.completion(text, stage.number)
-        tokens = [*tokens, *completion]
-        learned += [True] * len(completion)
-    return Demonstration(tokens, learned)
-
-
-def attack_demonstration(style: Any, problem: Problem, suite: str, tests: int) -> Any:
-    from learners.supervised import Demonstration
-
-    prompt = style.discriminator_prompt(problem, tests)
-    completion = style.completion(suite, 0)
-    return Demonstration([*prompt, *completion], [False] * len(prompt) + [True] * len(completion))
 
 
 def _save(model: Any, tokenizer: Any, target: Path) -> None:
@@ -251,6 +208,7 @@ def warm_start(settings: WarmStart) -> float:
 
     from learners.models import load_model
     from learners.supervised import train_supervised
+    from scripts.lessons import attack_demonstration, solve_demonstration
 
     if settings.output.exists():
         raise ValueError(f"--output {settings.output}: is there already; give a new directory")

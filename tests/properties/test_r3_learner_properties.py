@@ -96,7 +96,9 @@ def test_9_and_23_a_checkpoint_brings_back_every_parameter_and_all_that_goes_on(
 @given(
     # Advantages far below float32's smallest have gradients that round to nothing.
     st.lists(
-        st.tuples(st.floats(-6, 0), st.floats(-6, 0), st.floats(-3, 3).filter(lambda a: a == 0 or abs(a) > 1e-9)),
+        st.tuples(
+            st.floats(-6, 0), st.floats(-6, 0), st.floats(-3, 3).filter(lambda a: a == 0 or abs(a) > 1e-9)
+        ),
         min_size=1,
         max_size=30,
     ),
