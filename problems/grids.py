@@ -8,7 +8,7 @@ How hard a task looks is a heuristic to order a curriculum by, read off its grid
       .30 size          log(mean cells of a grid) / log(900)
       .15 colours       (distinct colours of the task - 1) / 9
       .20 resized       share of pairs whose output has another shape than the input
-      .15 changed       mean share of cells that differ; 1 for a resized pair
+      .15 changed       mean share of cells that differ, over the pairs that are not resized
       .10 new_colours   share of pairs whose output shows a colour that the input has not
       .10 few_examples  1 / number of train pairs: fewer examples say less
 """
@@ -250,11 +250,12 @@ def complexity_metrics(task: GridTask) -> dict[str, float]:
     grids = [grid for pair in task.pairs for grid in (pair.input, pair.output)]
     mean_cells = fmean(len(grid) * len(grid[0]) for grid in grids)
     colours = set[int]().union(*map(_colours, grids))
+    same_size = [pair for pair in task.pairs if not _is_resized(pair)]
     return {
         "size": math.log(mean_cells) / math.log(MAX_SIDE**2),
         "colours": (len(colours) - 1) / (COLOURS - 1),
         "resized": fmean(_is_resized(pair) for pair in task.pairs),
-        "changed": fmean(map(_changed, task.pairs)),
+        "changed": fmean(map(_changed, same_size)) if same_size else 0.0,
         "new_colours": fmean(bool(_colours(pair.output) - _colours(pair.input)) for pair in task.pairs),
         "few_examples": 1 / len(task.train),
         "mean_cells": mean_cells,
@@ -313,8 +314,6 @@ def _is_resized(pair: Pair) -> bool:
 
 
 def _changed(pair: Pair) -> float:
-    if _is_resized(pair):
-        return 1.0
     cells = [
         before != after
         for row, wanted in zip(pair.input, pair.output, strict=True)

@@ -1,0 +1,166 @@
+"""Grid tasks small enough for the tiny model, made from a fixed seed, and any number of further ones.
+
+    python -m problems.embedded.grid_tasks            # writes grid_train.json and grid_held_out.json
+    python -m problems.embedded.grid_tasks --check    # exits 1 if the files differ from what would be written
+
+A task shows three pairs (2 train, 1 test) of 3x3 grids; no other recipe of the catalogue, nor doing nothing, explains
+them all. Six more pairs are its arc-gen: three are tests, three stay hidden. No pair of a held-out task occurs in
+training. Half of the held-out tasks follow a recipe that training never shows, neither its file nor `random_task`:
+they carry the tag `unseen-recipe`. The others are known recipes on new grids.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
+from functools import cache
+from pathlib import Path
+from random import Random
+from typing import Any, Literal
+
+from core.problem import Problem
+from core.seeding import derive_seed
+from problems.embedded.grid_families import Programs, Recipe, explanations, random_grid, recipes
+from problems.grids import Grid, GridTask, Pair, compact_description, parse_task, to_problem
+
+Split = Literal["train", "held_out"]
+
+SEED = 0
+TRAIN_SIZE, HELD_OUT_SIZE = 200, 60
+UNSEEN_RECIPE = "unseen-recipe"
+"""Tag of the held-out tasks whose recipe does not occur in training."""
+
+_TRAIN_PAIRS, _TEST_PAIRS, _ARC_GEN_PAIRS = 2, 1, 6
+_COMPOSED = 0.4
+"""Share of tasks with two steps."""
+_SPLITS = ("train", "test", "arc-gen")
+_FOLDER = Path(__file__).parent
+_FILES: dict[Split, Path] = {
+    "train": _FOLDER / "grid_train.json",
+    "held_out": _FOLDER / "grid_held_out.json",
+}
+
+
+# ---------------------------------------------------------------- drawing
+
+
+def random_task(rng: Random, *, unseen: bool = False) -> tuple[GridTask, Programs]:
+    """A task and its programs. unseen: of a recipe that is kept from training; else of one that is not."""
+    recipe = random_recipe(rng, unseen=unseen)
+    return draw_task(recipe, f"grid-{rng.getrandbits(40):010x}", rng), recipe.programs()
+
+
+def random_recipe(rng: Random, *, unseen: bool = False) -> Recipe:
+    """Each first family is as likely as any other, however many constants it takes."""
+    by_family = _catalogue(unseen, composed=rng.random() < _COMPOSED)
+    return rng.choice(by_family[rng.choice(list(by_family))])
+
+
+@cache
+def _catalogue(unseen: bool, composed: bool) -> dict[str, list[Recipe]]:
+    """Recipes by their first family. A fourth of those with constants or two steps is kept from training."""
+    by_family: dict[str, list[Recipe]] = {}
+    for recipe in recipes():
+        if _is_unseen(recipe) == unseen and (len(recipe.steps) == 2) == composed:
+            by_family.setdefault(recipe.steps[0][0], []).append(recipe)
+    return by_family
+
+
+def _is_unseen(recipe: Recipe) -> bool:
+    is_bare = len(recipe.steps) == 1 and not recipe.steps[0][1]
+    return not is_bare and derive_seed("unseen recipe", recipe.name) % 4 == 0
+
+
+def draw_task(recipe: Recipe, task_id: str, rng: Random) -> GridTask:
+    """A task of this recipe on random grids, all different."""
+    inputs: dict[Grid, None] = {}
+    while True:
+        while len(inputs) < _TRAIN_PAIRS + _TEST_PAIRS + _ARC_GEN_PAIRS:
+            inputs[random_grid(rng)] = None
+        pairs = tuple(Pair(grid, recipe.apply(grid)) for grid in inputs)
+        shown, arc_gen = pairs[:-_ARC_GEN_PAIRS], pairs[-_ARC_GEN_PAIRS:]
+        unchanged = all(pair.input == pair.output for pair in shown)
+        if not unchanged and explanations(shown) == [recipe]:
+            return GridTask(task_id, shown[:_TRAIN_PAIRS], shown[_TRAIN_PAIRS:], arc_gen)
+        inputs.clear()
+
+
+# ---------------------------------------------------------------- files
+
+
+def _made_tasks(split: Split) -> Iterator[tuple[GridTask, Recipe]]:
+    size = TRAIN_SIZE if split == "train" else HELD_OUT_SIZE
+    for number in range(size):
+        rng = Random(derive_seed(SEED, "grid task", split, number))
+        recipe = random_recipe(rng, unseen=split == "held_out" and number % 2 == 1)
+        yield draw_task(recipe, f"grid-{split.replace('_', '-')}-{number:03d}", rng), recipe
+
+
+def file_text(split: Split) -> str:
+    """The split's JSON, one task a line."""
+    lines = (json.dumps(_entry(task, recipe), separators=(",", ":")) for task, recipe in _made_tasks(split))
+    return '{"tasks":[\n' + ",\n".join(lines) + "\n]}\n"
+
+
+def _entry(task: GridTask, recipe: Recipe) -> dict[str, Any]:
+    tags = [*dict.fromkeys(family for family, _ in recipe.steps), *[UNSEEN_RECIPE] * _is_unseen(recipe)]
+    splits = zip(_SPLITS, (task.train, task.test, task.arc_gen), strict=True)
+    pairs = {split: [asdict(pair) for pair in part] for split, part in splits}
+    return {"id": task.id, "tags": tags, **pairs, **asdict(recipe.programs())}
+
+
+def stored_tasks(split: Split) -> list[tuple[GridTask, Programs]]:
+    """The tasks of a split's file with their programs, in its order."""
+    return [(_task(entry), _programs(entry)) for entry in _entries(split)]
+
+
+def grid_problems(split: Split) -> list[Problem]:
+    """The tasks of a split's file as problems: compact descriptions, half of arc-gen hidden, the verbose program as
+    reference."""
+    return [
+        replace(
+            to_problem(_task(entry), hold_out_arc_gen=True, reference_solution=entry["verbose"]),
+            description=compact_description(_task(entry)),
+            tags=tuple(entry["tags"]),
+            other_solutions=(entry["plain"], entry["terse"]),
+        )
+        for entry in _entries(split)
+    ]
+
+
+def _entries(split: Split) -> list[dict[str, Any]]:
+    return json.loads(_FILES[split].read_text(encoding="utf-8"))["tasks"]
+
+
+def _task(entry: dict[str, Any]) -> GridTask:
+    return parse_task({split: entry[split] for split in _SPLITS}, entry["id"], entry["id"])
+
+
+def _programs(entry: dict[str, Any]) -> Programs:
+    return Programs(verbose=entry["verbose"], plain=entry["plain"], terse=entry["terse"])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Make the embedded grid tasks from their fixed seed.")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a file differs")
+    check = parser.parse_args(arguments).check
+    stale = []
+    for split, path in _FILES.items():
+        text = file_text(split)
+        if check:
+            if not path.is_file() or path.read_text(encoding="utf-8") != text:
+                stale.append(path.name)
+        else:
+            path.write_text(text, encoding="utf-8")
+            print(f"wrote {path}")
+    if stale:
+        print(
+            f"{' and '.join(stale)} differ from the families: run python -m problems.embedded.grid_tasks",
+            file=sys.stderr,
+        )
+    return 1 if stale else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
