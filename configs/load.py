@@ -175,7 +175,10 @@ def _refuse(message: str) -> NoReturn:
 
 
 def _explain(origin: str, error: Any) -> str:
-    key = ".".join(str(part) for part in error["loc"]) or "(combination)"
+    place = [str(part) for part in error["loc"]]
+    if place[:1] == ["game"] and len(place) > 2:
+        del place[1]  # which of the games it is, no key
+    key = ".".join(place) or "(combination)"
     if error["type"] == "extra_forbidden":
         return f"{origin} or command line: unknown key {key}: see --help for the keys there are"
     message = error["msg"].removeprefix("Value error, ")
