@@ -80,7 +80,7 @@ def _raw_entries(path: Path) -> list[Any]:
     entries = document["problems"]
     if not isinstance(entries, list):
         raise ProblemFileError(
-            f"{path}: field 'problems': expected a list, found {_kind(entries)}; write {_LAYOUT}"
+            f"{path}: field 'problems': expected a list, found {kind_of(entries)}; write {_LAYOUT}"
         )
     if not entries:
         raise ProblemFileError(f"{path}: field 'problems' is an empty list; add at least one problem")
@@ -111,7 +111,7 @@ def _document(path: Path) -> Any:
 def _problem(raw: Any, index: int, path: Path) -> Problem:
     where = f"{path}: {_name(raw, index)}"
     if not isinstance(raw, dict):
-        raise ProblemFileError(f"{where}: expected an object, found {_kind(raw)}; write {_LAYOUT}")
+        raise ProblemFileError(f"{where}: expected an object, found {kind_of(raw)}; write {_LAYOUT}")
     try:
         entry = _Entry.model_validate(raw)
     except ValidationError as error:
@@ -147,19 +147,18 @@ def _schema_fault(error: ValidationError) -> str:
         )
     if first["type"] == "missing":
         return f"field {field!r}: missing; add {_EXPECTED[field]}"
-    return (
-        f"field {field + place!r}: found {_kind(first['input'])}; expected {field!r} to be {_EXPECTED[field]}"
-    )
+    return f"field {field + place!r}: found {kind_of(first['input'])}; expected {field!r} to be {_EXPECTED[field]}"
 
 
-def _kind(value: Any) -> str:
+def kind_of(value: Any) -> str:
+    """Of a JSON value, in words: "a list", "an empty string"."""
     if value is None:
         return "null"
     if isinstance(value, bool):
         return "a boolean"
     names = {dict: "an object", list: "a list", str: "a string", int: "a number", float: "a number"}
     empty = "an empty " if value in ("", [], {}) else None
-    name = names[type(value)]
+    name = names.get(type(value), f"a {type(value).__name__}")
     return empty + name.split(" ")[1] if empty else name
 
 
@@ -223,21 +222,26 @@ def _syntax(error: SyntaxError | ValueError) -> str:
 
 
 async def validate_references(problems: Sequence[Problem], sandbox: Sandbox, path: str | Path) -> None:
-    """Runs every reference solution that there is on its own baseline and hidden tests.
+    """Runs every reference solution on its own baseline and hidden tests, in the problem's language and limits.
 
-    Raises ProblemFileError, naming the first few offenders, if any fails. A SandboxFailure propagates: it says
-    nothing about the problems.
+    A problem without a reference solution is skipped. Raises ProblemFileError, naming the first few offenders, if
+    any fails. A SandboxFailure propagates: it says nothing about the problems.
     """
-    problems = [p for p in problems if p.reference_solution]
+    with_reference = [problem for problem in problems if problem.reference_solution.strip()]
     judged = await asyncio.gather(
         *(
-            sandbox.judge(p.reference_solution, _own_tests(p), limits=p.limits, language=p.language)
-            for p in problems
+            sandbox.judge(
+                problem.reference_solution,
+                _own_tests(problem),
+                limits=problem.limits,
+                language=problem.language,
+            )
+            for problem in with_reference
         )
     )
     offenders = [
         _offence(problem, position, verdict)
-        for problem, verdicts in zip(problems, judged, strict=True)
+        for problem, verdicts in zip(with_reference, judged, strict=True)
         for position, verdict in enumerate(verdicts)
         if not verdict.passed
     ]

@@ -1,0 +1,68 @@
+"""HumanEval: a function's head and docstring to be completed, and one test that calls `check(candidate)`."""
+
+import ast
+from pathlib import Path
+
+from pydantic import Field
+
+from core.problem import Problem
+from problems.formats.records import Entry, Record, entries
+from problems.formats.sources import parse_python, signature_of
+
+
+class Task(Record):
+    """What HumanEval and HumanEval+ have in common."""
+
+    task_id: str = Field(min_length=1, description='the task\'s id, such as "HumanEval/0"')
+    prompt: str = Field(min_length=1, description="the function's head and docstring")
+    entry_point: str = Field(min_length=1, description="the function's name")
+    canonical_solution: str = Field(min_length=1, description="the function's body")
+
+
+class _Tested(Task):
+    test: str = Field(min_length=1, description="source that defines check(candidate)")
+
+
+def humaneval(path: Path) -> list[Problem]:
+    """The description is the prompt as it is: Python source. Raises ProblemFileError."""
+    return [_problem(entry, entry.validated(_Tested)) for entry in entries(path, "humaneval")]
+
+
+def _problem(entry: Entry, task: _Tested) -> Problem:
+    return Problem(
+        id=task.task_id,
+        description=task.prompt.strip(),
+        function_signature=checked_signature(entry, task),
+        baseline_tests=(check_test(task, task.test),),
+        reference_solution=task.prompt + task.canonical_solution,
+    )
+
+
+def checked_signature(entry: Entry, task: Task) -> str:
+    """Raises ProblemFileError where prompt and solution make no program that defines the entry point."""
+    source = task.prompt + task.canonical_solution
+    if parse_python(source) is None:
+        raise entry.fault(
+            "canonical_solution", "no valid Python after the prompt", "the rest of the function"
+        )
+    signature = signature_of(source, task.entry_point)
+    if signature is None:
+        raise entry.fault("entry_point", "neither prompt nor solution defines it", "the function's name")
+    return signature
+
+
+def check_test(task: Task, test: str) -> str:
+    """The official test. It brings the prompt's helpers along, so that it does not depend on the program's."""
+    return f"{_helpers(task)}{test.strip()}\n\ncheck({task.entry_point})\n"
+
+
+def _helpers(task: Task) -> str:
+    """The prompt's imports and other functions; some tests call them."""
+    tree = parse_python(task.prompt)
+    kept = [
+        node
+        for node in (tree.body if tree else ())
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        or (isinstance(node, ast.FunctionDef) and node.name != task.entry_point)
+    ]
+    return "".join(f"{ast.unparse(node)}\n\n" for node in kept)

@@ -1,0 +1,111 @@
+"""What the readers share: signatures from sources, tests that call a function, and limits."""
+
+import ast
+import json
+import re
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+
+from core.verdict import Limits, OutputTest, Test
+from problems.loader import parse_signature
+
+MOST_SOLUTIONS = 16
+"""Of a problem, right and wrong ones each: contests have thousands."""
+
+
+def parse_python(source: str) -> ast.Module | None:
+    """None where it is no Python 3."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # invalid escapes
+            return ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def python_solutions(sources: Iterable[str]) -> tuple[str, ...]:
+    """The first MOST_SOLUTIONS distinct ones that are Python 3; collections hold Python 2 unmarked."""
+    distinct = dict.fromkeys(unix_lines(source) for source in sources)
+    return tuple(islice((source for source in distinct if parse_python(source)), MOST_SOLUTIONS))
+
+
+def unix_lines(text: str) -> str:
+    return text.replace("\r\n", "\n")
+
+
+def signature_of(source: str, name: str) -> str | None:
+    """`def name(...) -> ...:` of the function or method (without its self) `name`; None if there is none.
+
+    Takes code that ends after a signature, as starter code does, if that is on one line.
+    """
+    tree = parse_python(source)
+    if tree is None:
+        line = re.search(rf"^[ \t]*((?:async )?def[ \t]+{re.escape(name)}[ \t]*\(.*)$", source, re.MULTILINE)
+        function = parse_signature(line.group(1)) if line else None
+    else:
+        function = next((node for node in _functions(tree) if node.name == name), None)
+    if function is None:
+        return None
+    if function.args.args and function.args.args[0].arg == "self":
+        function.args.args.pop(0)
+    returns = f" -> {ast.unparse(function.returns)}" if function.returns else ""
+    return f"def {name}({ast.unparse(function.args)}){returns}:"
+
+
+def tested_signature(source: str, tests: Iterable[str]) -> str | None:
+    """Of the function of `source` that the tests call; the outermost call where they call several."""
+    tree = parse_python(source)
+    defined = {node.name for node in _functions(tree)} if tree else set()
+    for test in map(parse_python, tests):
+        for node in ast.walk(test) if test else ():
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in defined:
+                return signature_of(source, node.func.id)
+    return None
+
+
+def _functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Outermost first."""
+    return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+_CALL_TEST = """\
+import json as _json
+
+def _plain(value):
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {{str(key): _plain(item) for key, item in value.items()}}
+    return value
+
+_arguments, _right = _json.loads({data!r})
+_function = Solution().{name} if "Solution" in globals() else {name}
+assert _plain(_function(*_arguments)) in _right, "another value than expected"
+"""
+
+
+def call_test(name: str, arguments: Sequence[object], right: Sequence[object]) -> str:
+    """A test that calls the function `name`, or the method of a class Solution, and takes any of the values `right`.
+
+    Values are JSON: a program may return tuples for lists, and keys of dicts that are no strings.
+    """
+    return _CALL_TEST.format(data=json.dumps([list(arguments), list(right)]), name=name)
+
+
+def limits_for(
+    tests: Iterable[Test], cpu_s: float | None = None, memory_mb: float | None = None
+) -> Limits | None:
+    """Limits that a data set states, with room for the longest expected output; None where the run's will do.
+
+    Wall time is four times CPU time, as by default.
+    """
+    longest = max((len(test.stdout or "") for test in tests if isinstance(test, OutputTest)), default=0)
+    stated: dict[str, float] = {}
+    if cpu_s:
+        stated |= {"cpu_s": cpu_s, "wall_s": 4 * cpu_s}
+    if memory_mb:
+        stated["memory_mb"] = max(32, round(memory_mb))
+    if 2 * longest > Limits().output_kb * 1024:
+        stated["output_kb"] = 2 * longest // 1024 + 1
+    return Limits.model_validate(stated) if stated else None
