@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from core.problem import Problem
-from problems.formats.records import Entry, entries
-from problems.formats.sources import tested_signature
+from problems.formats.records import SUFFIXES, Entry, entries
+from problems.formats.sources import signature_under_test
 from problems.loader import ProblemFileError, kind_of
 
 FIELDS = (
@@ -34,7 +34,7 @@ def columns(path: Path, *, fields: Mapping[str, str], split: str | None = None) 
     missing = [field for field in _NEEDED if field not in fields]
     if missing:
         raise ProblemFileError(f"{path}: fields: no column for {missing[0]!r}; name the data set's column")
-    is_hub_id = not path.exists() and not path.suffix and len(path.parts) == 2
+    is_hub_id = not path.exists() and path.suffix not in SUFFIXES and len(path.parts) == 2
     if split is not None and not is_hub_id:
         raise ProblemFileError(f"{path}: a file has no splits; leave out the split {split!r}")
     rows = _hub_entries(path, split or "train") if is_hub_id else entries(path, "fields")
@@ -77,7 +77,7 @@ def _problem(entry: Entry, fields: Mapping[str, str]) -> Problem:
     return Problem(
         id=str(values["id"]) if "id" in values else f"{entry.path.stem}/{entry.index}",
         description=_text(entry, fields, values, "description").strip(),
-        function_signature=signature or tested_signature(reference, baseline or hidden) or "",
+        function_signature=signature or signature_under_test(reference, baseline or hidden) or "",
         baseline_tests=baseline,
         reference_solution=reference,
         difficulty=difficulty if isinstance(difficulty, str | int) else "unknown",

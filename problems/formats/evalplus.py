@@ -111,8 +111,11 @@ def _typed(value: Any, examples: Sequence[Any]) -> Any:
     if isinstance(value, str) and examples and all(type(e) in (int, float, complex) for e in examples):
         return _number(value)
     if isinstance(value, dict):
-        inner = [item for e in examples if isinstance(e, dict) for item in e.values()]
-        return {key: _typed(item, inner) for key, item in value.items()}
+        dicts = [e for e in examples if isinstance(e, dict)]
+        inner = [item for e in dicts for item in e.values()]
+        return {
+            key: _typed(item, [e[key] for e in dicts if key in e] or inner) for key, item in value.items()
+        }
     if not isinstance(value, list):
         return value
     alike = [e for e in examples if isinstance(e, list | tuple | set)]
@@ -132,6 +135,19 @@ def _in_place(examples: Sequence[Any], place: int) -> list[Any]:
     """Containers that stand in this place of the examples: (1, [2]) says what is second of a pair."""
     found = [list(e)[place] for e in examples if len(e) > place]
     return [item for item in found if isinstance(item, list | tuple | set | dict)]
+
+
+def literal(value: Any) -> str:
+    """repr, with sets in sorted order: a test's source must not depend on a process's hash seed."""
+    if isinstance(value, list):
+        return "[" + ", ".join(map(literal, value)) + "]"
+    if isinstance(value, tuple):
+        return "(" + "".join(f"{literal(item)}, " for item in value) + ")"
+    if isinstance(value, set) and value:
+        return "{" + ", ".join(sorted(map(literal, value))) + "}"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key!r}: {literal(item)}" for key, item in value.items()) + "}"
+    return repr(value)
 
 
 # ------------------------------------------------------------ tests
@@ -191,7 +207,7 @@ def _differential_tests(task: _Plus, inputs: Sequence[Sequence[Any]], comparison
         yield _SOURCE.format(
             reference=task.prompt + task.canonical_solution,
             atol=task.atol,
-            inputs=repr(list(inputs[start : start + _PER_TEST])),
+            inputs=literal(list(inputs[start : start + _PER_TEST])),
             name=task.entry_point,
             comparison=comparison,
         )

@@ -4,7 +4,6 @@ The set has no solutions: `reference_solution` is empty.
 """
 
 import base64
-import binascii
 import io
 import json
 import pickle
@@ -97,15 +96,15 @@ def _cases(entry: Entry, field: str, text: str) -> list[_Case]:
         value = json.loads(text)
     except json.JSONDecodeError:
         try:
-            packed = zlib.decompress(base64.b64decode(text, validate=True))
-            value = entry.json(field, unpickled_text(packed), _CASES)
-        except (binascii.Error, ValueError, zlib.error, pickle.UnpicklingError) as error:
+            unpacked = unpickled_text(zlib.decompress(base64.b64decode(text, validate=True)))
+        except (ValueError, zlib.error, pickle.UnpicklingError) as error:
             raise entry.fault(field, f"cannot be unpacked ({error})", _CASES) from None
+        value = entry.json(field, unpacked, _CASES)
     try:
         return _CASE_LIST.validate_python(value)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        place = "".join(f"[{part!r}]" for part in first["loc"])
+        place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"])
         raise entry.fault(field + place, first["msg"], _CASES) from None
 
 

@@ -6,7 +6,7 @@ from pydantic import AliasChoices, Field
 
 from core.problem import Problem
 from problems.formats.records import Entry, Record, entries
-from problems.formats.sources import parse_python, tested_signature, unix_lines
+from problems.formats.sources import parse_python, signature_under_test, unix_lines
 
 SPLITS = {
     "prompt": range(1, 11),
@@ -45,7 +45,7 @@ def _problem(entry: Entry, task: _Task) -> Problem:
     code = unix_lines(task.code)
     if parse_python(code) is None:
         raise entry.fault("code", "not valid Python", "the reference solution")
-    signature = tested_signature(code, task.test_list)
+    signature = signature_under_test(code, task.test_list)
     if signature is None:
         raise entry.fault("test_list", "calls no function that 'code' defines", "asserts that call it")
     # The set-up makes the tests' data with the program's classes: it belongs before each test, not to the program.

@@ -4,6 +4,7 @@ import gzip
 import importlib
 import io
 import json
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,8 @@ from typing import Any, BinaryIO, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from problems.loader import ProblemFileError, kind_of
+
+SUFFIXES = (".json", ".jsonl", ".gz", ".parquet")
 
 
 class Record(BaseModel):
@@ -92,7 +95,7 @@ def _raw_records(path: Path) -> Iterator[Any]:
                 yield from _json(path, file)
     except FileNotFoundError:
         raise ProblemFileError(f"{path}: no such file; check the path to the data set") from None
-    except (gzip.BadGzipFile, EOFError) as error:
+    except (gzip.BadGzipFile, zlib.error, EOFError) as error:
         raise ProblemFileError(f"{path}: not a whole gzip file ({error}); fetch it again") from None
     except UnicodeDecodeError as error:
         raise ProblemFileError(f"{path}: not UTF-8 text (byte {error.start}); save it as UTF-8") from None

@@ -1,0 +1,106 @@
+"""Data sets of every format through a real sandbox: references pass, empty programs fail, wrong ones too."""
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from core.problem import Problem
+from core.verdict import Verdict
+from problems.formats import load_dataset
+from problems.loader import ProblemFileError, validate_references
+from sandbox_workers.backends import choose_backend
+from sandbox_workers.jobs import SandboxUnavailable
+from sandbox_workers.languages import UnknownLanguage
+from sandbox_workers.local import LocalSandbox
+
+DATA = Path(__file__).parents[1] / "unit" / "problems" / "data"
+FILES = {
+    "mbpp": "mbpp.jsonl",
+    "mbpp sanitized": "mbpp_sanitized.json",
+    "mbpp_plus": "mbpp_plus.jsonl",
+    "humaneval": "humaneval.jsonl",
+    "humaneval_plus": "humaneval_plus.jsonl",
+    "livecodebench": "livecodebench.jsonl",
+    "code_contests": "code_contests.jsonl",
+    "apps": "apps.jsonl",
+    "taco": "taco.jsonl",
+    "q train": "lua",
+    "q test": "lua",
+}
+SOLUTIONS = {  # of the data set that has none
+    "livecodebench/ours_a": "a, b = map(int, input().split())\nprint(a + b)",
+    "livecodebench/9001": "class Solution:\n    def repeatAll(self, words, k):\n        return [w * k for w in words]",
+}
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> Iterator[LocalSandbox]:
+    try:
+        choose_backend("auto")
+    except SandboxUnavailable as missing:
+        pytest.skip(str(missing))
+    with LocalSandbox("auto") as local:
+        yield local
+
+
+@pytest.fixture(params=FILES)
+def problems(request: pytest.FixtureRequest) -> list[Problem]:
+    format, _, split = request.param.partition(" ")
+    loaded = load_dataset(DATA / FILES[request.param], format, split=split if format == "q" else None)
+    return [replace(p, reference_solution=p.reference_solution or SOLUTIONS[p.id]) for p in loaded]
+
+
+def judge(sandbox: LocalSandbox, problem: Problem, program: str) -> list[Verdict]:
+    tests = dict.fromkeys(problem.baseline_tests + problem.hidden_tests)
+    try:
+        return asyncio.run(
+            sandbox.judge(program, list(tests), limits=problem.limits, language=problem.language)
+        )
+    except UnknownLanguage as missing:  # a sandbox without containers has what the host has
+        pytest.skip(str(missing))
+
+
+def test_references_pass(sandbox: LocalSandbox, problems: list[Problem]) -> None:
+    for problem in problems:
+        for program in (problem.reference_solution, *problem.other_solutions):
+            assert all(verdict.passed for verdict in judge(sandbox, problem, program)), problem.id
+    asyncio.run(validate_references(problems, sandbox, "ours"))
+
+
+def test_an_empty_program_fails(sandbox: LocalSandbox, problems: list[Problem]) -> None:
+    for problem in problems:
+        assert not any(verdict.passed for verdict in judge(sandbox, problem, "")), problem.id
+
+
+def test_wrong_solutions_fail(sandbox: LocalSandbox) -> None:
+    problem = load_dataset(DATA / "code_contests.jsonl", "code_contests")[0]
+    assert len(problem.wrong_solutions) == 2
+    for program in problem.wrong_solutions:
+        assert not all(v.passed for v in judge(sandbox, problem, program))
+
+
+def test_a_reference_never_reaches_the_program(sandbox: LocalSandbox) -> None:
+    """A program that looks for what its test compares with, everywhere it can."""
+    problem = load_dataset(DATA / "humaneval_plus.jsonl", "humaneval_plus")[0]
+    thief = (
+        "import gc, sys\n"
+        "def grow_all(numbers):\n"
+        "    spaces = [o for o in gc.get_objects() if isinstance(o, dict) and '_reference' in o]\n"
+        "    frame = sys._getframe()\n"
+        "    while frame:\n"
+        "        spaces += [frame.f_globals, frame.f_locals] if '_reference' in frame.f_globals else []\n"
+        "        frame = frame.f_back\n"
+        "    return spaces[0]['_reference']['grow_all'](numbers)\n"
+    )
+    assert not any(verdict.passed for verdict in judge(sandbox, problem, thief))
+
+
+def test_a_wrong_reference_of_another_language_is_named(sandbox: LocalSandbox) -> None:
+    (problem,) = load_dataset(DATA / "lua", "q", split="train")
+    wrong = replace(problem, reference_solution="function add(a, b) return a end")
+    judge(sandbox, problem, "")  # skips where there is no Lua
+    with pytest.raises(ProblemFileError, match=r"ours: 2 of the tests fail .*'lua/add', baseline_tests\[0\]"):
+        asyncio.run(validate_references([wrong], sandbox, "ours"))

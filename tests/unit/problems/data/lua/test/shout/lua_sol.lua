@@ -1,0 +1,3 @@
+function shout(s)
+  return s:upper()
+end

@@ -1,0 +1,1 @@
+show solve 10
