@@ -33,14 +33,55 @@ class PolicySettings(Settings):
     learner: LearnerSettings = LearnerSettings()
 
 
+ProblemFormat = Literal[
+    "problems", "mbpp", "mbpp_plus", "humaneval", "humaneval_plus", "livecodebench", "code_contests", "apps", "taco", "q",
+    "grids", "fields",
+]  # fmt: skip
+
+
 class ProblemSettings(Settings):
     file: str = EMBEDDED
-    """Problems JSON ({"problems": [{id, description, function_signature, baseline_tests, reference_solution,
-    difficulty, tags}]}), or "embedded"."""
+    """Data set to train on: a file (a directory for formats q and grids, "owner/name" of a hub for fields), or
+    "embedded"."""
+    format: ProblemFormat = "problems"
+    """How it is written; problems: {"problems": [{id, description, function_signature, baseline_tests,
+    reference_solution, difficulty, tags}]}. All formats: problems/formats."""
+    split: str | None = None
+    """Part of the data set, where the format has parts (mbpp, q, fields)."""
+    fields: dict[str, str] = {}
+    """With format fields: our names (id, description, ...) to the data set's columns."""
     held_out_file: Path | None = None
     """Problems for evaluation only; without it a share of `file` is set aside."""
+    held_out_format: ProblemFormat | None = None
+    """Format of held_out_file; None: that of `file`."""
+    held_out_split: str | None = None
     held_out_fraction: float = Field(default=0.2, gt=0, lt=1)
     """Share of `file` set aside for evaluation where held_out_file is not given."""
+    pass_rates: Path | None = None
+    """What scripts/evaluate.py --json wrote of a policy on `file`: problems that it always or never solved are left
+    out of training, and the difficulty of the others follows from it."""
+
+    @model_validator(mode="after")
+    def _keys_have_a_use(self) -> Self:
+        if self.file == EMBEDDED:
+            self.refuse_changed(
+                tuple(k for k in type(self).model_fields if k != "file"),
+                "has no effect: the embedded problems bring their own",
+                "problems",
+            )
+        if self.held_out_file is None:
+            self.refuse_changed(
+                ("held_out_format", "held_out_split"),
+                "has no effect without problems.held_out_file",
+                "problems",
+            )
+        else:
+            self.refuse_changed(
+                ("held_out_fraction",), "has no effect with problems.held_out_file", "problems"
+            )
+        if (self.format == "fields") != bool(self.fields):
+            raise ValueError("problems.fields and format fields go together: give both or neither")
+        return self
 
 
 class SandboxSettings(Settings):
@@ -203,8 +244,6 @@ class Config(Settings):
 
     @model_validator(mode="after")
     def _combinations_make_sense(self) -> Self:
-        if self.problems.file == EMBEDDED and self.problems.held_out_file is not None:
-            raise ValueError("problems.held_out_file has no effect: the embedded problems bring their own")
         self._check_policies()
         self._check_device()
         self._check_sandbox()

@@ -27,7 +27,7 @@ class Problem:
     difficulty: str | int = "unknown"
     tags: tuple[str, ...] = ()
     hidden_tests: tuple[Test, ...] = ()
-    """Tests for evaluation only: no prompt and no reward ever sees them."""
+    """Tests for evaluation: no prompt and no reward uses them. A data set's official list may repeat baseline tests."""
     language: str = "python"
     limits: Limits | None = None
     """Where the data set states its own; else the run's."""

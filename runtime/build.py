@@ -3,61 +3,17 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from problems.embedded.grid_tasks import grid_problems
-from problems.embedded.prediction import prediction_problems
-
 from actors.episodes import EpisodeRunner, Seat
-from configs.schema import EMBEDDED, Config
+from configs.schema import Config
 from core.interfaces import Policy, PromptFormat, Sandbox
 from core.problem import Problem
 from core.seeding import derive_seed
-from games.board_games import evaluation_matches, training_matches
 from games.choice import build_game
-from games.code_golf import CodeGolfRules
 from games.multistage import MultistageRules
-from games.output_prediction import OutputPredictionRules
 from games.prompts import format_for
-from games.unit_tests import UnitTestsRules
 from learners.state import STATE_FILE
 from learners.train_spec import LearnerSpec
-from problems.embedded.generate import Split, embedded_path
-from problems.embedded.lua import lua_problems
-from problems.loader import load_problems
-from problems.splits import split_problems
 from runtime.parts import Start
-
-
-def load_splits(config: Config) -> tuple[list[Problem], list[Problem]]:
-    """(training, held-out) problems. Raises ProblemFileError."""
-    kind = config.game.kind
-    if kind in ("tictactoe", "kuhn"):
-        return training_matches(kind), evaluation_matches(kind, config.evaluation.problems)
-    if config.problems.file == EMBEDDED:
-        return embedded_split(config, "train"), embedded_split(config, "held_out")
-    problems = load_problems(config.problems.file)
-    if config.problems.held_out_file is None:
-        return split_problems(problems, config.problems.held_out_fraction)
-    held_out = load_problems(config.problems.held_out_file)
-    known = {p.id for p in problems} | {p.description for p in problems}
-    shared = next((p for p in held_out if p.id in known or p.description in known), None)
-    if shared is not None:
-        raise ValueError(
-            f"{config.problems.held_out_file}: problem {shared.id} is also in {config.problems.file}: held-out "
-            "problems must not be trained on"
-        )
-    return problems, held_out
-
-
-def embedded_split(config: Config, split: Split) -> list[Problem]:
-    match config.game:
-        case UnitTestsRules():
-            return lua_problems(split)
-        case OutputPredictionRules():
-            return prediction_problems(split)
-        case CodeGolfRules():
-            return grid_problems(split)
-        case _:
-            return load_problems(embedded_path(split))
 
 
 def build_policy(config: Config, role: str, model: str) -> Policy:

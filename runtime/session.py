@@ -23,8 +23,9 @@ from games.stages import REASONING_STAGES
 from learners.advantages.estimate import Advantages
 from learners.checkpoints import CheckpointError, CheckpointStore
 from problems.loader import ProblemFileError, validate_references
-from runtime.build import check_context_lengths, load_splits
+from runtime.build import check_context_lengths
 from runtime.parts import Parts, Start
+from runtime.problem_sets import load_splits
 from runtime.start import STARTED_FROM, SessionError, load_tokenizers, resolve
 from sandbox_workers.jobs import SandboxUnavailable
 from tracking.divergence import Divergence

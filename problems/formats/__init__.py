@@ -16,7 +16,14 @@ from problems.formats.evalplus import humaneval_plus, mbpp_plus
 from problems.formats.humaneval import humaneval
 from problems.formats.livecodebench import livecodebench
 from problems.formats.mbpp import SPLITS, mbpp
+from problems.grids import load_tasks, to_problem
 from problems.loader import ProblemFileError, load_problems
+
+
+def grids(path: Path) -> list[Problem]:
+    """taskNNN.json of the code golf competition or ARC: a file, or a directory of them."""
+    return [to_problem(task, _SHOWN_PAIRS) for task in load_tasks(path)]
+
 
 FORMATS: Mapping[str, Callable[..., list[Problem]]] = {
     "problems": load_problems,
@@ -29,8 +36,11 @@ FORMATS: Mapping[str, Callable[..., list[Problem]]] = {
     "apps": apps,
     "taco": taco,
     "q": directories,
+    "grids": grids,
     "fields": columns,
 }
+_SHOWN_PAIRS = 4
+"""Generated pairs of a grid task that its description shows, besides all of train and test: there are hundreds."""
 _SPLITS: Mapping[str, tuple[str, ...] | None] = {
     "mbpp": tuple(SPLITS),
     "q": ("train", "test"),

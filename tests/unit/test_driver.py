@@ -100,7 +100,7 @@ def test_an_episode_without_any_reward_gives_no_sample() -> None:
     episodes = [Episode(problem_id="a", trajectories=[trajectory("generator", None)])]
     batch, left_out = batch_of(config(), assignment(1), "generator", episodes, update=1)
     assert batch.samples == () and left_out["dropped"] == 1.0
-    row = episode_metrics(episodes, {"generate": 0.0})
+    row = episode_metrics(("generator", "discriminator"), episodes, {"generate": 0.0})
     assert row["generator_reward"] is None and row["tokens_per_s"] is None
 
 

@@ -7,7 +7,8 @@ from core.episode import Episode, Trajectory
 from core.interfaces import SandboxFailure
 from core.problem import Problem
 from core.verdict import Limits, Status, Verdict
-from evaluation.evaluator import Evaluator, Scores, load_bank, save_bank
+from evaluation.evaluator import Scores, load_bank, save_bank
+from evaluation.multistage import MultistageEvaluator
 
 PROBLEMS = [
     Problem(
@@ -44,8 +45,8 @@ class Programs:
         return {}
 
 
-def evaluator(sandbox: Programs) -> Evaluator:
-    return Evaluator(PROBLEMS, sandbox, LIMITS, suites=2, bank_programs=3)
+def evaluator(sandbox: Programs) -> MultistageEvaluator:
+    return MultistageEvaluator(PROBLEMS, sandbox, LIMITS, suites=2, bank_programs=3)
 
 
 def episode(
@@ -63,23 +64,23 @@ def episode(
 
 
 def score(episodes: Sequence[Episode], bank, **failures: set[str]) -> Scores:
-    return asyncio.run(evaluator(Programs(failures)).scores(episodes, bank))
+    return asyncio.run(evaluator(Programs(failures)).scores([episodes], bank))
 
 
 # ---------------------------------------------------------------------- requests
 def test_evaluation_is_greedy_for_the_generator_and_sampled_for_the_discriminator():
-    request = evaluator(Programs({})).request()
+    (request,) = evaluator(Programs({})).requests({})
     assert request.problems == tuple(PROBLEMS)
     assert request.attempts == {"generator": 1, "discriminator": 2}
     assert request.temperatures == {"generator": 0.0, "discriminator": 1.0}
-    assert request == evaluator(Programs({})).request()
+    assert [request] == evaluator(Programs({})).requests({})
 
 
 def test_the_bank_is_sampled_without_suites():
-    request = evaluator(Programs({})).make_bank_request()
+    request = evaluator(Programs({})).bank_request()
     assert request.attempts == {"generator": 3, "discriminator": 0}
     assert request.temperatures["generator"] > 0
-    assert request.address != evaluator(Programs({})).request().address
+    assert request.address != evaluator(Programs({})).requests({})[0].address
 
 
 # ---------------------------------------------------------------------- the bank
@@ -106,45 +107,48 @@ def test_a_bank_survives_its_file(tmp_path):
 # ---------------------------------------------------------------------- scores
 def test_the_generators_scores_by_hand():
     scores = score([episode("p", ["half"]), episode("q", ["right"])], {}, half={"t1"}, right=set())
-    assert scores.generator_pass_rate == 0.5
-    assert scores.generator_test_rate == pytest.approx((0.5 + 1.0) / 2)
-    assert scores.test_validity == scores.kill_rate == 0.0
+    assert scores.values["generator_pass_rate"] == 0.5
+    assert scores.values["generator_test_rate"] == pytest.approx((0.5 + 1.0) / 2)
+    assert scores.values["test_validity"] == scores.values["kill_rate"] == 0.0
+    assert scores.tasks == {"p": 0.5, "q": 1.0}
 
 
 def test_the_discriminators_scores_by_hand():
     """Four (suite, wrong program) pairs: k1 kills a, nothing kills b, an empty suite kills nothing."""
     scores = score([episode("p", [], [(1.0, ["k1", "k2"]), (0.0, [])])], {"p": ["a", "b"]}, a={"k1"}, b=set())
-    assert scores.test_validity == 0.5
-    assert scores.kill_rate == 0.25
+    assert scores.values["test_validity"] == 0.5
+    assert scores.values["kill_rate"] == 0.25
 
 
 def test_problems_without_a_bank_say_nothing_of_the_kill_rate():
     scores = score(
         [episode("p", [], [(1.0, ["k1"])]), episode("q", [], [(1.0, ["k1"])])], {"p": ["a"]}, a={"k1"}
     )
-    assert scores.kill_rate == 1.0
+    assert scores.values["kill_rate"] == 1.0
 
 
 def test_a_suite_that_the_sandbox_could_not_judge_is_left_out():
     scores = score([episode("p", [], [(1.0, ["k1"]), None])], {"p": ["a"]}, a={"k1"})
-    assert scores.test_validity == scores.kill_rate == 1.0
+    assert scores.values["test_validity"] == scores.values["kill_rate"] == 1.0
 
 
 def test_a_sandbox_failure_is_no_score():
     """What cannot be judged is left out of the mean, and counted."""
     scores = score([episode("p", ["unknown"])], {})
-    assert scores.unjudged >= 1
-    assert scores.generator_pass_rate == 0.0
+    assert scores.values["unjudged"] >= 1
+    assert scores.values["generator_pass_rate"] == 0.0
 
 
 def test_nothing_played_scores_nothing():
-    assert score([], {}) == Scores(0.0, 0.0, 0.0, 0.0)
+    assert set(score([], {}).values.values()) == {0.0}
 
 
 def test_the_best_is_seven_parts_generator_and_three_parts_validity():
-    scores = Scores(generator_pass_rate=0.5, generator_test_rate=0.9, test_validity=0.8, kill_rate=0.1)
+    scores = score(
+        [episode("p", ["half"], [(0.8, [])]), episode("q", ["right"])], {}, half={"t1"}, right=set()
+    )
     assert scores.combined == pytest.approx(0.7 * 0.5 + 0.3 * 0.8)
-    assert set(scores.as_dict()) == {
+    assert set(scores.values) == {
         "generator_pass_rate",
         "generator_test_rate",
         "test_validity",

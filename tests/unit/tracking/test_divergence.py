@@ -12,14 +12,14 @@ def row(kl=None, reward=None):
 
 
 def test_nothing_is_found_unless_asked_for():
-    watch = Divergence(StopSettings(), ROLES)
+    watch = Divergence(StopSettings(), ROLES, ROLES)
     assert all(
         watch.found(row(kl, reward)) is None for kl, reward in [(0.1, 1.0), (1e9, 1.0), (0.1, -1e9)] * 20
     )
 
 
 def test_a_policy_far_from_its_warm_start():
-    watch = Divergence(StopSettings(max_kl=2.0), ROLES)
+    watch = Divergence(StopSettings(max_kl=2.0), ROLES, ROLES)
     assert watch.found(row(2.0)) is None and watch.found({}) is None
     assert "the generator has run away from its warm start: KL 2.1 is above stop.max_kl 2 " in str(
         watch.found(row(2.1))
@@ -27,7 +27,7 @@ def test_a_policy_far_from_its_warm_start():
 
 
 def test_a_reward_that_falls_from_its_best_window():
-    watch = Divergence(StopSettings(reward_drop=0.5, window=2), ROLES)
+    watch = Divergence(StopSettings(reward_drop=0.5, window=2), ROLES, ROLES)
     found = [watch.found(row(reward=r)) for r in (0.0, 0.2, 1.0, 1.0, 0.5, None, 0.6, 0.3)]
     assert found[:-1] == [None] * 7
     assert found[-1] is not None and "0.45 over the last 2 steps after 1 at best" in found[-1]
@@ -38,7 +38,7 @@ def test_a_reward_that_falls_from_its_best_window():
 
 def test_a_resumed_watch_remembers(tmp_path):
     settings = StopSettings(reward_drop=0.5, window=2)
-    first, second = Divergence(settings, ROLES), Divergence(settings, ROLES)
+    first, second = Divergence(settings, ROLES, ROLES), Divergence(settings, ROLES, ROLES)
     for reward in (1.0, 1.0, 0.4):
         assert first.found(row(reward=reward)) is None
     second.load_state_dict(json.loads(json.dumps(first.state_dict())))

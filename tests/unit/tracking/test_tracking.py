@@ -62,13 +62,13 @@ def test_without_a_terminal_each_step_is_one_line() -> None:
     out = io.StringIO()
     display = Display(Console(file=out, width=160), None, None, total=9)
     display.step(row(2, tokens_per_s=1234.5))
-    display.scores("before", SCORES)
-    display.summary(SCORES, SCORES | {"kill_rate": 1.0})
+    display.scores("before", SCORES, tuple(SCORES))
+    display.summary(SCORES, SCORES | {"kill_rate": 1.0}, tuple(SCORES))
     lines = out.getvalue().splitlines()
     assert (
         lines[0].startswith("step 2/9 stage 1 generator")
         and "tok/s 1234" in lines[0]
-        and "D " not in lines[0]
+        and "discriminator" not in lines[0]
     )
     assert "kill rate 0.750" in lines[1]
     assert any("+0.250" in line for line in lines)
@@ -76,5 +76,5 @@ def test_without_a_terminal_each_step_is_one_line() -> None:
 
 def test_learning_curves_are_a_picture(tmp_path: Path) -> None:
     rows = [{"step": 0, "held_out": SCORES}, *(row(s) for s in range(1, 6)), row(6, held_out=SCORES)]
-    plot_learning_curves(rows, tmp_path / "curves.png")
+    plot_learning_curves(rows, tmp_path / "curves.png", tuple(SCORES), ("generator", "discriminator"))
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")

@@ -1,0 +1,111 @@
+"""What a run trains on, and what it is measured on."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from configs.schema import EMBEDDED, Config
+from core.problem import Problem
+from games.board_games import evaluation_matches, training_matches
+from games.code_golf import CodeGolfRules
+from games.output_prediction import OutputPredictionRules
+from games.unit_tests import UnitTestsRules
+from problems.contamination import drop_contaminated
+from problems.difficulty import difficulty_from_pass_rate, keep_learnable
+from problems.embedded.generate import Split, embedded_path
+from problems.embedded.grid_tasks import grid_problems
+from problems.embedded.lua import lua_problems
+from problems.embedded.prediction import prediction_problems
+from problems.formats import load_dataset
+from problems.loader import ProblemFileError, load_problems
+from problems.splits import split_problems
+
+_NAMED = 3
+
+
+def load_splits(config: Config) -> tuple[list[Problem], list[Problem]]:
+    """(training, held-out) problems. Raises ProblemFileError, ValueError."""
+    kind, settings = config.game.kind, config.problems
+    if kind in ("tictactoe", "kuhn"):
+        return training_matches(kind), evaluation_matches(kind, config.evaluation.problems)
+    if settings.file == EMBEDDED:
+        return _embedded(config, "train"), _embedded(config, "held_out")
+    problems = load_dataset(settings.file, settings.format, fields=settings.fields, split=settings.split)
+    if settings.held_out_file is None:
+        train, held_out = split_problems(problems, settings.held_out_fraction)
+    else:
+        form = settings.held_out_format or settings.format
+        fields = settings.fields if form == "fields" else None
+        train = problems
+        held_out = load_dataset(settings.held_out_file, form, fields=fields, split=settings.held_out_split)
+    _check(config, [*train, *held_out])
+    train = _without(train, held_out, config)
+    return _learnable(train, settings.pass_rates), held_out
+
+
+def _embedded(config: Config, split: Split) -> list[Problem]:
+    match config.game:
+        case UnitTestsRules():
+            return lua_problems(split)
+        case OutputPredictionRules():
+            return prediction_problems(split)
+        case CodeGolfRules():
+            return grid_problems(split)
+        case _:
+            return load_problems(embedded_path(split))
+
+
+def _check(config: Config, problems: Sequence[Problem]) -> None:
+    """Raises ValueError where a problem is none that the game could be played on."""
+    for problem in problems:
+        function = problem.language == "python" and bool(problem.function_signature)
+        if config.staged and not (function and problem.reference_solution):
+            raise ValueError(
+                f"{config.problems.file}: problem {problem.id}: game multistage needs Python functions with a reference "
+                "solution; game unit_tests takes any language and whole programs"
+            )
+        if config.game.kind == "unit_tests" and not problem.baseline_tests:
+            raise ValueError(
+                f"{config.problems.file}: problem {problem.id} has no test that a reward may use (baseline_tests)"
+            )
+
+
+def _without(train: list[Problem], held_out: list[Problem], config: Config) -> list[Problem]:
+    """The training problems that are not also held out, under any name."""
+    kept, dropped = drop_contaminated(train, held_out)
+    if not kept:
+        raise ValueError(
+            f"{config.problems.held_out_file}: every problem of {config.problems.file} is also held out: nothing is left "
+            "to train on"
+        )
+    if dropped:
+        named = ", ".join(p.id for p in dropped[:_NAMED]) + (", ..." if len(dropped) > _NAMED else "")
+        print(
+            f"{len(dropped)} training problems are also held out and are not trained on: {named}", flush=True
+        )
+    return kept
+
+
+def _learnable(train: list[Problem], file: Path | None) -> list[Problem]:
+    """Those that the policy measured in `file` solves sometimes."""
+    if file is None:
+        return train
+    try:
+        rates = json.loads(file.read_text())["pass_rates"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ProblemFileError(
+            f"{file}: no result of scripts/evaluate.py --json ({type(error).__name__}: {error}); write one"
+        ) from error
+    kept = keep_learnable(train, rates)
+    if not kept:
+        raise ProblemFileError(
+            f"{file}: no training problem was solved sometimes but not always; sample more often"
+        )
+    print(
+        f"{len(kept)} of {len(train)} training problems are solved sometimes but not always ({file})",
+        flush=True,
+    )
+    return [
+        replace(p, difficulty=difficulty_from_pass_rate(rates[p.id])) if p.id in rates else p for p in kept
+    ]
