@@ -7,7 +7,8 @@ equal weights: right for rewards that hold still, slow to follow a policy that l
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-_EPSILON = 1e-8
+_LEAST_STD = 1e-9
+"""Below it rewards differ by rounding only."""
 
 
 class TaskNormaliser:
@@ -36,7 +37,7 @@ class TaskNormaliser:
         for reward in rewards_N:
             self._add(task_id, reward)
         mean, std = self.mean(task_id), self.std(task_id)
-        if std <= _EPSILON * max(1.0, abs(mean)):  # rounding, not a difference
+        if std < _LEAST_STD:
             return [0.0] * len(rewards_N)
         return [(reward - mean) / std for reward in rewards_N]
 

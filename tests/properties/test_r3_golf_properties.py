@@ -1,0 +1,418 @@
+"""Properties of the code golf requirements (R3) that are about grids, rewards and stored solutions, by their numbers."""
+
+import contextlib
+import io
+import json
+import re
+import tempfile
+import tokenize
+import warnings
+from pathlib import Path
+from random import Random
+from statistics import fmean, pstdev
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core.verdict import Status
+from games.golf_rewards import GolfRules, golf_reward, is_valid_python, utf8_bytes
+from learners.advantages.task_norm import TaskNormaliser
+from problems.embedded.grid_tasks import random_recipe
+from problems.grids import (
+    GridTask,
+    Pair,
+    by_difficulty,
+    compact_description,
+    complexity,
+    describe,
+    difficulty,
+    grid_to_text,
+    load_task,
+    load_tasks,
+    parse_task,
+    text_to_grid,
+    to_problem,
+)
+from problems.loader import ProblemFileError
+from tracking.solutions import SolutionDatabase, implementation
+
+examples = settings(max_examples=100, deadline=None)
+
+SPLITS = ("train", "test", "arc-gen")
+FAULTS = [None, *(s for s in Status if not s.is_infrastructure() and s is not Status.PASSED)]
+
+
+@st.composite
+def grids(draw):
+    """Mostly small; the cells come from a seed, which is quicker than drawing 900 of them."""
+    sides = st.integers(1, 5) | st.sampled_from([9, 30])
+    rows, columns = draw(sides), draw(sides)
+    rng = Random(draw(st.integers(0, 2**32)))
+    colours = draw(st.integers(1, 10))
+    return tuple(tuple(rng.randrange(colours) for _ in range(columns)) for _ in range(rows))
+
+
+pairs = st.builds(Pair, grids(), grids())
+
+
+def some_pairs(least: int):
+    return st.lists(pairs, min_size=least, max_size=3).map(tuple)
+
+
+tasks = st.builds(
+    GridTask,
+    st.text("abc0123456789_", min_size=1, max_size=8),
+    some_pairs(1),
+    some_pairs(1),
+    some_pairs(0),
+)
+programs = st.tuples(
+    st.integers(0, 2**32), st.booleans(), st.sampled_from(["verbose", "plain", "terse"])
+).map(lambda drawn: getattr(random_recipe(Random(drawn[0]), unseen=drawn[1]).programs(), drawn[2]))
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-1, 11) | st.floats(allow_nan=False) | st.text(max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from([*SPLITS, "input", "output", "x"]), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+rules = st.builds(
+    GolfRules,
+    pass_weight=st.floats(0.01, 10),
+    length_weight=st.floats(0, 10),
+    length_scale=st.integers(1, 5000),
+    syntax_error_penalty=st.floats(0, 5),
+    runtime_error_penalty=st.floats(0, 5),
+    limit_penalty=st.floats(0, 5),
+)
+
+
+def document(task: GridTask) -> dict:
+    parts = zip(SPLITS, (task.train, task.test, task.arc_gen), strict=True)
+    return {
+        split: [{"input": list(map(list, p.input)), "output": list(map(list, p.output))} for p in part]
+        for split, part in parts
+    }
+
+
+# R3, property 1: task loading completeness.
+@examples
+@given(tasks, st.booleans())
+def test_a_file_is_loaded_without_loss(task, plain_arc):
+    content = document(task)
+    if plain_arc and not task.arc_gen:
+        del content["arc-gen"]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"{task.id}.json"
+        path.write_text(json.dumps(content))
+        assert load_task(path) == task
+        assert load_tasks(folder) == [task]
+
+
+# R3, property 2: grid-to-text round trip preservation.
+@examples
+@given(grids())
+def test_a_grid_survives_as_text(grid):
+    assert text_to_grid(grid_to_text(grid)) == grid
+
+
+# R3, property 2: the other way round, and no text is half a grid.
+@examples
+@given(st.text("0123456789\n", max_size=40) | st.text(max_size=10))
+def test_a_text_is_a_grids_or_refused(text):
+    try:
+        grid = text_to_grid(text)
+    except ValueError:
+        return
+    assert grid_to_text(grid) == text
+
+
+# R3, property 3: batch difficulty ordering.
+@examples
+@given(st.lists(tasks, max_size=6))
+def test_levels_and_tasks_within_them_ascend(some):
+    levels = by_difficulty(some)
+    assert list(levels) == sorted(levels) and set(levels) <= set(range(1, 6))
+    for level, of_level in levels.items():
+        assert of_level and all(difficulty(task) == level for task in of_level)
+    ordered = [complexity(task) for of_level in levels.values() for task in of_level]
+    assert ordered == sorted(ordered)
+    assert sorted(map(repr, some)) == sorted(repr(task) for level in levels.values() for task in level)
+
+
+# R3, property 3: what the order rests on does not depend on the order of pairs.
+@examples
+@given(tasks, st.randoms(use_true_random=False))
+def test_complexity_is_a_tasks_own(task, rng):
+    shuffled = GridTask(
+        task.id, *(tuple(rng.sample(part, len(part))) for part in (task.train, task.test, task.arc_gen))
+    )
+    assert complexity(shuffled) == pytest.approx(complexity(task))
+    assert 0 <= complexity(task) <= 1 + 1e-9
+
+
+# R3, property 4: prompt completeness (the examples; the game adds the instructions).
+@examples
+@given(tasks, st.none() | st.integers(0, 4))
+def test_every_example_is_in_the_prompt(task, max_shown):
+    problem = to_problem(task, max_shown)
+    shown = task.train + task.test + task.arc_gen[:max_shown]
+    expected = [part for p in shown for part in (grid_to_text(p.input), grid_to_text(p.output))]
+    written = re.findall(r"put:\n([0-9\n]*[0-9])", problem.description)
+    assert written == expected
+    assert len(problem.baseline_tests) == len(task.pairs)
+    compact = [part.split(">") for part in compact_description(task).replace("/", "\n").split(" ")]
+    assert compact == [[grid_to_text(p.input), grid_to_text(p.output)] for p in task.train + task.test]
+
+
+# R3, property 4: and nothing of the pairs held out.
+@examples
+@given(tasks, st.none() | st.integers(0, 4))
+def test_a_held_out_pair_is_not_in_the_prompt(task, max_shown):
+    problem = to_problem(task, max_shown, hold_out_arc_gen=True)
+    visible = GridTask(task.id, task.train, task.test, task.arc_gen[: -(len(task.arc_gen) // 2) or None])
+    assert problem.description == describe(visible, max_shown)
+    assert set(problem.baseline_tests).isdisjoint(problem.hidden_tests)
+
+
+def corrupt(content: dict, rng: Random) -> str:
+    """Break one thing somewhere, in place; says where the error must point."""
+    split = rng.choice([split for split in SPLITS if content[split]])
+    index = rng.randrange(len(content[split]))
+    pair, field = content[split][index], rng.choice(["input", "output"])
+    row = rng.randrange(len(pair[field]))
+    column = rng.randrange(len(pair[field][row]))
+    where = f"split {split!r}, pair {index}, field {field!r}: "
+    match rng.randrange(6):
+        case 0:
+            del pair[field]
+        case 1:
+            pair[field] = rng.choice([None, [], "0", 3, {}, [[]]])
+        case 2:
+            pair[field][row][column] = rng.choice([-1, 10, True, 1.5, "1", None, [1]])
+        case 3:
+            pair[field] = [[0]] * 31
+        case 4:
+            pair[field] = [[0, 0], [0]]
+        case 5 if split != "arc-gen":
+            del content[split]
+            where = f"split {split!r}: missing"
+        case 5:
+            content[split][index] = None
+            where = f"split {split!r}, pair {index}: "
+    return where
+
+
+# R3, property 5: task validation consistency.
+@examples
+@given(tasks, st.integers(0, 2**32))
+def test_a_broken_task_is_refused_whole_and_told_where(task, seed):
+    content = document(task)
+    where = corrupt(content, Random(seed))
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "a.json").write_text(json.dumps(content))
+        (Path(folder) / "b.json").write_text(json.dumps(document(task)))
+        with pytest.raises(ProblemFileError) as caught:
+            load_tasks(folder)
+        assert str(caught.value).startswith(f"{folder}/a.json: {where}")
+        assert [loaded.id for loaded in load_tasks(folder, on_error="skip")] == ["b"]
+
+
+# R3, property 5: whatever the JSON says, it is a whole task or none.
+@examples
+@given(json_values)
+def test_any_json_is_a_task_or_refused(raw):
+    try:
+        task = parse_task(raw, "t", "here")
+    except ProblemFileError as error:
+        assert str(error).startswith("here: ") and "\n" not in str(error)
+    else:
+        assert document(task) == {"arc-gen": [], **raw}
+
+
+# R3, property 12: reward proportionality.
+@examples
+@given(rules, st.data())
+def test_a_higher_pass_rate_never_earns_less(rule, data):
+    total = data.draw(st.integers(1, 300))
+    less, more = sorted((data.draw(st.integers(0, total)), data.draw(st.integers(0, total))))
+    sizes, faults = st.integers(0, 10_000), st.sampled_from(FAULTS)
+    worse = golf_reward(less, total, data.draw(sizes), rule, data.draw(faults))[0]
+    better = golf_reward(more, total, data.draw(sizes), rule, data.draw(faults))[0]
+    if less < more:
+        assert worse < better
+
+
+# R3, property 15: maximum reward for perfect solutions.
+@examples
+@given(rules, st.integers(1, 300), st.integers(1, 300), st.data())
+def test_any_solution_earns_more_than_any_other_program(rule, total, others, data):
+    sizes = st.integers(0, 10_000)
+    solution = golf_reward(total, total, data.draw(sizes), rule)[0]
+    wrong = golf_reward(
+        data.draw(st.integers(0, others - 1)),
+        others,
+        data.draw(sizes),
+        rule,
+        data.draw(st.sampled_from(FAULTS)),
+    )[0]
+    assert wrong < solution <= golf_reward(1, 1, 0, rule)[0]
+    assert golf_reward(1, 1, 0, rule)[0] == pytest.approx(rule.pass_weight + rule.length_weight)
+
+
+# R3, property 16: code length reward monotonicity.
+@examples
+@given(rules, st.integers(1, 300), st.sampled_from(FAULTS), st.data())
+def test_at_equal_correctness_shorter_never_earns_less(rule, total, fault, data):
+    passed = data.draw(st.sampled_from([0, total // 2, total]))
+    short, long = sorted((data.draw(st.integers(0, 10_000)), data.draw(st.integers(0, 10_000))))
+    better, worse = (golf_reward(passed, total, size, rule, fault)[0] for size in (short, long))
+    assert better >= worse
+    if passed == total and short < long and rule.length_weight >= 0.01:
+        assert better > worse
+
+
+# R3, property 16: length is in bytes of UTF-8.
+@examples
+@given(st.text())
+def test_length_is_that_of_the_file(program):
+    assert utf8_bytes(program) == len(program.encode())
+
+
+# R3, property 17: reward normalisation consistency, exactly over a task's first batch.
+@examples
+@given(st.lists(st.floats(-10, 10).map(lambda x: round(x, 6)), min_size=2, max_size=50), st.text())
+def test_a_batch_has_mean_0_and_std_1(rewards, task_id):
+    normalised = TaskNormaliser().normalise(task_id, rewards)
+    if max(rewards) == min(rewards):
+        assert normalised == [0.0] * len(rewards)
+    else:
+        assert fmean(normalised) == pytest.approx(0, abs=1e-6)
+        assert pstdev(normalised) == pytest.approx(1, abs=1e-6)
+
+
+# R3, property 17: and nearly over all its episodes, among those of other tasks.
+@examples
+@given(st.integers(0, 2**32), st.floats(0.15, 0.85), st.floats(-5, 5), st.floats(0.1, 10), st.integers(4, 16))
+def test_all_episodes_of_a_task_have_mean_0_and_std_1(seed, rate, offset, scale, group):
+    rng, normaliser = Random(seed), TaskNormaliser()
+    seen: list[float] = []
+    for _ in range(1600 // group):
+        rewards = [offset + scale * ((rng.random() < rate) + 0.2 * rng.random()) for _ in range(group)]
+        seen += normaliser.normalise("t", rewards)
+        normaliser.normalise("other", [100 * rng.random()])
+    assert abs(fmean(seen)) < 0.25
+    assert abs(pstdev(seen) - 1) < 0.1
+
+
+# R3, property 17: the running figures are those of the whole past, however it was cut into batches.
+@examples
+@given(st.lists(st.lists(st.floats(-10, 10), max_size=8), min_size=1, max_size=8))
+def test_running_statistics_are_those_of_the_past(batches):
+    normaliser = TaskNormaliser()
+    for batch in batches:
+        normaliser.normalise("t", batch)
+    past = [reward for batch in batches for reward in batch]
+    assert normaliser.mean("t") == pytest.approx(fmean(past) if past else 0.0, abs=1e-9)
+    assert normaliser.std("t") == pytest.approx(pstdev(past) if past else 0.0, abs=1e-7)
+
+
+def compiles(code: str) -> bool:
+    with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
+        warnings.simplefilter("ignore")
+        try:
+            compile(code, "p.py", "exec")
+        except (SyntaxError, ValueError):
+            return False
+    return True
+
+
+# R3, property 28: syntax validation.
+@examples
+@given(programs, st.data())
+def test_validation_agrees_with_the_compiler(program, data):
+    assert is_valid_python(program)
+    start = data.draw(st.integers(0, len(program)))
+    end = data.draw(st.integers(start, min(len(program), start + 5)))
+    damaged = program[:start] + data.draw(st.text("()[]:=\n \0x1é'", max_size=3)) + program[end:]
+    assert is_valid_python(damaged) == compiles(damaged)
+
+
+# R3, property 28: for any text.
+@examples
+@given(st.text())
+def test_validation_has_an_answer_for_any_text(text):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert is_valid_python(text) == compiles(text)
+
+
+entries = st.lists(
+    st.tuples(
+        st.sampled_from(["a", "b", "c"]),
+        programs | st.text(max_size=8).map(lambda text: text.replace("\0", "")),
+        st.sampled_from([0.25, 0.5, 1.0]),
+    ),
+    max_size=12,
+)
+
+
+def store(solutions: SolutionDatabase, added: list[tuple[str, str, float]]) -> None:
+    for step, (problem, program, rate) in enumerate(added):
+        solutions.add(problem, program, pass_rate=rate, step=step)
+
+
+# R3, property 31: solution storage persistence.
+@examples
+@given(entries)
+def test_what_was_found_is_there_when_opened_again(added):
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "solutions.sqlite"
+        with SolutionDatabase(path) as solutions:
+            store(solutions, added)
+        with SolutionDatabase(path) as solutions:
+            kept = {p: solutions.best(p, 99) for p in "abc"}
+            assert solutions.count() == sum(map(len, kept.values()))
+    for problem, program, rate in added:
+        (same,) = [s for s in kept[problem] if implementation(s.program) == implementation(program)]
+        assert (same.pass_rate, -same.bytes) >= (rate, -len(program.encode()))
+        assert (problem, same.program, same.pass_rate) == added[same.step]
+
+
+# R3, property 32: solution ranking correctness.
+@examples
+@given(entries)
+def test_more_correct_then_shorter_ranks_higher(added):
+    with SolutionDatabase(":memory:") as solutions:
+        store(solutions, added)
+        ranked = {problem: solutions.best(problem, 99) for problem in "abc"}
+        for problem, of_problem in ranked.items():
+            order = [(-s.pass_rate, s.bytes) for s in of_problem]
+            assert order == sorted(order)
+            assert of_problem[:1] == solutions.best(problem)
+        assert solutions.all_best() == [s for of_problem in ranked.values() for s in of_problem[:1]]
+        perfect = [s for of_problem in ranked.values() for s in of_problem if s.pass_rate == 1]
+        assert list(solutions.programs()) == [(s.problem_id, s.program) for s in perfect]
+
+
+def relaid(program: str, rng: Random) -> str:
+    """The same program with comments, blank lines and spaces in other places."""
+    tokens = tokenize.generate_tokens(io.StringIO(program).readline)
+    words = [(t.type, t.string + " " * (t.type == tokenize.OP and rng.random() < 0.3)) for t in tokens]
+    lines = tokenize.untokenize(words).split("\n")
+    lines = [line + "  # x" * (bool(line.strip()) and rng.random() < 0.5) for line in lines]
+    return "\n" * rng.randrange(3) + "\n\n".join(lines) + "\n# end"
+
+
+# R3, property 33: solution diversity.
+@examples
+@given(programs, programs, st.randoms(use_true_random=False))
+def test_stored_solutions_are_different_implementations(program, other, rng):
+    variants = [relaid(program, rng), program, relaid(program, rng), relaid(other, rng), other]
+    with SolutionDatabase(":memory:") as solutions:
+        store(solutions, [("a", text, 1.0) for text in variants])
+        kept = [s.program for s in solutions.best("a", 99)]
+    assert sorted(kept) == sorted({program, other})
+    assert len(set(map(implementation, kept))) == len(kept)
