@@ -1,11 +1,10 @@
-"""Properties of the code golf requirements (R3) that are about grids, rewards and stored solutions, by their numbers."""
+"""Properties of the code golf requirements (R3) that are about grids and rewards, by their numbers."""
 
 import contextlib
 import io
 import json
 import re
 import tempfile
-import tokenize
 import warnings
 from pathlib import Path
 from random import Random
@@ -35,7 +34,6 @@ from problems.grids import (
     to_problem,
 )
 from problems.loader import ProblemFileError
-from tracking.solutions import SolutionDatabase, implementation
 
 examples = settings(max_examples=100, deadline=None)
 
@@ -46,7 +44,7 @@ FAULTS = [None, *(s for s in Status if not s.is_infrastructure() and s is not St
 @st.composite
 def grids(draw):
     """Mostly small; the cells come from a seed, which is quicker than drawing 900 of them."""
-    sides = st.integers(1, 5) | st.sampled_from([9, 30])
+    sides = st.integers(1, 5) | st.sampled_from([2, 9, 30])
     rows, columns = draw(sides), draw(sides)
     rng = Random(draw(st.integers(0, 2**32)))
     colours = draw(st.integers(1, 10))
@@ -131,7 +129,7 @@ def test_a_text_is_a_grids_or_refused(text):
 
 # R3, property 3: batch difficulty ordering.
 @examples
-@given(st.lists(tasks, max_size=6))
+@given(st.lists(tasks, max_size=4))
 def test_levels_and_tasks_within_them_ascend(some):
     levels = by_difficulty(some)
     assert list(levels) == sorted(levels) and set(levels) <= set(range(1, 6))
@@ -347,72 +345,3 @@ def test_validation_has_an_answer_for_any_text(text):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert is_valid_python(text) == compiles(text)
-
-
-entries = st.lists(
-    st.tuples(
-        st.sampled_from(["a", "b", "c"]),
-        programs | st.text(max_size=8).map(lambda text: text.replace("\0", "")),
-        st.sampled_from([0.25, 0.5, 1.0]),
-    ),
-    max_size=12,
-)
-
-
-def store(solutions: SolutionDatabase, added: list[tuple[str, str, float]]) -> None:
-    for step, (problem, program, rate) in enumerate(added):
-        solutions.add(problem, program, pass_rate=rate, step=step)
-
-
-# R3, property 31: solution storage persistence.
-@examples
-@given(entries)
-def test_what_was_found_is_there_when_opened_again(added):
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "solutions.sqlite"
-        with SolutionDatabase(path) as solutions:
-            store(solutions, added)
-        with SolutionDatabase(path) as solutions:
-            kept = {p: solutions.best(p, 99) for p in "abc"}
-            assert solutions.count() == sum(map(len, kept.values()))
-    for problem, program, rate in added:
-        (same,) = [s for s in kept[problem] if implementation(s.program) == implementation(program)]
-        assert (same.pass_rate, -same.bytes) >= (rate, -len(program.encode()))
-        assert (problem, same.program, same.pass_rate) == added[same.step]
-
-
-# R3, property 32: solution ranking correctness.
-@examples
-@given(entries)
-def test_more_correct_then_shorter_ranks_higher(added):
-    with SolutionDatabase(":memory:") as solutions:
-        store(solutions, added)
-        ranked = {problem: solutions.best(problem, 99) for problem in "abc"}
-        for problem, of_problem in ranked.items():
-            order = [(-s.pass_rate, s.bytes) for s in of_problem]
-            assert order == sorted(order)
-            assert of_problem[:1] == solutions.best(problem)
-        assert solutions.all_best() == [s for of_problem in ranked.values() for s in of_problem[:1]]
-        perfect = [s for of_problem in ranked.values() for s in of_problem if s.pass_rate == 1]
-        assert list(solutions.programs()) == [(s.problem_id, s.program) for s in perfect]
-
-
-def relaid(program: str, rng: Random) -> str:
-    """The same program with comments, blank lines and spaces in other places."""
-    tokens = tokenize.generate_tokens(io.StringIO(program).readline)
-    words = [(t.type, t.string + " " * (t.type == tokenize.OP and rng.random() < 0.3)) for t in tokens]
-    lines = tokenize.untokenize(words).split("\n")
-    lines = [line + "  # x" * (bool(line.strip()) and rng.random() < 0.5) for line in lines]
-    return "\n" * rng.randrange(3) + "\n\n".join(lines) + "\n# end"
-
-
-# R3, property 33: solution diversity.
-@examples
-@given(programs, programs, st.randoms(use_true_random=False))
-def test_stored_solutions_are_different_implementations(program, other, rng):
-    variants = [relaid(program, rng), program, relaid(program, rng), relaid(other, rng), other]
-    with SolutionDatabase(":memory:") as solutions:
-        store(solutions, [("a", text, 1.0) for text in variants])
-        kept = [s.program for s in solutions.best("a", 99)]
-    assert sorted(kept) == sorted({program, other})
-    assert len(set(map(implementation, kept))) == len(kept)
