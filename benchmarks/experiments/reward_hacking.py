@@ -1,0 +1,238 @@
+"""What a discriminator makes of a reward when it may cheat: each guard of `games.rewards` taken away in turn.
+
+    python -m benchmarks.experiments.reward_hacking
+
+A suite is written test by test, at most 8, by a table of logits (place in the suite x action), REINFORCE with the mean of
+the batch as baseline. Actions: an honest hard test, which wrong programs fail (the best idea comes first, the next ones
+find less); an honest easy test, which they hardly ever fail; an invalid one, which the reference contradicts; a
+duplicate of a test of the suite; a slow one, on which the reference needs most of the time limit and programs exceed
+it; and to stop, so that one or two trivial tests are a suite too.
+First half of the programs are wrong, then, starting from the policy that was learnt, none is: nothing honest earns.
+
+Guarded: the default rules with as many slots as a suite may have tests, as the shipped recipes set them. The others
+differ from it by one thing. `slots 1` is the default of the class RewardRules, and R0 to the letter. By the theory
+(games/rewards.py), over all tests a discriminator earns v (1 - v) from perfect programs, so that v drifts to 0.5.
+Whatever an arm rewards, its suites are measured alike: validity and duplicates are shares of the tests written.
+"""
+
+import argparse
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from benchmarks.experiments.intervals import Interval, interval, print_table
+from benchmarks.report import arguments, write
+from core.verdict import Limits, Status, Verdict
+from games.rewards import RewardRules, SuiteFacts, discriminator_reward, outcome
+
+ACTIONS = ("hard", "easy", "invalid", "duplicate", "slow", "stop")
+HARD, EASY, INVALID, DUPLICATE, SLOW, STOP = range(len(ACTIONS))
+LIMITS = Limits()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class World:
+    max_tests: int = 8
+    programs: int = 4
+    hard_valid: float = 0.97
+    """Probability that an honest hard test holds; easy and slow ones always do."""
+    hard_kill: float = 0.8
+    """Of a wrong program, by the suite's first hard test ..."""
+    hard_decay: float = 0.9
+    """... times this for each further one."""
+    easy_kill: float = 0.05
+    slow_limit: float = 0.7
+    """Probability that a program, right or wrong, exceeds the time limit on a slow test."""
+    slow_reference: float = 0.6
+    """Share of the time limit that the reference needs on a slow test."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Arm:
+    rules: RewardRules
+    duplicates_count: bool = False
+    """As valid: no duplicate guard."""
+
+
+def arms(world: World) -> dict[str, Arm]:
+    guarded = RewardRules(validity_slots=world.max_tests)
+    paid = guarded.model_copy(update={"validity_weight": 0.3})
+    return {
+        "guarded": Arm(rules=guarded),
+        "slots 1": Arm(rules=RewardRules()),
+        "p over all tests": Arm(rules=guarded.model_copy(update={"pass_rate_over": "all"})),
+        "duplicates count": Arm(rules=guarded, duplicates_count=True),
+        "any time-out kills": Arm(rules=guarded.model_copy(update={"kill_needs_fast_reference": 1.0})),
+        "guarded, w .3": Arm(rules=paid),
+        "slots 1, w .3": Arm(rules=paid.model_copy(update={"validity_slots": 1})),
+    }
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Suite:
+    valid: int
+    """Tests that hold and repeat none, whatever the arm's guards see in them."""
+    facts: SuiteFacts
+    """As the arm's guards see it."""
+
+
+class Judge:
+    """What becomes of the tests that the actions stand for."""
+
+    def __init__(self, world: World, arm: Arm, rng: np.random.Generator) -> None:
+        self._world, self._arm, self._rng = world, arm, rng
+        reference_ms = world.slow_reference * LIMITS.cpu_s * 1000
+        self._timed_out = outcome(Verdict(status=Status.TIME_LIMIT), reference_ms, LIMITS, arm.rules)
+
+    def suite(self, actions: Sequence[int], wrong: int) -> Suite:
+        """wrong: how many of the programs are."""
+        draws = self._rng.random((len(actions), self._world.programs + 1)).tolist()
+        written: list[list[bool | None] | None] = []
+        copies: list[list[bool | None] | None] = []
+        for action, (chance, *luck) in zip(actions, draws, strict=True):
+            if action == DUPLICATE and written:
+                copies.append(written[0])  # the best idea
+            else:
+                hard = sum(earlier == HARD for earlier in actions[: len(written) + len(copies)])
+                written.append(self._outcomes(action, hard, chance, luck, wrong))
+        held = [outcomes for outcomes in written if outcomes is not None]
+        valid = len(held)
+        if self._arm.duplicates_count:
+            held += [outcomes for outcomes in copies if outcomes is not None]
+        table = [list(row) for row in zip(*held, strict=True)] or [[] for _ in range(self._world.programs)]
+        facts = SuiteFacts(
+            emitted=len(actions),
+            parsed=len(actions),
+            valid=len(held),
+            wrong_outputs=0,
+            duplicates=len(copies),
+            outcomes=table,
+            solvable=any(True in row for row in table),
+        )
+        return Suite(valid=valid, facts=facts)
+
+    def _outcomes(
+        self, action: int, hard: int, chance: float, luck: Sequence[float], wrong: int
+    ) -> list[bool | None] | None:
+        """By program; None where the test does not hold. hard: how many hard tests came before."""
+        world = self._world
+        if action == INVALID or (action == HARD and chance >= world.hard_valid):
+            return None
+        if action == SLOW:
+            return [self._timed_out if draw < world.slow_limit else True for draw in luck]
+        kill = world.hard_kill * world.hard_decay**hard if action == HARD else world.easy_kill
+        return [program >= wrong or draw >= kill for program, draw in enumerate(luck)]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Settings:
+    learning_rate: float = 2.0
+    batch: int = 32
+    updates: int = 250
+    """Per phase."""
+    measured: int = 400
+    """Suites of the last policy that the figures are taken from."""
+
+
+class Trainer:
+    def __init__(self, world: World, arm: Arm, settings: Settings, seed: int) -> None:
+        self._world, self._arm, self._settings = world, arm, settings
+        self._rng = np.random.default_rng(seed)
+        self._judge = Judge(world, arm, self._rng)
+        self.logits_PA = np.zeros((world.max_tests, len(ACTIONS)))
+
+    def train(self, wrong: int) -> None:
+        """One phase against programs of which so many are wrong."""
+        for _ in range(self._settings.updates):
+            actions_BP, policy_PA = self._write(self._settings.batch)
+            rewards_B = np.array([self._reward(actions, wrong) for actions in actions_BP])
+            advantages_B = rewards_B - rewards_B.mean()
+            taken_BPA = actions_BP[..., None] == np.arange(len(ACTIONS))
+            written_BP = np.cumsum(actions_BP == STOP, axis=1) - (actions_BP == STOP) == 0
+            score_BPA = (taken_BPA - policy_PA) * written_BP[..., None]
+            step_PA = (advantages_B[:, None, None] * score_BPA).mean(0)
+            self.logits_PA += self._settings.learning_rate * step_PA
+
+    def measure(self, wrong: int) -> dict[str, float]:
+        """Of the policy as it is. Shares of the tests written, over all suites; kills by suite."""
+        chosen = [_until_stop(actions) for actions in self._write(self._settings.measured)[0]]
+        suites = [self._judge.suite(actions, wrong) for actions in chosen]
+        emitted = sum(map(len, chosen))
+        found = [any(False in row for row in s.facts.outcomes[:wrong]) for s in suites]
+        return {
+            "validity": sum(suite.valid for suite in suites) / max(emitted, 1),
+            "duplicates": sum(suite.facts.duplicates for suite in suites) / max(emitted, 1),
+            **{ACTIONS[a]: sum(c.count(a) for c in chosen) / max(emitted, 1) for a in (HARD, EASY, SLOW)},
+            "tests": emitted / len(suites),
+            "found": sum(found) / len(found),
+        }
+
+    def _write(self, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """Actions, count x places (what follows a stop is not written), and the policy."""
+        powers_PA = np.exp(self.logits_PA - self.logits_PA.max(-1, keepdims=True))
+        policy_PA = powers_PA / powers_PA.sum(-1, keepdims=True)
+        above_PA = policy_PA.cumsum(-1)[:, :-1]
+        draws_BP = self._rng.random((count, self._world.max_tests))
+        return (draws_BP[..., None] > above_PA).sum(-1), policy_PA
+
+    def _reward(self, actions: np.ndarray, wrong: int) -> float:
+        return discriminator_reward(self._judge.suite(_until_stop(actions), wrong).facts, self._arm.rules)[0]
+
+
+def _until_stop(actions: np.ndarray) -> list[int]:
+    written = actions.tolist()
+    return written[: written.index(STOP)] if STOP in written else written
+
+
+Figures = Mapping[str, Interval]
+COLUMNS = ("validity", "duplicates", "hard", "easy", "slow", "tests", "found")
+PHASES = ("half of the programs are wrong", "then all are right")
+
+
+def over_seeds(world: World, arm: Arm, settings: Settings, seeds: Sequence[int]) -> list[Figures]:
+    """By phase."""
+    by_phase: list[list[dict[str, float]]] = [[], []]
+    for seed in seeds:
+        trainer = Trainer(world, arm, settings, seed)
+        for phase, wrong in enumerate((world.programs // 2, 0)):
+            trainer.train(wrong)
+            by_phase[phase].append(trainer.measure(wrong))
+    return [{of: interval([m[of] for m in measures]) for of in COLUMNS} for measures in by_phase]
+
+
+def main() -> None:
+    parser = arguments(__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--seeds", type=int, nargs="+", default=list(range(1, 11)))
+    parser.add_argument("--updates", type=int, default=Settings().updates, help="of each phase")
+    options = parser.parse_args()
+    settings, world = Settings(updates=options.updates), World()
+    if options.quick:
+        options.seeds = options.seeds[:2]
+    start = time.perf_counter()
+    figures: dict[str, Any] = {}
+    rows: list[list[list[object]]] = [[], []]
+    for name, arm in arms(world).items():
+        for phase, results in enumerate(over_seeds(world, arm, settings, options.seeds)):
+            rows[phase].append([name, *results.values()])
+            figures |= {f"{name}, {PHASES[phase]}, {of}": r.plain() for of, r in results.items()}
+    for phase, title in enumerate(PHASES):
+        print_table(title, ["", *COLUMNS], rows[phase])
+    seconds = time.perf_counter() - start
+    print(
+        "\nvalidity, duplicates, hard, easy, slow: shares of the tests written; tests: in a suite; found: suites "
+        f"that fail a wrong program\n{settings.updates} updates of {settings.batch} suites a phase, seeds "
+        f"{options.seeds}, 95% intervals, {seconds:.0f} s"
+    )
+    write(
+        options.json,
+        {**figures, "world": asdict(world), "settings": asdict(settings), "seconds": seconds},
+        {},
+    )
+
+
+if __name__ == "__main__":
+    main()

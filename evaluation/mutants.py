@@ -1,0 +1,231 @@
+"""Seeded bugs: small changes to a correct Python program, by its syntax tree.
+
+Operators: comparison, arithmetic, constant, condition, statement, boolean, return, slice. Not covered: changes of
+several places at once, changes of names and of calls. A mutant need not be a bug (`x >= 1` for `x > 0`):
+`non_equivalent` keeps those that the sandbox can tell from the reference.
+"""
+
+import ast
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from core.interfaces import Sandbox, SandboxFailure
+from core.problem import Problem
+from core.verdict import Limits, Test, Verdict
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Mutant:
+    """Example: Mutant(source="def f(x):\\n    return x - 1\\n", operator="arithmetic", line=2)."""
+
+    source: str
+    operator: str
+    line: int
+    """Of the change, in the source that was mutated."""
+
+
+def mutants(source: str, limit: int, rng_seed: int) -> list[Mutant]:
+    """At most `limit` distinct mutants, a random choice in the order of their lines.
+
+    Each parses and differs from the source by its syntax tree, not in layout only. Raises SyntaxError where the
+    source does not parse.
+    """
+    tree = ast.parse(source)
+    seen = {ast.dump(tree)}
+    found: list[Mutant] = []
+    for edit in [edit for node in ast.walk(tree) for edit in _edits(node)]:
+        try:
+            changed = edit.applied(tree)
+            shape = ast.dump(ast.parse(changed))
+        except (SyntaxError, ValueError):  # no program, such as a `try` without its handler
+            continue
+        if shape not in seen:
+            seen.add(shape)
+            found.append(Mutant(source=changed, operator=edit.operator, line=edit.line))
+    chosen = Random(rng_seed).sample(found, min(limit, len(found)))
+    return sorted(chosen, key=lambda mutant: mutant.line)
+
+
+async def non_equivalent(
+    problem: Problem,
+    candidates: Sequence[Mutant],
+    sandbox: Sandbox,
+    probes: Sequence[Test] = (),
+    limits: Limits | None = None,
+) -> list[Mutant]:
+    """The mutants that differ from the reference on one of the problem's baseline and hidden tests, or on a probe.
+
+    probes: more tests; a call such as "f([1, -1])" compares values. Tests that the reference fails say nothing.
+    A mutant that the sandbox could not judge is left out. Raises SandboxFailure where that happens to the reference.
+    """
+    tests = list(dict.fromkeys([*problem.baseline_tests, *problem.hidden_tests, *probes]))
+    expected = await sandbox.judge(
+        problem.reference_solution, tests, limits=limits, language=problem.language
+    )
+    telling = [(test, verdict) for test, verdict in zip(tests, expected, strict=True) if verdict.passed]
+    asks, answers = [test for test, _ in telling], [_seen(verdict) for _, verdict in telling]
+
+    async def differs(mutant: Mutant) -> bool:
+        try:
+            verdicts = await sandbox.judge(mutant.source, asks, limits=limits, language=problem.language)
+        except SandboxFailure:
+            return False
+        return [_seen(verdict) for verdict in verdicts] != answers
+
+    bugs = await asyncio.gather(*map(differs, candidates))
+    return [mutant for mutant, bug in zip(candidates, bugs, strict=True) if bug]
+
+
+def _seen(verdict: Verdict) -> tuple[bool, str | None]:
+    return verdict.passed, verdict.value
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Edit:
+    """One field of one node, with another value."""
+
+    operator: str
+    node: ast.AST
+    field: str
+    value: object
+    line: int
+
+    def applied(self, tree: ast.AST) -> str:
+        """Source of the tree with the edit; the tree is as before. Raises ValueError where it has no source."""
+        before = getattr(self.node, self.field)
+        setattr(self.node, self.field, self.value)
+        try:
+            return ast.unparse(tree) + "\n"
+        finally:
+            setattr(self.node, self.field, before)
+
+
+_SWAPS: dict[type[ast.AST], tuple[type[ast.AST], ...]] = {
+    ast.Lt: (ast.LtE, ast.GtE),
+    ast.LtE: (ast.Lt, ast.Gt),
+    ast.Gt: (ast.GtE, ast.LtE),
+    ast.GtE: (ast.Gt, ast.Lt),
+    ast.Eq: (ast.NotEq,),
+    ast.NotEq: (ast.Eq,),
+    ast.In: (ast.NotIn,),
+    ast.NotIn: (ast.In,),
+    ast.Is: (ast.IsNot,),
+    ast.IsNot: (ast.Is,),
+    ast.Add: (ast.Sub, ast.Mult),
+    ast.Sub: (ast.Add,),
+    ast.Mult: (ast.Add, ast.FloorDiv),
+    ast.Div: (ast.Mult, ast.FloorDiv),
+    ast.FloorDiv: (ast.Mult, ast.Div),
+    ast.Mod: (ast.FloorDiv, ast.Mult),
+    ast.Pow: (ast.Mult,),
+    ast.USub: (ast.UAdd,),
+    ast.And: (ast.Or,),
+    ast.Or: (ast.And,),
+}
+"""Operators, and what they are mistaken for: the boundary first, then the opposite."""
+
+_RETURNED = (None, 0, 1)
+"""0 and 1 stand for False and True as well: they are equal."""
+_KEPT = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Pass)
+"""Statements that are not dropped: without them a program hardly runs, or is the same."""
+
+
+def _edits(node: ast.AST) -> Iterator[_Edit]:
+    """Every change of this node's own fields."""
+    for operator, make in _OPERATORS.items():
+        for field, value, place in make(node):
+            yield _Edit(
+                operator=operator, node=node, field=field, value=value, line=getattr(place, "lineno", 1)
+            )
+
+
+_Change = tuple[str, object, ast.AST]
+"""Field, its new value, and the node whose line is the change's."""
+
+
+def _comparisons(node: ast.AST) -> Iterator[_Change]:
+    if isinstance(node, ast.Compare):
+        for i, op in enumerate(node.ops):
+            for swap in _SWAPS[type(op)]:
+                yield "ops", [*node.ops[:i], swap(), *node.ops[i + 1 :]], node
+
+
+def _arithmetic(node: ast.AST) -> Iterator[_Change]:
+    if isinstance(node, ast.BinOp | ast.AugAssign | ast.UnaryOp):
+        for swap in _SWAPS.get(type(node.op), ()):
+            yield "op", swap(), node
+
+
+def _booleans(node: ast.AST) -> Iterator[_Change]:
+    if isinstance(node, ast.BoolOp):
+        yield "op", _SWAPS[type(node.op)][0](), node
+
+
+def _constants(node: ast.AST) -> Iterator[_Change]:
+    if isinstance(node, ast.Constant) and type(node.value) is int:
+        yield "value", node.value + 1, node
+        yield "value", node.value - 1, node
+
+
+def _conditions(node: ast.AST) -> Iterator[_Change]:
+    if isinstance(node, ast.If | ast.While | ast.IfExp):
+        yield "test", _negated(node.test), node
+    if isinstance(node, ast.comprehension):
+        for i, test in enumerate(node.ifs):
+            yield "ifs", [*node.ifs[:i], _negated(test), *node.ifs[i + 1 :]], test
+
+
+def _negated(test: ast.expr) -> ast.expr:
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return test.operand
+    return ast.UnaryOp(ast.Not(), test)
+
+
+def _statements(node: ast.AST) -> Iterator[_Change]:
+    for field in ("body", "orelse", "finalbody"):
+        block = getattr(node, field, None)
+        if not isinstance(block, list):  # the body of a lambda
+            continue
+        for i, statement in enumerate(block):
+            if not isinstance(statement, _KEPT) and not _is_text(statement):
+                rest = [*block[:i], *block[i + 1 :]]
+                yield field, rest or [ast.Pass()], statement
+
+
+def _is_text(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+
+
+def _returns(node: ast.AST) -> Iterator[_Change]:
+    if isinstance(node, ast.Return) and node.value is not None:
+        for constant in _RETURNED:
+            yield "value", ast.Constant(constant), node
+
+
+def _slices(node: ast.AST) -> Iterator[_Change]:
+    """Each end one further in, and open; an end that is a number is moved the other way by `constant`."""
+    if isinstance(node, ast.Slice):
+        one = ast.Constant(1)
+        if node.lower is not None:
+            yield "lower", None, node
+        yield "lower", ast.BinOp(node.lower, ast.Add(), one) if node.lower else one, node
+        if node.upper is not None:
+            yield "upper", None, node
+        end = ast.BinOp(node.upper, ast.Sub(), one) if node.upper else ast.UnaryOp(ast.USub(), one)
+        yield "upper", end, node
+        if node.step is not None:
+            yield "step", None, node
+
+
+_OPERATORS: dict[str, Callable[[ast.AST], Iterator[_Change]]] = {
+    "comparison": _comparisons,
+    "arithmetic": _arithmetic,
+    "boolean": _booleans,
+    "constant": _constants,
+    "condition": _conditions,
+    "statement": _statements,
+    "return": _returns,
+    "slice": _slices,
+}
