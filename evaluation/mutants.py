@@ -1,8 +1,8 @@
 """Seeded bugs: small changes to a correct Python program, by its syntax tree.
 
-Operators: comparison, arithmetic, constant, condition, statement, boolean, return, slice. Not covered: changes of
-several places at once, changes of names and of calls. A mutant need not be a bug (`x >= 1` for `x > 0`):
-`non_equivalent` keeps those that the sandbox can tell from the reference.
+Covered is what OPERATORS names. Not covered: changes of several places at once, changes of names and of calls.
+A mutant need not be a bug (`x >= 1` for `x > 0`): `non_equivalent` keeps those that the sandbox can tell from the
+reference.
 """
 
 import ast
@@ -134,7 +134,7 @@ _KEPT = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.Im
 
 def _edits(node: ast.AST) -> Iterator[_Edit]:
     """Every change of this node's own fields."""
-    for operator, make in _OPERATORS.items():
+    for operator, make in _MAKERS.items():
         for field, value, place in make(node):
             yield _Edit(
                 operator=operator, node=node, field=field, value=value, line=getattr(place, "lineno", 1)
@@ -219,7 +219,7 @@ def _slices(node: ast.AST) -> Iterator[_Change]:
             yield "step", None, node
 
 
-_OPERATORS: dict[str, Callable[[ast.AST], Iterator[_Change]]] = {
+_MAKERS: dict[str, Callable[[ast.AST], Iterator[_Change]]] = {
     "comparison": _comparisons,
     "arithmetic": _arithmetic,
     "boolean": _booleans,
@@ -229,3 +229,4 @@ _OPERATORS: dict[str, Callable[[ast.AST], Iterator[_Change]]] = {
     "return": _returns,
     "slice": _slices,
 }
+OPERATORS = tuple(_MAKERS)

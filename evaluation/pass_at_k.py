@@ -12,6 +12,8 @@ def pass_at_k(n: int, c: int, k: int) -> float:
         raise ValueError(f"pass@k: {c} of {n} attempts cannot have passed")
     if not 1 <= k <= n:
         raise ValueError(f"pass@k: k is {k}, but must be from 1 to the number of attempts, {n}")
+    if n - c < k:  # too few failures to fill k places
+        return 1.0
     return 1.0 - math.prod(1.0 - k / i for i in range(n - c + 1, n + 1))
 
 

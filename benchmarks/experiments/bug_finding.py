@@ -1,0 +1,220 @@
+"""Does the discriminator learn to find bugs? Seeded bugs in the reference solutions of held-out embedded problems, and the
+suites of trained discriminators, of the one before training, and of random inputs.
+
+    python -m benchmarks.experiments.bug_finding --checkpoint RUN/checkpoints/best/discriminator
+
+--checkpoint may be repeated, one for each seed of a run. --untrained is the warm start of the recipe unless it is given.
+Bugs: mutants of the syntax tree that the sandbox can tell from the reference (`evaluation.mutants`). Most are coarse, and
+any input shows them; --operators comparison boolean leaves those that take a thought.
+kill@k: the chance that one of k suites fails a bug, mean over a problem's bugs, then over problems; five suites are
+written for each problem. Random inputs are uniform over small values of the right type, know nothing of the problem,
+and come in suites as long as the discriminator's, and in large ones.
+Intervals are over checkpoints for the trained, and over sampling seeds for the others.
+"""
+
+import argparse
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from benchmarks.experiments.intervals import Interval, interval, print_table
+from benchmarks.report import arguments, write
+from configs.load import load_run
+from configs.schema import Config
+from core.interfaces import Player, Sandbox
+from core.problem import Problem
+from core.seeding import derive_seed
+from evaluation.discriminator import discriminator_scores, judge_suites, kill_at_k
+from evaluation.mutants import OPERATORS, Mutant, mutants, non_equivalent
+from games.multistage import MultistageGame, MultistageRules
+from problems.embedded.generate import embedded_problems, embedded_specs
+from problems.embedded.grammar import Spec
+from problems.embedded.sampling import bland_input, edge_input
+from sandbox_workers.local import LocalSandbox
+
+SUITES = 5
+PROBES = 40
+"""Random inputs, besides the problem's own tests, on which a mutant may show that it is a bug."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Target:
+    """A held-out problem and its bugs."""
+
+    problem: Problem
+    spec: Spec
+    bugs: Sequence[Mutant]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Measures:
+    """Of all suites of one checkpoint or seed."""
+
+    kill_at_1: float
+    kill_at_5: float
+    validity: float
+    """Share of the tests written that hold and repeat none."""
+    duplicates: float
+    tests: float
+    """In a suite."""
+
+
+async def make_targets(options: argparse.Namespace, sandbox: Sandbox, config: Config) -> list[Target]:
+    """The first held-out problems; those without a bug are left out."""
+    held_out = zip(embedded_problems("held_out"), embedded_specs("held_out"), strict=True)
+    chosen = list(held_out)[: options.problems]
+
+    async def bugs(problem: Problem, spec: Spec) -> list[Mutant]:
+        seed = derive_seed("bugs", problem.id)
+        rng, every = Random(seed), mutants(problem.reference_solution, 10_000, seed)
+        candidates = [mutant for mutant in every if mutant.operator in options.operators]
+        candidates = rng.sample(candidates, min(options.mutants, len(candidates)))
+        probes = list(dict.fromkeys(f"f({edge_input(spec, rng)!r})" for _ in range(PROBES)))
+        return await non_equivalent(problem, candidates, sandbox, probes, config.game.sandbox_limits)
+
+    found = await asyncio.gather(*(bugs(problem, spec) for problem, spec in chosen))
+    return [Target(problem=p, spec=s, bugs=b) for (p, s), b in zip(chosen, found, strict=True) if b]
+
+
+async def written_suites(
+    directory: Path, targets: Sequence[Target], config: Config, seed: int
+) -> list[list[str]]:
+    """SUITES suites of a discriminator for each problem."""
+    from transformers import AutoTokenizer
+
+    from actors.transformers_policy import TransformersPolicy
+    from games.prompts import format_for
+
+    seat = config.discriminator
+    policy = TransformersPolicy(str(directory), seat.engine)
+    style = format_for(AutoTokenizer.from_pretrained(str(directory)), config.game.test_format)
+    game = MultistageGame(config.game)
+
+    async def of(problem: Problem) -> list[str]:
+        player = Player(
+            name="discriminator",
+            policy=policy,
+            format=style,
+            attempts=SUITES,
+            temperature=1.0,
+            seed=derive_seed(seed, "bug_finding", problem.id),
+            max_tokens=seat.max_tokens,
+        )
+        attacks = await asyncio.gather(*(game.attack(problem, player, i) for i in range(SUITES)))
+        return [attack.artifact for attack in attacks]
+
+    suites = await asyncio.gather(*(of(target.problem) for target in targets))
+    await policy.close()
+    return suites
+
+
+def random_suites(targets: Sequence[Target], tests: int, seed: int) -> list[list[str]]:
+    """SUITES suites of `tests` calls for each problem."""
+
+    def suite(target: Target, number: int) -> str:
+        rng = Random(derive_seed(seed, "random suite", target.problem.id, number))
+        blank = Spec(kind=target.spec.kind)  # without the problem's constants
+        inputs = (rng.choice((bland_input, edge_input))(blank, rng) for _ in range(tests))
+        return "\n".join(f"f({given!r})" for given in inputs)
+
+    return [[suite(target, number) for number in range(SUITES)] for target in targets]
+
+
+async def measure(
+    targets: Sequence[Target], suites: Sequence[Sequence[str]], sandbox: Sandbox, rules: MultistageRules
+) -> Measures:
+    judged = await asyncio.gather(
+        *(
+            judge_suites(target.problem, of_problem, sandbox, rules, mutants=target.bugs)
+            for target, of_problem in zip(targets, suites, strict=True)
+        )
+    )
+    scores = discriminator_scores([record for records in judged for record in records], slots=1)
+    if scores.unjudged:
+        print(f"{scores.unjudged} suites and pairs could not be judged and are left out")
+    emitted = [record.emitted for records in judged for record in records if record]
+    return Measures(
+        kill_at_1=_mean([kill_at_k(records, 1) for records in judged]),
+        kill_at_5=_mean([kill_at_k(records, SUITES) for records in judged]),
+        validity=_mean([scores.distinct]),
+        duplicates=_mean([scores.duplicates]),
+        tests=_mean(emitted),
+    )
+
+
+def _mean(values: Sequence[float | None]) -> float:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else float("nan")
+
+
+async def compare(options: argparse.Namespace, config: Config, untrained: Path) -> dict[str, Any]:
+    """Prints the table and returns the figures."""
+    rules, seeds = config.game, options.seeds
+    with LocalSandbox(options.sandbox, limits=rules.sandbox_limits) as sandbox:
+        print(sandbox.description)
+        targets = await make_targets(options, sandbox, config)
+        by_arm: dict[str, list[Measures]] = {}
+        models = {"trained": options.checkpoint, "untrained": [untrained] * len(seeds)}
+        for arm, directories in models.items():
+            for number, directory in enumerate(directories, start=1):
+                suites = await written_suites(directory, targets, config, number)
+                by_arm.setdefault(arm, []).append(await measure(targets, suites, sandbox, rules))
+        for tests in (rules.max_tests, options.random_tests):
+            long = rules.model_copy(update={"max_tests": tests, "test_format": "input_only"})
+            by_arm[f"random, {tests} tests"] = [
+                await measure(targets, random_suites(targets, tests, seed), sandbox, long) for seed in seeds
+            ]
+    columns = [field.name for field in fields(Measures)]
+    figures: dict[str, Any] = {"problems": len(targets), "bugs": sum(len(t.bugs) for t in targets)}
+    rows: list[list[object]] = []
+    for arm, measures in by_arm.items():
+        results: dict[str, Interval] = {of: interval([getattr(m, of) for m in measures]) for of in columns}
+        rows.append([arm, len(measures), *results.values()])
+        figures |= {f"{arm}, {of}": result.plain() for of, result in results.items()}
+    print_table(
+        f"{figures['bugs']} bugs in {len(targets)} held-out problems, {SUITES} suites for each problem",
+        ["", "seeds", *(name.replace("_at_", "@") for name in columns)],
+        rows,
+    )
+    return figures
+
+
+def main() -> None:
+    parser = arguments(__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--checkpoint", type=Path, action="append", default=[], metavar="DIR")
+    parser.add_argument("--untrained", type=Path, metavar="DIR")
+    parser.add_argument("--config", help="the recipe of the runs (embedded; with --quick debug)")
+    parser.add_argument("--seeds", type=int, nargs="+", default=list(range(1, 6)))
+    parser.add_argument("--problems", type=int, default=100)
+    parser.add_argument("--mutants", type=int, default=12, help="drawn for each problem")
+    parser.add_argument("--operators", nargs="+", choices=OPERATORS, default=OPERATORS)
+    parser.add_argument("--random-tests", type=int, default=50, help="in a large random suite")
+    parser.add_argument("--sandbox", choices=["auto", "docker", "namespace", "process"], default="auto")
+    options = parser.parse_args()
+    if options.quick:
+        options.problems, options.mutants, options.seeds = 8, 6, options.seeds[:2]
+    recipe = options.config or ("debug" if options.quick else "embedded")
+    config = load_run(["--config", recipe])[0].to_config()
+    untrained = options.untrained
+    if untrained is None:
+        from scripts.warm_start import ensure_embedded
+
+        untrained = ensure_embedded(config)["discriminator"]
+    start = time.perf_counter()
+    figures = asyncio.run(compare(options, config, untrained))
+    seconds = time.perf_counter() - start
+    print(f"\n95% intervals, {seconds:.0f} s")
+    ratios = {}
+    if options.checkpoint:
+        trained, before = (figures[f"{arm}, kill_at_5"]["mean"] for arm in ("trained", "untrained"))
+        ratios["kill_at_5_vs_untrained"] = trained / before if before else float("inf")
+    write(options.json, {**figures, "seconds": seconds}, ratios)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+from itertools import pairwise
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evaluation.discriminator import SuiteRecord, discriminator_scores, kill_at_k
+
+examples = settings(max_examples=100, deadline=None)
+SHARES = ("parsed", "well_formed", "agreed", "distinct", "duplicates", "validity")
+RATES = ("kill_rate", "mutant_kill_rate", "false_kill_rate")
+
+
+@st.composite
+def suites(draw, mutants=2):
+    emitted = draw(st.integers(0, 8))
+    counts = sorted(draw(st.lists(st.integers(0, emitted), min_size=4, max_size=4)), reverse=True)
+    stages = dict(zip(("parsed", "well_formed", "agreed", "distinct"), counts, strict=True))
+    repeated = draw(st.integers(0, counts[1] - counts[3]))
+    killed = st.sampled_from([True, False, None])
+    some = st.lists(killed, max_size=3).map(tuple)
+    fixed = st.lists(killed, min_size=mutants, max_size=mutants).map(tuple)
+    return SuiteRecord(
+        emitted=emitted,
+        **stages,
+        repeated=repeated,
+        wrong=draw(some),
+        mutants=draw(fixed),
+        correct=draw(some),
+    )
+
+
+many = st.lists(st.none() | suites(), max_size=6)
+
+
+@examples
+@given(many, st.integers(1, 8))
+def test_scores_are_shares_and_stages_only_lose(records, slots):
+    scores = discriminator_scores(records, slots)
+    values = [getattr(scores, name) for name in (*SHARES, *RATES)]
+    assert all(value is None or 0 <= value <= 1 for value in values)
+    assert scores.suites + records.count(None) == len(records)
+    if scores.suites:
+        stages = [getattr(scores, name) for name in SHARES[:4]]
+        assert all(a >= b - 1e-12 for a, b in pairwise(stages))
+        assert scores.validity <= scores.distinct + 1e-12
+
+
+@examples
+@given(many, st.randoms())
+def test_the_order_of_suites_is_nothing(records, random):
+    shuffled = list(records)
+    random.shuffle(shuffled)
+    one, other = discriminator_scores(records, 4), discriminator_scores(shuffled, 4)
+    for name in (*SHARES, *RATES, "unjudged"):
+        a, b = getattr(one, name), getattr(other, name)
+        assert a == b or abs(a - b) < 1e-9
+
+
+@examples
+@given(st.lists(suites(), min_size=1, max_size=6))
+def test_unjudged_suites_change_no_mean(records):
+    with_failures = discriminator_scores([None, *records, None], 1)
+    without = discriminator_scores(records, 1)
+    assert with_failures.unjudged == without.unjudged + 2
+    assert all(getattr(with_failures, n) == getattr(without, n) for n in (*SHARES, *RATES))
+
+
+@examples
+@given(st.lists(suites(), min_size=2, max_size=6))
+def test_more_suites_kill_more(records):
+    """Where every mutant was judged by every suite."""
+    known = [r for r in records if None not in r.mutants]
+    rates = [kill_at_k(known, k) for k in range(1, len(known) + 1)]
+    assert all(a <= b + 1e-12 for a, b in pairwise(rates))
+    if known:
+        by_mutant = list(zip(*(r.mutants for r in known), strict=True))
+        assert abs(rates[-1] - sum(map(any, by_mutant)) / len(by_mutant)) < 1e-9

@@ -1,0 +1,64 @@
+import argparse
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from benchmarks.experiments.bug_finding import SUITES, compare, make_targets, measure, random_suites
+from configs.load import load_run
+from evaluation.mutants import OPERATORS
+from problems.embedded.generate import embedded_problems
+from sandbox_workers.local import LocalSandbox
+
+CONFIG = load_run(["--config", "debug"])[0].to_config()
+
+
+def options(**changed) -> argparse.Namespace:
+    plain = {"problems": 2, "mutants": 4, "operators": OPERATORS, "seeds": [1], "checkpoint": []}
+    return argparse.Namespace(**{**plain, "random_tests": 12, "sandbox": "process", **changed})
+
+
+def test_bugs_are_seeded_and_of_the_operators_asked_for():
+    with LocalSandbox("process") as sandbox:
+        targets = asyncio.run(make_targets(options(operators=["comparison"]), sandbox, CONFIG))
+        again = asyncio.run(make_targets(options(operators=["comparison"]), sandbox, CONFIG))
+    assert targets == again and targets
+    assert all(bug.operator == "comparison" for target in targets for bug in target.bugs)
+
+
+def test_more_random_inputs_find_more():
+    with LocalSandbox("process") as sandbox:
+        targets = asyncio.run(make_targets(options(mutants=8), sandbox, CONFIG))
+        measures = []
+        for tests in (1, 12):
+            suites = random_suites(targets, tests, seed=1)
+            assert suites == random_suites(targets, tests, seed=1) != random_suites(targets, tests, seed=2)
+            assert all(len(of_problem) == SUITES for of_problem in suites)
+            rules = CONFIG.game.model_copy(update={"max_tests": tests})
+            measures.append(asyncio.run(measure(targets, suites, sandbox, rules)))
+    few, many = measures
+    assert 0 < few.kill_at_1 <= few.kill_at_5 <= many.kill_at_5 <= 1 and few.kill_at_1 < many.kill_at_1
+    assert (few.tests, many.tests) == (1, 12) and few.validity == 1 and many.validity + many.duplicates == 1
+
+
+@pytest.fixture(scope="module")
+def raw_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An embedded model that has learnt nothing, as a checkpoint directory."""
+    from games.prompts import END, MARKER_TOKENS, PAD
+    from learners.embedded_model import build_model, build_tokenizer
+
+    corpus = [text for p in embedded_problems("train")[:200] for text in (p.description, *p.baseline_asserts)]
+    tokenizer = build_tokenizer(iter(corpus), MARKER_TOKENS, PAD, END)
+    directory = tmp_path_factory.mktemp("model")
+    build_model(tokenizer, seed=1).save_pretrained(directory)
+    tokenizer.save_pretrained(directory)
+    return directory
+
+
+def test_checkpoints_are_compared(raw_model: Path, capsys: pytest.CaptureFixture):
+    figures = asyncio.run(compare(options(checkpoint=[raw_model, raw_model]), CONFIG, raw_model))
+    trained, untrained = (figures[f"{arm}, kill_at_5"]["by_seed"] for arm in ("trained", "untrained"))
+    assert len(trained) == 2 and untrained == trained[:1]  # the same model and sampling seed
+    assert figures["problems"] == 2 and figures["bugs"] > 0
+    assert figures["random, 12 tests, kill_at_5"]["mean"] > trained[0]
+    assert "held-out problems" in capsys.readouterr().out

@@ -1,0 +1,161 @@
+import asyncio
+import os
+
+import pytest
+
+from core.problem import Problem
+from core.verdict import Limits
+from evaluation.discriminator import SuiteRecord, discriminator_scores, judge_suites, kill_at_k
+from evaluation.mutants import Mutant
+from games.multistage import MultistageRules
+from sandbox_workers.backends import choose_backend
+from sandbox_workers.jobs import SandboxUnavailable
+from sandbox_workers.local import LocalSandbox
+
+FAST_SORT = "def f(xs):\n    return sorted(xs, reverse=True)[:2]\n"
+TUPLES = "def f(xs):\n    return tuple(sorted(xs, reverse=True)[:2])\n"
+WRONG = "def f(xs):\n    return xs[:2]\n"
+HANGS_ON_TIES = (
+    "def f(xs):\n    while len(set(xs)) < len(xs): pass\n    return sorted(xs, reverse=True)[:2]\n"
+)
+FIRST = Mutant(source="def f(xs):\n    return sorted(xs)[:2]\n", operator="condition", line=2)
+PROBLEM = Problem(
+    id="two_largest",
+    description="Return the two largest numbers of xs, the largest first.",
+    function_signature="def f(xs: list[int]) -> list:",
+    baseline_tests=("assert f([1, 2, 3]) == [3, 2]",),
+    reference_solution="def f(xs):\n    return sorted(xs)[::-1][:2]\n",
+    other_solutions=(FAST_SORT, TUPLES),
+)
+SUITE = """\
+# two of them are one
+assert f([3, 1, 2]) == [3, 2]
+assert f([2, 1]) == [2, 1]
+assert f([3,1,2]) == [3, 2]
+assert f([1, 2]) == [1, 2]
+assert f(["a"]) == ["a"]
+assert f([len("ab")]) == [2]
+f([1, 2
+"""
+
+
+def rules(test_format: str = "strict", **more) -> MultistageRules:
+    limits = Limits(cpu_s=0.2, wall_s=3.0)
+    return MultistageRules.model_validate({"test_format": test_format, "sandbox_limits": limits, **more})
+
+
+def judge(sandbox, *suites: str, rules: MultistageRules = rules(), wrong=(WRONG,), mutants=(FIRST,)):  # noqa: B008
+    return asyncio.run(judge_suites(PROBLEM, suites, sandbox, rules, wrong=wrong, mutants=mutants))
+
+
+def test_a_suite_goes_through_every_stage(sandbox):
+    (record,) = judge(sandbox, SUITE)
+    assert record == SuiteRecord(
+        emitted=7,
+        parsed=6,
+        well_formed=4,
+        agreed=3,
+        distinct=2,
+        repeated=1,
+        wrong=(True,),  # by [3, 1, 2]
+        mutants=(True,),
+        correct=(False, True),  # a tuple is no list
+    )
+
+
+def test_suites_without_a_valid_test_kill_nothing(sandbox):
+    invalid, empty = judge(sandbox, "assert f([1, 2]) == [1, 2]", "")
+    assert (invalid.emitted, invalid.well_formed, invalid.distinct, invalid.mutants) == (1, 1, 0, (False,))
+    assert (empty.emitted, empty.wrong, empty.correct) == (0, (False,), (False, False))
+
+
+def test_weak_suites_let_bugs_pass(sandbox):
+    (record,) = judge(sandbox, "assert f([2, 1]) == [2, 1]")
+    assert record.wrong == (False,) and record.mutants == (True,)
+
+
+def test_a_repeat_with_another_output_does_not_agree(sandbox):
+    (record,) = judge(sandbox, "assert f([2, 1]) == [2, 1]\nassert f([2, 1]) == [1, 2]")
+    assert (record.well_formed, record.agreed, record.distinct, record.repeated) == (2, 1, 1, 1)
+
+
+def test_inputs_only(sandbox):
+    (record,) = judge(sandbox, "f([3, 1, 2])\nf([3, 1,2])\nf(1)", rules=rules("input_only"))
+    assert (record.parsed, record.well_formed, record.agreed, record.distinct) == (3, 2, 2, 1)
+    assert record.wrong == (True,) and record.correct == (False, True)
+
+
+def test_relabelled_outputs_kill_but_do_not_agree(sandbox):
+    (record,) = judge(sandbox, "assert f([1, 2, 3]) == [1, 2]", rules=rules("relabel"))
+    assert (record.well_formed, record.agreed, record.distinct) == (1, 0, 0)
+    assert record.wrong == (True,)
+
+
+def test_a_time_limit_kills_where_the_reference_is_fast(sandbox):
+    (record,) = judge(sandbox, "assert f([2, 2]) == [2, 2]", wrong=[HANGS_ON_TIES])
+    assert record.wrong == (True,)
+    strict = rules(rewards={"kill_needs_fast_reference": 0.0})
+    (record,) = judge(sandbox, "assert f([2, 2]) == [2, 2]", wrong=[HANGS_ON_TIES], rules=strict)
+    assert record.wrong == (False,)
+
+
+def test_what_the_sandbox_cannot_judge_is_counted_apart(breaking):
+    breaking.on = {WRONG}
+    records = judge(breaking, SUITE, "assert f([2, 1]) == [2, 1]")
+    assert [r.wrong for r in records] == [(None,), (None,)] and records[0].mutants == (True,)
+    scores = discriminator_scores(records, slots=1)
+    assert scores.unjudged == 2 and scores.kill_rate is None and scores.mutant_kill_rate == 1
+    breaking.on = {PROBLEM.reference_solution}
+    assert judge(breaking, SUITE) == [None]
+
+
+# ---------------------------------------------------------------------- counting
+def record(emitted: int = 4, distinct: int = 2, **killed) -> SuiteRecord:
+    counts = {"parsed": emitted, "well_formed": 3, "agreed": 3, "distinct": distinct, "repeated": 1}
+    return SuiteRecord(emitted=emitted, **counts, **killed)
+
+
+def test_scores_by_hand():
+    scores = discriminator_scores(
+        [
+            record(wrong=(True, False), mutants=(True,), correct=(False,)),
+            record(emitted=8, distinct=1, wrong=(None, True), mutants=(False,)),
+            None,
+        ],
+        slots=8,
+    )
+    assert (scores.suites, scores.unjudged) == (2, 2)
+    assert scores.parsed == 1 and scores.well_formed == pytest.approx((3 / 4 + 3 / 8) / 2)
+    assert scores.distinct == pytest.approx((2 / 4 + 1 / 8) / 2)
+    assert scores.validity == pytest.approx((2 / 8 + 1 / 8) / 2)
+    assert scores.duplicates == pytest.approx((1 / 4 + 1 / 8) / 2)
+    assert scores.kill_rate == pytest.approx(2 / 3)
+    assert (scores.mutant_kill_rate, scores.false_kill_rate) == (0.5, 0.0)
+
+
+def test_nothing_measured_is_no_zero():
+    scores = discriminator_scores([None], slots=1)
+    assert (scores.suites, scores.unjudged) == (0, 1)
+    assert scores.validity is None and scores.kill_rate is None
+    assert discriminator_scores([record()], slots=1).false_kill_rate is None
+
+
+def test_kill_at_k():
+    records = [record(mutants=m) for m in ((True, False, None), (False, False, True), (False, False, None))]
+    assert kill_at_k([*records, None], 1) == pytest.approx((1 / 3 + 0 + 1) / 3)
+    assert kill_at_k(records, 3) == pytest.approx((1 + 0) / 2)  # the third was judged with one suite only
+    assert kill_at_k(records, 4) is None and kill_at_k([None], 1) is None
+    with pytest.raises(ValueError, match="k is 0"):
+        kill_at_k(records, 0)
+
+
+# ---------------------------------------------------------------------- contained
+def test_the_sandbox_of_the_product_says_the_same(sandbox):
+    try:
+        choose_backend("auto")
+    except SandboxUnavailable as missing:
+        if os.environ.get("SPARRING_REQUIRE_DOCKER") == "1":
+            pytest.fail(str(missing))
+        pytest.skip(str(missing))
+    with LocalSandbox("auto") as contained:
+        assert judge(contained, SUITE, "") == judge(sandbox, SUITE, "")

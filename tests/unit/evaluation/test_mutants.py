@@ -1,0 +1,124 @@
+import ast
+import asyncio
+
+import pytest
+
+from core.interfaces import SandboxFailure
+from core.problem import Problem
+from evaluation.mutants import OPERATORS, Mutant, mutants, non_equivalent
+
+EVERY = 10_000
+
+
+def changed(source: str, operator: str) -> set[str]:
+    """Bodies of the mutants of one operator, without the `def` line."""
+    return {m.source.split("\n", 1)[1].strip() for m in mutants(source, EVERY, 1) if m.operator == operator}
+
+
+@pytest.mark.parametrize(
+    "body, operator, expected",
+    [
+        ("return a < b", "comparison", {"return a <= b", "return a >= b"}),
+        ("return a >= b", "comparison", {"return a > b", "return a < b"}),
+        ("return a == b", "comparison", {"return a != b"}),
+        ("return a in b", "comparison", {"return a not in b"}),
+        ("return a < b <= c", "comparison",
+         {"return a <= b <= c", "return a >= b <= c", "return a < b < c", "return a < b > c"}),
+        ("return a + b", "arithmetic", {"return a - b", "return a * b"}),
+        ("a += b", "arithmetic", {"a -= b", "a *= b"}),
+        ("return -a", "arithmetic", {"return +a"}),
+        ("return a and b", "boolean", {"return a or b"}),
+        ("return g(7)", "constant", {"return g(8)", "return g(6)"}),
+        ("return a if b else c", "condition", {"return a if not b else c"}),
+        ("return a if not b else c", "condition", {"return a if b else c"}),
+        ("return [x for x in a if x]", "condition", {"return [x for x in a if not x]"}),
+        ("g()\n    return a", "statement", {"return a", "g()"}),
+        ("return a", "return", {"return None", "return 0", "return 1"}),
+        ("return a[b:c]", "slice",
+         {"return a[:c]", "return a[b + 1:c]", "return a[b:]", "return a[b:c - 1]"}),
+        ("return a[:]", "slice", {"return a[1:]", "return a[:-1]"}),
+        ("return a[::-1]", "slice", {"return a[:]", "return a[1::-1]", "return a[:-1:-1]"}),
+    ],
+)  # fmt: skip
+def test_operators(body, operator, expected):
+    assert changed(f"def f(a, b, c):\n    {body}\n", operator) == expected
+
+
+def test_what_is_no_bug_is_left_alone():
+    source = 'import math\ndef f(a):\n    """Text."""\n    return True, "1", 2.5, math.pi\n'
+    assert {m.operator for m in mutants(source, EVERY, 1)} == {"return", "statement"}
+    assert all("Text." in m.source and "import math" in m.source for m in mutants(source, EVERY, 1))
+
+
+def test_mutants_that_are_no_programs_are_left_out():
+    source = "def f(a):\n    try:\n        return a\n    finally:\n        g()\n"
+    found = mutants(source, EVERY, 1)
+    assert any("pass" in m.source for m in found)
+    for mutant in found:
+        ast.parse(mutant.source)
+
+
+def test_lines_and_seeds():
+    source = "def f(a):\n    b = a + 1\n    if b > 2:\n        return b\n    return a\n"
+    every = mutants(source, EVERY, 1)
+    assert [m.line for m in every if m.operator == "comparison"] == [3, 3]
+    assert mutants(source, 4, 1) == mutants(source, 4, 1)
+    assert len({tuple(m.source for m in mutants(source, 4, seed)) for seed in range(10)}) > 1
+    assert mutants(source, 0, 1) == [] and mutants("x\n", EVERY, 1) != []
+
+
+def test_a_source_that_does_not_parse_is_refused():
+    with pytest.raises(SyntaxError):
+        mutants("def f(:\n", 5, 1)
+
+
+def test_the_operators_are_named():
+    assert OPERATORS == (
+        "comparison", "arithmetic", "boolean", "constant", "condition", "statement", "return", "slice",
+    )  # fmt: skip
+
+
+# ---------------------------------------------------------------------- in the sandbox
+PROBLEM = Problem(
+    id="positive",
+    description="Return the sum of the positive integers in xs.",
+    function_signature="def f(xs: list[int]) -> int:",
+    baseline_tests=("assert f([1, 2]) == 3",),
+    hidden_tests=("assert f([-1, 4]) == 4", "assert f([]) == 1"),
+    reference_solution="def f(xs):\n    return sum(x for x in xs if x > 0)\n",
+)
+
+
+def mutant(condition: str) -> Mutant:
+    source = f"def f(xs):\n    return sum(x for x in xs if {condition})\n"
+    return Mutant(source=source, operator="comparison", line=2)
+
+
+EQUIVALENT, BASELINE, HIDDEN, PROBED = map(mutant, ("x >= 0", "x > 1", "x > -2", "x > 0 and x != 9"))
+ENDLESS = Mutant(source="def f(xs):\n    while True:\n        pass\n", operator="condition", line=2)
+
+
+def bugs(sandbox, *candidates: Mutant, probes=()) -> list[Mutant]:
+    return asyncio.run(non_equivalent(PROBLEM, candidates, sandbox, probes))
+
+
+def test_a_bug_shows_on_a_baseline_test_a_hidden_test_or_a_probe(sandbox):
+    """The hidden test that the reference fails says nothing."""
+    candidates = (EQUIVALENT, BASELINE, HIDDEN, PROBED, ENDLESS)
+    assert bugs(sandbox, *candidates) == [BASELINE, HIDDEN, ENDLESS]
+    assert bugs(sandbox, *candidates, probes=["f([9])"]) == [BASELINE, HIDDEN, PROBED, ENDLESS]
+
+
+def test_mutants_of_a_real_reference_are_sifted(sandbox):
+    found = mutants(PROBLEM.reference_solution, EVERY, 1)
+    kept = bugs(sandbox, *found, probes=["f([0])", "f([1])", "f([2])"])
+    assert EQUIVALENT.source not in {m.source for m in kept}
+    assert 0 < len(kept) < len(found)
+
+
+def test_a_mutant_that_could_not_be_judged_is_no_bug(breaking):
+    breaking.on = {BASELINE.source}
+    assert bugs(breaking, BASELINE, HIDDEN) == [HIDDEN]
+    breaking.on = {PROBLEM.reference_solution}
+    with pytest.raises(SandboxFailure):
+        bugs(breaking, BASELINE)
