@@ -30,7 +30,7 @@ async def measure(episodes: int, rounds: int) -> tuple[dict[str, float], dict[st
     from actors.transformers_policy import TransformersPolicy
     from actors.vllm_policy import VllmPolicy
     from configs.load import load_run
-    from games.multistage import MultistageGame, MultistageRules
+    from games.multistage import MultistageGame
     from games.prompts import format_for
     from learners.learner import Learner
     from problems.embedded.generate import embedded_problems
@@ -43,8 +43,7 @@ async def measure(episodes: int, rounds: int) -> tuple[dict[str, float], dict[st
     engine = config.generator.engine
     vllm = VllmPolicy(model, engine)
     learner = Learner(config.generator.learner, 1e-4, model, model)
-    assert isinstance(config.game, MultistageRules)
-    game = MultistageGame(config.game)
+    game = MultistageGame(config.multistage)
     ours, bare = [], []
     sampled: list[Any] = []
     for round_number in range(rounds + 1):

@@ -226,6 +226,12 @@ class Config(Settings):
     def staged(self) -> bool:
         return isinstance(self.game, MultistageRules)
 
+    @property
+    def multistage(self) -> MultistageRules:
+        """The rules, where it is known that they are these."""
+        assert isinstance(self.game, MultistageRules)
+        return self.game
+
     def curriculum_arguments(self, problem_ids: Sequence[str]) -> dict[str, Any]:
         """Of Curriculum, and of its shell."""
         return {

@@ -35,6 +35,9 @@ class LearnerSettings(Settings):
     division by the std), rloo (relative to the others of the group), reinforce_pp (standardised over the batch), rae
     (relative to a moving average per game and role: for games without groups), hierarchical_grpo (grpo within
     branches plus grpo among the branches of a problem; with credit tree)."""
+    normalise_rewards: Literal["none", "task"] = "none"
+    """task: rewards are taken in standard deviations from the mean of all episodes of their problem so far, before the
+    estimator sees them: for problems of unlike scale where nothing else compares within a problem."""
     rae_decay: float = Field(default=0.95, gt=0, lt=1)
     """rae: weight of the past in the moving average."""
     objective: Literal["ppo", "gspo", "cispo"] = "ppo"
@@ -137,6 +140,10 @@ class LearnerSettings(Settings):
             self.refuse_changed(("kl_estimator", "kl_in"), "has no effect while kl_coefficient is 0")
         if self.kl_in == "loss" and self.kl_coefficient and self.kl_estimator == "k1":
             raise ValueError("kl_estimator k1 has no useful gradient in the loss: k2 or k3, or kl_in reward")
+        if self.normalise_rewards == "task" and self.estimator not in ("gae", "reinforce_pp", "rae"):
+            raise ValueError(
+                f"normalise_rewards task has no effect with estimator {self.estimator}: it compares within a problem"
+            )
         if self.estimator != "rae":
             self.refuse_changed(("rae_decay",), f"has no effect with estimator {self.estimator}")
         if (self.lr_decay_updates is None) != (self.lr_schedule == "constant"):

@@ -86,7 +86,9 @@ def _constraints(problem: Problem) -> str:
         parameters = [_parameter(argument) for argument in _all_arguments(signature.args)]
         lines.append(f"inputs: {', '.join(parameters) or 'none'}")
         lines.append(f"returns: {ast.unparse(signature.returns) if signature.returns else 'any type'}")
-    found = (corner for test in problem.baseline_asserts for corner in _corner_cases(test, problem.entry_point))
+    found = (
+        corner for test in problem.baseline_asserts for corner in _corner_cases(test, problem.entry_point)
+    )
     corners = list(dict.fromkeys(found))
     if corners:
         lines.append(f"must handle: {', '.join(corners)}")

@@ -74,7 +74,7 @@ async def make_targets(options: argparse.Namespace, sandbox: Sandbox, config: Co
         candidates = [mutant for mutant in every if mutant.operator in options.operators]
         candidates = rng.sample(candidates, min(options.mutants, len(candidates)))
         probes = list(dict.fromkeys(f"f({edge_input(spec, rng)!r})" for _ in range(PROBES)))
-        return await non_equivalent(problem, candidates, sandbox, probes, config.game.sandbox_limits)
+        return await non_equivalent(problem, candidates, sandbox, probes, config.multistage.sandbox_limits)
 
     found = await asyncio.gather(*(bugs(problem, spec) for problem, spec in chosen))
     return [Target(problem=p, spec=s, bugs=b) for (p, s), b in zip(chosen, found, strict=True) if b]
@@ -91,8 +91,8 @@ async def written_suites(
 
     seat = config.discriminator
     policy = TransformersPolicy(str(directory), seat.engine)
-    style = format_for(AutoTokenizer.from_pretrained(str(directory)), config.game.test_format)
-    game = MultistageGame(config.game)
+    style = format_for(AutoTokenizer.from_pretrained(str(directory)), config.multistage.test_format)
+    game = MultistageGame(config.multistage)
 
     async def of(problem: Problem) -> list[str]:
         player = Player(
@@ -153,7 +153,7 @@ def _mean(values: Sequence[float | None]) -> float:
 
 async def compare(options: argparse.Namespace, config: Config, untrained: Path) -> dict[str, Any]:
     """Prints the table and returns the figures."""
-    rules, seeds = config.game, options.seeds
+    rules, seeds = config.multistage, options.seeds
     with LocalSandbox(options.sandbox, limits=rules.sandbox_limits) as sandbox:
         print(sandbox.description)
         targets = await make_targets(options, sandbox, config)
@@ -204,7 +204,7 @@ def main() -> None:
     if untrained is None:
         from scripts.warm_start import ensure_embedded
 
-        untrained = ensure_embedded(config)["discriminator"]
+        untrained = ensure_embedded(config, ["discriminator"])["discriminator"]
     start = time.perf_counter()
     figures = asyncio.run(compare(options, config, untrained))
     seconds = time.perf_counter() - start

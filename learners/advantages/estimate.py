@@ -10,6 +10,7 @@ from learners.advantages.hierarchical_grpo import hierarchical_grpo
 from learners.advantages.rae import RoleBaselines
 from learners.advantages.reinforce_pp import reinforce_pp
 from learners.advantages.rloo import rloo
+from learners.advantages.task_norm import TaskNormaliser
 from learners.settings import LearnerSettings
 
 Credit = list[tuple[float, float | None]]
@@ -28,6 +29,7 @@ class Advantages:
     def __init__(self, settings: LearnerSettings) -> None:
         self._settings = settings
         self._baselines = RoleBaselines(settings.rae_decay)
+        self._tasks = TaskNormaliser()
 
     def credit(
         self, groups: Sequence[Sequence[float]], *, game: str, role: str, parents: Sequence[str] = ()
@@ -40,9 +42,15 @@ class Advantages:
 
         Args:
             game, role: whose moving average rae keeps.
-            parents: what each group branched from, for hierarchical_grpo.
+            parents: the problem that each group is of: what it branched from, for hierarchical_grpo, and whose
+                mean and std normalise_rewards keeps.
         """
         settings = self._settings
+        if settings.normalise_rewards == "task":
+            groups = [
+                self._tasks.normalise(f"{role}/{parent}", rewards)
+                for rewards, parent in zip(groups, parents, strict=True)
+            ]
         if settings.estimator == "gae":
             return [_centred(rewards) if settings.center_rewards else _raw(rewards) for rewards in groups]
         advantages: Sequence[list[float] | None]
@@ -64,10 +72,11 @@ class Advantages:
 
     def state_dict(self) -> dict[str, Any]:
         """Plain JSON."""
-        return {"baselines": self._baselines.state_dict()}
+        return {"baselines": self._baselines.state_dict(), "tasks": self._tasks.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self._baselines.load_state_dict(state["baselines"])
+        self._tasks.load_state_dict(state["tasks"])
 
 
 def _by_parent(groups: Sequence[Sequence[float]], parents: Sequence[str]) -> list[list[float] | None]:
