@@ -15,7 +15,7 @@ from core.interfaces import Message, Player, PromptFormat, Sandbox, SandboxFailu
 from core.problem import Problem
 from core.settings import Settings
 from core.verdict import Limits, OutputTest, Status, Verdict
-from games.parsing import extract_program
+from games.parsing import extract_program, is_valid_python
 from games.turns import answer_all
 
 GENERATOR = "generator"
@@ -44,13 +44,13 @@ class CodeExecutionRules(Settings):
         return {GENERATOR: GENERATOR}
 
 
-def execution_reward(verdict: Verdict) -> float:
-    """R1's table."""
+def execution_reward(verdict: Verdict, is_python: bool) -> float:
+    """R1's table. is_python: the program compiles; the sandbox calls a program that does not a runtime error."""
     match verdict.status:
         case Status.PASSED:
             return 1.0 if verdict.stdout.strip() else 0.5
-        case Status.SYNTAX_ERROR:
-            return -0.5
+        case Status.RUNTIME_ERROR | Status.SYNTAX_ERROR:
+            return -1.0 if is_python else -0.5
         case Status.SANDBOX_ERROR:
             raise SandboxFailure("a sandbox failure is never a reward")
         case _:
@@ -79,10 +79,10 @@ class CodeExecutionGame:
     async def _judge(self, problem: Problem, attempt: Trajectory, sandbox: Sandbox) -> None:
         attempt.artifact = program = extract_program(attempt.artifact)
         limits = self.rules.sandbox_limits
+        is_python = is_valid_python(program)
         try:
             (verdict,) = await sandbox.judge(program, [OutputTest(stdout=None)], limits=limits)
-            reward = execution_reward(verdict)
-            attempt.components[f"ended_{verdict.status.lower()}"] = 1.0
+            reward = execution_reward(verdict, is_python)
             if self.rules.gate_on_tests and reward > 0:
                 tests = await sandbox.judge(program, problem.baseline_tests, limits=limits)
                 attempt.components["solved"] = solved = float(all(v.passed for v in tests))
@@ -91,8 +91,8 @@ class CodeExecutionGame:
             attempt.components["sandbox_failure"] = 1.0
             return
         attempt.reward = reward
-        attempt.components |= {"runs": float(verdict.passed), "prints": float(reward_prints(verdict))}
-
-
-def reward_prints(verdict: Verdict) -> bool:
-    return verdict.passed and bool(verdict.stdout.strip())
+        attempt.components |= {
+            "python": float(is_python),
+            "runs": float(verdict.passed),
+            "prints": float(verdict.passed and bool(verdict.stdout.strip())),
+        }

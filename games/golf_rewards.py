@@ -10,7 +10,6 @@ solution earns most. A fault (error, limit) beside passed tests costs just the t
 could put a program below one that passes less.
 """
 
-import warnings
 from collections.abc import Iterable
 
 from pydantic import Field
@@ -90,14 +89,3 @@ def fault_of(verdicts: Iterable[Verdict]) -> Status | None:
     """The first status that is more than a wrong answer; None where there is none."""
     harmless = (Status.PASSED, Status.WRONG_ANSWER)
     return next((verdict.status for verdict in verdicts if verdict.status not in harmless), None)
-
-
-def is_valid_python(code: str) -> bool:
-    """Whether the code compiles, as the sandbox would compile it. Nothing is run."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of what a model writes, only errors matter
-            compile(code, "program.py", "exec", dont_inherit=True)
-    except (SyntaxError, ValueError, MemoryError, RecursionError, OverflowError):
-        return False
-    return True

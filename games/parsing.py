@@ -20,6 +20,17 @@ def extract_program(text: str) -> str:
     return blocks[-1] if blocks else text
 
 
+def is_valid_python(code: str) -> bool:
+    """Whether the code compiles, as the sandbox would compile it. Nothing is run."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of what a model writes, only errors matter
+            compile(code, "program.py", "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, MemoryError, RecursionError, OverflowError):
+        return False
+    return True
+
+
 class InputLimits(Settings):
     """Cap on the size of a test's input, so that a test cannot win by being heavy."""
 
