@@ -19,6 +19,7 @@ from core.weights import PublishError
 from curriculum.curriculum import Assignment
 from evaluation.choice import build_evaluator
 from evaluation.evaluator import Scores, load_bank, save_bank
+from games.code_golf import CodeGolfRules
 from games.stages import REASONING_STAGES
 from learners.advantages.estimate import Advantages
 from learners.checkpoints import CheckpointError, CheckpointStore
@@ -31,6 +32,7 @@ from sandbox_workers.jobs import SandboxUnavailable
 from tracking.divergence import Divergence
 from tracking.progress import Display, display
 from tracking.run_record import RunRecord, versions
+from tracking.solutions import SolutionDatabase
 
 _PROCESS_START = time.perf_counter()
 _OURS = (SandboxFailure, PublishError, CheckpointError, SandboxUnavailable, ProblemFileError)
@@ -130,6 +132,7 @@ class Session:
             for role, remembered in state["advantages"].items():
                 self.advantages[role].load_state_dict(remembered)
             self._divergence.load_state_dict(state["divergence"])
+        self._solutions = _solutions(config, start, state)
         self._bank: Any = None
         self._seconds: dict[str, float] = defaultdict(float, state["seconds"] if state else {})
         self._stage_seconds: dict[str, float] = defaultdict(float, state["stage_seconds"] if state else {})
@@ -181,9 +184,14 @@ class Session:
             problems=tuple(self._train[i] for i in assignment.problem_ids),
             attempts={player: assignment.attempts[policy] for player, policy in config.seats.items()},
             temperatures=dict.fromkeys(config.seats, config.temperature),
-            memory=assignment.memory,
+            memory=assignment.memory if self._solutions is None else self._known_solutions(assignment),
             branching=self._branching(assignment),
         )
+
+    def _known_solutions(self, assignment: Assignment) -> dict[str, tuple[str, ...]]:
+        assert self._solutions is not None
+        best = {i: self._solutions.best(i) for i in assignment.problem_ids}
+        return {i: tuple(s.program for s in found) for i, found in best.items()}
 
     def _branching(self, assignment: Assignment) -> dict[str, Branching]:
         if self.config.credit != "tree" or "generator" not in assignment.learning:
@@ -202,6 +210,12 @@ class Session:
         Raises:
             SessionError: the run has diverged (stop.*); it was saved before.
         """
+        if self._solutions is not None:
+            for episode in episodes:
+                for solver in (t for t in episode.trajectories if t.components.get("solved")):
+                    self._solutions.add(
+                        episode.problem_id, solver.artifact, pass_rate=1.0, step=assignment.step
+                    )
         step, last = assignment.step, self.parts.scheduler.is_last_of_stage(assignment.step)
         for name, seconds in row["seconds"].items():
             if name != "total":
@@ -301,6 +315,14 @@ class Session:
     def _wall_time(self) -> dict[str, float]:
         """Seconds by part; the total counts earlier halves of a resumed run too."""
         return {**self._seconds, "total": self._earlier + time.perf_counter() - _PROCESS_START}
+
+
+def _solutions(config: Config, start: Start, state: Mapping[str, Any] | None) -> SolutionDatabase | None:
+    if not isinstance(config.game, CodeGolfRules):
+        return None
+    solutions = SolutionDatabase(start.run_directory / "solutions.sqlite")
+    solutions.forget_after(state["step"] if state else 0)
+    return solutions
 
 
 def _bank_beside(checkpoint: Path | None) -> Path:

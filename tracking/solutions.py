@@ -115,6 +115,10 @@ class SolutionDatabase:
         rows = self._connection.execute(f"SELECT {_FIELDS} FROM solutions {rest}", values)
         return [Solution(*row) for row in rows]
 
+    def forget_after(self, step: int) -> None:
+        """For a run that goes on from an earlier step: what it found later, it will find again."""
+        self._connection.execute("DELETE FROM solutions WHERE step > ?", (step,))
+
     def close(self) -> None:
         """Idempotent."""
         self._connection.close()
