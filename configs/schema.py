@@ -46,6 +46,9 @@ class ProblemSettings(Settings):
     format: ProblemFormat = "problems"
     """How it is written; problems: {"problems": [{id, description, function_signature, baseline_tests,
     reference_solution, difficulty, tags}]}. All formats: problems/formats."""
+    random_tests: int | None = Field(default=None, ge=1)
+    """embedded, multistage: so many tests on random inputs instead of each training problem's own baseline tests (a
+    control experiment)."""
     split: str | None = None
     """Part of the data set, where the format has parts (mbpp, q, fields)."""
     fields: dict[str, str] = {}
@@ -65,10 +68,12 @@ class ProblemSettings(Settings):
     def _keys_have_a_use(self) -> Self:
         if self.file == EMBEDDED:
             self.refuse_changed(
-                tuple(k for k in type(self).model_fields if k != "file"),
+                tuple(k for k in type(self).model_fields if k not in ("file", "random_tests")),
                 "has no effect: the embedded problems bring their own",
                 "problems",
             )
+        else:
+            self.refuse_changed(("random_tests",), "belongs to the embedded problems", "problems")
         if self.held_out_file is None:
             self.refuse_changed(
                 ("held_out_format", "held_out_split"),
@@ -316,11 +321,19 @@ class Config(Settings):
                 game.rewards.refuse_changed(
                     ("wrong_output_penalty",), "has no effect with test_format input_only", "game.rewards"
                 )
+            if not self.curriculum.frozen_suites and (
+                "discriminator" not in self.curriculum.frozen_players or not game.baseline_in_reward
+            ):
+                raise ValueError(
+                    "curriculum.frozen_suites 0 leaves no test to be rewarded by: it needs game.baseline_in_reward, and "
+                    "discriminator among curriculum.frozen_players"
+                )
             self.evaluation.refuse_changed(
                 ("samples",), "has no effect with game multistage: use scripts/evaluate.py", "evaluation"
             )
             return
         no_effect = f"has no effect with game {kind}"
+        self.problems.refuse_changed(("random_tests",), no_effect, "problems")
         self.curriculum.refuse_changed(("stages", "remembered_programs"), no_effect, "curriculum")
         self.evaluation.refuse_changed(("suites",), no_effect, "evaluation")
         self.warm_start.refuse_changed(("weak_suites", "invalid_suites"), no_effect, "warm_start")

@@ -37,8 +37,9 @@ class Schedule(Settings):
     """Attempts per problem of a player that learns: the size of its group."""
     frozen_programs: int = Field(default=4, ge=1)
     """Attempts per problem of the generator while it is frozen."""
-    frozen_suites: int = Field(default=1, ge=1)
-    """Attempts per problem of the discriminator while it is frozen."""
+    frozen_suites: int = Field(default=1, ge=0)
+    """Attempts per problem of the discriminator while it is frozen; 0: none, the problems' own tests decide alone
+    (game.baseline_in_reward)."""
     frozen_players: tuple[Literal["generator", "discriminator"], ...] = ()
     """Players that never learn (the control experiment)."""
     remembered_programs: int = Field(default=1, ge=0)

@@ -13,7 +13,7 @@ from games.output_prediction import OutputPredictionRules
 from games.unit_tests import UnitTestsRules
 from problems.contamination import drop_contaminated
 from problems.difficulty import difficulty_from_pass_rate, keep_learnable
-from problems.embedded.generate import Split, embedded_path
+from problems.embedded.generate import Split, embedded_path, with_random_tests
 from problems.embedded.grid_tasks import grid_problems
 from problems.embedded.lua import lua_problems
 from problems.embedded.prediction import prediction_problems
@@ -30,7 +30,9 @@ def load_splits(config: Config) -> tuple[list[Problem], list[Problem]]:
     if kind in ("tictactoe", "kuhn"):
         return training_matches(kind), evaluation_matches(kind, config.evaluation.problems)
     if settings.file == EMBEDDED:
-        return _embedded(config, "train"), _embedded(config, "held_out")
+        train, held_out = _embedded(config, "train"), _embedded(config, "held_out")
+        count = settings.random_tests
+        return with_random_tests(train, count) if count is not None else train, held_out
     problems = load_dataset(settings.file, settings.format, fields=settings.fields, split=settings.split)
     if settings.held_out_file is None:
         train, held_out = split_problems(problems, settings.held_out_fraction)

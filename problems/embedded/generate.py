@@ -13,6 +13,7 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -92,6 +93,16 @@ def _problem(spec: Spec, number: int, *, unseen: bool) -> Problem:
         tags=tuple(tag for tag in tags if tag),
         hidden_tests=_asserts(spec, hidden),
     )
+
+
+def with_random_tests(problems: Sequence[Problem], count: int) -> list[Problem]:
+    """The training problems with `count` tests on random inputs in place of their baseline tests: inputs as a careless
+    tester would choose them, who has not read the problem."""
+    return [
+        replace(problem, baseline_tests=_asserts(spec, [bland_input(spec, rng) for _ in range(count)]))
+        for problem, spec in zip(problems, embedded_specs("train"), strict=True)
+        for rng in (Random(f"random tests of {problem.id}"),)
+    ]
 
 
 def _asserts(spec: Spec, inputs: list[Input]) -> tuple[str, ...]:
