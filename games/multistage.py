@@ -273,7 +273,10 @@ class MultistageGame:
         sources = list(judged.valid)
         by_test = [[result[s] for result in results] for s in sources]
         repeats = behaviour_duplicates(by_test, rules)
-        kept = [s for i, s in enumerate(sources) if i not in repeats]
+        # A test that tells of no program, such as one that takes the reference itself too long, is no valid one: it
+        # would earn validity for nothing.
+        silent = {i for i, outcomes in enumerate(by_test) if outcomes and all(o is None for o in outcomes)}
+        kept = [s for i, s in enumerate(sources) if i not in repeats | silent]
         facts = SuiteFacts(
             emitted=len(judged.emitted),
             parsed=sum(t.fault != "parse" for t in judged.emitted),
@@ -289,6 +292,7 @@ class MultistageGame:
         for fault in ("parse", "literal", "contract", "size"):
             suite.components[f"fault_{fault}"] = float(sum(t.fault == fault for t in judged.emitted))
         suite.components["fault_rejected"] = float(judged.rejected)
+        suite.components["fault_silent"] = float(len(silent))
 
 
 def _same_literal(one: str | None, other: str | None) -> bool:

@@ -209,6 +209,16 @@ def test_a_timeout_where_the_reference_is_slow_too_counts_for_nobody(table):
     assert components(episode)["pass_rate"] == 0.5
 
 
+def test_a_test_that_counts_for_no_program_earns_no_validity(table):
+    """Else a suite of tests on which the reference itself is slow would be paid for being valid."""
+    slow, quick = "assert f(1) == 2", "assert f(2) == 4"
+    table.sandbox.cpu_ms = {slow: 900.0}
+    table.sandbox.statuses = {(program, slow): Status.TIME_LIMIT for program in (WRONG, WRONG_AT_3)}
+    rules = RewardRules(validity_slots=2, validity_weight=0.5)
+    parts = components(table.play([WRONG, WRONG_AT_3], [f"{slow}\n{quick}"], rewards=rules))
+    assert (parts["valid"], parts["fault_silent"], parts["validity"]) == (1, 1, 0.5)
+
+
 def test_tests_that_nobody_passes_earn_a_fifth(table):
     assert rewards(table.play([WRONG], ["assert f(1) == 2"]), "discriminator") == pytest.approx([0.2])
 
