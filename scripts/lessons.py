@@ -25,6 +25,8 @@ from learners.supervised import Demonstration
 from problems.embedded import code_execution, grammar, grid_tasks, lua, prediction, sampling, traces
 from problems.embedded.generate import embedded_problems, embedded_specs
 
+_GRID_TASKS = 3000
+"""Drawn once: each costs some milliseconds."""
 Draw = Callable[[PromptFormat, Random], Demonstration]
 
 
@@ -138,11 +140,14 @@ def _solver(config: Config) -> Lesson:
                 return problem.description, lua.lua_demonstration(spec, rng, flawed, flawed / 4)
 
         case _:
+            drawn = Random(derive_seed("grid tasks"))
+            pool = [grid_tasks.random_task(drawn) for _ in range(_GRID_TASKS)]
 
             def example(rng: Random) -> tuple[str, str]:
-                task, programs = grid_tasks.random_task(rng)
+                task, programs = rng.choice(pool)
                 terse = rng.random() >= flawed
-                return grid_tasks.compact_description(task), programs.terse if terse else programs.verbose
+                program = programs.terse if terse else rng.choice((programs.verbose, programs.plain))
+                return grid_tasks.compact_description(task), program
 
     return _lesson(example)
 
