@@ -89,9 +89,9 @@ ATTACKS: dict[str, tuple[str, str, str]] = {
         "    os.umask(0); r.setrlimit(r.RLIMIT_NOFILE, (20, 20))\n"
         "    r.setrlimit(r.RLIMIT_AS, (60 << 20, 60 << 20)); os.nice(19)",
         "import os, resource as r\n"
-        "def f(): old = os.umask(0); return old, os.getpriority(0, 0), r.getrlimit(r.RLIMIT_NOFILE), "
+        "def f(): old = os.umask(0); return old, os.getpriority(0, 0) < 19, r.getrlimit(r.RLIMIT_NOFILE), "
         "r.getrlimit(r.RLIMIT_AS)[0] >> 20",
-        "(63, 0, (64, 64), 128)",
+        "(63, True, (64, 64), 128)",
     ),
     "signals ignored and alarms set": (
         "import signal as s\ndef leave():\n"

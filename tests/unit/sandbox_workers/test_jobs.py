@@ -19,7 +19,7 @@ literals = st.recursive(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=150, deadline=None)
 @given(st.lists(literals, max_size=3), literals)
 def test_calls_with_literals_are_data(arguments, expected) -> None:
     call = f"f({', '.join(map(repr, arguments))})"
