@@ -6,12 +6,15 @@ from collections.abc import Callable, Iterator, Mapping, Set
 
 import pytest
 
+from core.interfaces import SandboxFailure
 from core.verdict import Limits, Status, Verdict
 from sandbox_workers.backends import choose_backend
+from sandbox_workers.client import RetryPolicy
 from sandbox_workers.jobs import SandboxUnavailable
 from sandbox_workers.local import LocalSandbox
 
 LIMITS = Limits(cpu_s=0.5, wall_s=1.5, memory_mb=128, processes=16, file_mb=4, output_kb=16)
+STARVED, STARVED_ATTEMPTS = "while waiting for the CPU", 3
 LOOK = "import os\ndef look(): return os.listdir('.'), len([p for p in os.listdir('/proc') if p.isdigit()])"
 
 
@@ -31,11 +34,20 @@ def kind(request: pytest.FixtureRequest) -> str:
 def warm(kind: str) -> Iterator[LocalSandbox]:
     run_id = f"attacks-{os.getpid()}"
     with LocalSandbox(kind, slots=1, limits=LIMITS, run_id=run_id, cache_size=0) as local:
+        local._retry = RetryPolicy(pauses_s=())  # whatever fails is to be seen
         yield local
 
 
 def judge(sandbox: LocalSandbox, program: str, *tests: str, limits: Limits | None = None) -> list[Verdict]:
-    return asyncio.run(asyncio.wait_for(sandbox.judge(program, tests, limits=limits), 60))
+    """Again where the machine was too busy: that is no attack's success, unless it comes each time."""
+    attempts = 1
+    while True:
+        try:
+            return asyncio.run(asyncio.wait_for(sandbox.judge(program, tests, limits=limits), 60))
+        except SandboxFailure as failure:
+            if STARVED not in str(failure) or attempts == STARVED_ATTEMPTS:
+                raise
+        attempts += 1
 
 
 @pytest.fixture
@@ -43,7 +55,8 @@ def attack(warm: LocalSandbox) -> Iterator[Callable[..., Verdict]]:
     """Judges (program, test, limits that differ). Afterwards an honest program and a wrong one must be judged
     rightly, and no file, no process and no loss of a sandbox be left."""
     (before,) = judge(warm, LOOK, "look()")
-    failures = warm.stats()["infrastructure_failures"]
+    (worker,) = warm._threads._workers
+    replaced = worker.stats().backends_replaced
 
     def attack(program: str, test: str, changed: Mapping[str, float] | None = None) -> Verdict:
         (verdict,) = judge(warm, program, test, limits=LIMITS.model_copy(update=changed))
@@ -58,7 +71,7 @@ def attack(warm: LocalSandbox) -> Iterator[Callable[..., Verdict]]:
     (after,) = judge(warm, LOOK, "look()")
     assert after.status is Status.PASSED and str(after.value).startswith("([], ")
     assert after.value == before.value
-    assert warm.stats()["infrastructure_failures"] == failures
+    assert worker.stats().backends_replaced == replaced
 
 
 @pytest.fixture

@@ -75,7 +75,8 @@ ATTACKS: dict[str, tuple[str, str, set[Status]]] = {
         {ERROR},
     ),
     "test closes the verdict pipe": (RIGHT, "import os, time\nos.close(10)\ntime.sleep(9)", {TIME, ERROR}),
-    "test forks and both answer": (RIGHT, "import os\nos.fork()\nassert f(1) == 3", {WRONG, ERROR}),
+    # Where each takes a part of one reply (1 time in 50), its text reads as a length that no frame has.
+    "test forks and both answer": (RIGHT, "import os\nos.fork()\nassert f(1) == 3", {WRONG, ERROR, OUTPUT}),
     "test leaves a daemon": (
         RIGHT,
         "import os, time\nif os.fork() == 0:\n    os.setsid()\n"
