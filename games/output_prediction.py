@@ -38,23 +38,11 @@ _PREDICT = """What does this Python program print?
 Answer with the output only."""
 
 _BANNED_NAMES = frozenset(
-    [
-        "id",
-        "hash",
-        "input",
-        "open",
-        "exec",
-        "eval",
-        "compile",
-        "globals",
-        "locals",
-        "vars",
-        "object",
-        "__import__",
-        "breakpoint",
-        "help",
-    ]
+    "id hash input open exec eval compile globals locals vars object getattr breakpoint help".split()
 )
+"""Names that begin with two underscores are banned, too."""
+_BANNED_ATTRIBUTES = frozenset("mro format format_map gi_frame cr_frame ag_frame".split())
+"""The other ways to what a program may not name: to `object`, to attributes by text, to a frame's builtins."""
 
 
 class OutputPredictionRules(Settings):
@@ -89,24 +77,34 @@ def foul(program: str, rules: OutputPredictionRules) -> str | None:
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         return "syntax"
     for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            modules = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            modules = [node.module or ""]
-        else:
-            name = (
-                node.id
-                if isinstance(node, ast.Name)
-                else node.attr
-                if isinstance(node, ast.Attribute)
-                else ""
-            )
-            if name in _BANNED_NAMES or name.startswith("__"):
-                return "banned"
-            continue
-        if any(module not in rules.allowed_modules for module in modules):
+        if any(module not in rules.allowed_modules for module in _imported(node)):
+            return "banned"
+        if any(name in _BANNED_NAMES or name.startswith("__") for name in _named(node)):
+            return "banned"
+        if isinstance(node, ast.Attribute) and node.attr in _BANNED_ATTRIBUTES:
             return "banned"
     return None
+
+
+def _imported(node: ast.AST) -> list[str]:
+    match node:
+        case ast.Import(names=names):
+            return [alias.name for alias in names]
+        case ast.ImportFrom(module=module):
+            return [module or ""]
+    return []
+
+
+def _named(node: ast.AST) -> list[str]:
+    """Names and attributes that the node alone reads."""
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return [name]
+        case ast.ImportFrom(names=names):
+            return [alias.name for alias in names]
+        case ast.MatchClass(kwd_attrs=names):
+            return names
+    return []
 
 
 class OutputPredictionGame:
