@@ -54,6 +54,7 @@ class OutputPredictionRules(Settings):
     max_output_chars: int = Field(default=40, ge=1)
     """Of the one line that a program may print."""
     max_program_chars: int = Field(default=1000, ge=1)
+    """Of a program; a character beyond ASCII counts as its bytes in UTF-8, for it may take as many tokens."""
     allowed_modules: tuple[str, ...] = ("math",)
     """What a program may import: nothing here may depend on time, chance or the machine."""
     foul_reward: float = Field(default=-1.0, le=0)
@@ -68,7 +69,7 @@ class OutputPredictionRules(Settings):
 
 def foul(program: str, rules: OutputPredictionRules) -> str | None:
     """Which rule the program's text breaks; None where it breaks none."""
-    if not program.strip() or len(program) > rules.max_program_chars:
+    if not program.strip() or len(program.encode("utf-8", "surrogatepass")) > rules.max_program_chars:
         return "size"
     try:
         with warnings.catch_warnings():
@@ -142,9 +143,11 @@ class OutputPredictionGame:
         return Message(brief=program, full=_PREDICT.format(program=program.rstrip()))
 
     def longest(self, problem: Problem, player: str, style: PromptFormat, max_tokens: int) -> int:
-        """The opponent's prompt holds a program that is not yet written: as long as its author may make it."""
-        message = self.topic(problem) if player == AUTHOR else self.question("")
-        return len(style.say((), message)) + max_tokens
+        """The opponent's prompt holds a program that is not yet written: as long as its author may make it, with a
+        token for each character."""
+        if player == AUTHOR:
+            return len(style.say((), self.topic(problem))) + max_tokens
+        return len(style.say((), self.question("x"))) + self.rules.max_program_chars + max_tokens
 
     async def _output(self, program: Trajectory, sandbox: Sandbox) -> str | None:
         """The line that the program prints; None where there is nothing to predict: then the author is rewarded
