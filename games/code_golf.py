@@ -21,6 +21,8 @@ takes and returns a list of lists of integers. Of correct programs the one with 
 {description}
 {best}
 Answer with one ```python block that defines p."""
+_DIGITS = 4
+"""More tokens than one that the length of a known program may take."""
 _BEST = """
 A program of {bytes} bytes is known; find a shorter one:
 ```python
@@ -66,8 +68,8 @@ class CodeGolfGame:
 
     def longest(self, problem: Problem, player: str, style: PromptFormat, max_tokens: int) -> int:
         """A known program that is shown takes as much as one completion."""
-        shown = max_tokens if self.rules.show_best else 0
-        return len(style.say((), self.message(problem, ()))) + shown + max_tokens
+        shown = max_tokens + _DIGITS if self.rules.show_best else 0
+        return len(style.say((), self.message(problem, ("x",)))) + shown + max_tokens
 
     async def _judge(self, problem: Problem, attempt: Trajectory, sandbox: Sandbox) -> None:
         attempt.artifact = program = extract_program(attempt.artifact).strip()
