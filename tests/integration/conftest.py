@@ -24,6 +24,7 @@ from sandbox_workers.jobs import SandboxUnavailable
 
 ROOT = Path(__file__).resolve().parents[2]
 _PR_SET_CHILD_SUBREAPER = 36
+ROLES = ("generator", "discriminator")
 # What the warm start is shrunk to: enough for programs that pass a test now and then, so that there is a signal.
 WARM_START = ("--warm-start.generator-steps", "240", "--warm-start.discriminator-steps", "120")
 
@@ -217,7 +218,7 @@ def models(environment: dict[str, str]) -> dict[str, str]:
     make = (
         "import json; from configs.load import load_run; from scripts.warm_start import ensure_embedded\n"
         "if __name__ == '__main__':\n"
-        f"    found = ensure_embedded(load_run(['--config', 'debug', *{WARM_START}])[0].to_config())\n"
+        f"    found = ensure_embedded(load_run(['--config', 'debug', *{WARM_START}])[0].to_config(), {ROLES})\n"
         "    print(json.dumps({role: str(path) for role, path in found.items()}))"
     )
     command = [sys.executable, "-c", make]

@@ -39,7 +39,7 @@ def test_the_debug_recipe_leaves_every_file_it_promises(
     assert not done.err.strip()
     run = tmp_path / name
     assert {p.name for p in run.iterdir()} == {
-        "config.yaml", "versions.json", "metrics.jsonl", "bank.json", "samples", "checkpoints",
+        "config.yaml", "versions.json", "metrics.jsonl", "task_history.jsonl", "bank.json", "samples", "checkpoints",
         "training_results.json", "learning_curves.png",
     }  # fmt: skip
 
