@@ -276,6 +276,10 @@ class Config(Settings):
                 f"has no effect with game {self.game.kind}: it has one policy",
                 "curriculum",
             )
+            if "discriminator" in self.curriculum.frozen_players:
+                raise ValueError(
+                    f"curriculum.frozen_players: game {self.game.kind} has no discriminator: it has one policy"
+                )
         embedded = [name for name in self.policies if self.policy(name).model == EMBEDDED]
         if embedded and self.problems.file != EMBEDDED:
             raise ValueError(
@@ -341,8 +345,18 @@ class Config(Settings):
             raise ValueError(f"credit {self.credit} {no_effect}: it has no stages")
         if kind != "output_prediction":
             self.evaluation.refuse_changed(("bank_programs",), no_effect, "evaluation")
-        if kind in ("tictactoe", "kuhn") and self.problems != ProblemSettings():
+        else:
+            self.evaluation.refuse_changed(("samples",), no_effect, "evaluation")
+        if kind in ("tictactoe", "kuhn"):
+            self._check_board(no_effect)
+
+    def _check_board(self, no_effect: str) -> None:
+        if self.problems != ProblemSettings():
             raise ValueError(f"problems {no_effect}: its matches need none")
+        if self.sandbox != SandboxSettings():
+            raise ValueError(f"sandbox {no_effect}: it runs no programs")
+        self.evaluation.refuse_changed(("samples",), no_effect, "evaluation")
+        self.curriculum.refuse_changed(("order",), no_effect, "curriculum")
 
     def _check_credit(self) -> None:
         estimator, size = self.generator.learner.estimator, self.tree.branches * self.tree.continuations
