@@ -24,7 +24,7 @@ from games.stages import REASONING_STAGES
 from learners.advantages.estimate import Advantages
 from learners.checkpoints import CheckpointError, CheckpointStore
 from problems.loader import ProblemFileError, validate_references
-from runtime.build import check_context_lengths
+from runtime.build import check_context_lengths, ordered_ids
 from runtime.parts import Parts, Start
 from runtime.problem_sets import load_splits
 from runtime.start import STARTED_FROM, SessionError, load_tokenizers, resolve
@@ -72,6 +72,7 @@ def open_session(run: Run, recipe: str) -> Iterator["Session"]:
 def _parts(config: Config, start: Start) -> Iterator[tuple[Parts, list[Problem], list[Problem]]]:
     try:
         train, held_out = load_splits(config)
+        ordered_ids(config, train)  # while a difficulty that is no number can still be told plainly
         check_context_lengths(config, train + held_out, load_tokenizers(start.models))
     except ValueError as error:
         raise SessionError(str(error)) from error
