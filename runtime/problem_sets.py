@@ -8,6 +8,7 @@ from pathlib import Path
 from configs.schema import EMBEDDED, Config
 from core.problem import Problem
 from games.board_games import evaluation_matches, training_matches
+from games.code_execution import CodeExecutionRules
 from games.code_golf import CodeGolfRules
 from games.output_prediction import OutputPredictionRules
 from games.unit_tests import UnitTestsRules
@@ -67,10 +68,22 @@ def _check(config: Config, problems: Sequence[Problem]) -> None:
                 f"{config.problems.file}: problem {problem.id}: game multistage needs Python functions with a reference "
                 "solution; game unit_tests takes any language and whole programs"
             )
-        if config.game.kind == "unit_tests" and not problem.baseline_tests:
+        if config.game.kind in ("code_execution", "code_golf") and problem.language != "python":
+            raise ValueError(
+                f"{config.problems.file}: problem {problem.id}: game {config.game.kind} runs Python, not "
+                f"{problem.language}; game unit_tests takes any language"
+            )
+        if _earns_by_tests(config) and not problem.baseline_tests:
             raise ValueError(
                 f"{config.problems.file}: problem {problem.id} has no test that a reward may use (baseline_tests)"
             )
+
+
+def _earns_by_tests(config: Config) -> bool:
+    game = config.game
+    return game.kind in ("unit_tests", "code_golf") or (
+        isinstance(game, CodeExecutionRules) and game.gate_on_tests
+    )
 
 
 def _without(train: list[Problem], held_out: list[Problem], config: Config) -> list[Problem]:
