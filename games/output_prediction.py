@@ -167,7 +167,11 @@ class OutputPredictionGame:
                 broken = "fails"
             elif runs[0].stdout != runs[1].stdout:
                 broken = "not_deterministic"
-            elif not output.strip() or len(output) > self.rules.max_output_chars or len(output.splitlines()) > 1:
+            elif (
+                not output.strip()
+                or len(output) > self.rules.max_output_chars
+                or len(output.splitlines()) > 1
+            ):
                 broken = "output"
             else:
                 program.components |= {"valid": 1.0, "lines": float(len(program.artifact.splitlines()))}
