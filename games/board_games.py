@@ -97,9 +97,13 @@ class BoardGame:
         return Episode(problem_id=problem.id, trajectories=[t for match in matches for t in match])
 
     def longest(self, problem: Problem, player: str, style: PromptFormat, max_tokens: int) -> int:
-        state = TicTacToe() if self.rules.kind == "tictactoe" else KuhnPoker(("Q", "Q"), "pb")
+        states = (
+            [TicTacToe()] * 5
+            if self.rules.kind == "tictactoe"
+            else [KuhnPoker(("Q", "Q"), history) for history in ("", "pb")]
+        )
         tokens: list[int] = []
-        for _ in range(5 if self.rules.kind == "tictactoe" else 2):
+        for state in states:
             tokens = [*style.say(tokens, _message(state)), *[0] * max_tokens]
         return len(tokens)
 
