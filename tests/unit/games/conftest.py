@@ -1,7 +1,7 @@
 """A table at which whole episodes are played without a model and without a sandbox."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,31 +14,8 @@ from core.problem import Problem
 from core.seeding import derive_seed
 from core.verdict import Limits, Status, Verdict
 from games.multistage import MultistageGame, MultistageRules
-
-STOP = 0
-
-
-class Letters:
-    """A prompt format whose tokens are code points."""
-
-    def generator_prompt(self, problem: Problem) -> list[int]:
-        return [ord(c) for c in f"{problem.id}?"]
-
-    def next_stage(self, tokens: Sequence[int], stage: int) -> list[int]:
-        return [*tokens, ord(str(stage))]
-
-    def discriminator_prompt(self, problem: Problem, max_tests: int) -> list[int]:
-        return [ord(c) for c in f"{problem.id}!{max_tests}"]
-
-    def stop_token_ids(self, stage: int) -> tuple[int, ...]:
-        return (STOP,)
-
-    def text(self, completion_tokens: Sequence[int]) -> str:
-        return "".join(chr(t) for t in completion_tokens if t != STOP)
-
-    def completion(self, text: str, stage: int) -> list[int]:
-        return [*map(ord, text), STOP]
-
+from sandbox_workers.local import LocalSandbox
+from tests.playing import Letters
 
 @dataclass
 class FakeSandbox:
@@ -136,6 +113,14 @@ class Table:
         }
         game = MultistageGame(MultistageRules(**rules))
         return asyncio.run(game.play(self.problem, players, self.sandbox, memory))
+
+
+@pytest.fixture(scope="session")
+def sandbox() -> Iterator[LocalSandbox]:
+    """Plain processes run anywhere; the programs are the tests' own."""
+    limits = Limits(cpu_s=0.5, wall_s=6.0, memory_mb=128, output_kb=16)
+    with LocalSandbox("process", limits=limits) as local:
+        yield local
 
 
 @pytest.fixture

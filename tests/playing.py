@@ -1,0 +1,148 @@
+"""What several tests of games need: a table at which whole episodes are played without a model."""
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from actors.scripted_policy import ScriptedPolicy
+from core.episode import Episode
+from core.interfaces import Game, Message, Player, Sampling, Sandbox, SandboxFailure
+from core.problem import Problem
+from core.seeding import derive_seed
+from core.verdict import Limits, Test, Verdict
+
+STOP = 0
+Says = Callable[[str, Sampling], str]
+"""(prompt as text, each token a character, sampling) -> completion as text."""
+
+
+class Letters:
+    """A prompt format whose tokens are code points."""
+
+    def __init__(self, *, full: bool = False) -> None:
+        """full: it says what a chat model would be told."""
+        self._full = full
+
+    def say(self, tokens: Sequence[int], message: Message) -> list[int]:
+        return [*tokens, *map(ord, (message.full if self._full else message.brief) + ">")]
+
+    def generator_prompt(self, problem: Problem) -> list[int]:
+        return [ord(c) for c in f"{problem.id}?"]
+
+    def next_stage(self, tokens: Sequence[int], stage: int) -> list[int]:
+        return [*tokens, ord(str(stage))]
+
+    def discriminator_prompt(self, problem: Problem, max_tests: int) -> list[int]:
+        return [ord(c) for c in f"{problem.id}!{max_tests}"]
+
+    def stop_token_ids(self, stage: int) -> tuple[int, ...]:
+        return (STOP,)
+
+    def text(self, completion_tokens: Sequence[int]) -> str:
+        return "".join(chr(t) for t in completion_tokens if t != STOP)
+
+    def completion(self, text: str, stage: int) -> list[int]:
+        return [*map(ord, text), STOP]
+
+
+def player(
+    name: str,
+    says: Says,
+    *,
+    attempts: int = 1,
+    seed: int = 1,
+    format: Any = None,
+    max_tokens: int = 4000,
+    temperature: float = 1.0,
+) -> Player:
+    style = format or Letters()
+
+    def script(prompt: Sequence[int], sampling: Sampling) -> list[int]:
+        return style.completion(says("".join(map(chr, prompt)), sampling), 0)
+
+    return Player(
+        name=name,
+        policy=ScriptedPolicy(script),
+        format=style,
+        attempts=attempts,
+        temperature=temperature,
+        seed=seed,
+        max_tokens=max_tokens,
+    )
+
+
+def reader(name: str, texts: Sequence[str], *, attempts: int | None = None, seed: int = 1) -> Player:
+    """Attempt i says texts[i]; where it is asked more often (by several programs), it goes on down the list."""
+    by_seed = {derive_seed(seed, i, 0): text for i, text in enumerate(texts)}
+    count = len(texts) if attempts is None else attempts
+    return player(name, lambda _, sampling: by_seed[sampling.seed or 0], attempts=count, seed=seed)
+
+
+@dataclass
+class Breaking:
+    """Judges as `sandbox` does, but fails on some programs, or on every one. Remembers what it was asked."""
+
+    sandbox: Sandbox | None = None
+    on: set[str] | None = None
+    """None: it fails on all."""
+    runs: tuple[int, ...] | None = None
+    """Only in these runs; None: in every run."""
+    jobs: list[tuple[str, tuple[Test, ...], Limits | None, int, str]] = field(default_factory=list)
+
+    async def judge(
+        self,
+        program: str,
+        tests: Sequence[Test],
+        *,
+        limits: Limits | None = None,
+        run: int = 0,
+        language: str = "python",
+    ) -> list[Verdict]:
+        self.jobs.append((program, tuple(tests), limits, run, language))
+        if (self.on is None or program in self.on) and (self.runs is None or run in self.runs):
+            raise SandboxFailure("broken")
+        assert self.sandbox is not None
+        return await self.sandbox.judge(program, tests, limits=limits, run=run, language=language)
+
+    def stats(self) -> dict[str, float]:
+        return {}
+
+
+def play(
+    game: Game,
+    problem: Problem,
+    players: Sequence[Player],
+    sandbox: Sandbox | None = None,
+    memory: Sequence[str] = (),
+) -> Episode:
+    table: Mapping[str, Player] = {p.name: p for p in players}
+    return asyncio.run(game.play(problem, table, sandbox or Breaking(), memory))
+
+
+def lines_of(episode: Episode) -> Iterator[str]:
+    """An episode as JSON: a line per turn, one per attempt, one for the whole."""
+    for trajectory in episode.trajectories:
+        who = {"player": trajectory.player, "attempt": trajectory.attempt}
+        for turn in trajectory.turns:
+            said = {
+                "stage": turn.stage,
+                "prompt": "".join(map(chr, turn.prompt_tokens)),
+                "text": turn.text,
+                "tokens": len(turn.completion.tokens),
+                "finish_reason": turn.completion.finish_reason,
+            }
+            yield json.dumps(who | said)
+        earned = {
+            "group": trajectory.group,
+            "reward": trajectory.reward,
+            "components": trajectory.components,
+            "artifact": trajectory.artifact,
+        }
+        yield json.dumps(who | earned)
+    yield json.dumps({"problem_id": episode.problem_id, "info": episode.info})
+
+
+def with_tests(problem: Problem, *tests: Test) -> Problem:
+    return replace(problem, baseline_tests=tests, hidden_tests=())

@@ -1,0 +1,237 @@
+"""Matches by hand: payoffs, illegal moves, walkovers, bots, and the probes of Kuhn poker."""
+
+from random import Random
+
+import pytest
+
+from core.batch import sample_from
+from games import kuhn
+from games.board_games import (
+    BoardGame,
+    KuhnRules,
+    TicTacToeRules,
+    evaluation_matches,
+    training_matches,
+)
+from games.boards import KuhnPoker, TicTacToe, minimax
+from tests.playing import Letters, play, player
+
+
+def last_seen(prompt: str) -> str:
+    """The last message of a prompt of Letters."""
+    return prompt.split("\0")[-1].removesuffix(">").split(">")[-1]
+
+
+def moves(*texts: str):
+    """Says these one after the other, in every attempt: how many were said is what the prompt holds."""
+    return lambda prompt, sampling: texts[prompt.count(">") - 1]
+
+
+def match(kind, first, second, *, attempts=1, seeds=(1, 2), problem=None, **rules):
+    game = BoardGame({"tictactoe": TicTacToeRules, "kuhn": KuhnRules}[kind](**rules))
+    players = [
+        player(name, says, attempts=attempts, seed=seed)
+        for name, says, seed in zip(("first", "second"), (first, second), seeds, strict=True)
+    ]
+    return play(game, problem or training_matches(kind, 1)[0], players)
+
+
+def results(episode):
+    return {t.player: (t.reward, next((k for k in ("win", "draw", "loss") if t.components[k]), "none"))
+            for t in episode.trajectories}  # fmt: skip
+
+
+# ---------------------------------------------------------------------- tic-tac-toe
+def test_a_win_a_loss_a_draw():
+    won = match("tictactoe", moves("1", "2", "3"), moves("4", "5"))
+    assert results(won) == {"first": (1.0, "win"), "second": (-1.0, "loss")}
+    lost = match("tictactoe", moves("1", "2", "9"), moves("4", "5", "6"))
+    assert results(lost) == {"first": (-1.0, "loss"), "second": (1.0, "win")}
+    drawn = match("tictactoe", moves("1", "2", "6", "7", "9"), moves("3", "4", "5", "8"))
+    assert results(drawn) == {"first": (0.0, "draw"), "second": (-0.0, "draw")}
+    assert all(t.components["illegal"] == 0.0 for e in (won, lost, drawn) for t in e.trajectories)
+    assert [len(t.turns) for t in drawn.trajectories] == [5, 4]
+
+
+def test_a_win_with_the_last_cell_is_no_draw():
+    episode = match("tictactoe", moves("1", "2", "6", "7", "3"), moves("4", "5", "8", "9"))
+    assert results(episode) == {"first": (1.0, "win"), "second": (-1.0, "loss")}
+
+
+@pytest.mark.parametrize("move", ["5", "0", "10", "", "five", "１", "6 7", "6.", "-6", "X"])
+def test_an_illegal_move_loses_at_once(move):
+    episode = match("tictactoe", moves("5", "1"), moves(move))
+    assert results(episode) == {"first": (0.0, "none"), "second": (-1.0, "loss")}
+    first, second = episode.trajectories
+    assert (first.components["illegal"], second.components["illegal"]) == (0.0, 1.0)
+    assert len(first.turns) == 1 and second.artifact == move.strip()
+
+
+@pytest.mark.parametrize("move", ["6", " 6 ", "6\n"])
+def test_blanks_around_a_move_do_not_matter(move):
+    episode = match("tictactoe", moves("5", "x"), moves(move))
+    assert results(episode)["first"] == (-1.0, "loss")
+
+
+def test_what_an_illegal_move_costs_and_pays_are_keys():
+    paid = match("tictactoe", moves("5", "5"), moves("1"), illegal_reward=-2.0, illegal_opponent_reward=0.5)
+    assert results(paid) == {"first": (-2.0, "loss"), "second": (0.5, "none")}
+
+
+def test_a_player_who_never_came_to_move_has_nothing_to_learn():
+    episode = match("tictactoe", moves("no move"), moves("1"))
+    assert [t.player for t in episode.trajectories] == ["first"]
+    assert results(episode) == {"first": (-1.0, "loss")}
+
+
+def test_each_side_is_shown_its_own_view_and_its_trajectory_is_one_sequence():
+    episode = match("tictactoe", moves("1", "2", "3"), moves("4", "5"))
+    first, second = episode.trajectories
+    text = Letters().text(first.turns[-1].prompt_tokens)
+    assert text == "000000000>1100200000>2110220000>"
+    assert Letters().text(second.turns[-1].prompt_tokens) == "200000000>4220100000>"
+    for trajectory in (first, second):
+        sample = sample_from(trajectory, 0.5, None)
+        assert sum(sample.sampled) == trajectory.token_count == 2 * len(trajectory.turns)
+
+
+# ---------------------------------------------------------------------- Kuhn poker
+def by_card(table):
+    """Plays {"K": "bet", "Kpb": ...} by what it sees; pass where nothing is said."""
+    return lambda prompt, sampling: table.get(last_seen(prompt).replace(" ", ""), "pass")
+
+
+def test_kuhn_pays_what_the_rules_say_and_sums_to_zero():
+    always, never = (lambda *_: "bet"), (lambda *_: "Pass")
+    for first, second, histories in [
+        (always, always, {"bb"}),
+        (never, never, {"pp"}),
+        (always, never, {"bp"}),
+        (never, always, {"pbp"}),
+    ]:
+        episode = match("kuhn", first, second, attempts=12)
+        assert len(episode.trajectories) == 24
+        for i in range(0, 24, 2):
+            one, two = episode.trajectories[i : i + 2]
+            assert one.attempt == two.attempt == i // 2 and one.reward == -two.reward
+            cards = [last_seen(Letters().text(t.turns[0].prompt_tokens))[0] for t in (one, two)]
+            (history,) = histories
+            assert one.reward == kuhn.payoff(cards, history)
+
+
+def test_both_sides_play_one_deal_and_attempts_differ():
+    episode = match("kuhn", lambda *_: "pass", lambda *_: "pass", attempts=40)
+    cards = [last_seen(Letters().text(t.turns[0].prompt_tokens))[0] for t in episode.trajectories]
+    deals = list(zip(cards[::2], cards[1::2], strict=True))
+    assert all(a != b for a, b in deals) and len(set(deals)) == 6
+
+
+def test_the_same_seeds_give_the_same_match_and_others_another():
+    def says(prompt, sampling):
+        return Random(sampling.seed).choice(("pass", "bet"))
+
+    a, b, c = (match("kuhn", says, says, attempts=20, seeds=s) for s in ((1, 2), (1, 2), (3, 4)))
+    assert a == b and a != c
+
+
+# ---------------------------------------------------------------------- matches against bots
+def test_the_evaluation_has_every_side_of_every_opponent():
+    assert [p.tags for p in evaluation_matches("tictactoe", 2)] == [
+        (seat, bot) for bot in ("random", "minimax") for seat in ("first", "second") for _ in range(2)
+    ]
+    problems = evaluation_matches("kuhn", 1)
+    assert [p.tags[1] for p in problems if p.tags[0] == "probe"] == [
+        name for role in (0, 1) for name in kuhn.information_sets(role)
+    ]
+    for kind in ("tictactoe", "kuhn"):
+        ids = [p.id for p in training_matches(kind) + evaluation_matches(kind, 5)]
+        assert len(ids) == len(set(ids))
+
+
+def perfect(prompt, sampling):
+    """A best move, from what the player is shown alone."""
+    seen = last_seen(prompt)
+    own, other = ("X", "O") if seen.count("1") == seen.count("2") else ("O", "X")
+    state = TicTacToe(seen.translate(str.maketrans({"0": ".", "1": own, "2": other})))
+    sign = 1 if own == "X" else -1
+    return max(state.legal_moves, key=lambda m: sign * minimax(state.after(m)))
+
+
+def test_a_bots_seat_leaves_nothing_behind():
+    bad = lambda *_: pytest.fail("the other player sits at another table")  # noqa: E731
+    for problem in evaluation_matches("tictactoe", 3):
+        seat, bot = problem.tags
+        says = {"first": (perfect, bad), "second": (bad, perfect)}[seat]
+        episode = match("tictactoe", *says, problem=problem, attempts=2)
+        assert [(t.player, t.attempt) for t in episode.trajectories] == [(seat, 0), (seat, 1)]
+        for trajectory in episode.trajectories:
+            assert trajectory.reward in ((0.0,) if bot == "minimax" else (0.0, 1.0))
+            sample_from(trajectory, 0.0, None)
+
+
+def test_the_deal_against_a_bot_follows_from_the_players_seed_alone():
+    problem = evaluation_matches("kuhn", 1)[0]
+    assert problem.tags == ("first", "random")
+    says = (lambda *_: "bet", lambda *_: "bet")
+    same = [match("kuhn", *says, attempts=30, seeds=(5, other), problem=problem) for other in (1, 9)]
+    assert same[0] == same[1]
+
+
+def test_an_illegal_move_against_a_bot_is_a_loss():
+    for problem in evaluation_matches("kuhn", 1)[:4]:
+        (trajectory,) = match("kuhn", lambda *_: "raise", lambda *_: "raise", problem=problem).trajectories
+        assert trajectory.components["illegal"] == trajectory.components["loss"] == 1.0
+
+
+# ---------------------------------------------------------------------- probes
+@pytest.mark.parametrize("name", [n for role in (0, 1) for n in kuhn.information_sets(role)])
+def test_a_probe_asks_for_one_move_where_the_match_would(name):
+    asked = []
+
+    def says(prompt, sampling):
+        asked.append(prompt)
+        return ["bet", "pass", " BET ", "raise"][len(asked) - 1]
+
+    (problem,) = (p for p in evaluation_matches("kuhn", 1) if p.tags == ("probe", name))
+    episode = match("kuhn", says, says, attempts=4, problem=problem)
+    seat = ("first", "second")[len(name[1:]) % 2]
+    assert [(t.player, t.attempt, t.reward) for t in episode.trajectories] == [(seat, i, None) for i in range(4)]
+    assert [(t.components["bet"], t.components["pass"]) for t in episode.trajectories] == [
+        (1.0, 0.0), (0.0, 1.0), (1.0, 0.0), (0.0, 0.0),
+    ]  # fmt: skip
+    # the very tokens that a match leads to
+    card, history = name[0], name[1:]
+    other = "Q" if card != "Q" else "J"
+    state = KuhnPoker((card, other) if seat == "first" else (other, card))
+    said = ""
+    for action in history:
+        move = {"p": "pass", "b": "bet"}[action]
+        if state.to_move == ("first", "second").index(seat):
+            said += f"{state.brief()}>{move}\0"
+        state = state.after(move)
+    assert set(asked) == {f"{said}{state.brief()}>"}
+
+
+# ---------------------------------------------------------------------- the longest
+@pytest.mark.parametrize("full", [False, True])
+def test_no_match_is_longer_than_the_longest(full):
+    style, size = Letters(full=full), 6
+    for kind, rules in (("tictactoe", TicTacToeRules()), ("kuhn", KuhnRules())):
+        game = BoardGame(rules)
+        (problem,) = training_matches(kind, 1)
+        longest = {s: game.longest(problem, s, style, size) for s in ("first", "second")}
+        seen = 0
+        for seed in range(60):
+
+            def says(prompt, sampling, kind=kind):
+                if kind == "kuhn":
+                    return Random(sampling.seed).choice(("pass", "bet")).ljust(size - 1)
+                return str(Random(sampling.seed).randrange(1, 10)).ljust(size - 1)
+
+            players = [player(s, says, seed=seed * 2 + i, format=style, max_tokens=size)
+                       for i, s in enumerate(("first", "second"))]  # fmt: skip
+            for trajectory in play(game, problem, players).trajectories:
+                length = len(sample_from(trajectory, 0.0, None).tokens)
+                assert length <= longest[trajectory.player]
+                seen = max(seen, length)
+        assert seen
