@@ -17,6 +17,7 @@ from games.multistage import MultistageGame, MultistageRules
 from sandbox_workers.local import LocalSandbox
 from tests.playing import Letters
 
+
 @dataclass
 class FakeSandbox:
     """Runs the test's own harmless programs in this process. What fails, flakes or is slow is said beforehand."""

@@ -195,7 +195,9 @@ def test_a_probe_asks_for_one_move_where_the_match_would(name):
     (problem,) = (p for p in evaluation_matches("kuhn", 1) if p.tags == ("probe", name))
     episode = match("kuhn", says, says, attempts=4, problem=problem)
     seat = ("first", "second")[len(name[1:]) % 2]
-    assert [(t.player, t.attempt, t.reward) for t in episode.trajectories] == [(seat, i, None) for i in range(4)]
+    assert [(t.player, t.attempt, t.reward) for t in episode.trajectories] == [
+        (seat, i, None) for i in range(4)
+    ]
     assert [(t.components["bet"], t.components["pass"]) for t in episode.trajectories] == [
         (1.0, 0.0), (0.0, 1.0), (1.0, 0.0), (0.0, 0.0),
     ]  # fmt: skip

@@ -98,9 +98,7 @@ def test_with_the_gate_a_program_earns_where_it_also_passes_the_tests(sandbox):
     watched = Breaking(sandbox, on=set())
     gated = game(gate_on_tests=True, ungated_reward=0.1)
     episode = play(gated, PROBLEM, [reader("generator", list(expected))], watched)
-    assert {
-        t.artifact: (t.reward, t.components.get("solved")) for t in episode.trajectories
-    } == expected
+    assert {t.artifact: (t.reward, t.components.get("solved")) for t in episode.trajectories} == expected
     tested = {program for program, tests, *_ in watched.jobs if tests == PROBLEM.baseline_tests}
     assert tested == {program for program, (_, solved) in expected.items() if solved is not None}
     assert {limits for _, _, limits, *_ in watched.jobs} == {QUICK}

@@ -11,7 +11,12 @@ PROBLEM = Problem(
     id="add",
     description="Return a plus b.",
     function_signature="def f(a, b):",
-    baseline_tests=("assert f(1, 2) == 3", "assert f(0, 0) == 0", "assert f(2, 2) == 4", "assert f(1, 1) == 1"),
+    baseline_tests=(
+        "assert f(1, 2) == 3",
+        "assert f(0, 0) == 0",
+        "assert f(2, 2) == 4",
+        "assert f(1, 1) == 1",
+    ),
     reference_solution="def f(a, b): return a + b",
 )
 """The fourth test is wrong, and by default does not count."""
@@ -148,7 +153,11 @@ def test_what_an_answer_is(text, program):
 
 def test_without_the_format_there_is_nothing_to_judge(sandbox):
     watched = Breaking(sandbox, on=set())
-    texts = [RIGHT, f"<reasoning>add</reasoning><answer>{RIGHT}</answer>", "<reasoning></reasoning><answer></answer>"]
+    texts = [
+        RIGHT,
+        f"<reasoning>add</reasoning><answer>{RIGHT}</answer>",
+        "<reasoning></reasoning><answer></answer>",
+    ]
     episode = play(game(answer_format="reasoning"), PROBLEM, [reader("generator", texts)], watched)
     assert rewards(episode) == [0.0, 2.0, 0.0]
     assert [t.components["format"] for t in episode.trajectories] == [0.0, 1.0, 1.0]

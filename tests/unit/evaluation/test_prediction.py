@@ -1,0 +1,122 @@
+"""The prediction game's held-out scores, by hand."""
+
+import asyncio
+import json
+from dataclasses import replace
+
+import pytest
+
+from core.episode import Episode, Trajectory
+from core.problem import Problem
+from evaluation.prediction import PredictionEvaluator
+from games.output_prediction import OutputPredictionGame, OutputPredictionRules
+from tests.playing import play, player, reader
+
+TOPICS = [
+    Problem(id=name, description=name, function_signature="", baseline_tests=(), reference_solution="")
+    for name in ("sums", "words")
+]
+
+
+def author(artifact: str, reward: float | None, **components: float) -> Trajectory:
+    return Trajectory(
+        player="author", attempt=0, turns=[], artifact=artifact, reward=reward, components=components
+    )
+
+
+def opponent(right: bool) -> Trajectory:
+    return Trajectory(
+        player="opponent", attempt=0, turns=[], reward=1.0 if right else -1.0,
+        components={"predicted": float(right)},
+    )  # fmt: skip
+
+
+def episode(*trajectories: Trajectory) -> Episode:
+    return Episode(problem_id="sums", trajectories=list(trajectories))
+
+
+def scores(fresh, of_bank):
+    return asyncio.run(PredictionEvaluator(TOPICS, 3).scores([fresh, of_bank], {}))
+
+
+def test_scores_by_hand():
+    fresh = [
+        episode(
+            author("a", 1.0, valid=1.0, stumped=1.0, lines=3.0),
+            author("b", -1.0, valid=1.0, stumped=0.0, lines=5.0),
+            author("c", -1.0, valid=0.0, foul_syntax=1.0),
+            author("d", None, sandbox_failure=1.0),
+            opponent(False),
+            opponent(True),
+        ),
+        episode(author("e", 1.0, valid=1.0, stumped=1.0, lines=1.0), opponent(False)),
+    ]
+    found = scores(fresh, [episode(opponent(True), opponent(False), opponent(True), opponent(True))])
+    assert found.values == pytest.approx(
+        {
+            "author_valid": 0.75,
+            "author_stumps": 2 / 3,
+            "opponent_predicts_bank": 0.75,
+            "program_lines": 3.0,
+            "unjudged": 1.0,
+        }
+    )
+    assert found.combined == 0.75
+
+
+def test_nothing_valid_is_no_error():
+    found = scores([episode(author("c", -1.0, valid=0.0))], [episode()])
+    assert set(found.values.values()) == {0.0} and found.combined == 0.0
+
+
+def test_the_bank_is_the_valid_programs_of_the_first_author_each_once():
+    evaluator = PredictionEvaluator(TOPICS, 3)
+    request = evaluator.bank_request()
+    assert request.attempts == {"author": 3, "opponent": 0}
+    made = [
+        author("a", None, valid=1.0),
+        author("b", -1.0, valid=0.0),
+        author("a", None, valid=1.0),
+        author("x", None, sandbox_failure=1.0),
+    ]
+    bank = asyncio.run(evaluator.bank_of([episode(*made)]))
+    assert bank == {"sums": ["a"]} == json.loads(json.dumps(bank))
+
+
+def test_what_is_asked_for():
+    evaluator = PredictionEvaluator(TOPICS, 3)
+    fresh, of_bank = evaluator.requests({"sums": ["print(1)"]})
+    assert fresh.attempts == {"author": 3, "opponent": 1} and not fresh.memory
+    assert of_bank.attempts == {"author": 0, "opponent": 1}
+    assert of_bank.memory == {"sums": ("print(1)",)}
+    assert len({r.address for r in (fresh, of_bank, evaluator.bank_request())}) == 3
+    for request in (fresh, of_bank):
+        assert request.temperatures == {"author": 1.0, "opponent": 0.0}
+        assert request.problems == tuple(TOPICS)
+
+
+def test_from_play_to_scores(sandbox):
+    """One who predicts the bank and is stumped by what is new."""
+    game = OutputPredictionGame(OutputPredictionRules())
+    evaluator = PredictionEvaluator(TOPICS[:1], 2)
+    first = play(
+        game,
+        TOPICS[0],
+        [reader("author", ["print(1)", "print(1"]), player("opponent", lambda *_: "", attempts=0)],
+        sandbox,
+    )
+    bank = asyncio.run(evaluator.bank_of([first]))
+    assert bank == {"sums": ["print(1)"]}
+
+    def says(prompt, sampling):
+        return "1" if prompt == "print(1)>" else "no idea"
+
+    played = []
+    for request, texts in zip(evaluator.requests(bank), (["print(2)", "print(1)"], []), strict=True):
+        seats = [
+            reader("author", texts),
+            replace(player("opponent", says), attempts=request.attempts["opponent"]),
+        ]
+        played.append([play(game, TOPICS[0], seats, sandbox, request.memory.get("sums", ()))])
+    found = asyncio.run(evaluator.scores(played, bank)).values
+    assert (found["author_valid"], found["author_stumps"], found["opponent_predicts_bank"]) == (1.0, 0.5, 1.0)

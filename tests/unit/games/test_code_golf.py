@@ -1,0 +1,88 @@
+"""Code golf with programs that really run: the arithmetic is in test_golf_rewards.py."""
+
+import pytest
+
+from core.problem import Problem
+from core.verdict import Limits
+from games.code_golf import CodeGolfGame, CodeGolfRules
+from games.golf_rewards import GolfRules
+from tests.playing import Breaking, Letters, play, reader, with_tests
+
+PROBLEM = Problem(
+    id="task001",
+    description="[[1,2]] -> [[2,1]]",
+    function_signature="def p(grid):",
+    baseline_tests=("assert p([[1, 2]]) == [[2, 1]]", "assert p([[3, 3], [0, 1]]) == [[3, 3], [1, 0]]"),
+    reference_solution="p=lambda g:[r[::-1]for r in g]",
+)
+SHORT = "p=lambda g:[r[::-1]for r in g]"
+LONG = "def p(g):\n    return [list(reversed(row)) for row in g]"
+HALF = "p=lambda g:[[2,1]]"
+
+
+def game(**rules) -> CodeGolfGame:
+    return CodeGolfGame(CodeGolfRules(sandbox_limits=Limits(cpu_s=0.3, wall_s=6.0), **rules))
+
+
+def test_rewards_by_hand(sandbox):
+    rules = GolfRules(pass_weight=2.0, length_weight=1.0, length_scale=10)
+    programs = [SHORT, LONG, HALF, "p=lambda g:g", "p=lambda g:g[9]", "p=lambda g:", "p=1\nwhile 1:0", ""]
+    episode = play(game(rewards=rules), PROBLEM, [reader("generator", programs)], sandbox)
+    assert [t.reward for t in episode.trajectories] == pytest.approx(
+        [2 + 10 / (10 + len(SHORT)), 2 + 10 / (10 + len(LONG)), 1.0, 0.0, -0.5, -1.0, -0.5, -0.5]
+    )
+    assert [t.components["bytes"] for t in episode.trajectories] == [len(p) for p in programs]
+    assert [t.components["kaggle_score"] for t in episode.trajectories[:3]] == [
+        2500 - len(SHORT),
+        2500 - len(LONG),
+        0.0,
+    ]
+
+
+def test_neither_fences_nor_blanks_around_the_program_count(sandbox):
+    texts = [f"Shorter:\n```python\n{SHORT}\n\n```\n", f"\n\n{SHORT}\n\n"]
+    episode = play(game(), PROBLEM, [reader("generator", texts)], sandbox)
+    assert [t.artifact for t in episode.trajectories] == [SHORT, SHORT]
+    assert [t.components["bytes"] for t in episode.trajectories] == [30.0, 30.0]
+
+
+def test_bytes_are_counted_not_characters(sandbox):
+    program = "é='€'\n" + SHORT
+    (attempt,) = play(game(), PROBLEM, [reader("generator", [program])], sandbox).trajectories
+    assert attempt.components["bytes"] == len(SHORT) + 9 and attempt.components["solved"] == 1.0
+
+
+def test_a_grid_that_is_changed_in_place_stays_this_tests_own(sandbox):
+    """A program that spoils its input spoils no later test's."""
+    same = with_tests(PROBLEM, *["assert p([[1, 2]]) == [[2, 1]]"] * 3)
+    program = "def p(g):\n for r in g:r.reverse()\n return g"
+    (attempt,) = play(game(), same, [reader("generator", [program])], sandbox).trajectories
+    assert attempt.components["solved"] == 1.0
+
+
+def test_a_sandbox_failure_is_no_reward(sandbox):
+    broken = Breaking(sandbox, on={SHORT})
+    episode = play(game(), PROBLEM, [reader("generator", [SHORT, HALF])], broken)
+    assert [t.reward for t in episode.trajectories] == [None, 0.5]
+    assert episode.trajectories[0].components == {"sandbox_failure": 1.0}
+
+
+# ---------------------------------------------------------------------- the best one so far
+def test_the_best_known_program_is_shown_where_that_is_wanted():
+    for shown, rules in ((False, {}), (True, {"show_best": True})):
+        message = game(**rules).message(PROBLEM, (SHORT, LONG))
+        assert (SHORT in message.full) == (SHORT in message.brief) == shown
+        assert (f"{len(SHORT)} bytes" in message.full) == shown
+        assert LONG not in message.full + message.brief
+    nothing_known = game(show_best=True).message(PROBLEM, ())
+    assert nothing_known == game().message(PROBLEM, ())
+
+
+@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize("show_best", [False, True])
+def test_no_prompt_is_longer_than_the_longest(full, show_best):
+    style, size = Letters(full=full), 1500
+    played = game(show_best=show_best)
+    longest = played.longest(PROBLEM, "generator", style, size)
+    for known in ((), ("x",), ("x" * size,)):
+        assert len(style.say((), played.message(PROBLEM, known))) + size <= longest

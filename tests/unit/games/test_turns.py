@@ -1,0 +1,60 @@
+"""A player's move: what it is asked, with which seed, and what becomes of the answer."""
+
+import asyncio
+
+import pytest
+
+from core.episode import FinishReason
+from core.interfaces import Message, Sampling
+from core.seeding import derive_seed
+from games.turns import answer_all, take_turn
+from tests.playing import STOP, player
+
+
+def test_a_turn_holds_what_was_said_and_what_was_answered():
+    asked: list[Sampling] = []
+
+    def says(prompt, sampling):
+        asked.append(sampling)
+        return prompt.upper()
+
+    seat = player("author", says, seed=9, temperature=0.7, max_tokens=50)
+    turn = asyncio.run(take_turn(seat, [97, 98], attempt=3, place=2))
+    assert (turn.stage, turn.prompt_tokens, turn.text) == (2, (97, 98), "AB")
+    assert turn.completion.tokens == (65, 66, STOP)
+    assert turn.completion.finish_reason is FinishReason.STOP
+    assert asked == [
+        Sampling(max_tokens=50, stop_token_ids=(STOP,), temperature=0.7, seed=derive_seed(9, 3, 2))
+    ]
+
+
+def test_a_turn_is_cut_at_its_length():
+    turn = asyncio.run(take_turn(player("author", lambda *_: "abcdef", max_tokens=3), [97], 0, 0))
+    assert turn.text == "abc" and turn.completion.finish_reason is FinishReason.LENGTH
+
+
+def test_all_attempts_answer_the_same_message_with_seeds_of_their_own():
+    asked: list[tuple[str, int | None]] = []
+
+    def says(prompt, sampling):
+        asked.append((prompt, sampling.seed))
+        return f"answer {len(asked)}"
+
+    made = asyncio.run(answer_all(player("author", says, attempts=5), Message(brief="hello", full="")))
+    assert {prompt for prompt, _ in asked} == {"hello>"} and len({seed for _, seed in asked}) == 5
+    assert [t.attempt for t in made] == list(range(5))
+    assert all(t.player == "author" and t.reward is None and len(t.turns) == 1 for t in made)
+    assert [t.artifact for t in made] == [t.turns[0].text for t in made]
+
+
+def test_no_attempts_ask_nothing():
+    nobody = player("author", lambda *_: pytest.fail("asked"), attempts=0)
+    assert asyncio.run(answer_all(nobody, Message(brief="", full=""))) == []
+
+
+def test_what_a_policy_raises_is_not_swallowed():
+    def says(prompt, sampling):
+        raise RuntimeError("out of memory")
+
+    with pytest.raises(RuntimeError, match="out of memory"):
+        asyncio.run(answer_all(player("author", says, attempts=3), Message(brief="", full="")))
