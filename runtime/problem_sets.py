@@ -91,8 +91,8 @@ def _without(train: list[Problem], held_out: list[Problem], config: Config) -> l
     kept, dropped = drop_contaminated(train, held_out)
     if not kept:
         raise ValueError(
-            f"{config.problems.held_out_file}: every problem of {config.problems.file} is also held out: nothing is left "
-            "to train on"
+            f"{config.problems.held_out_file or config.problems.file}: every problem of {config.problems.file} is also "
+            "held out: nothing is left to train on"
         )
     if dropped:
         named = ", ".join(p.id for p in dropped[:_NAMED]) + (", ..." if len(dropped) > _NAMED else "")

@@ -58,7 +58,7 @@ def test_a_win_with_the_last_cell_is_no_draw():
     assert results(episode) == {"first": (1.0, "win"), "second": (-1.0, "loss")}
 
 
-@pytest.mark.parametrize("move", ["5", "0", "10", "", "five", "１", "6 7", "6.", "-6", "X"])
+@pytest.mark.parametrize("move", ["5", "0", "10", "", "five", "\uff11", "6 7", "6.", "-6", "X"])
 def test_an_illegal_move_loses_at_once(move):
     episode = match("tictactoe", moves("5", "1"), moves(move))
     assert results(episode) == {"first": (0.0, "none"), "second": (-1.0, "loss")}
