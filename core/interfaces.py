@@ -86,7 +86,9 @@ class PromptFormat(Protocol):
         """The prompt that puts a message to the player: starts with `tokens`, all that was said so far."""
         ...
 
-    def generator_prompt(self, problem: Problem) -> list[int]: ...
+    def generator_prompt(self, problem: Problem, stage: int = 1) -> list[int]:
+        """stage: the first one played."""
+        ...
 
     def next_stage(self, tokens: Sequence[int], stage: int) -> list[int]:
         """Prompt of `stage` (2-5): starts with `tokens`, all that was said so far."""

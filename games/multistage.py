@@ -27,7 +27,7 @@ from games.rewards import (
     outcome,
     pass_rate,
 )
-from games.stages import REASONING_STAGES
+from games.stages import REASONING_STAGES, ReasoningStage
 from games.turns import take_turn
 
 GENERATOR, DISCRIMINATOR = "generator", "discriminator"
@@ -73,8 +73,9 @@ class JudgedSuite:
 
 
 class MultistageGame:
-    def __init__(self, rules: MultistageRules) -> None:
-        self.rules = rules
+    def __init__(self, rules: MultistageRules, stages: Sequence[ReasoningStage] = REASONING_STAGES) -> None:
+        """stages: those that the generator plays; the last one writes the program."""
+        self.rules, self._stages = rules, tuple(stages)
 
     async def play(
         self, problem: Problem, players: Mapping[str, Player], sandbox: Sandbox, memory: Sequence[str] = ()
@@ -103,8 +104,8 @@ class MultistageGame:
     def longest(self, problem: Problem, player: str, style: PromptFormat, max_tokens: int) -> int:
         if player == DISCRIMINATOR:
             return len(style.discriminator_prompt(problem, self.rules.max_tests)) + max_tokens
-        tokens = style.generator_prompt(problem)
-        for stage in REASONING_STAGES[1:]:
+        tokens = style.generator_prompt(problem, self._stages[0].number)
+        for stage in self._stages[1:]:
             tokens = style.next_stage([*tokens, *[0] * max_tokens], stage.number)
         return len(tokens) + max_tokens
 
@@ -121,13 +122,13 @@ class MultistageGame:
         attempt: int,
         shared: dict[tuple[int, int], asyncio.Task[Turn]],
     ) -> Trajectory:
-        """One attempt of the generator: five completions, the last one a program. Not yet judged.
+        """One attempt of the generator: a completion per stage, the last one a program. Not yet judged.
 
         shared: turns under way or made, by (stage, node).
         """
-        tokens = player.format.generator_prompt(problem)
+        tokens = player.format.generator_prompt(problem, self._stages[0].number)
         turns: list[Turn] = []
-        for stage in REASONING_STAGES:
+        for stage in self._stages:
             if turns:
                 tokens = player.format.next_stage(tokens, stage.number)
             node = player.branching.node(attempt, stage.number) if player.branching else attempt

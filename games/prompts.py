@@ -23,7 +23,7 @@ _PLAIN_TEMPLATE = (
 )
 _SENTINEL = "\u2063SAID\u2063"
 
-_SOLVE = """Solve this problem step by step.
+_SOLVE = """Solve this problem{how}.
 
 Problem: {description}
 Signature: {signature}
@@ -53,8 +53,9 @@ class TaggedFormat:
     def say(self, tokens: Sequence[int], message: Message) -> list[int]:
         return [*tokens, self._id[PROBLEM], *self._encode(message.brief), self._id[TESTS]]
 
-    def generator_prompt(self, problem: Problem) -> list[int]:
-        return [self._id[PROBLEM], *self._encode(problem.description), self._id[STAGE_MARKERS[0]]]
+    def generator_prompt(self, problem: Problem, stage: int = 1) -> list[int]:
+        marker = self._id[STAGE_MARKERS[stage - 1]]
+        return [self._id[PROBLEM], *self._encode(problem.description), marker]
 
     def next_stage(self, tokens: Sequence[int], stage: int) -> list[int]:
         marker = self._id[STAGE_MARKERS[stage - 1]]
@@ -93,11 +94,12 @@ class ChatFormat:
             return self._reply(tokens, message.full)
         return self._encode(self._render([{"role": "user", "content": message.full}]))
 
-    def generator_prompt(self, problem: Problem) -> list[int]:
+    def generator_prompt(self, problem: Problem, stage: int = 1) -> list[int]:
         text = _SOLVE.format(
+            how=" step by step" if stage < len(REASONING_STAGES) else "",
             description=problem.description,
             signature=problem.function_signature,
-            instruction=REASONING_STAGES[0].instruction,
+            instruction=REASONING_STAGES[stage - 1].instruction,
         )
         return self._encode(self._render([{"role": "user", "content": text}]))
 

@@ -34,3 +34,8 @@ REASONING_STAGES: tuple[ReasoningStage, ...] = (
         "Now write the final Python implementation with exactly the given signature, in one ```python block.",
     ),
 )
+
+
+def first_stages(count: int) -> tuple[ReasoningStage, ...]:
+    """The first `count` stages (0 to 4), then the program: for ablations. first_stages(4) is all five."""
+    return (*REASONING_STAGES[:-1][:count], REASONING_STAGES[-1])

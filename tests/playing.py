@@ -28,8 +28,8 @@ class Letters:
     def say(self, tokens: Sequence[int], message: Message) -> list[int]:
         return [*tokens, *map(ord, (message.full if self._full else message.brief) + ">")]
 
-    def generator_prompt(self, problem: Problem) -> list[int]:
-        return [ord(c) for c in f"{problem.id}?"]
+    def generator_prompt(self, problem: Problem, stage: int = 1) -> list[int]:
+        return [ord(c) for c in f"{problem.id}?{stage if stage > 1 else ''}"]
 
     def next_stage(self, tokens: Sequence[int], stage: int) -> list[int]:
         return [*tokens, ord(str(stage))]

@@ -14,6 +14,7 @@ from core.problem import Problem
 from core.seeding import derive_seed
 from core.verdict import Limits, Status, Verdict
 from games.multistage import MultistageGame, MultistageRules
+from games.stages import REASONING_STAGES, ReasoningStage
 from sandbox_workers.local import LocalSandbox
 from tests.playing import Letters
 
@@ -83,6 +84,7 @@ class Table:
         suites: Sequence[str],
         memory: Sequence[str] = (),
         branching: Branching | None = None,
+        stages: Sequence[ReasoningStage] = REASONING_STAGES,
         **rules: Any,
     ) -> Episode:
         lines: dict[int, str] = {}
@@ -112,7 +114,7 @@ class Table:
             "generator": player("generator", len(programs), 1, branching),
             "discriminator": player("discriminator", len(suites), 2),
         }
-        game = MultistageGame(MultistageRules(**rules))
+        game = MultistageGame(MultistageRules(**rules), stages)
         return asyncio.run(game.play(self.problem, players, self.sandbox, memory))
 
 

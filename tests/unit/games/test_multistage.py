@@ -4,6 +4,7 @@ from core.batch import sample_from
 from core.interfaces import Branching
 from core.verdict import Status
 from games.rewards import RewardRules
+from games.stages import first_stages
 
 RIGHT = "def f(n): return n + n"
 WRONG_AT_3 = "def f(n): return 7 if n == 3 else n * 2"
@@ -46,6 +47,16 @@ def test_attempts_that_branch_share_their_turns_up_to_there(table):
         assert [t.prompt_tokens == turns[0].prompt_tokens for t in turns].count(True) >= 8 // nodes
         assert len({id(turn) for turn in turns}) == nodes, "sampled once for all that share it"
     assert episode.judged("discriminator")[0].place is None
+
+
+@pytest.mark.parametrize("count", range(5))
+def test_stages_can_be_left_out_before_the_program(table, count):
+    episode = table.play([RIGHT], ["assert f(1) == 2"], stages=first_stages(count))
+    turns = episode.trajectories[0].turns
+    assert [turn.stage for turn in turns] == [*range(1, count + 1), 5]
+    assert "".join(map(chr, turns[0].prompt_tokens)) == ("double?5" if count == 0 else "double?")
+    assert turns[-1].prompt_tokens[-1] == ord("5")
+    assert rewards(episode, "generator") == [1.0]
 
 
 def test_the_program_is_taken_out_of_its_fence(table):

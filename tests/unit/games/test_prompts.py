@@ -3,8 +3,9 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from core.problem import Problem
+from games.multistage import MultistageGame, MultistageRules
 from games.prompts import END, MARKER_TOKENS, PAD, STAGE_MARKERS, ChatFormat, TaggedFormat, format_for
-from games.stages import REASONING_STAGES
+from games.stages import REASONING_STAGES, first_stages
 from learners.embedded_model import build_tokenizer
 
 PROBLEM = Problem(
@@ -206,6 +207,36 @@ def test_the_discriminator_is_told_how_many_tests_and_in_which_form(chatml):
     assert "at most 7 tests" in strict
     assert "assert total(1, 2) == 3" in strict
     assert "total(1, 2)" in inputs and "assert total" not in inputs
+
+
+# ---------------------------------------------------------------------- fewer stages
+def test_a_tagged_attempt_may_begin_with_the_program(tagged):
+    prompt = tagged.generator_prompt(PROBLEM, 5)
+    assert prompt[:-1] == tagged.generator_prompt(PROBLEM)[:-1]
+    assert tagged._tokenizer.convert_ids_to_tokens(prompt[-1]) == "<s5>"
+
+
+def test_a_tagged_attempt_may_jump_to_the_program(tagged):
+    said = tagged.completion("x", 1)  # ends with the marker of stage 2, which then is empty
+    names = tagged._tokenizer.convert_ids_to_tokens(tagged.next_stage(said, 5))
+    assert names[-2:] == ["<s2>", "<s5>"]
+
+
+def test_a_chat_model_asked_for_the_program_at_once_is_not_asked_for_steps(chatml):
+    style = ChatFormat(chatml, "strict")
+    text = chatml.decode(style.generator_prompt(PROBLEM, 5))
+    assert "Solve this problem.\n" in text and REASONING_STAGES[-1].instruction in text
+    assert REASONING_STAGES[0].instruction not in text
+    assert "Solve this problem step by step.\n" in chatml.decode(style.generator_prompt(PROBLEM))
+
+
+def test_fewer_stages_need_less_room(style):
+    lengths = [
+        MultistageGame(MultistageRules(), first_stages(n)).longest(PROBLEM, "generator", style, 50)
+        for n in range(5)
+    ]
+    assert lengths == sorted(lengths) and lengths[1] - lengths[0] >= 50
+    assert lengths[4] == MultistageGame(MultistageRules()).longest(PROBLEM, "generator", style, 50)
 
 
 # ---------------------------------------------------------------------- the choice
