@@ -129,6 +129,10 @@ class EvaluationSettings(Settings):
     on which every discriminator's kill rate is measured; output_prediction has every opponent predict them."""
     suites: int = Field(default=2, ge=1)
     """multistage: suites per held-out problem."""
+    gap_alarm: float = Field(default=0.3, ge=0, le=1)
+    """An evaluation warns where held-out programs pass so much larger a share of the tests that the game rewards than of
+    the hidden tests (proxy_gold_gap), where there are any: a gap that opens says that the reward is being gamed. 1 never
+    warns."""
 
     @model_validator(mode="after")
     def _samples_suffice(self) -> Self:
@@ -335,6 +339,7 @@ class Config(Settings):
             self.evaluation.refuse_changed(
                 ("samples",), "has no effect with game multistage: use scripts/evaluate.py", "evaluation"
             )
+            self.evaluation.refuse_changed(("gap_alarm",), "has no effect with game multistage", "evaluation")
             return
         no_effect = f"has no effect with game {kind}"
         self.problems.refuse_changed(("random_tests",), no_effect, "problems")
@@ -347,6 +352,9 @@ class Config(Settings):
             self.evaluation.refuse_changed(("bank_programs",), no_effect, "evaluation")
         else:
             self.evaluation.refuse_changed(("samples",), no_effect, "evaluation")
+        rewards_tests = kind in ("unit_tests", "code_golf") or getattr(game, "gate_on_tests", False)
+        if not rewards_tests:
+            self.evaluation.refuse_changed(("gap_alarm",), f"{no_effect}: it rewards no tests", "evaluation")
         if kind in ("tictactoe", "kuhn"):
             self._check_board(no_effect)
 

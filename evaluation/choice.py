@@ -12,8 +12,10 @@ from evaluation.prediction import PredictionEvaluator
 from evaluation.solver import SolverEvaluator
 from games.board_games import KuhnRules, TicTacToeRules
 from games.choice import GameRules
+from games.code_execution import CodeExecutionRules
 from games.multistage import MultistageRules
 from games.output_prediction import OutputPredictionRules
+from games.unit_tests import UnitTestsRules
 
 
 def build_evaluator(
@@ -37,4 +39,16 @@ def build_evaluator(
                 samples=settings.samples,
                 temperature=settings.temperature,
                 pass_at=settings.pass_at,
+                rewarded_tests=_rewarded_tests(rules),
             )
+
+
+def _rewarded_tests(rules: GameRules) -> int | None:
+    """See SolverEvaluator."""
+    match rules:
+        case UnitTestsRules(max_tests=count):
+            return count
+        case CodeExecutionRules(gate_on_tests=False):
+            return 0
+        case _:
+            return None

@@ -9,9 +9,6 @@ from typing import Any, Protocol
 
 from actors.episodes import PlayRequest, PlayResult
 from core.episode import Episode
-from core.interfaces import Sandbox, SandboxFailure
-from core.problem import Problem
-from core.verdict import Limits
 
 Play = Callable[[PlayRequest], PlayResult]
 
@@ -48,17 +45,6 @@ class Evaluator(Protocol):
         """played: the episodes of each request. What the sandbox could not judge is left out of the means and counted
         as `unjudged`."""
         ...
-
-
-async def share_passed(sandbox: Sandbox, program: str, problem: Problem, limits: Limits) -> float | None:
-    """Share of the problem's evaluation tests that a program passes. None where the sandbox could not judge."""
-    try:
-        verdicts = await sandbox.judge(
-            program, problem.evaluation_tests, limits=problem.limits or limits, language=problem.language
-        )
-    except SandboxFailure:
-        return None
-    return sum(v.passed for v in verdicts) / len(verdicts)
 
 
 def mean(values: Sequence[float]) -> float:

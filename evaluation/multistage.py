@@ -12,7 +12,8 @@ from core.episode import Episode
 from core.interfaces import Sandbox, SandboxFailure
 from core.problem import Problem
 from core.verdict import Limits
-from evaluation.evaluator import Scores, mean, share_passed
+from evaluation.evaluator import Scores, mean
+from evaluation.programs import share_passed
 
 GENERATOR, DISCRIMINATOR = "generator", "discriminator"
 

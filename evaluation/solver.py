@@ -2,25 +2,27 @@
 reward says."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from actors.episodes import PlayRequest
 from core.episode import Episode, Trajectory
 from core.interfaces import Sandbox
 from core.problem import Problem
 from core.verdict import Limits
-from evaluation.evaluator import Scores, mean, share_passed
-from evaluation.pass_at_k import mean_pass_at_k
+from evaluation.evaluator import Scores, mean
+from evaluation.gap import proxy_gold_gap
+from evaluation.programs import JudgedProgram, judge_programs, program_scores, share_passed
 
 GENERATOR = "generator"
 
 
 class SolverEvaluator:
     """Scores:
-    generator_pass_rate, generator_test_rate: of the greedy programs, on the evaluation tests;
-    pass_at_<k>: unbiased, of the sampled programs;
+    generator_pass_rate, generator_test_rate, pass_at_<k>, unjudged: see `program_scores`;
     reward: mean reward of the greedy programs by the game's rules, on the baseline tests;
-    every component of that reward; unjudged: programs that the sandbox could not judge.
+    every component of that reward;
+    proxy_gold_gap: how much larger a share of the rewarded tests than of the hidden tests the greedy programs pass,
+    where the game rewards tests and the problems have hidden ones.
 
     combined is the reward: what the game is about.
     """
@@ -34,9 +36,13 @@ class SolverEvaluator:
         samples: int,
         temperature: float,
         pass_at: Sequence[int],
+        rewarded_tests: int | None,
     ) -> None:
+        """rewarded_tests: how many of a problem's baseline tests the game's reward looks at, the first ones; None:
+        all."""
         self._problems, self._sandbox, self._limits = list(problems), sandbox, limits
         self._samples, self._temperature, self._pass_at = samples, temperature, tuple(pass_at)
+        self._rewarded = {p.id: p.baseline_tests[:rewarded_tests] for p in problems if p.hidden_tests}
 
     @property
     def shown(self) -> tuple[str, ...]:
@@ -57,39 +63,34 @@ class SolverEvaluator:
 
     async def scores(self, played: Sequence[Sequence[Episode]], bank: None) -> Scores:
         """See Evaluator."""
-        greedy = [t for episode in played[0] for t in episode.trajectories]
-        rates = await asyncio.gather(*(self._rates(episode) for episode in played[0]))
-        known = [rate for of_problem in rates for rate in of_problem if rate is not None]
-        values = {
-            "generator_pass_rate": mean([float(rate == 1.0) for rate in known]),
-            "generator_test_rate": mean(known),
-            "reward": mean([t.reward for t in greedy if t.reward is not None]),
-        }
-        values |= _components(greedy)
-        unjudged = sum(rate is None for of_problem in rates for rate in of_problem)
-        if self._samples:
-            sampled = await asyncio.gather(*(self._rates(episode) for episode in played[1]))
-            counts = [
-                (len(judged), sum(rate == 1.0 for rate in judged))
-                for of_problem in sampled
-                if (judged := [rate for rate in of_problem if rate is not None])
-            ]
-            unjudged += sum(rate is None for of_problem in sampled for rate in of_problem)
-            for k in self._pass_at:
-                enough = [(n, c) for n, c in counts if n >= k]
-                values[f"pass_at_{k}"] = mean_pass_at_k(enough, k) if enough else 0.0
-        tasks = {
-            episode.problem_id: of_problem[0]
-            for episode, of_problem in zip(played[0], rates, strict=True)
-            if of_problem[0] is not None
-        }
-        return Scores(values | {"unjudged": float(unjudged)}, values["reward"], tasks)
+        trajectories = [t for episode in played[0] for t in episode.trajectories]
+        reward = mean([t.reward for t in trajectories if t.reward is not None])
+        greedy, *sampled = await asyncio.gather(*(self._judged(episodes) for episodes in played))
+        values = program_scores(greedy, sampled[0] if sampled else {}, self._pass_at)
+        values |= {"reward": reward} | _components(trajectories)
+        if (gap := await self._gap(greedy)) is not None:
+            values["proxy_gold_gap"] = gap
+        tasks = {i: p.test_rate for i, (p,) in greedy.items() if p.test_rate is not None}
+        return Scores(values, reward, tasks)
 
-    async def _rates(self, episode: Episode) -> list[float | None]:
-        problem = next(p for p in self._problems if p.id == episode.problem_id)
-        return await asyncio.gather(
-            *(share_passed(self._sandbox, t.artifact, problem, self._limits) for t in episode.trajectories)
+    async def _judged(self, episodes: Sequence[Episode]) -> dict[str, list[JudgedProgram]]:
+        """By problem id."""
+        programs = {e.problem_id: [t.artifact for t in e.trajectories] for e in episodes}
+        problems = [p for p in self._problems if p.id in programs]
+        return await judge_programs(self._sandbox, programs, problems, self._limits)
+
+    async def _gap(self, greedy: Mapping[str, Sequence[JudgedProgram]]) -> float | None:
+        """None where no test is hidden, or none pays."""
+        pairs = [
+            (problem, tests, program)
+            for problem in self._problems
+            if (tests := self._rewarded.get(problem.id))
+            for program in greedy.get(problem.id, ())
+        ]
+        rewarded = await asyncio.gather(
+            *(share_passed(self._sandbox, p.program, of, self._limits, tests) for of, tests, p in pairs)
         )
+        return proxy_gold_gap(rewarded, [program.test_rate for _, _, program in pairs])
 
     def _request(self, name: str, attempts: int, temperature: float) -> PlayRequest:
         return PlayRequest(

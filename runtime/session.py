@@ -19,6 +19,7 @@ from core.weights import PublishError
 from curriculum.curriculum import Assignment
 from evaluation.choice import build_evaluator
 from evaluation.evaluator import Scores, load_bank, save_bank
+from evaluation.gap import GapAlarm
 from games.code_golf import CodeGolfRules
 from games.stages import REASONING_STAGES
 from learners.advantages.estimate import Advantages
@@ -287,6 +288,9 @@ class Session:
         played = [self.parts.rollouts.play(r).episodes for r in self._evaluator.requests(self._bank)]
         scores = self.parts.wait(self._evaluator.scores(played, self._bank))
         self._record.add_tasks(step, scores.tasks)
+        alarm = GapAlarm(self.config.evaluation.gap_alarm)
+        if message := alarm.message(scores.values.get("proxy_gold_gap")):
+            self.display.say(message)
         self._seconds["evaluation"] += time.perf_counter() - started
         return scores
 

@@ -1,0 +1,110 @@
+"""Programs on the tests of their problems, and the scores that come of it."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from core.interfaces import Sandbox, SandboxFailure
+from core.problem import Problem
+from core.verdict import Limits, Status, Test
+from evaluation.pass_at_k import mean_pass_at_k
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JudgedProgram:
+    """Example: JudgedProgram(program="def f(x): ...", test_rate=0.5, status=Status.WRONG_ANSWER)"""
+
+    program: str
+    test_rate: float | None
+    """Share of the tests passed; None where the sandbox could not judge."""
+    status: Status
+    """Of the first test that it fails; PASSED where there is none, SANDBOX_ERROR where it was not judged."""
+    error: str = ""
+    """What the sandbox says of that test."""
+
+    @property
+    def solved(self) -> bool:
+        return self.status is Status.PASSED
+
+
+async def judge_program(
+    sandbox: Sandbox,
+    program: str,
+    problem: Problem,
+    limits: Limits,
+    tests: Sequence[Test] | None = None,
+) -> JudgedProgram:
+    """On the problem's evaluation tests, or on others of its tests, in its language.
+
+    limits: for problems that state none of their own.
+    """
+    tests = problem.evaluation_tests if tests is None else tests
+    try:
+        verdicts = await sandbox.judge(
+            program, tests, limits=problem.limits or limits, language=problem.language
+        )
+    except SandboxFailure as failure:
+        return JudgedProgram(program=program, test_rate=None, status=Status.SANDBOX_ERROR, error=str(failure))
+    rate = sum(v.passed for v in verdicts) / len(verdicts)
+    failed = next((v for v in verdicts if not v.passed), None)
+    if failed is None:
+        return JudgedProgram(program=program, test_rate=rate, status=Status.PASSED)
+    return JudgedProgram(program=program, test_rate=rate, status=failed.status, error=failed.error)
+
+
+async def share_passed(
+    sandbox: Sandbox, program: str, problem: Problem, limits: Limits, tests: Sequence[Test] | None = None
+) -> float | None:
+    """As `judge_program`: the share of the tests that the program passes. None where the sandbox could not judge."""
+    return (await judge_program(sandbox, program, problem, limits, tests)).test_rate
+
+
+async def judge_programs(
+    sandbox: Sandbox, programs: Mapping[str, Sequence[str]], problems: Sequence[Problem], limits: Limits
+) -> dict[str, list[JudgedProgram]]:
+    """programs, and the result: by problem id."""
+
+    async def of(problem: Problem) -> list[JudgedProgram]:
+        judged = (judge_program(sandbox, p, problem, limits) for p in programs[problem.id])
+        return await asyncio.gather(*judged)
+
+    found = await asyncio.gather(*(of(problem) for problem in problems))
+    return {problem.id: judged for problem, judged in zip(problems, found, strict=True)}
+
+
+def program_scores(
+    greedy: Mapping[str, Sequence[JudgedProgram]],
+    sampled: Mapping[str, Sequence[JudgedProgram]],
+    pass_at: Sequence[int],
+) -> dict[str, float]:
+    """By name, over problems; what the sandbox could not judge is in no mean and counted as `unjudged`.
+
+    generator_pass_rate, generator_test_rate: of the greedy programs: share that pass every test, mean share of tests
+    passed; pass_at_<k>: unbiased, of the sampled programs, where there are any, over the problems with k judged ones.
+    """
+    programs = [p for of_problem in (*greedy.values(), *sampled.values()) for p in of_problem]
+    rates = [p.test_rate for of_problem in greedy.values() for p in of_problem if p.test_rate is not None]
+    scores = {
+        "generator_pass_rate": fmean(rate == 1.0 for rate in rates) if rates else 0.0,
+        "generator_test_rate": fmean(rates) if rates else 0.0,
+        "unjudged": float(sum(p.test_rate is None for p in programs)),
+    }
+    if sampled:
+        judged = [[p for p in of_problem if p.test_rate is not None] for of_problem in sampled.values()]
+        for k in pass_at:
+            counts = [(len(j), sum(p.solved for p in j)) for j in judged if len(j) >= k]
+            scores[f"pass_at_{k}"] = mean_pass_at_k(counts, k) if counts else 0.0
+    return scores
+
+
+def pass_rates(judged: Mapping[str, Sequence[JudgedProgram]]) -> dict[str, float]:
+    """By problem id, the share of its programs that solve it; problems of which none was judged are left out."""
+    known = {i: [p.solved for p in of if p.test_rate is not None] for i, of in judged.items()}
+    return {i: fmean(solved) for i, solved in known.items() if solved}
+
+
+def status_counts(judged: Mapping[str, Sequence[JudgedProgram]]) -> dict[str, int]:
+    """How many programs ended in each status, the most frequent first."""
+    return {str(s): n for s, n in Counter(p.status for of in judged.values() for p in of).most_common()}

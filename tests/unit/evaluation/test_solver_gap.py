@@ -1,0 +1,135 @@
+import asyncio
+from collections.abc import Sequence
+from types import SimpleNamespace
+
+import pytest
+
+from configs.load import ConfigError, load_run
+from core.episode import Episode, Trajectory
+from core.problem import Problem
+from core.verdict import Limits
+from evaluation.choice import build_evaluator
+from evaluation.evaluator import Scores
+from evaluation.solver import SolverEvaluator
+
+LIMITS = Limits(cpu_s=0.2, wall_s=3.0)
+RIGHT, SPECIAL, WRONG = (f"def f(n): return {v}" for v in ("n * 2", "{0: 0, 1: 2}.get(n)", "7"))
+
+
+def problem(name: str, hidden: tuple[str, ...] = ("assert f(2) == 4", "assert f(1) == 2")) -> Problem:
+    return Problem(
+        id=name,
+        description="Double n.",
+        function_signature="def f(n):",
+        baseline_tests=("assert f(0) == 0", "assert f(1) == 2", "assert f(5) == 10"),
+        hidden_tests=hidden,
+        reference_solution=RIGHT,
+    )
+
+
+def episode(name: str, *programs: str) -> Episode:
+    attempts = [
+        Trajectory(player="generator", attempt=i, turns=[], artifact=p, reward=0.5, components={"base": 0.25})
+        for i, p in enumerate(programs)
+    ]
+    return Episode(problem_id=name, trajectories=attempts)
+
+
+def score(
+    sandbox, problems: Sequence[Problem], *played: Sequence[Episode], rewarded: int | None = 2
+) -> Scores:
+    evaluator = SolverEvaluator(
+        problems,
+        sandbox,
+        LIMITS,
+        samples=len(played) - 1,
+        temperature=1.0,
+        pass_at=(1, 2),
+        rewarded_tests=rewarded,
+    )
+    return asyncio.run(evaluator.scores(played, None))
+
+
+def test_scores_by_hand(sandbox):
+    """SPECIAL passes both rewarded tests and one of two hidden ones."""
+    greedy = [episode("a", RIGHT), episode("b", SPECIAL)]
+    sampled = [episode("a", RIGHT, WRONG), episode("b", WRONG, WRONG)]
+    scores = score(sandbox, [problem("a"), problem("b")], greedy, sampled)
+    assert scores.values == {
+        "generator_pass_rate": 0.5,
+        "generator_test_rate": 0.75,
+        "pass_at_1": 0.25,
+        "pass_at_2": 0.5,
+        "reward": 0.5,
+        "base": 0.25,
+        "unjudged": 0.0,
+        "proxy_gold_gap": 0.25,
+    }
+    assert scores.combined == 0.5 and scores.tasks == {"a": 1.0, "b": 0.5}
+
+
+def test_the_gap_is_of_the_tests_that_pay(sandbox):
+    """The third baseline test fails: with it SPECIAL passes 2 of 3 of the paying tests, 1 of 2 of the hidden ones."""
+    every = score(sandbox, [problem("b")], [episode("b", SPECIAL)], rewarded=None)
+    assert every.values["proxy_gold_gap"] == pytest.approx(2 / 3 - 1 / 2)
+
+
+def test_without_hidden_tests_or_paying_ones_there_is_no_gap(sandbox):
+    shown = score(sandbox, [problem("b", hidden=())], [episode("b", SPECIAL)])
+    unpaid = score(sandbox, [problem("b")], [episode("b", SPECIAL)], rewarded=0)
+    assert "proxy_gold_gap" not in shown.values | unpaid.values
+
+
+def test_what_could_not_be_judged_is_in_no_mean(breaking):
+    breaking.on = {WRONG}
+    scores = score(breaking, [problem("a"), problem("b")], [episode("a", RIGHT), episode("b", WRONG)])
+    assert scores.values["generator_pass_rate"] == 1.0 and scores.values["unjudged"] == 1.0
+    assert scores.values["proxy_gold_gap"] == 0.0 and scores.tasks == {"a": 1.0}
+
+
+# ---------------------------------------------------------------------- in a run
+@pytest.mark.parametrize(
+    ("recipe", "changes", "gap"),
+    [
+        ("unit_tests_lua", (), True),
+        ("code_golf", (), True),
+        ("grpo_code_execution", ("--no-game.gate-on-tests",), False),
+        ("grpo_code_execution", ("--game.gate-on-tests",), True),
+    ],
+)
+def test_the_gap_is_measured_where_tests_pay(sandbox, recipe, changes, gap):
+    config = load_run(["--config", recipe, *changes])[0].to_config()
+    evaluator = build_evaluator(config.game, config.evaluation, [problem("b")], sandbox)
+    scores = asyncio.run(evaluator.scores([[episode("b", SPECIAL)], [episode("b", SPECIAL)]], None))
+    assert ("proxy_gold_gap" in scores.values) is gap
+
+
+def test_a_gap_alarm_that_cannot_ring_is_refused():
+    for recipe in ("embedded", "spiral_kuhn", "output_prediction"):
+        with pytest.raises(ConfigError, match=r"evaluation.gap_alarm has no effect"):
+            load_run(["--config", recipe, "--evaluation.gap-alarm", "0.1"])
+    assert load_run(["--config", "unit_tests_lua", "--evaluation.gap-alarm", "0.1"])
+
+
+@pytest.mark.parametrize(("gap", "rings"), [(0.4, True), (0.2, False), (None, False)])
+def test_an_evaluation_of_a_run_sounds_the_alarm(gap, rings):
+    from runtime.session import Session
+
+    said: list[str] = []
+    values = {} if gap is None else {"proxy_gold_gap": gap}
+
+    async def scores(played, bank):
+        return Scores(values, 0.0)
+
+    session = Session.__new__(Session)
+    vars(session).update(
+        config=load_run(["--config", "unit_tests_lua"])[0].to_config(),
+        parts=SimpleNamespace(rollouts=None, wait=asyncio.run),
+        display=SimpleNamespace(say=said.append),
+        _evaluator=SimpleNamespace(requests=lambda bank: [], scores=scores),
+        _record=SimpleNamespace(add_tasks=lambda step, tasks: None),
+        _bank=None,
+        _seconds={"evaluation": 0.0},
+    )
+    session._evaluate(step=1)
+    assert [text.startswith("hacking alarm") for text in said] == [True] * rings
