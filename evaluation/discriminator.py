@@ -203,6 +203,11 @@ def kill_at_k(records: Sequence[SuiteRecord | None], k: int) -> float | None:
     return _mean([pass_at_k(len(o), sum(o), k) for o in by_mutant if len(o) >= k])
 
 
+def mean_kill_at_k(by_problem: Iterable[Sequence[SuiteRecord | None]], k: int) -> float | None:
+    """Mean of `kill_at_k` over the problems that have one; None where none has."""
+    return _mean([kill_at_k(records, k) for records in by_problem])
+
+
 def _mean(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known else None

@@ -13,7 +13,12 @@ from random import Random
 
 from core.interfaces import Sandbox, SandboxFailure
 from core.problem import Problem
+from core.seeding import derive_seed
 from core.verdict import Limits, Test, Verdict
+
+_EVERY = 10_000
+"""Mutants of one program: more than there are."""
+_PROBES = 40
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,6 +81,28 @@ async def non_equivalent(
 
     bugs = await asyncio.gather(*map(differs, candidates))
     return [mutant for mutant, bug in zip(candidates, bugs, strict=True) if bug]
+
+
+async def seeded_bugs(
+    problem: Problem,
+    sandbox: Sandbox,
+    limits: Limits,
+    *,
+    count: int,
+    operators: Sequence[str] | None = None,
+    probe: Callable[[Random], Test] | None = None,
+) -> list[Mutant]:
+    """Of `count` mutants of the reference, drawn by the problem's id, those that are bugs.
+
+    operators: of OPERATORS; None: all. probe: draws an input, such as "f([1, -1])", on which a bug may show besides the
+    problem's own tests. Raises as `non_equivalent`.
+    """
+    seed = derive_seed("bugs", problem.id)
+    rng, every = Random(seed), mutants(problem.reference_solution, _EVERY, seed)
+    candidates = [mutant for mutant in every if operators is None or mutant.operator in operators]
+    candidates = rng.sample(candidates, min(count, len(candidates)))
+    probes = list(dict.fromkeys(probe(rng) for _ in range(_PROBES))) if probe else []
+    return await non_equivalent(problem, candidates, sandbox, probes, limits)
 
 
 def _seen(verdict: Verdict) -> tuple[bool, str | None]:

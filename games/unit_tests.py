@@ -77,9 +77,17 @@ class UnitTestsGame:
         self, problem: Problem, players: Mapping[str, Player], sandbox: Sandbox, memory: Sequence[str] = ()
     ) -> Episode:
         """memory is not used."""
-        attempts = await answer_all(players[GENERATOR], self.message(problem))
+        attempts = await self.solve_all(problem, players[GENERATOR])
         await asyncio.gather(*(self._judge(problem, attempt, sandbox) for attempt in attempts))
         return Episode(problem_id=problem.id, trajectories=attempts)
+
+    async def solve_all(self, problem: Problem, player: Player) -> list[Trajectory]:
+        """All attempts, not yet judged; one that does not keep the answer format has no program, and format 0."""
+        attempts = await answer_all(player, self.message(problem))
+        for attempt in attempts:
+            program = read_answer(attempt.artifact, self.rules.answer_format)
+            attempt.artifact, attempt.components["format"] = program or "", float(program is not None)
+        return attempts
 
     def message(self, problem: Problem) -> Message:
         form = _REASONING if self.rules.answer_format == "reasoning" else _DIRECT
@@ -96,14 +104,12 @@ class UnitTestsGame:
         return len(style.say((), self.message(problem))) + max_tokens
 
     async def _judge(self, problem: Problem, attempt: Trajectory, sandbox: Sandbox) -> None:
-        program = read_answer(attempt.artifact, self.rules.answer_format)
-        attempt.artifact, attempt.components["format"] = program or "", float(program is not None)
         tests = problem.baseline_tests[: self.rules.max_tests]
         passed = 0
-        if program is not None:
+        if attempt.components["format"]:
             try:
                 verdicts = await sandbox.judge(
-                    program,
+                    attempt.artifact,
                     tests,
                     limits=problem.limits or self.rules.sandbox_limits,
                     language=problem.language,

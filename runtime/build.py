@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from actors.episodes import EpisodeRunner, Seat
+from actors.settings import EngineSettings
 from configs.schema import Config
 from core.interfaces import Policy, PromptFormat, Sandbox
 from core.problem import Problem
@@ -16,16 +17,15 @@ from learners.train_spec import LearnerSpec
 from runtime.parts import Start
 
 
-def build_policy(config: Config, role: str, model: str) -> Policy:
+def build_policy(engine: EngineSettings, model: str, device: str) -> Policy:
     """The engines are imported here: only the process that needs one loads it."""
-    engine = config.policy(role).engine
     if engine.kind == "vllm":
         from actors.vllm_policy import VllmPolicy
 
-        return VllmPolicy(model, engine, config.device)
+        return VllmPolicy(model, engine, device)
     from actors.transformers_policy import TransformersPolicy
 
-    return TransformersPolicy(model, engine, config.device)
+    return TransformersPolicy(model, engine, device)
 
 
 def build_runner(config: Config, models: Mapping[str, str], sandbox: Sandbox) -> EpisodeRunner:
@@ -36,7 +36,7 @@ def build_runner(config: Config, models: Mapping[str, str], sandbox: Sandbox) ->
         settings = config.policy(role)
         tokenizer = AutoTokenizer.from_pretrained(models[role])
         seats[role] = Seat(
-            policy=build_policy(config, role, models[role]),
+            policy=build_policy(settings.engine, models[role], config.device),
             format=style_of(config, tokenizer),
             max_tokens=settings.max_tokens,
             probe_tolerance=settings.engine.probe_tolerance,

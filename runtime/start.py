@@ -106,39 +106,44 @@ def _models(config: Config) -> dict[str, str]:
     models = {}
     for role in config.policies:
         name = config.policy(role).model
-        path = Path(name).expanduser()
-        if name == EMBEDDED:
-            models[role] = str(embedded[role])
-        elif path.is_dir():
-            models[role] = str(path.resolve())
-        elif path.is_absolute() or name.startswith((".", "~")) or name.count("/") != 1:
-            raise SessionError(
-                f"{role}.model {name}: no such directory (and a hub id has the form owner/name)"
-            )
-        else:
-            models[role] = name
+        models[role] = str(embedded[role]) if name == EMBEDDED else find_model(name, f"{role}.model")
     return models
 
 
+def find_model(name: str, key: str) -> str:
+    """Directory or hub id. Raises SessionError, which names the key, for a path that is not there."""
+    path = Path(name).expanduser()
+    if path.is_dir():
+        return str(path.resolve())
+    if path.is_absolute() or name.startswith((".", "~")) or name.count("/") != 1:
+        raise SessionError(f"{key} {name}: no such directory (and a hub id has the form owner/name)")
+    return name
+
+
 def load_tokenizers(models: Mapping[str, str]) -> dict[str, Any]:
+    """By role. Raises SessionError."""
+    return {role: load_tokenizer(m, f"{role}.model", ", or 'embedded'") for role, m in models.items()}
+
+
+def load_tokenizer(model: str, key: str, otherwise: str = "") -> Any:
+    """Raises SessionError, which names the key, where this is no model, or not a whole one. otherwise: what else the
+    key may be."""
     from transformers import AutoConfig, AutoTokenizer
 
-    found = {}
-    for role, model in models.items():
-        try:
-            AutoConfig.from_pretrained(model)
-            _check_weights(Path(model))
-            found[role] = AutoTokenizer.from_pretrained(model)
-            # transformers makes an empty tokenizer where the files of a known class are missing
-            if not found[role].encode("def f(x): return 1", add_special_tokens=False):
-                raise ValueError("its tokenizer knows no text: tokenizer.json is missing")
-        except (OSError, ValueError) as error:
-            reason = str(error).strip().splitlines()[0]
-            raise SessionError(
-                f"{role}.model {model}: cannot be loaded ({reason}); give a directory in Hugging Face format, a hub "
-                "id that this machine can download, or 'embedded'"
-            ) from error
-    return found
+    try:
+        AutoConfig.from_pretrained(model)
+        _check_weights(Path(model))
+        tokenizer = AutoTokenizer.from_pretrained(model)
+        # transformers makes an empty tokenizer where the files of a known class are missing
+        if not tokenizer.encode("def f(x): return 1", add_special_tokens=False):
+            raise ValueError("its tokenizer knows no text: tokenizer.json is missing")
+    except (OSError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise SessionError(
+            f"{key} {model}: cannot be loaded ({reason}); give a directory in Hugging Face format, or a hub id that "
+            f"this machine can download{otherwise}"
+        ) from error
+    return tokenizer
 
 
 def _check_weights(model: Path) -> None:

@@ -25,11 +25,12 @@ from benchmarks.experiments.intervals import Interval, interval, print_table
 from benchmarks.report import arguments, write
 from configs.load import load_run
 from configs.schema import Config
-from core.interfaces import Player, Sandbox
+from core.interfaces import Sandbox
 from core.problem import Problem
 from core.seeding import derive_seed
-from evaluation.discriminator import discriminator_scores, judge_suites, kill_at_k
-from evaluation.mutants import OPERATORS, Mutant, mutants, non_equivalent
+from evaluation.discriminator import discriminator_scores, judge_suites, mean_kill_at_k
+from evaluation.mutants import OPERATORS, Mutant, seeded_bugs
+from evaluation.writing import Writer, write_suites
 from games.multistage import MultistageGame, MultistageRules
 from problems.embedded.generate import embedded_problems, embedded_specs
 from problems.embedded.grammar import Spec
@@ -37,8 +38,6 @@ from problems.embedded.sampling import bland_input, edge_input
 from sandbox_workers.local import LocalSandbox
 
 SUITES = 5
-PROBES = 40
-"""Random inputs, besides the problem's own tests, on which a mutant may show that it is a bug."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,12 +68,14 @@ async def make_targets(options: argparse.Namespace, sandbox: Sandbox, config: Co
     chosen = list(held_out)[: options.problems]
 
     async def bugs(problem: Problem, spec: Spec) -> list[Mutant]:
-        seed = derive_seed("bugs", problem.id)
-        rng, every = Random(seed), mutants(problem.reference_solution, 10_000, seed)
-        candidates = [mutant for mutant in every if mutant.operator in options.operators]
-        candidates = rng.sample(candidates, min(options.mutants, len(candidates)))
-        probes = list(dict.fromkeys(f"f({edge_input(spec, rng)!r})" for _ in range(PROBES)))
-        return await non_equivalent(problem, candidates, sandbox, probes, config.multistage.sandbox_limits)
+        return await seeded_bugs(
+            problem,
+            sandbox,
+            config.multistage.sandbox_limits,
+            count=options.mutants,
+            operators=options.operators,
+            probe=lambda rng: f"f({edge_input(spec, rng)!r})",
+        )
 
     found = await asyncio.gather(*(bugs(problem, spec) for problem, spec in chosen))
     return [Target(problem=p, spec=s, bugs=b) for (p, s), b in zip(chosen, found, strict=True) if b]
@@ -92,22 +93,9 @@ async def written_suites(
     seat = config.discriminator
     policy = TransformersPolicy(str(directory), seat.engine)
     style = format_for(AutoTokenizer.from_pretrained(str(directory)), config.multistage.test_format)
-    game = MultistageGame(config.multistage)
-
-    async def of(problem: Problem) -> list[str]:
-        player = Player(
-            name="discriminator",
-            policy=policy,
-            format=style,
-            attempts=SUITES,
-            temperature=1.0,
-            seed=derive_seed(seed, "bug_finding", problem.id),
-            max_tokens=seat.max_tokens,
-        )
-        attacks = await asyncio.gather(*(game.attack(problem, player, i) for i in range(SUITES)))
-        return [attack.artifact for attack in attacks]
-
-    suites = await asyncio.gather(*(of(target.problem) for target in targets))
+    writer = Writer(policy=policy, format=style, max_tokens=seat.max_tokens, seed=seed)
+    problems, game = [target.problem for target in targets], MultistageGame(config.multistage)
+    suites = await write_suites(problems, writer, game, SUITES, "bug_finding")
     await policy.close()
     return suites
 
@@ -138,8 +126,8 @@ async def measure(
         print(f"{scores.unjudged} suites and pairs could not be judged and are left out")
     emitted = [record.emitted for records in judged for record in records if record]
     return Measures(
-        kill_at_1=_mean([kill_at_k(records, 1) for records in judged]),
-        kill_at_5=_mean([kill_at_k(records, SUITES) for records in judged]),
+        kill_at_1=_mean([mean_kill_at_k(judged, 1)]),
+        kill_at_5=_mean([mean_kill_at_k(judged, SUITES)]),
         validity=_mean([scores.distinct]),
         duplicates=_mean([scores.duplicates]),
         tests=_mean(emitted),

@@ -1,0 +1,88 @@
+"""What one model writes for problems, outside of a run: programs and test suites. Nothing is judged here."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from core.episode import FinishReason, Trajectory
+from core.interfaces import Actor, Player, PromptFormat
+from core.problem import Problem
+from core.seeding import derive_seed
+from games.multistage import DISCRIMINATOR, GENERATOR, MultistageGame
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Writer:
+    """A model, and how it is spoken to."""
+
+    policy: Actor
+    format: PromptFormat
+    max_tokens: int
+    """Per turn."""
+    seed: int
+
+    def player(self, name: str, problem: Problem, attempts: int, temperature: float, purpose: str) -> Player:
+        """purpose: decides the seeds, with the writer's own and the problem."""
+        return Player(
+            name=name,
+            policy=self.policy,
+            format=self.format,
+            attempts=attempts,
+            temperature=temperature,
+            seed=derive_seed(self.seed, purpose, problem.id),
+            max_tokens=self.max_tokens,
+        )
+
+
+class ProgramGame(Protocol):
+    """A game of which only the generator's move is played: MultistageGame, UnitTestsGame."""
+
+    async def solve_all(self, problem: Problem, player: Player) -> list[Trajectory]: ...
+
+    def longest(self, problem: Problem, player: str, style: PromptFormat, max_tokens: int) -> int: ...
+
+
+async def write_programs(
+    problems: Sequence[Problem],
+    writer: Writer,
+    game: ProgramGame,
+    attempts: int,
+    temperature: float,
+    written: Callable[[], None] = lambda: None,
+) -> dict[str, list[Trajectory]]:
+    """By problem id; a trajectory's artifact is its program. written: called after each problem."""
+    purpose = "samples" if temperature else "greedy"
+
+    async def of(problem: Problem) -> list[Trajectory]:
+        player = writer.player(GENERATOR, problem, attempts, temperature, purpose)
+        programs = await game.solve_all(problem, player)
+        written()
+        return programs
+
+    found = await asyncio.gather(*(of(problem) for problem in problems))
+    return {problem.id: programs for problem, programs in zip(problems, found, strict=True)}
+
+
+async def write_suites(
+    problems: Sequence[Problem],
+    writer: Writer,
+    game: MultistageGame,
+    suites: int,
+    purpose: str,
+    written: Callable[[], None] = lambda: None,
+) -> list[list[str]]:
+    """`suites` sampled ones of each problem, as text."""
+
+    async def of(problem: Problem) -> list[str]:
+        player = writer.player(DISCRIMINATOR, problem, suites, 1.0, purpose)
+        attacks = await asyncio.gather(*(game.attack(problem, player, i) for i in range(suites)))
+        written()
+        return [attack.artifact for attack in attacks]
+
+    return await asyncio.gather(*(of(problem) for problem in problems))
+
+
+def cut_off(attempt: Trajectory) -> bool:
+    """Whether a turn of it ended for want of tokens (max_tokens)."""
+    return any(turn.completion.finish_reason is FinishReason.LENGTH for turn in attempt.turns)
