@@ -38,10 +38,25 @@ _PREDICT = """What does this Python program print?
 Answer with the output only."""
 
 _BANNED_NAMES = frozenset(
-    "id hash input open exec eval compile globals locals vars object getattr breakpoint help".split()
+    [
+        "id",
+        "hash",
+        "input",
+        "open",
+        "exec",
+        "eval",
+        "compile",
+        "globals",
+        "locals",
+        "vars",
+        "object",
+        "getattr",
+        "breakpoint",
+        "help",
+    ]
 )
 """Names that begin with two underscores are banned, too."""
-_BANNED_ATTRIBUTES = frozenset("mro format format_map gi_frame cr_frame ag_frame".split())
+_BANNED_ATTRIBUTES = frozenset(["mro", "format", "format_map", "gi_frame", "cr_frame", "ag_frame"])
 """The other ways to what a program may not name: to `object`, to attributes by text, to a frame's builtins."""
 
 

@@ -32,7 +32,9 @@ LUCKY = "def f(n): return abs(n) * 2"
 
 
 def evaluator(sandbox, samples=0, pass_at=(1,)) -> SolverEvaluator:
-    return SolverEvaluator(PROBLEMS, sandbox, LIMITS, samples=samples, temperature=0.7, pass_at=pass_at, rewarded_tests=0)
+    return SolverEvaluator(
+        PROBLEMS, sandbox, LIMITS, samples=samples, temperature=0.7, pass_at=pass_at, rewarded_tests=0
+    )
 
 
 def episode(problem: Problem, *attempts: tuple[str, float | None, dict[str, float]]) -> Episode:
