@@ -212,12 +212,7 @@ class Session:
         Raises:
             SessionError: the run has diverged (stop.*); it was saved before.
         """
-        if self._solutions is not None:
-            for episode in episodes:
-                for solver in (t for t in episode.trajectories if t.components.get("solved")):
-                    self._solutions.add(
-                        episode.problem_id, solver.artifact, pass_rate=1.0, step=assignment.step
-                    )
+        self._keep_solutions(assignment.step, episodes)
         step, last = assignment.step, self.parts.scheduler.is_last_of_stage(assignment.step)
         for name, seconds in row["seconds"].items():
             if name != "total":
@@ -250,6 +245,14 @@ class Session:
                 f"stopped after step {step}: {diverged}; it is saved in {self._store.latest()}. Continue with --resume "
                 "and another setting (such as a lower --learning-rate), or with --resume-from an earlier checkpoint"
             )
+
+    def _keep_solutions(self, step: int, episodes: Sequence[Episode]) -> None:
+        if self._solutions is None:
+            return
+        for episode in episodes:
+            for attempt in episode.trajectories:
+                if attempt.components.get("solved"):
+                    self._solutions.add(episode.problem_id, attempt.artifact, pass_rate=1.0, step=step)
 
     def _save(self, step: int, row: Mapping[str, Any], scores: Scores | None) -> None:
         started = time.perf_counter()
