@@ -135,12 +135,12 @@ def lines_of(episode: Episode) -> Iterator[str]:
             }
             yield json.dumps(who | said)
         earned = {
-            "group": trajectory.group,
             "reward": trajectory.reward,
             "components": trajectory.components,
             "artifact": trajectory.artifact,
         }
-        yield json.dumps(who | earned)
+        group = {"group": trajectory.group} if trajectory.group else {}
+        yield json.dumps(who | group | earned)
     yield json.dumps({"problem_id": episode.problem_id, "info": episode.info})
 
 
