@@ -5,7 +5,7 @@ Imports no torch, ray or vllm: reading a config must be quick.
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -122,7 +122,7 @@ class EvaluationSettings(Settings):
     """Sampled programs per held-out problem, for pass@k; 0: greedy ones only."""
     temperature: float = Field(default=1.0, gt=0)
     """Of the sampled programs."""
-    pass_at: tuple[int, ...] = (1,)
+    pass_at: tuple[Annotated[int, Field(ge=1)], ...] = (1,)
     """The k of pass@k, none above `samples`."""
     bank_programs: int = Field(default=4, ge=1)
     """Programs of the initial generator per held-out problem, the fixed yardstick: multistage keeps the wrong ones,

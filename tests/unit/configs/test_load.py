@@ -119,6 +119,7 @@ def test_an_unknown_option_is_refused():
         ("problems: {held_out_fraction: 1.0}", "problems.held_out_fraction"),
         ("sandbox: {backend: host}", "sandbox.backend"),
         ("checkpoint: {keep: 0}", "checkpoint.keep"),
+        ("evaluation: {samples: 4, pass_at: [0]}", r"evaluation\.pass_at\.0"),
     ],
 )
 def test_a_value_out_of_range_is_named_with_the_value(recipe, text, key):
