@@ -7,11 +7,8 @@
 The loop is `train`; everything above it is set-up, everything it calls is a noun of core/.
 """
 
-import logging
-import os
 import sys
 import time
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -26,6 +23,7 @@ from core.weights import PublishError
 from curriculum.curriculum import Assignment
 from learners.advantages.estimate import Advantages
 from learners.advantages.tree import branch_values
+from runtime.logs import quiet_logs
 from runtime.session import Session, open_session
 from runtime.start import SessionError
 
@@ -230,17 +228,6 @@ def best_programs(episodes: Sequence[Episode]) -> dict[str, tuple[float, str]]:
 
 def mean(values: Sequence[Any]) -> float | None:
     return sum(values) / len(values) if values else None
-
-
-def quiet_logs() -> None:
-    """One progress display, not a dozen libraries'. SPARRING_LOGS=1 leaves them on."""
-    if os.environ.get("SPARRING_LOGS"):
-        return
-    warnings.filterwarnings("ignore")
-    for name in ("ray", "vllm", "transformers", "torch", "docker"):
-        logging.getLogger(name).setLevel(logging.ERROR)
-    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-    os.environ.setdefault("RAY_TRAIN_ENABLE_V2_MIGRATION_WARNINGS", "0")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """What a person sees while a run goes on: one live line on a terminal, one line per step elsewhere."""
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -62,3 +62,12 @@ def display(total: int, done: int) -> Iterator[Display]:
     with Progress(*columns, console=console) as progress:
         task = progress.add_task("starting", total=total, completed=done)
         yield Display(console, progress, task, total)
+
+
+@contextmanager
+def counter(title: str, total: int) -> Iterator[Callable[[], None]]:
+    """A bar on a terminal, nothing elsewhere; to be called after each part."""
+    columns = (TextColumn(title), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, transient=True, disable=not sys.stdout.isatty()) as progress:
+        task = progress.add_task(title, total=total)
+        yield lambda: progress.advance(task)

@@ -1,0 +1,119 @@
+"""The options of scripts/evaluate.py, and which of them go together."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from configs.schema import EMBEDDED, ProblemFormat
+
+Stages = Literal["all", "none", "0", "1", "2", "3", "4"]
+ARMS: tuple[Stages, ...] = ("none", "0", "1", "2", "3", "all")
+"""Of --ablate; 4 is all."""
+FIXED = ("reference", "empty")
+"""Policies that are no model."""
+_OF_PROGRAMS = ("samples", "stages", "ablate", "answer_format")
+_OF_SUITES = ("suites", "mutants", "test_format")
+_OF_MODELS = ("engine", "dtype", "device", "max_tokens", "max_model_len")
+
+
+class EvaluateOptions(BaseSettings):
+    """Scores of a generator's programs or of a discriminator's test suites on any data set."""
+
+    dataset: str
+    """A file (a directory for formats q and grids, "owner/name" of a hub for fields), or "embedded": the held-out
+    embedded problems."""
+    format: ProblemFormat = "problems"
+    """How it is written; see problems/formats."""
+    split: str | None = None
+    """Part of the data set, where the format has parts (mbpp, q, fields)."""
+    fields: dict[str, str] = {}
+    """With format fields: our names to the data set's columns, as JSON or as key=value, repeated."""
+    policy: str | None = None
+    """A generator: directory in Hugging Face format or hub id; or reference, or empty."""
+    discriminator: str | None = None
+    """Instead of a policy: a discriminator, whose suites are judged."""
+    json_file: Path | None = Field(None, validation_alias="json")
+    """Where the scores are written besides the terminal."""
+    problems: int | None = Field(None, ge=1)
+    """The first so many."""
+    samples: int = Field(0, ge=0)
+    """Sampled programs per problem, for pass@k."""
+    temperature: float = Field(1.0, gt=0)
+    """Of the sampled programs."""
+    pass_at: list[Annotated[int, Field(ge=1)]] = [1]
+    """A k of pass@k; may be repeated."""
+    stages: Stages | None = None
+    """none: one message, one answer; all: five reasoning stages; 0 to 4: that many of them, then the program. Default:
+    all for a generator that was trained on the stages, none for others."""
+    ablate: bool = False
+    """Every value of stages, one after another."""
+    answer_format: Literal["direct", "reasoning"] | None = None
+    """Of one message (see games/unit_tests.py); default: that of the checkpoint's run, or direct."""
+    engine: Literal["vllm", "transformers"] = "vllm"
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    device: Literal["cpu", "cuda"] = "cpu"
+    max_tokens: int | None = Field(None, ge=1)
+    """Longest completion of one turn; default: that of the checkpoint's run, or 512."""
+    max_model_len: int | None = Field(None, ge=32)
+    """Longest sequence, prompts and completions of all turns; default: what the longest problem may take."""
+    sandbox: Literal["auto", "docker", "namespace", "process"] = "auto"
+    cpu_s: float | None = Field(None, gt=0)
+    """CPU seconds per test of problems that state no limits; wall-clock seconds are four times as many. Default: 5, so
+    that a busy machine does not decide; for suites those of the game's rules."""
+    suites: int = Field(5, ge=1)
+    """Of a discriminator: sampled suites per problem."""
+    mutants: int = Field(12, ge=0)
+    """Of a discriminator: seeded changes of each reference solution; those that are bugs are to be found."""
+    test_format: Literal["strict", "relabel", "input_only"] | None = None
+    """Of a discriminator; default: that of the checkpoint's run, or strict."""
+    seed: int = 1
+
+    model_config: ClassVar[SettingsConfigDict] = SettingsConfigDict(
+        cli_prog_name="python -m scripts.evaluate",
+        cli_kebab_case=True,
+        cli_implicit_flags=True,
+        cli_hide_none_type=True,
+        use_attribute_docstrings=True,
+        populate_by_name=True,
+    )
+
+    @classmethod
+    def settings_customise_sources(
+        cls, settings_cls: type[BaseSettings], init_settings: PydanticBaseSettingsSource, **_: Any
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Not the environment: SEED and FORMAT may be there for others."""
+        return (init_settings,)
+
+    @model_validator(mode="after")
+    def _options_go_together(self) -> Self:
+        if (self.policy is None) == (self.discriminator is None):
+            raise ValueError("give --policy or --discriminator, one of them")
+        if self.dataset == EMBEDDED and (self.format != "problems" or self.split or self.fields):
+            raise ValueError("--dataset embedded has no format, split or fields: leave them out")
+        if self.policy is None:
+            self._refuse(_OF_PROGRAMS, "with --discriminator")
+        else:
+            self._refuse(_OF_SUITES, "with --policy")
+        if self.policy in FIXED:
+            self._refuse((*_OF_MODELS, *_OF_PROGRAMS), f"with --policy {self.policy}")
+        if not self.samples:
+            self._refuse(("temperature", "pass_at"), "without --samples")
+        elif max(self.pass_at, default=0) > self.samples:
+            raise ValueError(
+                f"--pass-at {max(self.pass_at)} needs as many --samples (they are {self.samples})"
+            )
+        if self.ablate:
+            self._refuse(("stages",), "with --ablate")
+        if self.answer_format and (self.stages or "none") != "none":
+            self._refuse(("answer_format",), "with --stages")
+        if self.json_file is not None and not self.json_file.resolve().parent.is_dir():
+            raise ValueError(f"--json {self.json_file}: its directory does not exist; make it first")
+        return self
+
+    def _refuse(self, names: Sequence[str], where: str) -> None:
+        for name in names:
+            if getattr(self, name) != type(self).model_fields[name].default:
+                raise ValueError(f"--{name.replace('_', '-')} has no effect {where}")

@@ -1,0 +1,17 @@
+"""What libraries may say while a command of ours runs."""
+
+import logging
+import os
+import warnings
+
+
+def quiet_logs() -> None:
+    """One progress display, not a dozen libraries'. SPARRING_LOGS=1 leaves them on."""
+    if os.environ.get("SPARRING_LOGS"):
+        return
+    warnings.filterwarnings("ignore")
+    for name in ("ray", "vllm", "transformers", "torch", "docker"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+    os.environ.setdefault("RAY_TRAIN_ENABLE_V2_MIGRATION_WARNINGS", "0")

@@ -1,0 +1,118 @@
+"""One model outside of a run: found, checked, and told how to write; for evaluation."""
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from actors.settings import EngineSettings
+from core.interfaces import PromptFormat
+from core.problem import Problem
+from evaluation.writing import Writer
+from games.prompts import TaggedFormat, format_for
+from runtime.start import SessionError, find_model, load_tokenizer
+
+_MAX_TOKENS = 512
+_LEAST_ROOM = 32
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """Checked, not yet loaded."""
+
+    path: str
+    """Directory or hub id."""
+    tokenizer: Any
+    context: int | None
+    """Tokens of the longest sequence that it can take, where its config says so."""
+    run: Mapping[str, Any]
+    """Config of the run that it is a checkpoint of; empty for others."""
+
+    def style(self, test_format: str = "strict") -> PromptFormat:
+        return format_for(self.tokenizer, test_format)
+
+    @property
+    def game(self) -> Mapping[str, Any]:
+        """Rules of its run; empty where there is none."""
+        return self.run.get("game") or {}
+
+    @property
+    def knows_stages(self) -> bool:
+        """It has the stage markers, and no run says that it was trained on another game."""
+        return isinstance(self.style(), TaggedFormat) and self.game.get("kind", "multistage") == "multistage"
+
+    @property
+    def max_tokens(self) -> int:
+        """Of a turn in its run, or what is usual."""
+        return (self.run.get(Path(self.path).name) or {}).get("max_tokens", _MAX_TOKENS)
+
+
+def open_model(name: str, key: str) -> Model:
+    """key: the option that names it, for errors. Raises SessionError."""
+    from transformers import AutoConfig
+
+    path = find_model(name, key)
+    inside = [
+        role for role in ("generator", "discriminator") if (Path(path) / role / "config.json").is_file()
+    ]
+    if inside:
+        raise SessionError(f"{key} {name}: holds several models; give {Path(name) / inside[0]}")
+    tokenizer = load_tokenizer(path, key)
+    context = getattr(AutoConfig.from_pretrained(path), "max_position_embeddings", None)
+    return Model(path=path, tokenizer=tokenizer, context=context, run=_run_of(Path(path)))
+
+
+def _run_of(checkpoint: Path) -> dict[str, Any]:
+    """Of RUN/checkpoints/NAME/ROLE, what RUN/config.yaml says; nothing where there is none."""
+    file = checkpoint.parent.parent.parent / "config.yaml"
+    if checkpoint.parent.parent.name != "checkpoints" or not file.is_file():
+        return {}
+    return yaml.safe_load(file.read_text()) or {}
+
+
+def room_for(
+    problems: Sequence[Problem],
+    longest: Callable[[Problem], int],
+    model: Model,
+    max_tokens: int,
+    max_model_len: int | None,
+) -> int:
+    """Tokens of the longest sequence that may come up. Raises SessionError where some problems do not fit."""
+    needs = {problem.id: longest(problem) for problem in problems}
+    allowed = {"--max-model-len": max_model_len, "the model's context": model.context}
+    key, limit = min(((k, n) for k, n in allowed.items() if n), key=lambda pair: pair[1], default=("", 0))
+    too_long = [i for i, tokens in needs.items() if limit and tokens > limit]
+    if too_long:
+        worst = max(too_long, key=lambda i: needs[i])
+        raise SessionError(
+            f"{len(too_long)} of {len(problems)} problems do not fit: prompts and completions of {worst} may take "
+            f"{needs[worst]} tokens, but {key} is {limit}: "
+            f"{'raise it or ' if key.startswith('--') else ''}lower --max-tokens ({max_tokens})"
+        )
+    return max(_LEAST_ROOM, *needs.values())
+
+
+@asynccontextmanager
+async def loaded(
+    model: Model, engine: EngineSettings, device: str, style: PromptFormat, max_tokens: int, seed: int
+) -> AsyncIterator[Writer]:
+    """Raises SessionError where engine or device are not there."""
+    import torch
+
+    from runtime.build import build_policy  # with all of torch: --policy reference needs none
+
+    if device == "cuda" and not torch.cuda.is_available():
+        raise SessionError("--device cuda: torch finds no GPU; leave it out")
+    try:
+        policy = build_policy(engine, model.path, device)
+    except ModuleNotFoundError as error:
+        raise SessionError(
+            f"--engine {engine.kind}: {error}; install it, or give the other engine"
+        ) from error
+    try:
+        yield Writer(policy=policy, format=style, max_tokens=max_tokens, seed=seed)
+    finally:
+        await policy.close()

@@ -1,0 +1,310 @@
+"""Scores on any data set: of a generator's programs, of the data set's own solutions, or of a discriminator's suites.
+
+    python -m scripts.evaluate --dataset mbpp.jsonl --format mbpp --split test --policy output/RUN/checkpoints/best/generator
+    python -m scripts.evaluate --dataset mbpp.jsonl --format mbpp --policy reference --json rates.json
+    python -m scripts.evaluate --dataset embedded --discriminator output/RUN/checkpoints/best/discriminator
+
+A generator writes one program for each problem greedily, and --samples more; they are judged on the problem's
+evaluation tests, in its language and limits. `--policy reference` checks a data set and its tests by the solutions that
+come with it, `--policy empty` by programs without a word.
+--json writes what problems.pass_rates of a run reads: the share of each problem's programs that solve it.
+No Ray is needed. Not covered: games other than programs and suites.
+"""
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any, NoReturn
+
+if not __package__:  # run as a file: the rooms are found from the root
+    sys.path[0] = str(Path(__file__).resolve().parent.parent)
+
+from pydantic import ValidationError
+from pydantic_settings import CliApp, CliSettingsSource, SettingsError
+
+from actors.settings import EngineSettings
+from configs.evaluate import ARMS, FIXED, EvaluateOptions, Stages
+from configs.schema import EMBEDDED
+from core.episode import Trajectory
+from core.interfaces import Sandbox, SandboxFailure
+from core.problem import Problem
+from core.verdict import Limits
+from evaluation.discriminator import SuiteRecord, discriminator_scores, judge_suites, mean_kill_at_k
+from evaluation.mutants import seeded_bugs
+from evaluation.programs import JudgedProgram, judge_programs, pass_rates, program_scores, status_counts
+from evaluation.writing import ProgramGame, cut_off, write_programs, write_suites
+from games.multistage import DISCRIMINATOR, GENERATOR, MultistageGame, MultistageRules
+from games.stages import REASONING_STAGES, first_stages
+from games.unit_tests import UnitTestsGame, UnitTestsRules
+from problems.embedded.generate import embedded_path
+from problems.formats import load_dataset
+from problems.loader import load_problems
+from runtime.logs import quiet_logs
+from runtime.model import Model, loaded, open_model, room_for
+from runtime.start import SessionError
+from sandbox_workers.jobs import SandboxUnavailable
+from sandbox_workers.local import LocalSandbox
+from tracking.progress import counter
+from tracking.run_record import versions, write_json
+from tracking.score_table import print_failures, print_scores
+
+Judged = Mapping[str, Sequence[JudgedProgram]]
+_CPU_S, _WALL_PER_CPU = 5.0, 4
+
+
+def evaluate(settings: EvaluateOptions) -> dict[str, Any]:
+    """Judge, print and write. Returns what --json holds.
+
+    Raises SessionError, ProblemFileError, SandboxUnavailable, SandboxFailure; ValueError for a language that the sandbox
+    does not have.
+    """
+    started = time.perf_counter()
+    problems = _problems(settings)
+    name = settings.policy or settings.discriminator or ""
+    model = None if name in FIXED else open_model(name, "--policy" if settings.policy else "--discriminator")
+    if settings.policy:
+        cpu_s = settings.cpu_s or _CPU_S
+        limits = Limits(cpu_s=cpu_s, wall_s=_WALL_PER_CPU * cpu_s)
+        of = partial(programs_report, settings, problems, model, limits)
+    else:
+        assert model is not None
+        rules = suite_rules(settings, model)
+        limits = rules.sandbox_limits
+        of = partial(suites_report, settings, problems, model, rules)
+    with LocalSandbox(settings.sandbox, limits=limits) as sandbox:
+        print(sandbox.description, flush=True)
+        found = asyncio.run(of(sandbox))
+    report = {
+        "dataset": settings.dataset,
+        "format": settings.format,
+        "policy": name,
+        **found,
+        "seconds": time.perf_counter() - started,
+        "versions": versions(),
+        "settings": settings.model_dump(mode="json") | {"limits": limits.model_dump()},
+    }
+    if settings.json_file is not None:
+        write_json(settings.json_file, report)
+    _print(report)
+    return report
+
+
+def _problems(settings: EvaluateOptions) -> list[Problem]:
+    if settings.dataset == EMBEDDED:
+        problems = load_problems(embedded_path("held_out"))
+    else:
+        problems = load_dataset(
+            settings.dataset, settings.format, fields=settings.fields, split=settings.split
+        )
+    return problems[: settings.problems]
+
+
+# ---------------------------------------------------------------------- programs
+async def programs_report(
+    settings: EvaluateOptions, problems: list[Problem], model: Model | None, limits: Limits, sandbox: Sandbox
+) -> dict[str, Any]:
+    if model is not None:
+        return await _written_programs_report(settings, problems, model, limits, sandbox)
+    if settings.policy == "empty":
+        programs = {p.id: [""] for p in problems}
+    else:
+        programs = {p.id: [p.reference_solution] for p in problems if p.reference_solution.strip()}
+        if not programs:
+            raise SessionError(
+                f"{settings.dataset}: no problem has a reference solution; give another --policy"
+            )
+    known = [p for p in problems if p.id in programs]
+    report = _programs_report(await judge_programs(sandbox, programs, known, limits), {}, ())
+    return {"problems": len(known), "without_reference": len(problems) - len(known), **report}
+
+
+async def _written_programs_report(
+    settings: EvaluateOptions, problems: list[Problem], model: Model, limits: Limits, sandbox: Sandbox
+) -> dict[str, Any]:
+    """With --ablate the report of all stages, and under `ablation` that of every number of stages."""
+    arms = ARMS if settings.ablate else (settings.stages or _usual_stages(model, problems),)
+    games = {arm: _game(arm, settings, problems, model) for arm in arms}
+    max_tokens, style = settings.max_tokens or model.max_tokens, model.style()
+
+    def longest(problem: Problem) -> int:
+        return max(game.longest(problem, GENERATOR, style, max_tokens) for game in games.values())
+
+    room = room_for(problems, longest, model, max_tokens, settings.max_model_len)
+    engine = EngineSettings(kind=settings.engine, dtype=settings.dtype, max_model_len=room)
+    asked = [(1, 0.0), *([(settings.samples, settings.temperature)] if settings.samples else [])]
+    written: dict[str, list[dict[str, list[Trajectory]]]] = {}
+    async with loaded(model, engine, settings.device, style, max_tokens, settings.seed) as writer:
+        for arm, game in games.items():
+            print(f"stages {arm}: {settings.policy} writes, at most {max_tokens} tokens a turn", flush=True)
+            with counter("problems", len(asked) * len(problems)) as tick:
+                written[arm] = [await write_programs(problems, writer, game, n, t, tick) for n, t in asked]
+    reports = {}
+    for arm, attempts in written.items():
+        greedy, *sampled = [
+            await judge_programs(
+                sandbox, {i: [t.artifact for t in ts] for i, ts in of.items()}, problems, limits
+            )
+            for of in attempts
+        ]
+        reports[arm] = _programs_report(greedy, sampled[0] if sampled else {}, settings.pass_at)
+        reports[arm]["scores"]["cut_off"] = sum(cut_off(t) for (t,) in attempts[0].values())
+        for i, (program,) in greedy.items():
+            reports[arm]["tasks"][i]["program"] = program.program
+    report = {"problems": len(problems), "stages": arms[-1], "max_tokens": max_tokens, **reports[arms[-1]]}
+    return report | ({"ablation": reports} if settings.ablate else {})
+
+
+def _usual_stages(model: Model, problems: Sequence[Problem]) -> Stages:
+    return "all" if model.knows_stages and all(map(_is_function, problems)) else "none"
+
+
+def _game(arm: Stages, settings: EvaluateOptions, problems: Sequence[Problem], model: Model) -> ProgramGame:
+    """Raises SessionError where a problem has no stages."""
+    if arm == "none":
+        form = settings.answer_format or model.game.get("answer_format", "direct")
+        return UnitTestsGame(UnitTestsRules(answer_format=form))
+    other = next((p for p in problems if not _is_function(p)), None)
+    if other is not None:
+        raise SessionError(
+            f"{settings.dataset}: problem {other.id} is no Python function with a signature, and has no stages: give "
+            "--stages none"
+        )
+    stages = REASONING_STAGES if arm == "all" else first_stages(int(arm))
+    return MultistageGame(MultistageRules(), stages)
+
+
+def _is_function(problem: Problem) -> bool:
+    return problem.language == "python" and bool(problem.function_signature)
+
+
+def _programs_report(greedy: Judged, sampled: Judged, pass_at: Sequence[int]) -> dict[str, Any]:
+    scores = program_scores(greedy, sampled, pass_at)
+    programs = {i: program for i, (program,) in greedy.items()}
+    return {
+        "scores": {**scores, "unjudged": int(scores["unjudged"])},
+        "statuses": status_counts(greedy),
+        "pass_rates": pass_rates(sampled or greedy),
+        "tasks": {i: {"test_rate": p.test_rate, "status": str(p.status)} for i, p in programs.items()},
+        "failures": [
+            {"id": i, "status": str(p.status), "error": p.error} for i, p in programs.items() if not p.solved
+        ],
+    }
+
+
+# ---------------------------------------------------------------------- suites
+def suite_rules(settings: EvaluateOptions, model: Model) -> MultistageRules:
+    """Those of the checkpoint's run, or the usual ones, as far as the options do not say otherwise."""
+    if model.game.get("kind", "multistage") != "multistage":
+        raise SessionError(f"--discriminator {settings.discriminator}: its run was no game with test suites")
+    rules = MultistageRules.model_validate(model.game)
+    changes: dict[str, Any] = {}
+    if settings.test_format:
+        changes["test_format"] = settings.test_format
+    if settings.cpu_s:
+        changes["sandbox_limits"] = rules.sandbox_limits.model_copy(
+            update={"cpu_s": settings.cpu_s, "wall_s": _WALL_PER_CPU * settings.cpu_s}
+        )
+    return rules.model_copy(update=changes)
+
+
+async def suites_report(
+    settings: EvaluateOptions, problems: list[Problem], model: Model, rules: MultistageRules, sandbox: Sandbox
+) -> dict[str, Any]:
+    """What the suites find: seeded bugs, the data set's wrong solutions, and its correct ones, falsely."""
+    other = next((p for p in problems if not (_is_function(p) and p.reference_solution)), None)
+    if other is not None:
+        raise SessionError(
+            f"{settings.dataset}: problem {other.id}: suites need Python functions with a reference solution"
+        )
+    game, style = MultistageGame(rules), model.style(rules.test_format)
+    max_tokens = settings.max_tokens or model.max_tokens
+
+    def longest(problem: Problem) -> int:
+        return game.longest(problem, DISCRIMINATOR, style, max_tokens)
+
+    room = room_for(problems, longest, model, max_tokens, settings.max_model_len)
+    engine = EngineSettings(kind=settings.engine, dtype=settings.dtype, max_model_len=room)
+    print(f"test format {rules.test_format}, at most {rules.max_tests} tests a suite", flush=True)
+    async with loaded(model, engine, settings.device, style, max_tokens, settings.seed) as writer:
+        with counter("problems", len(problems)) as tick:
+            suites = await write_suites(problems, writer, game, settings.suites, "suites", tick)
+
+    async def judged(problem: Problem, of_problem: Sequence[str]) -> tuple[int, list[SuiteRecord | None]]:
+        bugs = await seeded_bugs(problem, sandbox, rules.sandbox_limits, count=settings.mutants)
+        wrong = problem.wrong_solutions
+        return len(bugs), await judge_suites(problem, of_problem, sandbox, rules, wrong=wrong, mutants=bugs)
+
+    found = await asyncio.gather(*(judged(p, of) for p, of in zip(problems, suites, strict=True)))
+    by_problem = [records for _, records in found]
+    slots = rules.rewards.validity_slots
+    scores = asdict(discriminator_scores([r for records in by_problem for r in records], slots))
+    for k in dict.fromkeys((1, settings.suites)):
+        scores[f"kill_at_{k}"] = mean_kill_at_k(by_problem, k)
+    tasks = {
+        p.id: {**asdict(discriminator_scores(records, slots)), "bugs": bugs, "suites": list(of)}
+        for p, (bugs, records), of in zip(problems, found, suites, strict=True)
+    }
+    return {
+        "problems": len(problems),
+        "bugs": sum(bugs for bugs, _ in found),
+        "rules": rules.model_dump(mode="json"),
+        "scores": scores,
+        "tasks": tasks,
+    }
+
+
+# ---------------------------------------------------------------------- the terminal
+def _print(report: Mapping[str, Any]) -> None:
+    title = f"{report['problems']} problems of {report['dataset']}: {report['policy']}"
+    arms = report.get("ablation") or {"": report}
+    print_scores(title, {arm: {**of["scores"], **of.get("statuses", {})} for arm, of in arms.items()})
+    if report.get("without_reference"):
+        print(f"{report['without_reference']} problems have no reference solution and are in no score")
+    if report["scores"].get("cut_off"):
+        print(
+            f"{report['scores']['cut_off']} answers were cut off: raise --max-tokens ({report['max_tokens']})"
+        )
+    if report.get("failures") and report["policy"] != "empty":
+        print(f"{len(report['failures'])} problems are not solved:")
+        print_failures(report["failures"])
+
+
+def main(arguments: Sequence[str]) -> None:
+    source = CliSettingsSource(EvaluateOptions)
+    source.root_parser.error = _refuse  # argparse would print the usage
+    try:
+        evaluate(CliApp.run(EvaluateOptions, cli_args=list(arguments), cli_settings_source=source))
+    except ValidationError as error:
+        _refuse("; ".join(_explain(fault) for fault in error.errors()))
+    except OSError as error:
+        _refuse(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+    except (SessionError, SandboxUnavailable, SandboxFailure, SettingsError, ValueError) as error:
+        _refuse(str(error))
+    except KeyboardInterrupt:
+        raise SystemExit("interrupted") from None
+
+
+def _explain(fault: Any) -> str:
+    """Of one option, in one line."""
+    message = fault["msg"].removeprefix("Value error, ")
+    if not fault["loc"]:
+        return message
+    option = "--" + str(fault["loc"][0]).replace("_", "-")
+    return f"{option}: {message}" + ("" if fault["type"] == "missing" else f" (got {fault['input']!r})")
+
+
+def _refuse(message: str) -> NoReturn:
+    print(f"error: {message}", file=sys.stderr)
+    raise SystemExit(2)
+
+
+if __name__ == "__main__":
+    quiet_logs()
+    os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")  # vLLM would compile a helper at its first request
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    main(sys.argv[1:])

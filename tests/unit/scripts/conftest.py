@@ -1,0 +1,64 @@
+"""Models that write what a test tells them to, and a sandbox for the tests' own harmless programs."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from actors.scripted_policy import ScriptedPolicy
+from core.interfaces import Sampling
+from evaluation.writing import Writer
+from games.prompts import END, MARKER_TOKENS, PAD
+from learners.embedded_model import build_tokenizer
+from runtime.model import Model
+from sandbox_workers.local import LocalSandbox
+
+
+@pytest.fixture(scope="session")
+def tokenizer() -> Any:
+    return build_tokenizer(["def f(n):\n    return n * 2\n", "Double n."] * 3, MARKER_TOKENS, PAD, END)
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> Iterator[LocalSandbox]:
+    with LocalSandbox("process") as local:
+        yield local
+
+
+@dataclass
+class Scripted:
+    """A model whose answer to a prompt is `answer(prompt as text, sampling)`."""
+
+    tokenizer: Any
+    answer: Callable[[str, Sampling], str]
+    run: dict = field(default_factory=dict)
+    context: int | None = None
+    prompts: list[str] = field(default_factory=list)
+
+    def model(self) -> Model:
+        return Model(path="some/model", tokenizer=self.tokenizer, context=self.context, run=self.run)
+
+    @asynccontextmanager
+    async def loaded(self, model, engine, device, style, max_tokens, seed) -> AsyncIterator[Writer]:
+        def script(prompt: Sequence[int], sampling: Sampling) -> list[int]:
+            self.prompts.append(self.tokenizer.decode(prompt))
+            return style.completion(self.answer(self.prompts[-1], sampling), 0)
+
+        await asyncio.sleep(0)
+        yield Writer(policy=ScriptedPolicy(script), format=style, max_tokens=max_tokens, seed=seed)
+
+
+@pytest.fixture
+def scripted(tokenizer, monkeypatch) -> Callable[..., Scripted]:
+    """Puts a scripted model in the place of the one that the options name."""
+
+    def put(answer: Callable[[str, Sampling], str], **more: Any) -> Scripted:
+        fake = Scripted(tokenizer, answer, **more)
+        monkeypatch.setattr("scripts.evaluate.open_model", lambda name, key: fake.model())
+        monkeypatch.setattr("scripts.evaluate.loaded", fake.loaded)
+        return fake
+
+    return put
