@@ -1,8 +1,10 @@
-"""Reads a run's configuration: schema defaults, then a recipe's YAML, then the command line."""
+"""Reads a run's configuration: schema defaults, then a recipe's YAML, the environment, and the command line."""
 
 import argparse
 import inspect
+import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn, Self
 
@@ -16,6 +18,7 @@ from pydantic_settings import (
     SettingsError,
 )
 
+from configs.environment import DATASET, HELP, leaves, nested, read_environment
 from configs.schema import Config
 
 RECIPES = Path(__file__).parent
@@ -55,7 +58,7 @@ class Run(Config):
 
 
 class _Source(PydanticBaseSettingsSource):
-    """A recipe as a settings source below the command line."""
+    """A recipe, or the environment, as a settings source below the command line."""
 
     def __init__(self, settings_cls: type[BaseSettings], values: dict[str, Any]) -> None:
         super().__init__(settings_cls)
@@ -69,21 +72,30 @@ class _Source(PydanticBaseSettingsSource):
 
 
 def load_run(arguments: list[str]) -> tuple[Run, str]:
-    """(run, recipe's name) from command line arguments. Raises ConfigError; exits on --help."""
+    """(run, recipe's name) from command line arguments and environment, which says what it set.
+
+    Raises ConfigError; exits on --help.
+    """
+    try:
+        environment = read_environment(os.environ)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+    set_there = {key: value for values in environment.values() for key, value in values.items()}
     chooser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     chooser.error = _refuse
     chooser.add_argument("--config")
     chosen, rest = chooser.parse_known_args(arguments)
     chooser.add_argument("--resume", action="store_true")
-    chooser.add_argument("--output-dir", type=Path, default=Config().output_dir)
-    chooser.add_argument("--run-name")
+    output_dir = set_there.get("output_dir", Config().output_dir)
+    chooser.add_argument("--output-dir", type=Path, default=Path(output_dir))
+    chooser.add_argument("--run-name", default=set_there.get("run_name"))
     where, _ = chooser.parse_known_args(arguments)
     if chosen.config is None and where.resume:  # a resumed run goes on with the settings it began with
         path = latest_run(where.output_dir, where.run_name) / "config.yaml"
     else:
         path = recipe_path(chosen.config or DEFAULT_RECIPE)
     recipe = path.parent.name if path.name == "config.yaml" else path.stem
-    return _resolve(read_recipe(path), rest, str(path)), recipe
+    return _resolve(read_recipe(path), environment, rest, str(path)), recipe
 
 
 def latest_run(output: Path, name: str | None) -> Path:
@@ -117,14 +129,16 @@ def read_recipe(path: Path) -> dict[str, Any]:
     return values
 
 
-def _resolve(values: dict[str, Any], arguments: list[str], origin: str) -> Run:
+def _resolve(
+    values: dict[str, Any], environment: Mapping[str, Mapping[str, Any]], arguments: list[str], origin: str
+) -> Run:
     sources: list[PydanticBaseSettingsSource] = []
 
     class Command(Run, BaseSettings):
         """Sparring: a generator and a discriminator train against each other through five reasoning stages.
 
         Settings come from the recipe (--config NAME|FILE.yaml, default: embedded) and are overridden by the
-        options below. Examples:
+        environment (see the end) and the options below. Examples:
           python driver.py                                   the embedded recipe
           python driver.py --config debug                    one process, under a minute
           python driver.py --curriculum.attempts 16 --generator.learner.estimator grpo
@@ -157,33 +171,60 @@ def _resolve(values: dict[str, Any], arguments: list[str], origin: str) -> Run:
         "driver.py [--config RECIPE] [--resume | --resume-from DIR] [--KEY VALUE ...]"
     )
     command_line.root_parser.description = inspect.cleandoc(Command.__doc__ or "")
+    command_line.root_parser.epilog = HELP
     command_line.root_parser.formatter_class = argparse.RawDescriptionHelpFormatter
     command_line.root_parser.error = _refuse  # argparse would print the usage and exit
+    variables: dict[str, str] = {}
     try:
         command_line(args=arguments)
-        sources += [command_line, _Source(Command, values)]
+        taken = _not_overridden(environment, {key for key, _ in leaves(command_line())})
+        variables = {key: name for name, keys in taken.items() for key in keys}
+        from_environment = {key: value for keys in taken.values() for key, value in keys.items()}
+        sources += [command_line, _Source(Command, nested(from_environment)), _Source(Command, values)]
         command = Command()  # pyright: ignore[reportCallIssue]  (the sources fill it in)
     except ValidationError as error:
-        raise ConfigError("\n".join(_explain(origin, e) for e in error.errors())) from error
+        raise ConfigError("\n".join(_explain(origin, e, variables) for e in error.errors())) from error
     except SettingsError as error:
         raise ConfigError(str(error)) from error
+    for key, value in from_environment.items():
+        print(f"from the environment: {key} = {value}", flush=True)
     return Run.model_validate(command.model_dump(exclude={"config"}))
+
+
+def _not_overridden(
+    environment: Mapping[str, Mapping[str, Any]], on_command_line: set[str]
+) -> dict[str, dict[str, Any]]:
+    taken = {}
+    for name, values in environment.items():
+        if name == DATASET and "problems.held_out_file" in on_command_line:
+            continue  # its format goes with its file
+        taken[name] = {key: value for key, value in values.items() if key not in on_command_line}
+    return taken
 
 
 def _refuse(message: str) -> NoReturn:
     raise ConfigError(f"command line: {message}: see --help for the keys there are")
 
 
-def _explain(origin: str, error: Any) -> str:
+def _explain(origin: str, error: Any, variables: Mapping[str, str]) -> str:
+    """variables: keys that the environment sets, with the variable."""
     place = [str(part) for part in error["loc"]]
     if place[:1] == ["game"] and len(place) > 2:
         del place[1]  # which of the games it is, no key
-    key = ".".join(place) or "(combination)"
+    key = ".".join(place)
+    sets_it = next((name for k, name in variables.items() if f"{key}.".startswith(f"{k}.")), None)
+    origin = sets_it or f"{origin} or command line"
     if error["type"] == "extra_forbidden":
-        return f"{origin} or command line: unknown key {key}: see --help for the keys there are"
+        return f"{origin}: unknown key {key}: see --help for the keys there are"
     message = error["msg"].removeprefix("Value error, ")
     got = f" (got {error['input']!r})" if error["loc"] and not isinstance(error["input"], dict) else ""
-    return f"{origin} or command line: {key}: {message}{got}"
+    involved = sorted({name for k, name in variables.items() if k.startswith(key and f"{key}.") and k != key})
+    also = (
+        f" (the environment sets {', '.join(involved)})"
+        if involved and isinstance(error["input"], dict)
+        else ""
+    )
+    return f"{origin}: {key or '(combination)'}: {message}{got}{also}"
 
 
 def exit_with(error: Exception) -> None:

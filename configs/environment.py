@@ -1,0 +1,86 @@
+"""Settings from environment variables: SPARRING_<SECTION>__<KEY>, and the two names that R1's scripts had.
+
+Other variables that begin with SPARRING_ (SPARRING_LOGS, ...) have no "__" and are no settings: they are left alone.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict, SettingsError
+
+from configs.schema import Config
+
+PREFIX, DELIMITER = "SPARRING_", "__"
+DATASET, QUESTIONS = "MBPP_DATASET_PATH", "MBPP_EVAL_NUM_QUESTIONS"
+
+HELP = f"""\
+environment:
+  {PREFIX}<SECTION>{DELIMITER}<KEY>  any key, such as {PREFIX}EVALUATION{DELIMITER}PROBLEMS=10 or
+                            {PREFIX}PROBLEMS{DELIMITER}FILE=my.json (lists and mappings as JSON)
+  {DATASET}         problems.held_out_file, with held_out_format mbpp
+  {QUESTIONS}   evaluation.problems
+The command line beats the environment, which beats the recipe; what is taken is printed.
+"""
+
+
+class _Keys(Config, BaseSettings):
+    model_config = SettingsConfigDict(protected_namespaces=())
+
+
+def read_environment(environment: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """What each variable sets: {variable: {dotted key: value}}. Empty variables count as not set.
+
+    Raises ValueError for a variable that names no key, or holds no JSON where its key needs that.
+    """
+    given = {name: value for name, value in environment.items() if value}
+    source = EnvSettingsSource(_Keys, env_prefix=PREFIX, env_nested_delimiter=DELIMITER)
+    found: dict[str, dict[str, Any]] = {}
+    for name, value in sorted(given.items()):
+        if not name.startswith(PREFIX):
+            continue
+        source.env_vars = {name.lower(): value}
+        try:
+            values = source()
+        except SettingsError as error:
+            raise ValueError(f"{name}: expected JSON, such as [1, 2] (got {value!r})") from error
+        if values:
+            found[name] = {key: None if v == "None" else v for key, v in leaves(values)}
+        elif DELIMITER in name:
+            raise ValueError(
+                f"{name}: no such section of the configuration: see --help for the keys there are"
+            )
+    if DATASET in given:
+        found[DATASET] = {"problems.held_out_file": given[DATASET], "problems.held_out_format": "mbpp"}
+    if QUESTIONS in given:
+        found[QUESTIONS] = {"evaluation.problems": given[QUESTIONS]}
+    _refuse_twice(found)
+    return found
+
+
+def _refuse_twice(found: Mapping[str, Mapping[str, Any]]) -> None:
+    owner: dict[str, str] = {}
+    for name, values in found.items():
+        for key in values:
+            if owner.setdefault(key, name) != name:
+                raise ValueError(f"{owner[key]} and {name} both set {key}: unset one of them")
+
+
+def leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """(dotted key, value) of a nested mapping."""
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            yield from leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def nested(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The other way round."""
+    tree: dict[str, Any] = {}
+    for key, value in values.items():
+        *path, last = key.split(".")
+        place = tree
+        for part in path:
+            place = place.setdefault(part, {})
+        place[last] = value
+    return tree

@@ -1,0 +1,170 @@
+"""Settings from environment variables."""
+
+from pathlib import Path
+
+import pytest
+
+from configs.environment import leaves, nested, read_environment
+from configs.load import ConfigError, Run, load_run
+
+MINE = "generator: {model: a}\ndiscriminator: {model: b}\nproblems: {file: my.json}\nevaluation: {problems: 30}\n"
+
+
+@pytest.fixture
+def mine(tmp_path) -> tuple[str, str]:
+    path = tmp_path / "mine.yaml"
+    path.write_text(MINE)
+    return "--config", str(path)
+
+
+def load(*arguments: str) -> Run:
+    return load_run(list(arguments))[0]
+
+
+# ---------------------------------------------------------------------- what a variable sets
+@pytest.mark.parametrize(
+    ("name", "value", "read", "expected"),
+    [
+        ("SPARRING_EVALUATION__PROBLEMS", "10", lambda c: c.evaluation.problems, 10),
+        ("SPARRING_PROBLEMS__FILE", "other.json", lambda c: c.problems.file, "other.json"),
+        ("SPARRING_SEED", "3", lambda c: c.seed, 3),
+        ("SPARRING_LOCAL", "true", lambda c: c.local, True),
+        ("SPARRING_CURRICULUM__STAGES", "[1, 5]", lambda c: c.curriculum.stages, (1, 5)),
+        ("SPARRING_GENERATOR__LEARNER__ESTIMATOR", "grpo", lambda c: c.generator.learner.estimator, "grpo"),
+        ("SPARRING_GENERATOR__LEARNER__LORA__RANK", "8", lambda c: c.generator.learner.lora.rank, 8),
+        ("SPARRING_GAME__MAX_TESTS", "2", lambda c: c.game.max_tests, 2),
+        ("SPARRING_GAME__REWARDS__VALIDITY_WEIGHT", "0.5", lambda c: c.game.rewards.validity_weight, 0.5),
+        ("SPARRING_EVALUATION__EVERY", "None", lambda c: c.evaluation.every, None),
+        ("MBPP_EVAL_NUM_QUESTIONS", "5", lambda c: c.evaluation.problems, 5),
+    ],
+)
+def test_a_variable_sets_its_key_and_says_so(monkeypatch, capsys, mine, name, value, read, expected) -> None:
+    monkeypatch.setenv(name, value)
+    assert read(load(*mine)) == expected
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith("from the environment: ") and line.endswith(f" = {value}")
+
+
+def test_the_line_names_the_key(monkeypatch, capsys, mine) -> None:
+    monkeypatch.setenv("SPARRING_EVALUATION__PROBLEMS", "10")
+    load(*mine)
+    assert capsys.readouterr().out == "from the environment: evaluation.problems = 10\n"
+
+
+def test_the_mbpp_path_is_the_held_out_file(monkeypatch, mine) -> None:
+    monkeypatch.setenv("MBPP_DATASET_PATH", "/data/mbpp.jsonl")
+    problems = load(*mine).problems
+    assert (problems.held_out_file, problems.held_out_format) == (Path("/data/mbpp.jsonl"), "mbpp")
+    assert (problems.file, problems.format) == ("my.json", "problems")
+
+
+def test_a_held_out_file_on_the_command_line_does_not_get_mbpps_format(monkeypatch, capsys, mine) -> None:
+    monkeypatch.setenv("MBPP_DATASET_PATH", "/data/mbpp.jsonl")
+    problems = load(*mine, "--problems.held-out-file", "mine.json").problems
+    assert (problems.held_out_file, problems.held_out_format) == (Path("mine.json"), None)
+    assert capsys.readouterr().out == ""
+
+
+def test_command_line_over_environment_over_recipe_over_default(monkeypatch, capsys, mine) -> None:
+    assert load(*mine).evaluation.problems == 30
+    monkeypatch.setenv("SPARRING_EVALUATION__PROBLEMS", "20")
+    monkeypatch.setenv("SPARRING_EVALUATION__SUITES", "3")
+    config = load(*mine)
+    assert (config.evaluation.problems, config.evaluation.suites, config.evaluation.bank_programs) == (
+        20,
+        3,
+        4,
+    )
+    capsys.readouterr()
+    config = load(*mine, "--evaluation.problems", "10")
+    assert (config.evaluation.problems, config.evaluation.suites) == (10, 3)
+    assert capsys.readouterr().out == "from the environment: evaluation.suites = 3\n", "only what is taken"
+
+
+def test_a_short_option_beats_the_variable_of_its_key(monkeypatch, mine) -> None:
+    monkeypatch.setenv("SPARRING_CURRICULUM__N_GENERATOR_STEPS", "4")
+    assert load(*mine).curriculum.n_generator_steps == 4
+    assert load(*mine, "--n-generator-steps", "9").curriculum.n_generator_steps == 9
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["SPARRING_LOGS", "SPARRING_REQUIRE_DOCKER", "SPARRING_ENGINE_DIR", "SPARRING_RESUME", "SPARRINGX__Y"],
+)
+def test_other_variables_are_left_alone(monkeypatch, capsys, mine, name: str) -> None:
+    before = load(*mine)
+    monkeypatch.setenv(name, "1")
+    assert load(*mine) == before
+    assert capsys.readouterr().out == ""
+
+
+def test_an_empty_variable_is_not_set(monkeypatch, mine) -> None:
+    before = load(*mine)
+    for name in ("SPARRING_EVALUATION__PROBLEMS", "MBPP_DATASET_PATH", "MBPP_EVAL_NUM_QUESTIONS"):
+        monkeypatch.setenv(name, "")
+    assert load(*mine) == before
+
+
+# ---------------------------------------------------------------------- what is wrong, by its variable
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("SPARRING_EVALUATON__PROBLEMS", "10", "^SPARRING_EVALUATON__PROBLEMS: no such section"),
+        ("SPARRING_EVALUATION__PROBLEMZ", "10", "^SPARRING_EVALUATION__PROBLEMZ: unknown key"),
+        ("SPARRING_GAME__TESTS", "10", "^SPARRING_GAME__TESTS: unknown key game.tests"),
+        ("SPARRING_SEED__X", "10", "^SPARRING_SEED__X: "),
+        ("SPARRING_EVALUATION__PROBLEMS", "many", r"^SPARRING_EVALUATION__PROBLEMS: .*\(got 'many'\)$"),
+        ("SPARRING_CURRICULUM__STAGES", "1, 5", "^SPARRING_CURRICULUM__STAGES: expected JSON"),
+        ("SPARRING_CURRICULUM__STAGES", "[1, 7]", r"^SPARRING_CURRICULUM__STAGES: curriculum\.stages\.1"),
+        ("MBPP_EVAL_NUM_QUESTIONS", "0", "^MBPP_EVAL_NUM_QUESTIONS: evaluation.problems: .*greater"),
+        ("SPARRING_EVALUATION__PASS_AT", "[4]", "samples is 0.*SPARRING_EVALUATION__PASS_AT|has no effect"),
+        ("SPARRING_SANDBOX__MAX_WORKERS", "0", "^SPARRING_SANDBOX__MAX_WORKERS: "),
+    ],
+)
+def test_a_wrong_variable_is_named_in_one_line(monkeypatch, mine, name, value, words) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigError, match=words) as caught:
+        load(*mine)
+    assert "\n" not in str(caught.value) and name in str(caught.value)
+
+
+def test_a_variable_without_effect_on_the_recipe_is_named(monkeypatch) -> None:
+    monkeypatch.setenv("MBPP_DATASET_PATH", "/data/mbpp.jsonl")
+    with pytest.raises(ConfigError, match=r"embedded problems .*\(the environment sets MBPP_DATASET_PATH\)"):
+        load("--config", "embedded")
+
+
+def test_two_variables_for_one_key_are_refused(monkeypatch, mine) -> None:
+    monkeypatch.setenv("SPARRING_EVALUATION__PROBLEMS", "4")
+    monkeypatch.setenv("MBPP_EVAL_NUM_QUESTIONS", "5")
+    with pytest.raises(ConfigError, match=r"both set evaluation\.problems: unset one"):
+        load(*mine)
+
+
+# ---------------------------------------------------------------------- resuming
+def test_a_resumed_run_takes_what_the_environment_sets_now(monkeypatch, tmp_path) -> None:
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one" / "config.yaml").write_text(MINE + "seed: 11\n")
+    monkeypatch.setenv("SPARRING_OUTPUT_DIR", str(tmp_path))
+    monkeypatch.setenv("SPARRING_EVALUATION__PROBLEMS", "6")
+    run = load("--resume")
+    assert (run.seed, run.evaluation.problems, run.output_dir) == (11, 6, tmp_path)
+
+
+# ---------------------------------------------------------------------- parts
+def test_help_tells_of_the_environment(capsys) -> None:
+    with pytest.raises(SystemExit):
+        load("--help")
+    text = capsys.readouterr().out
+    assert "SPARRING_EVALUATION__PROBLEMS=10" in text and "MBPP_DATASET_PATH" in text
+
+
+def test_leaves_and_nested_undo_each_other() -> None:
+    tree = {"a": 1, "b": {"c": {"d": [1, {"x": 2}]}, "e": None}}
+    assert list(leaves(tree)) == [("a", 1), ("b.c.d", [1, {"x": 2}]), ("b.e", None)]
+    assert nested(dict(leaves(tree))) == tree
+
+
+def test_each_variable_is_read_by_itself() -> None:
+    found = read_environment({"SPARRING_SEED": "1", "SPARRING_GAME__KIND": "kuhn", "HOME": "/"})
+    assert found == {"SPARRING_SEED": {"seed": "1"}, "SPARRING_GAME__KIND": {"game.kind": "kuhn"}}
