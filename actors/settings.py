@@ -6,19 +6,29 @@ from pydantic import Field
 
 from core.settings import Settings
 
+MAX_NUM_SEQS = 64
+"""Where it is None for an engine by itself."""
+GPU_MEMORY_UTILIZATION = 0.3
+
 
 class EngineSettings(Settings):
     kind: Literal["vllm", "transformers"] = "vllm"
     """vllm: continuous batching; transformers: portable, slower, and exact to the bit from run to run."""
     max_model_len: int = Field(default=4096, ge=32)
     """Longest sequence, prompt and completions of all stages together, tokens."""
-    max_num_seqs: int = Field(default=64, ge=1)
-    """Sequences decoded at once."""
+    max_num_seqs: int | None = Field(default=None, ge=1)
+    """Sequences decoded at once; None: 64, on a GPU by its memory (runtime/hardware.py)."""
     kv_cache_mb: int = Field(default=1024, ge=16)
     """vLLM's KV cache on CPU, MiB."""
-    gpu_memory_utilization: float = Field(default=0.3, gt=0, le=1)
-    """Share of the GPU's memory for one engine of vLLM."""
-    dtype: Literal["float32", "bfloat16"] = "float32"
-    probe_tolerance: float = Field(default=1e-3, gt=0)
+    gpu_memory_utilization: float | None = Field(default=None, gt=0, le=1)
+    """Share of the GPU's memory for one engine of vLLM; None: an equal part of what rollout.gpus leaves the actor."""
+    dtype: Literal["float32", "bfloat16"] | None = None
+    """None: bfloat16 on a GPU that has it, else float32."""
+    probe_tolerance: float | None = Field(default=None, gt=0)
     """Largest difference between engine and learner on the probe's log-probabilities after a publish
-    (float32 gives about 1e-6; bfloat16 up to 1e-1)."""
+    (float32 gives about 1e-6; bfloat16 up to 1e-1); None: 1e-3, with dtype bfloat16 0.5."""
+
+    @property
+    def tolerance(self) -> float:
+        """probe_tolerance, or what the dtype needs."""
+        return self.probe_tolerance or (0.5 if self.dtype == "bfloat16" else 1e-3)

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM
 
-from actors.settings import EngineSettings
+from actors.settings import MAX_NUM_SEQS, EngineSettings
 from actors.weights import make_receipt, tensors_of
 from core.episode import Completion, FinishReason
 from core.interfaces import Sampling
@@ -28,7 +28,7 @@ class _Request:
 
 class TransformersPolicy:
     def __init__(self, model: str, settings: EngineSettings, device: str = "cpu") -> None:
-        dtype = getattr(torch, settings.dtype)
+        dtype = getattr(torch, settings.dtype or "float32")
         self._model: Any = AutoModelForCausalLM.from_pretrained(model, dtype=dtype)
         self._model.to(device).eval()
         self._settings, self._device = settings, torch.device(device)
@@ -81,8 +81,9 @@ class TransformersPolicy:
             for _ in range(3):  # a coroutine may need a few turns of the loop to reach its next request
                 await asyncio.sleep(0)
         requests, self._waiting, self._draining = self._waiting, [], None
-        for start in range(0, len(requests), self._settings.max_num_seqs):
-            chunk = requests[start : start + self._settings.max_num_seqs]
+        at_once = self._settings.max_num_seqs or MAX_NUM_SEQS
+        for start in range(0, len(requests), at_once):
+            chunk = requests[start : start + at_once]
             try:
                 completions = self._decode([(r.prompt, r.sampling) for r in chunk])
             except Exception as error:

@@ -18,7 +18,7 @@ from vllm.inputs.engine import tokens_input
 from vllm.sampling_params import RequestOutputKind
 from vllm.v1.engine.async_llm import AsyncLLM
 
-from actors.settings import EngineSettings
+from actors.settings import GPU_MEMORY_UTILIZATION, MAX_NUM_SEQS, EngineSettings
 from actors.weights import make_receipt, tensors_of
 from core.episode import Completion, FinishReason
 from core.interfaces import Sampling
@@ -30,9 +30,9 @@ _SHARED_MEMORY = Path("/dev/shm")
 def _engine_args(model: str, settings: EngineSettings, device: str) -> AsyncEngineArgs:
     common: dict[str, Any] = dict(  # noqa: C408 - reads as the keyword arguments it becomes
         model=model,
-        dtype=settings.dtype,
+        dtype=settings.dtype or "float32",
         max_model_len=settings.max_model_len,
-        max_num_seqs=settings.max_num_seqs,
+        max_num_seqs=settings.max_num_seqs or MAX_NUM_SEQS,
         disable_log_stats=True,
         logprobs_mode="processed_logprobs",
         generation_config="vllm",  # the hub's generation_config.json would change the sampling distribution
@@ -40,7 +40,8 @@ def _engine_args(model: str, settings: EngineSettings, device: str) -> AsyncEngi
         distributed_executor_backend="uni",
     )
     if device == "cuda":
-        return AsyncEngineArgs(**common, gpu_memory_utilization=settings.gpu_memory_utilization)
+        share = settings.gpu_memory_utilization or GPU_MEMORY_UTILIZATION
+        return AsyncEngineArgs(**common, gpu_memory_utilization=share)
     return AsyncEngineArgs(
         **common,
         enforce_eager=True,

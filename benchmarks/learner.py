@@ -30,7 +30,7 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 from benchmarks.report import arguments, publish
 from core.batch import Batch, Sample
 from learners.learner import Learner
-from learners.settings import LearnerSettings
+from learners.settings import MICROBATCH_TOKENS, LearnerSettings
 
 SHAPES: dict[str, dict[str, Any]] = {
     "embedded": {
@@ -97,8 +97,8 @@ class BareLoop:
         self.model = Qwen2ForCausalLM.from_pretrained(path, dtype=torch.float32).to(device)  # pyright: ignore
         self.model.train()
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-6)
-        self.budget, self.device = settings.microbatch_tokens, device
-        self.dtype = {"bf16": torch.bfloat16}.get(settings.precision)
+        self.budget, self.device = settings.microbatch_tokens or MICROBATCH_TOKENS, device
+        self.dtype = {"bf16": torch.bfloat16}.get(settings.precision or "fp32")
 
     def step(self, batch: Batch) -> None:
         total = sum(len(sample.tokens) for sample in batch.samples)

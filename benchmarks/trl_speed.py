@@ -24,6 +24,7 @@ from benchmarks.trl_runner import Recorded, load_trl, make_models, make_trainer,
 from core.batch import Batch
 from learners.advantages.estimate import Advantages
 from learners.learner import Learner
+from learners.settings import MICROBATCH_TOKENS as DEFAULT_TOKENS
 from learners.settings import LearnerSettings
 
 MODELS: dict[str, dict[str, int]] = {
@@ -78,7 +79,7 @@ def measure(
         tried[count] = median(turns.theirs[1:])
         seconds = [median(times[1:]) for times in turns.ours]
     count, size = min(tried, key=tried.__getitem__), MICROBATCH_TOKENS[seconds.index(min(seconds))]
-    default = LearnerSettings().microbatch_tokens
+    default = DEFAULT_TOKENS
     learners = [our_learner(paths, data, work, size), our_learner(paths, data, work, default)]
     turns = take_turns(trl, paths, data, work, count, rounds, learners)
     tokens = data.tokens() * WORK[work]["updates"]

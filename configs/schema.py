@@ -22,6 +22,8 @@ from tracking.divergence import StopSettings
 
 EMBEDDED = "embedded"
 POLICIES = ("generator", "discriminator")
+EVALUATION_PROBLEMS = 100
+"""Where evaluation.problems is None."""
 
 
 class PolicySettings(Settings):
@@ -110,14 +112,16 @@ class RolloutSettings(Settings):
     """Rollout actors; each holds an engine per policy."""
     cpus: float = Field(default=0.5, ge=0)
     """Ray CPUs per actor (bookkeeping, not a limit)."""
-    gpus: float = Field(default=0.0, ge=0)
+    gpus: float | None = Field(default=None, ge=0)
+    """GPUs per actor; None: none on CPU, else one where there are enough, else half of one."""
 
 
 class EvaluationSettings(Settings):
     every: int | None = Field(default=None, ge=1)
     """Steps between evaluations, besides those at the start and at the end of each stage."""
-    problems: int = Field(default=100, ge=1)
-    """Held-out problems per evaluation (the first ones of the file); at a board, matches per opponent and side."""
+    problems: int | None = Field(default=None, ge=1)
+    """Held-out problems per evaluation (the first ones of the file); at a board, matches per opponent and side. None:
+    100, on a GPU below 24 GiB 40."""
     samples: int = Field(default=0, ge=0)
     """Sampled programs per held-out problem, for pass@k; 0: greedy ones only."""
     temperature: float = Field(default=1.0, gt=0)
@@ -184,7 +188,9 @@ class Config(Settings):
     output_dir: Path = Path("output")
     run_name: str | None = Field(default=None, pattern=r"^[\w.-]+$")
     """Directory of the run under output_dir; default: the recipe's name and the time."""
-    device: Literal["cpu", "cuda"] = "cpu"
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """auto: cuda where torch finds a GPU (on a cluster, where a node has one), else cpu. This and what else is left
+    open is settled at the start, printed, and saved in the run's config: runtime/hardware.py."""
     local: bool = False
     """Everything in this one process, without Ray: for debugging."""
     learning_rate: float = Field(default=1e-5, gt=0)
@@ -299,7 +305,7 @@ class Config(Settings):
         if self.device == "cuda" and not self.local:
             shares = {f"{r}.learner.gpus": self.policy(r).learner.gpus for r in self.policies}
             without = [
-                key for key, share in (shares | {"rollout.gpus": self.rollout.gpus}).items() if not share
+                key for key, share in (shares | {"rollout.gpus": self.rollout.gpus}).items() if share == 0
             ]
             if without:
                 raise ValueError(f"device cuda: give {', '.join(without)} a share of a GPU (such as 0.25)")

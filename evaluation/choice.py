@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from configs.schema import EvaluationSettings
+from configs.schema import EVALUATION_PROBLEMS, EvaluationSettings
 from core.interfaces import Sandbox
 from core.problem import Problem
 from evaluation.evaluator import Evaluator
@@ -21,7 +21,7 @@ from games.unit_tests import UnitTestsRules
 def build_evaluator(
     rules: GameRules, settings: EvaluationSettings, held_out: Sequence[Problem], sandbox: Sandbox
 ) -> Evaluator:
-    problems = held_out[: settings.problems]
+    problems = held_out[: settings.problems or EVALUATION_PROBLEMS]
     match rules:
         case TicTacToeRules() | KuhnRules():
             return MatchEvaluator(held_out)

@@ -20,7 +20,7 @@ from learners.objective import Size, micro_loss
 from learners.packing import MicroBatch, pack, plan
 from learners.parallel import World
 from learners.schedule import learning_rate_factor
-from learners.settings import LearnerSettings
+from learners.settings import MICROBATCH_TOKENS, LearnerSettings
 from learners.targets import Targets, needs_first_pass, targets_of, whiten
 from learners.tuning import Backbone, FullTuning, LoraTuning, Tuning
 from learners.weights import export_weights
@@ -92,7 +92,7 @@ class Learner:
     @property
     def microbatch_tokens(self) -> int:
         """The most that has fitted so far."""
-        return max(1, self.settings.microbatch_tokens >> self.halvings)
+        return max(1, (self.settings.microbatch_tokens or MICROBATCH_TOKENS) >> self.halvings)
 
     # ------------------------------------------------------------------ one step
     def step(self, batch: Batch) -> dict[str, float]:
@@ -275,7 +275,7 @@ class Learner:
         return [*self.policy.trainable().values(), *(self.critic.parameters() if self.critic else ())]
 
     def _autocast(self) -> torch.autocast:
-        dtype = DTYPES.get(self.settings.precision)
+        dtype = DTYPES.get(self.settings.precision or "fp32")
         return torch.autocast(self.device.type, dtype=dtype, enabled=dtype is not None)
 
     # ------------------------------------------------------------------ faults

@@ -6,6 +6,9 @@ from pydantic import Field, model_validator
 
 from core.settings import Settings
 
+MICROBATCH_TOKENS = 16384
+"""Where it is None for a learner by itself."""
+
 CRITIC_KEYS = (
     "gamma",
     "lam",
@@ -71,8 +74,9 @@ class LearnerSettings(Settings):
     """Passes over each batch."""
     minibatch_samples: int = Field(default=64, ge=1)
     """Trajectories per optimizer update."""
-    microbatch_tokens: int = Field(default=16384, ge=64)
-    """Tokens per forward pass, without padding; bounds memory."""
+    microbatch_tokens: int | None = Field(default=None, ge=64)
+    """Tokens per forward pass, without padding; bounds memory. None: 16384, on a GPU by its memory
+    (runtime/hardware.py)."""
     clip_low: float = Field(default=0.2, gt=0, lt=1)
     clip_high: float = Field(default=0.2, gt=0)
     """The probability ratio is clipped to [1 - clip_low, 1 + clip_high]."""
@@ -97,14 +101,15 @@ class LearnerSettings(Settings):
     kl_in: Literal["loss", "reward"] = "loss"
     """A term of the loss, or a penalty on each token's reward (gae only; as in InstructGPT)."""
     gradient_clip: float = Field(default=1.0, gt=0)
-    gradient_checkpointing: bool = False
-    """Recompute activations in the backward pass: less memory, a third more time."""
+    gradient_checkpointing: bool | None = None
+    """Recompute activations in the backward pass: less memory, a third more time. None: on GPUs below 40 GiB."""
     lora: LoraSettings | None = None
     """Train an adapter. Where both policies do so on the same model, they share it and one Ray Train run."""
     trainable_layers: int | None = Field(default=None, ge=1)
     """Train the last so many layers only; None: all weights."""
-    precision: Literal["fp32", "bf16", "fp16"] = "fp32"
-    """Of activations, by autocast; weights, optimizer and losses stay fp32."""
+    precision: Literal["fp32", "bf16", "fp16"] | None = None
+    """Of activations, by autocast; weights, optimizer and losses stay fp32. None: fp32, on a GPU bf16 where it has
+    that, else fp16."""
     offload_optimizer: bool = False
     """Keep the optimizer's state in host memory between steps (device cuda): the engines get the room."""
     workers: int = Field(default=1, ge=1)
@@ -115,8 +120,8 @@ class LearnerSettings(Settings):
     """none: each worker holds everything; fsdp: parameters, gradients and optimizer state are spread (FSDP2)."""
     cpus: float = Field(default=0.5, ge=0)
     """Ray CPUs of each of the learner's workers (a share of the machine's bookkeeping, not a limit)."""
-    gpus: float = Field(default=0.0, ge=0)
-    """GPUs of each worker."""
+    gpus: float | None = Field(default=None, ge=0)
+    """GPUs of each worker; None: none on CPU, else one where there are enough, else a share of one."""
     threads: int = Field(default=2, ge=1)
     """Torch threads of each worker on CPU."""
 

@@ -39,7 +39,7 @@ def build_runner(config: Config, models: Mapping[str, str], sandbox: Sandbox) ->
             policy=build_policy(settings.engine, models[role], config.device),
             format=style_of(config, tokenizer),
             max_tokens=settings.max_tokens,
-            probe_tolerance=settings.engine.probe_tolerance,
+            probe_tolerance=settings.engine.tolerance,
         )
     return EpisodeRunner(build_game(config.game), sandbox, seats, config.seats, config.seed)
 

@@ -6,9 +6,11 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import ray
+from ray.exceptions import GetTimeoutError
 
 from actors.rollout import RayRollouts
 from actors.scheduler import RayScheduler
@@ -17,11 +19,15 @@ from core.problem import Problem
 from learners.train_loop import TrainRun
 from learners.train_spec import LearnerSpec, by_backbone
 from runtime.build import build_runner, learner_specs, ordered_ids
+from runtime.hardware import Hardware, detect
 from runtime.parts import Parts, Start
 from sandbox_workers.nothing import NoSandbox
 from sandbox_workers.pool import SandboxPool, start_pool
 
 _LOCAL_OBJECT_STORE_BYTES = 512 << 20
+_A_LITTLE = 0.01
+"""GPUs, of a task that only looks at one."""
+_PATIENCE_S = 120
 
 
 class ClusterTooSmall(RuntimeError):
@@ -48,7 +54,8 @@ def connect(config: Config) -> None:
     os.environ.setdefault("RAY_worker_maximum_startup_concurrency", "8")  # else it warns of its own start-up
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     if os.environ.get("RAY_ADDRESS"):
-        ray.init(**quiet)
+        if not ray.is_initialized():
+            ray.init(**quiet)
         return
     ray.init(
         **quiet,
@@ -59,6 +66,25 @@ def connect(config: Config) -> None:
     )
 
 
+def detect_on_cluster(config: Config) -> Hardware:
+    """Of a node with a GPU, where the cluster has one, with the cluster's number of GPUs; else of this one.
+
+    Raises ClusterTooSmall where all GPUs are taken.
+    """
+    connect(config)
+    gpus = int(ray.cluster_resources().get("GPU", 0))
+    if not gpus:
+        return detect()
+    task = ray.remote(num_cpus=0, num_gpus=_A_LITTLE)(detect).remote()
+    try:
+        found = ray.get(task, timeout=_PATIENCE_S)
+    except GetTimeoutError:
+        raise ClusterTooSmall(
+            f"none of the cluster's {gpus} GPUs was free for {_PATIENCE_S} s: wait for the jobs that hold them"
+        ) from None
+    return replace(found, gpus=gpus if found.gpus else 0)
+
+
 def check_resources(config: Config, groups: Sequence[Mapping[str, LearnerSpec]]) -> None:
     """groups: policies that share their workers."""
     have = ray.cluster_resources()
@@ -66,8 +92,8 @@ def check_resources(config: Config, groups: Sequence[Mapping[str, LearnerSpec]])
     need = {
         "CPU": sum(s.cpus * (s.min_workers or s.workers) for s in learners)
         + config.rollout.actors * config.rollout.cpus,
-        "GPU": sum(s.gpus * (s.min_workers or s.workers) for s in learners)
-        + config.rollout.actors * config.rollout.gpus,
+        "GPU": sum((s.gpus or 0) * (s.min_workers or s.workers) for s in learners)
+        + config.rollout.actors * (config.rollout.gpus or 0),
         "sandbox": float(config.sandbox.workers if config.sandbox_limits else 0),
     }
     missing = [
@@ -95,7 +121,7 @@ def _parts(
     try:
         build = functools.partial(build_runner, config, dict(start.models), pool.client())
         rollout = config.rollout
-        rollouts = RayRollouts(build, rollout.actors, rollout.cpus, rollout.gpus, config.device)
+        rollouts = RayRollouts(build, rollout.actors, rollout.cpus, rollout.gpus or 0, config.device)
         runs += [
             TrainRun(group, dict(start.versions), ray_train, republish=start.checkpoint is not None)
             for group in groups

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from configs.schema import EMBEDDED, Config
+from configs.schema import EMBEDDED, EVALUATION_PROBLEMS, Config
 from core.problem import Problem
 from games.board_games import evaluation_matches, training_matches
 from games.code_execution import CodeExecutionRules
@@ -29,7 +29,9 @@ def load_splits(config: Config) -> tuple[list[Problem], list[Problem]]:
     """(training, held-out) problems. Raises ProblemFileError, ValueError."""
     kind, settings = config.game.kind, config.problems
     if kind in ("tictactoe", "kuhn"):
-        return training_matches(kind), evaluation_matches(kind, config.evaluation.problems)
+        return training_matches(kind), evaluation_matches(
+            kind, config.evaluation.problems or EVALUATION_PROBLEMS
+        )
     if settings.file == EMBEDDED:
         train, held_out = _embedded(config, "train"), _embedded(config, "held_out")
         count = settings.random_tests

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from pydantic import ValidationError
 
 from configs.load import Run, latest_run
 from configs.schema import EMBEDDED, Config
 from learners.checkpoints import CheckpointStore, check_architecture, read_checkpoint
+from runtime.hardware import OFFLINE, Hardware, choices, detect, fitted, said
 from runtime.parts import Start
 
 STARTED_FROM = "started_from.txt"
@@ -22,7 +24,7 @@ class SessionError(RuntimeError):
 
 def resolve(run: Run, recipe: str) -> tuple[Config, Start, dict[str, Any] | None]:
     """(config, start, checkpoint's state). A resumed run keeps its directory and its saved config."""
-    config = run.to_config()
+    config = fit(run.to_config())
     if not run.resume:
         name = run.run_name or f"{recipe}-{time.strftime('%Y%m%d-%H%M%S')}"
         directory = config.output_dir.resolve() / name
@@ -58,6 +60,33 @@ def resolve(run: Run, recipe: str) -> tuple[Config, Start, dict[str, Any] | None
         warm_start_s=warm_start_s,
     )
     return config, start, state
+
+
+def fit(config: Config) -> Config:
+    """What the config leaves open follows the hardware; both are printed. Raises SessionError."""
+    hardware = _hardware(config)
+    print(hardware.describe(), flush=True)
+    if config.device == "cuda" and not hardware.gpus and (config.local or not os.environ.get("RAY_ADDRESS")):
+        raise SessionError("device cuda: torch finds no GPU on this machine; use --device cpu, or auto")
+    chosen = choices(config, hardware)
+    if chosen:
+        print(f"chosen: {said(config, chosen)}", flush=True)
+    try:
+        return fitted(config, hardware)
+    except ValidationError as error:  # an explicit setting does not go with what was found
+        reasons = "; ".join(e["msg"].removeprefix("Value error, ") for e in error.errors())
+        raise SessionError(f"on this machine ({said(config, chosen)}): {reasons}") from error
+
+
+def _hardware(config: Config) -> Hardware:
+    if config.local or not os.environ.get("RAY_ADDRESS"):
+        return detect()
+    from runtime.cluster import ClusterTooSmall, detect_on_cluster
+
+    try:
+        return detect_on_cluster(config)
+    except ClusterTooSmall as error:
+        raise SessionError(str(error)) from error
 
 
 def _first_checkpoint(directory: Path) -> Path | None:
@@ -139,11 +168,23 @@ def load_tokenizer(model: str, key: str, otherwise: str = "") -> Any:
             raise ValueError("its tokenizer knows no text: tokenizer.json is missing")
     except (OSError, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
-        raise SessionError(
-            f"{key} {model}: cannot be loaded ({reason}); give a directory in Hugging Face format, or a hub id that "
-            f"this machine can download{otherwise}"
-        ) from error
+        raise SessionError(f"{key} {model}: cannot be loaded ({reason}); {_remedy(model, otherwise)}") from error
     return tokenizer
+
+
+def _remedy(model: str, otherwise: str) -> str:
+    """For a model that cannot be loaded."""
+    offline = next((name for name in OFFLINE if os.environ.get(name)), None)
+    if Path(model).is_dir() or offline is None:
+        return (
+            f"give a directory in Hugging Face format, or a hub id that this machine can download{otherwise}. Without a "
+            "network: download it elsewhere, copy its directory here and give that, or set HF_HOME to a cache that "
+            "holds it and HF_HUB_OFFLINE=1"
+        )
+    return (
+        f"{offline} is set, so nothing is downloaded: copy its directory here and give that, set HF_HOME to a cache "
+        f"that holds it, or unset {offline}"
+    )
 
 
 def _check_weights(model: Path) -> None:

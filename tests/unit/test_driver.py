@@ -158,8 +158,11 @@ def test_tree_credit_is_a_branchs_value_beyond_its_siblings() -> None:
         ),
         ({"generator": {"learner": {"estimator": "hierarchical_grpo"}}}, "needs credit tree"),
         ({"discriminator": {"learner": {"estimator": "hierarchical_grpo"}}}, "its suites do not branch"),
-        ({"generator": {"learner": {"precision": "fp16"}}}, "fp16 is for device cuda"),
-        ({"generator": {"learner": {"offload_optimizer": True}}}, "no effect with device cpu"),
+        ({"device": "cpu", "generator": {"learner": {"precision": "fp16"}}}, "fp16 is for device cuda"),
+        (
+            {"device": "cpu", "generator": {"learner": {"offload_optimizer": True}}},
+            "no effect with device cpu",
+        ),
         ({"local": True, "generator": {"learner": {"workers": 2}}}, "no effect with local"),
     ],
 )

@@ -1,0 +1,164 @@
+"""What this machine has, and the settings that follow from it where a config leaves them open.
+
+Left open means None, or device auto. What is given is never changed. GPU memory is what the driver reports, of the
+smallest GPU, in GiB (a "24 GB" card has a little less than 24).
+
+                                     CPU       GPU: < 24     < 40     < 60     more
+    learner.precision                fp32      bf16 from compute capability 8, fp16 from 7, else fp32 (fsdp: no fp16)
+    learner.gradient_checkpointing   off       on            on       off      off
+    learner.microbatch_tokens        16384     4096          16384    16384    32768
+    engine.max_num_seqs              64        32            64       64       256
+    engine.dtype                     float32   bfloat16 from compute capability 8, else float32
+    engine.gpu_memory_utilization    -         the actor's share of a GPU, at most 0.9, in equal parts to its engines
+    learner.gpus, rollout.gpus       -         1 where there are enough for all; else the actors have half of one GPU
+                                               and the learners the other (a learner of several workers: 1 each)
+    evaluation.problems              100       40            100      100      100
+
+Not here: what the network reaches. A machine is offline where HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE says so.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from actors.settings import MAX_NUM_SEQS
+from configs.environment import leaves, nested
+from configs.schema import EVALUATION_PROBLEMS, Config
+from learners.settings import MICROBATCH_TOKENS, LearnerSettings
+
+OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+_BF16, _FP16 = (8, 0), (7, 0)
+_GIB = 1 << 30
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Hardware:
+    """Example: Hardware(gpus=1, gpu="NVIDIA A100-SXM4-40GB", gpu_memory_gib=39.4, capability=(8, 0), cpu_cores=32,
+    memory_gib=200.0, offline=False)."""
+
+    gpus: int
+    """That torch can use; 0 on a machine without, or with a CPU build of torch."""
+    gpu: str | None
+    """Name of the smallest one."""
+    gpu_memory_gib: float
+    capability: tuple[int, int]
+    """CUDA's compute capability; (0, 0) without a GPU."""
+    cpu_cores: int
+    memory_gib: float
+    offline: bool
+
+    @property
+    def device(self) -> str:
+        return "cuda" if self.gpus else "cpu"
+
+    @property
+    def bf16(self) -> bool:
+        return self.capability >= _BF16
+
+    def describe(self) -> str:
+        """One line."""
+        gpu = "no GPU"
+        if self.gpus:
+            capability = ".".join(map(str, self.capability))
+            bf16 = "bf16" if self.bf16 else "no bf16"
+            gpu = f"{self.gpus} x {self.gpu} ({self.gpu_memory_gib:.1f} GiB, compute capability {capability}, {bf16})"
+        network = "; offline" if self.offline else ""
+        return f"this machine: {gpu}; {self.cpu_cores} CPU cores, {self.memory_gib:.0f} GiB{network}"
+
+
+def detect() -> Hardware:
+    import torch
+
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    found = [torch.cuda.get_device_properties(i) for i in range(count)]
+    smallest = min(found, key=lambda gpu: gpu.total_memory, default=None)
+    return Hardware(
+        gpus=count,
+        gpu=smallest.name if smallest else None,
+        gpu_memory_gib=smallest.total_memory / _GIB if smallest else 0.0,
+        capability=(smallest.major, smallest.minor) if smallest else (0, 0),
+        cpu_cores=len(os.sched_getaffinity(0)),
+        memory_gib=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / _GIB,
+        offline=any(os.environ.get(name, "").upper() in ("1", "ON", "YES", "TRUE") for name in OFFLINE),
+    )
+
+
+def fitted(config: Config, hardware: Hardware) -> Config:
+    """The config with nothing left open. Raises pydantic's ValidationError where what is given does not go with it."""
+    settled = dict(leaves(config.model_dump())) | choices(config, hardware)
+    return Config.model_validate(nested(settled))
+
+
+def choices(config: Config, hardware: Hardware) -> dict[str, Any]:
+    """Dotted key -> value, of what the config leaves open.
+
+    With device cuda and a driver that sees no GPU (a cluster that has yet to start one) the cautious values are
+    chosen: those of the smallest and oldest.
+    """
+    device = hardware.device if config.device == "auto" else config.device
+    on_gpu = device == "cuda"
+    small = on_gpu and hardware.gpu_memory_gib < 24
+    suited: dict[str, Any] = {
+        "device": device,
+        "evaluation.problems": 40 if small else EVALUATION_PROBLEMS,
+    }
+    shares = _gpu_shares(config, hardware) if on_gpu and not config.local else {}
+    suited |= shares
+    actor = config.rollout.gpus or shares.get("rollout.gpus", 0.5)
+    for role in config.policies:
+        learner, engine = config.policy(role).learner, config.policy(role).engine
+        suited |= {f"{role}.learner.{k}": v for k, v in _of_learner(learner, hardware, on_gpu).items()}
+        suited |= {f"{role}.engine.{k}": v for k, v in _of_engine(hardware, on_gpu).items()}
+        if on_gpu and engine.kind == "vllm":
+            suited[f"{role}.engine.gpu_memory_utilization"] = round(min(actor, 0.9) / len(config.policies), 3)
+    given = dict(leaves(config.model_dump()))
+    return {key: value for key, value in suited.items() if given[key] in (None, "auto")}
+
+
+def _of_learner(settings: LearnerSettings, hardware: Hardware, on_gpu: bool) -> dict[str, Any]:
+    memory = hardware.gpu_memory_gib
+    if not on_gpu:
+        return {"precision": "fp32", "gradient_checkpointing": False, "microbatch_tokens": MICROBATCH_TOKENS}
+    precision = "fp32"
+    if hardware.bf16:
+        precision = "bf16"
+    elif hardware.capability >= _FP16 and settings.sharding == "none":
+        precision = "fp16"
+    return {
+        "precision": precision,
+        "gradient_checkpointing": memory < 40,
+        "microbatch_tokens": 4096 if memory < 24 else 16384 if memory < 60 else 32768,
+    }
+
+
+def _of_engine(hardware: Hardware, on_gpu: bool) -> dict[str, Any]:
+    if not on_gpu:
+        return {"dtype": "float32", "max_num_seqs": MAX_NUM_SEQS}
+    memory = hardware.gpu_memory_gib
+    return {
+        "dtype": "bfloat16" if hardware.bf16 else "float32",
+        "max_num_seqs": 32 if memory < 24 else MAX_NUM_SEQS if memory < 60 else 256,
+    }
+
+
+def _gpu_shares(config: Config, hardware: Hardware) -> dict[str, float]:
+    workers = {role: config.policy(role).learner.workers for role in config.policies}
+    enough = hardware.gpus >= sum(workers.values()) + config.rollout.actors
+    shares = {"rollout.gpus": 1.0 if enough else 0.5 / config.rollout.actors}
+    for role, count in workers.items():  # NCCL refuses two workers of one group on a GPU
+        shares[f"{role}.learner.gpus"] = 1.0 if enough or count > 1 else 0.5 / len(workers)
+    return shares
+
+
+def said(config: Config, chosen: Mapping[str, Any]) -> str:
+    """The choices in words; what is the same for all policies is said once."""
+    words: list[str] = []
+    for key, value in chosen.items():
+        role, _, rest = key.partition(".")
+        shown = ("on" if value else "off") if isinstance(value, bool) else value
+        alike = role in config.policies and all(chosen.get(f"{r}.{rest}") == value for r in config.policies)
+        word = f"{rest if alike else key} {shown}"
+        if word not in words:
+            words.append(word)
+    return ", ".join(words)

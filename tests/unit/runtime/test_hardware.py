@@ -1,0 +1,202 @@
+"""What a run chooses by the machine that it finds itself on, on machines of our own making."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from configs.load import RECIPES, load_run
+from configs.schema import Config
+from runtime.hardware import Hardware, choices, detect, fitted, said
+from runtime.start import SessionError, fit
+
+CPU = Hardware(
+    gpus=0, gpu=None, gpu_memory_gib=0.0, capability=(0, 0), cpu_cores=4, memory_gib=15.6, offline=False
+)
+V100 = replace(CPU, gpus=1, gpu="Tesla V100-SXM2-16GB", gpu_memory_gib=15.8, capability=(7, 0))
+A100 = replace(CPU, gpus=1, gpu="NVIDIA A100-SXM4-40GB", gpu_memory_gib=39.4, capability=(8, 0))
+H100 = replace(CPU, gpus=1, gpu="NVIDIA H100 80GB HBM3", gpu_memory_gib=79.1, capability=(9, 0))
+MACHINES = (CPU, V100, A100, H100, replace(H100, gpus=8))
+
+
+def learner(config: Config) -> tuple:
+    one = config.generator.learner
+    return one.precision, one.gradient_checkpointing, one.microbatch_tokens
+
+
+def engine(config: Config) -> tuple:
+    one = config.generator.engine
+    return one.dtype, one.max_num_seqs, one.gpu_memory_utilization
+
+
+@pytest.mark.parametrize(
+    ("hardware", "device", "learns", "plays", "problems"),
+    [
+        (CPU, "cpu", ("fp32", False, 16384), ("float32", 64, None), 100),
+        (V100, "cuda", ("fp16", True, 4096), ("float32", 32, 0.25), 40),
+        (A100, "cuda", ("bf16", True, 16384), ("bfloat16", 64, 0.25), 100),
+        (H100, "cuda", ("bf16", False, 32768), ("bfloat16", 256, 0.25), 100),
+    ],
+    ids=["cpu", "v100", "a100", "h100"],
+)
+def test_what_is_left_open_follows_the_machine(hardware, device, learns, plays, problems) -> None:
+    config = fitted(Config(), hardware)
+    assert (config.device, learner(config), engine(config)) == (device, learns, plays)
+    assert config.evaluation.problems == problems
+    assert config.discriminator.learner == config.generator.learner
+
+
+def test_one_gpu_is_shared_and_several_are_not() -> None:
+    def shares(config: Config) -> tuple:
+        return config.rollout.gpus, config.generator.learner.gpus, config.discriminator.learner.gpus
+
+    assert shares(fitted(Config(), H100)) == (0.5, 0.25, 0.25)
+    assert shares(fitted(Config(), replace(H100, gpus=3))) == (1.0, 1.0, 1.0)
+    assert shares(fitted(Config(), CPU)) == (None, None, None)
+    assert shares(fitted(Config(local=True), H100)) == (None, None, None)
+
+
+def test_the_workers_of_one_learner_get_a_gpu_each() -> None:
+    config = Config.model_validate({"generator": {"learner": {"workers": 2}}})
+    assert fitted(config, H100).generator.learner.gpus == 1.0
+
+
+def test_engines_divide_what_their_actor_has() -> None:
+    alone = load_run(["--config", "spiral_kuhn"])[0].to_config()
+    assert fitted(alone, H100).generator.engine.gpu_memory_utilization == 0.5
+    assert fitted(alone, replace(H100, gpus=2)).generator.engine.gpu_memory_utilization == 0.9
+    own = Config.model_validate({"rollout": {"gpus": 1.0}})
+    assert fitted(own, H100).generator.engine.gpu_memory_utilization == 0.45
+    portable = Config.model_validate({"generator": {"engine": {"kind": "transformers"}}})
+    assert fitted(portable, H100).generator.engine.gpu_memory_utilization is None
+
+
+def test_sharded_weights_are_not_trained_in_fp16() -> None:
+    config = Config.model_validate({"generator": {"learner": {"workers": 2, "sharding": "fsdp"}}})
+    assert fitted(config, replace(V100, gpus=4)).generator.learner.precision == "fp32"
+
+
+def test_a_gpu_older_than_tensor_cores_trains_in_fp32() -> None:
+    assert fitted(Config(), replace(V100, capability=(6, 0))).generator.learner.precision == "fp32"
+
+
+GIVEN = {
+    "device": "cuda",
+    "evaluation": {"problems": 7},
+    "rollout": {"gpus": 0.4},
+    "generator": {
+        "learner": {
+            "precision": "fp32",
+            "gradient_checkpointing": False,
+            "microbatch_tokens": 512,
+            "gpus": 0.1,
+        },
+        "engine": {"dtype": "float32", "max_num_seqs": 3, "gpu_memory_utilization": 0.11},
+    },
+}
+
+
+@pytest.mark.parametrize("hardware", [V100, A100, H100], ids=["v100", "a100", "h100"])
+def test_what_is_given_wins(hardware: Hardware) -> None:
+    given = Config.model_validate(GIVEN)
+    config = fitted(given, hardware)
+    assert (config.generator, config.rollout, config.evaluation) == (
+        given.generator,
+        given.rollout,
+        given.evaluation,
+    )
+    assert all(key.startswith("discriminator.") for key in choices(given, hardware))
+
+
+def test_device_cpu_is_kept_on_a_machine_with_a_gpu() -> None:
+    config = fitted(Config(device="cpu"), H100)
+    assert (config.device, learner(config)) == ("cpu", ("fp32", False, 16384))
+
+
+def test_device_cuda_where_no_gpu_is_seen_yet_is_cautious() -> None:
+    config = fitted(Config(device="cuda"), CPU)
+    assert learner(config) == ("fp32", True, 4096)
+    assert config.rollout.gpus == 0.5
+
+
+@pytest.mark.parametrize("hardware", MACHINES, ids=["cpu", "v100", "a100", "h100", "8 x h100"])
+@pytest.mark.parametrize("recipe", sorted(p.stem for p in RECIPES.glob("*.yaml")))
+def test_every_recipe_fits_and_stays_as_it_was_fitted(recipe: str, hardware: Hardware) -> None:
+    config = fitted(load_run(["--config", recipe])[0].to_config(), hardware)
+    assert choices(config, hardware) == {}
+    saved = Config.model_validate_json(config.model_dump_json())
+    assert all(fitted(saved, machine) == config for machine in MACHINES), "a resumed run goes on as it began"
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.floats(1, 200),
+    st.tuples(st.integers(3, 12), st.integers(0, 9)),
+    st.integers(1, 16),
+    st.integers(1, 4),
+    st.booleans(),
+)
+def test_any_gpu_gives_settings_that_hold_together(memory, capability, gpus, actors, local) -> None:
+    hardware = replace(H100, gpu_memory_gib=memory, capability=capability, gpus=gpus)
+    config = fitted(Config.model_validate({"local": local, "rollout": {"actors": actors}}), hardware)
+    assert choices(config, hardware) == {}
+    per_actor = sum(config.policy(r).engine.gpu_memory_utilization or 0.0 for r in config.policies)
+    assert 0 < per_actor <= 0.9
+    if not local:
+        learners = sum(config.policy(r).learner.gpus or 0.0 for r in config.policies)
+        assert actors * (config.rollout.gpus or 0.0) + learners <= gpus + 1e-9
+
+
+# ---------------------------------------------------------------------- what is said
+def test_the_machine_in_one_line() -> None:
+    assert replace(CPU, offline=True).describe() == "this machine: no GPU; 4 CPU cores, 16 GiB; offline"
+    assert V100.describe() == (
+        "this machine: 1 x Tesla V100-SXM2-16GB (15.8 GiB, compute capability 7.0, no bf16); 4 CPU cores, 16 GiB"
+    )
+
+
+def test_what_is_alike_is_said_once() -> None:
+    words = said(Config(), choices(Config(), H100))
+    assert words.startswith("device cuda, evaluation.problems 100, rollout.gpus 0.5, learner.gpus 0.25")
+    assert words.count("precision") == 1 and "learner.gradient_checkpointing off" in words
+    unlike = Config.model_validate({"generator": {"learner": {"precision": "fp32"}}})
+    assert "discriminator.learner.precision bf16" in said(unlike, choices(unlike, H100))
+
+
+# ---------------------------------------------------------------------- this machine
+@pytest.mark.parametrize(("value", "offline"), [("1", True), ("true", True), ("0", False), ("", False)])
+@pytest.mark.parametrize("name", ["HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"])
+def test_offline_is_what_the_variables_say(monkeypatch, name: str, value: str, offline: bool) -> None:
+    for other in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
+        monkeypatch.delenv(other, raising=False)
+    monkeypatch.setenv(name, value)
+    assert detect().offline is offline
+
+
+def test_this_machine_is_found() -> None:
+    found = detect()
+    assert found.cpu_cores >= 1 and found.memory_gib > 0.1
+    assert (found.device == "cuda") == torch.cuda.is_available()
+    assert (found.gpu is None) == (found.gpus == 0) == (found.capability == (0, 0))
+
+
+def test_a_run_prints_what_it_found_and_chose(monkeypatch, capsys) -> None:
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    config = fit(Config(device="cpu"))
+    assert config == fitted(Config(device="cpu"), detect())
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.startswith("this machine: ") and second.startswith("chosen: evaluation.problems 100, ")
+    fit(config)
+    assert "chosen" not in capsys.readouterr().out
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_settings_that_do_not_go_with_the_machine_are_refused(monkeypatch) -> None:
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    with pytest.raises(SessionError, match="device cuda: torch finds no GPU on this machine"):
+        fit(Config(device="cuda"))
+    half = Config.model_validate({"generator": {"learner": {"precision": "fp16"}}})
+    with pytest.raises(SessionError, match=r"on this machine \(device cpu, .*fp16 is for device cuda"):
+        fit(half)
