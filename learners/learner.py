@@ -63,7 +63,9 @@ class Learner:
             backbone = backbone or Backbone(settings, reference_path, self.device)
             self.policy = LoraTuning(settings, backbone, name, seed)
         else:
-            model, reference = (load_model(path, self.device) for path in (model_path, reference_path))
+            # FSDP moves a model over layer by layer: no GPU need hold all of one of which it keeps a part
+            place = torch.device("cpu") if settings.sharding == "fsdp" else self.device
+            model, reference = (load_model(path, place) for path in (model_path, reference_path))
             self.policy = FullTuning(model, reference, settings)
         self.optimizer = torch.optim.AdamW(
             self.policy.trainable().values(), lr=learning_rate, betas=(0.9, 0.95), weight_decay=0.0
