@@ -27,7 +27,7 @@ from configs.environment import leaves, nested
 from configs.schema import EVALUATION_PROBLEMS, Config
 from learners.settings import MICROBATCH_TOKENS, LearnerSettings
 
-OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+_OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 _BF16, _FP16 = (8, 0), (7, 0)
 _GIB = 1 << 30
 
@@ -80,8 +80,14 @@ def detect() -> Hardware:
         capability=(smallest.major, smallest.minor) if smallest else (0, 0),
         cpu_cores=len(os.sched_getaffinity(0)),
         memory_gib=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / _GIB,
-        offline=any(os.environ.get(name, "").upper() in ("1", "ON", "YES", "TRUE") for name in OFFLINE),
+        offline=offline_by() is not None,
     )
+
+
+def offline_by() -> str | None:
+    """The variable that keeps transformers from the network."""
+    on = (name for name in _OFFLINE if os.environ.get(name, "").upper() in ("1", "ON", "YES", "TRUE"))
+    return next(on, None)
 
 
 def fitted(config: Config, hardware: Hardware) -> Config:

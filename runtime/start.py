@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from configs.load import Run, latest_run
 from configs.schema import EMBEDDED, Config
 from learners.checkpoints import CheckpointStore, check_architecture, read_checkpoint
-from runtime.hardware import OFFLINE, Hardware, choices, detect, fitted, said
+from runtime.hardware import Hardware, choices, detect, fitted, offline_by, said
 from runtime.parts import Start
 
 STARTED_FROM = "started_from.txt"
@@ -174,7 +174,7 @@ def load_tokenizer(model: str, key: str, otherwise: str = "") -> Any:
 
 def _remedy(model: str, otherwise: str) -> str:
     """For a model that cannot be loaded."""
-    offline = next((name for name in OFFLINE if os.environ.get(name)), None)
+    offline = offline_by()
     if Path(model).is_dir() or offline is None:
         return (
             f"give a directory in Hugging Face format, or a hub id that this machine can download{otherwise}. Without a "
