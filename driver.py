@@ -209,7 +209,9 @@ def require_some_judged(assignment: Assignment, episodes: Sequence[Episode]) -> 
     """Raises SandboxFailure where the sandbox judged nothing at all: the step must be done again, not skipped."""
     trajectories = [t for e in episodes for t in e.trajectories]
     failed = any("sandbox_failure" in t.components for t in trajectories)
-    if failed and all(t.reward is None for t in trajectories):  # without a judged test no program has a reward either
+    if failed and all(
+        t.reward is None for t in trajectories
+    ):  # without a judged test no program has a reward either
         raise SandboxFailure(
             f"step {assignment.step}: the sandbox judged none of {len(trajectories)} attempts; look after the Docker "
             "Engine and continue with --resume"

@@ -168,7 +168,9 @@ def load_tokenizer(model: str, key: str, otherwise: str = "") -> Any:
             raise ValueError("its tokenizer knows no text: tokenizer.json is missing")
     except (OSError, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
-        raise SessionError(f"{key} {model}: cannot be loaded ({reason}); {_remedy(model, otherwise)}") from error
+        raise SessionError(
+            f"{key} {model}: cannot be loaded ({reason}); {_remedy(model, otherwise)}"
+        ) from error
     return tokenizer
 
 
