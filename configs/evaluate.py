@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from configs.schema import EMBEDDED, ProblemFormat
+from configs.sections import EMBEDDED, ProblemFormat
 
 Stages = Literal["all", "none", "0", "1", "2", "3", "4"]
 ARMS: tuple[Stages, ...] = ("none", "0", "1", "2", "3", "all")

@@ -5,11 +5,21 @@ Imports no torch, ray or vllm: reading a config must be quick.
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from actors.settings import EngineSettings
+from configs.sections import (
+    EMBEDDED,
+    CheckpointSettings,
+    EvaluationSettings,
+    PolicySettings,
+    ProblemSettings,
+    RolloutSettings,
+    SandboxSettings,
+    TreeSettings,
+    WarmStartSettings,
+)
 from core.settings import Settings
 from core.verdict import Limits
 from curriculum.curriculum import Curriculum, Schedule
@@ -17,168 +27,9 @@ from games.board_games import KuhnRules, TicTacToeRules
 from games.choice import GameRules
 from games.multistage import MultistageRules
 from games.stages import REASONING_STAGES
-from learners.settings import LearnerSettings
 from tracking.divergence import StopSettings
 
-EMBEDDED = "embedded"
 POLICIES = ("generator", "discriminator")
-EVALUATION_PROBLEMS = 100
-"""Where evaluation.problems is None."""
-
-
-class PolicySettings(Settings):
-    model: str = "Qwen/Qwen2.5-Coder-1.5B-Instruct"
-    """Hub id or local path of a causal language model; "embedded" is the tiny model that the project builds."""
-    max_tokens: int = Field(default=512, ge=1)
-    """Longest completion of one turn, tokens."""
-    engine: EngineSettings = EngineSettings()
-    learner: LearnerSettings = LearnerSettings()
-
-
-ProblemFormat = Literal[
-    "problems", "mbpp", "mbpp_plus", "humaneval", "humaneval_plus", "livecodebench", "code_contests", "apps", "taco", "q",
-    "grids", "fields",
-]  # fmt: skip
-
-
-class ProblemSettings(Settings):
-    file: str = EMBEDDED
-    """Data set to train on: a file (a directory for formats q and grids, "owner/name" of a hub for fields), or
-    "embedded"."""
-    format: ProblemFormat = "problems"
-    """How it is written; problems: {"problems": [{id, description, function_signature, baseline_tests,
-    reference_solution, difficulty, tags}]}. All formats: problems/formats."""
-    random_tests: int | None = Field(default=None, ge=1)
-    """embedded, multistage: so many tests on random inputs instead of each training problem's own baseline tests (a
-    control experiment)."""
-    split: str | None = None
-    """Part of the data set, where the format has parts (mbpp, q, fields)."""
-    fields: dict[str, str] = {}
-    """With format fields: our names (id, description, ...) to the data set's columns."""
-    held_out_file: Path | None = None
-    """Problems for evaluation only; without it a share of `file` is set aside."""
-    held_out_format: ProblemFormat | None = None
-    """Format of held_out_file; None: that of `file`."""
-    held_out_split: str | None = None
-    held_out_fraction: float = Field(default=0.2, gt=0, lt=1)
-    """Share of `file` set aside for evaluation where held_out_file is not given."""
-    pass_rates: Path | None = None
-    """What scripts/evaluate.py --json wrote of a policy on `file`: problems that it always or never solved are left
-    out of training, and the difficulty of the others follows from it."""
-
-    @model_validator(mode="after")
-    def _keys_have_a_use(self) -> Self:
-        if self.file == EMBEDDED:
-            self.refuse_changed(
-                tuple(k for k in type(self).model_fields if k not in ("file", "random_tests")),
-                "has no effect: the embedded problems bring their own",
-                "problems",
-            )
-        else:
-            self.refuse_changed(("random_tests",), "belongs to the embedded problems", "problems")
-        if self.held_out_file is None:
-            self.refuse_changed(
-                ("held_out_format", "held_out_split"),
-                "has no effect without problems.held_out_file",
-                "problems",
-            )
-        else:
-            self.refuse_changed(
-                ("held_out_fraction",), "has no effect with problems.held_out_file", "problems"
-            )
-        if (self.format == "fields") != bool(self.fields):
-            raise ValueError("problems.fields and format fields go together: give both or neither")
-        return self
-
-
-class SandboxSettings(Settings):
-    backend: Literal["auto", "docker", "namespace", "process"] = "auto"
-    """docker: warm containers; namespace: the same runner without an engine, weaker; process: plain processes,
-    much weaker, never picked by itself; auto: docker where an engine answers, else namespace, and the choice
-    is printed."""
-    runtime: str | None = None
-    """Runtime of the containers, e.g. runsc where gVisor is installed; None is the engine's default."""
-    workers: int = Field(default=1, ge=1)
-    """Sandbox actors, each with a container of its own."""
-    max_workers: int | None = Field(default=None, ge=1)
-    """Further ones, up to as many in all, start their containers when these have too much to do, and close them
-    when idle; None: no further ones."""
-    slots: int = Field(default=2, ge=1, le=31)
-    """Programs judged at once in one container."""
-
-
-class RolloutSettings(Settings):
-    actors: int = Field(default=1, ge=1)
-    """Rollout actors; each holds an engine per policy."""
-    cpus: float = Field(default=0.5, ge=0)
-    """Ray CPUs per actor (bookkeeping, not a limit)."""
-    gpus: float | None = Field(default=None, ge=0)
-    """GPUs per actor; None: none on CPU, else one where there are enough, else half of one."""
-
-
-class EvaluationSettings(Settings):
-    every: int | None = Field(default=None, ge=1)
-    """Steps between evaluations, besides those at the start and at the end of each stage."""
-    problems: int | None = Field(default=None, ge=1)
-    """Held-out problems per evaluation (the first ones of the file); at a board, matches per opponent and side. None:
-    100, on a GPU below 24 GiB 40."""
-    samples: int = Field(default=0, ge=0)
-    """Sampled programs per held-out problem, for pass@k; 0: greedy ones only."""
-    temperature: float = Field(default=1.0, gt=0)
-    """Of the sampled programs."""
-    pass_at: tuple[Annotated[int, Field(ge=1)], ...] = (1,)
-    """The k of pass@k, none above `samples`."""
-    bank_programs: int = Field(default=4, ge=1)
-    """Programs of the initial generator per held-out problem, the fixed yardstick: multistage keeps the wrong ones,
-    on which every discriminator's kill rate is measured; output_prediction has every opponent predict them."""
-    suites: int = Field(default=2, ge=1)
-    """multistage: suites per held-out problem."""
-    gap_alarm: float = Field(default=0.3, ge=0, le=1)
-    """An evaluation warns where held-out programs pass so much larger a share of the tests that the game rewards than of
-    the hidden tests (proxy_gold_gap), where there are any: a gap that opens says that the reward is being gamed. 1 never
-    warns."""
-
-    @model_validator(mode="after")
-    def _samples_suffice(self) -> Self:
-        if not self.samples:
-            self.refuse_changed(("temperature", "pass_at"), "has no effect while samples is 0")
-        elif max(self.pass_at, default=0) > self.samples:
-            raise ValueError(f"pass_at {max(self.pass_at)} needs as many samples (samples is {self.samples})")
-        return self
-
-
-class TreeSettings(Settings):
-    """With credit tree, of the generator's attempts at a problem."""
-
-    branches: int = Field(default=4, ge=2)
-    """Attempts at the stage under training that share what comes before it."""
-    continuations: int = Field(default=2, ge=1)
-    """Of each branch, to the end: their mean reward is the branch's value."""
-
-
-class CheckpointSettings(Settings):
-    every: int = Field(default=1, ge=1)
-    """Steps between checkpoints; a killed run loses at most this many."""
-    keep: int = Field(default=2, ge=1)
-    """Latest checkpoints kept, besides the best and the last of each stage."""
-
-
-class WarmStartSettings(Settings):
-    """How the embedded models are made. (Other models: scripts/warm_start.py, with arguments of its own.)"""
-
-    seed: int = 0
-    generator_steps: int = Field(default=1200, ge=1)
-    discriminator_steps: int = Field(default=400, ge=1)
-    batch_size: int = Field(default=16, ge=1)
-    learning_rate: float = Field(default=3e-3, gt=0)
-    misconceptions: float = Field(default=0.65, ge=0, le=1)
-    """Probability that a demonstration shows a mistake where it could (a condition misread, a program that does not
-    run, a wrong prediction, an illegal move, a needlessly long program): a deliberately flawed demonstrator, so that
-    there is something to learn by play."""
-    weak_suites: float = Field(default=0.9, ge=0, le=1)
-    """Share of the discriminator's demonstrations that test next to nothing."""
-    invalid_suites: float = Field(default=0.05, ge=0, le=1)
-    """Share of them with an invalid or repeated test."""
 
 
 class Config(Settings):

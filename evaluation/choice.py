@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from configs.schema import EVALUATION_PROBLEMS, EvaluationSettings
+from configs.sections import EVALUATION_PROBLEMS, EvaluationSettings
 from core.interfaces import Sandbox
 from core.problem import Problem
 from evaluation.evaluator import Evaluator

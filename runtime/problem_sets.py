@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from configs.schema import EMBEDDED, EVALUATION_PROBLEMS, Config
+from configs.schema import Config
+from configs.sections import EMBEDDED, EVALUATION_PROBLEMS
 from core.problem import Problem
 from games.board_games import evaluation_matches, training_matches
 from games.code_execution import CodeExecutionRules

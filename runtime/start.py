@@ -10,7 +10,8 @@ import yaml
 from pydantic import ValidationError
 
 from configs.load import Run, latest_run
-from configs.schema import EMBEDDED, Config
+from configs.schema import Config
+from configs.sections import EMBEDDED
 from learners.checkpoints import CheckpointStore, check_architecture, read_checkpoint
 from runtime.hardware import Hardware, choices, detect, fitted, offline_by, said
 from runtime.parts import Start

@@ -29,7 +29,7 @@ from pydantic_settings import CliApp, CliSettingsSource, SettingsError
 
 from actors.settings import EngineSettings
 from configs.evaluate import ARMS, FIXED, EvaluateOptions, Stages
-from configs.schema import EMBEDDED
+from configs.sections import EMBEDDED
 from core.episode import Trajectory
 from core.interfaces import Sandbox, SandboxFailure
 from core.problem import Problem

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from itertools import islice
 from random import Random
 
-from configs.schema import Config, WarmStartSettings
+from configs.schema import Config
+from configs.sections import WarmStartSettings
 from core.interfaces import Message, PromptFormat
 from core.problem import Problem
 from core.seeding import derive_seed

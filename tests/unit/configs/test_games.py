@@ -6,7 +6,8 @@ import pytest
 import yaml
 
 from configs.load import RECIPES, ConfigError, load_run
-from configs.schema import EMBEDDED, Config
+from configs.schema import Config
+from configs.sections import EMBEDDED
 from curriculum.curriculum import Curriculum
 from games.prompts import END, MARKER_TOKENS, PAD
 
