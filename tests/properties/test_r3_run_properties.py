@@ -213,7 +213,9 @@ def test_a_mean_is_the_sum_over_the_tasks_by_their_number(results):
         )
         for i, (reward, _, _) in enumerate(results)
     ]
-    evaluator = SolverEvaluator(problems, Known(), Limits(), samples=0, temperature=1.0, pass_at=(1,))  # type: ignore[arg-type]
+    evaluator = SolverEvaluator(
+        problems, Known(), Limits(), samples=0, temperature=1.0, pass_at=(1,), rewarded_tests=0
+    )  # type: ignore[arg-type]
     scores = asyncio.run(evaluator.scores([episodes], None))
     rewards = [r for r, _, _ in results if r is not None]
     shares = {f"p{i}": sum(p) / len(p) for i, (_, p, fails) in enumerate(results) if not fails}
