@@ -41,12 +41,26 @@ with literal arguments only. Prefer inputs on which a plausible but wrong progra
 inputs, negative numbers, ties. Every test must hold for a correct solution; no two tests may be the same."""
 
 
+class _Plain:
+    """Text without the tokenizer's special tokens: what one player wrote may stand in the other's prompt, and must not
+    end its message or speak for anybody else."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._special = tuple(tokenizer.all_special_tokens)
+
+    def __call__(self, text: str) -> str:
+        while any(token in text for token in self._special):  # taking one out may put another together
+            for token in self._special:
+                text = text.replace(token, "")
+        return text
+
+
 class TaggedFormat:
     """For models with one marker token per stage: <p>description<s1>...<s2>...<s5>code<end>, and for the
     discriminator <t>description<w>tests<end>. In other games a message and its answer are <p>message<w>answer<end>."""
 
     def __init__(self, tokenizer: Any) -> None:
-        self._tokenizer = tokenizer
+        self._tokenizer, self._plain = tokenizer, _Plain(tokenizer)
         self._id = {marker: tokenizer.convert_tokens_to_ids(marker) for marker in MARKER_TOKENS}
         self._structural = tuple(self._id[m] for m in (END, *STAGE_MARKERS))
 
@@ -76,7 +90,7 @@ class TaggedFormat:
         return [*self._encode(text), self._id[END if last else STAGE_MARKERS[stage]]]
 
     def _encode(self, text: str) -> list[int]:
-        return self._tokenizer.encode(text, add_special_tokens=False)
+        return self._tokenizer.encode(self._plain(text), add_special_tokens=False)
 
 
 class ChatFormat:
@@ -84,7 +98,7 @@ class ChatFormat:
     model's own chat template (a plain one where the tokenizer has none)."""
 
     def __init__(self, tokenizer: Any, test_format: str) -> None:
-        self._tokenizer = tokenizer
+        self._tokenizer, self._plain = tokenizer, _Plain(tokenizer)
         self._template = tokenizer.chat_template or _PLAIN_TEMPLATE
         self._form = "f(1, 2)" if test_format == "input_only" else "assert f(1, 2) == 3"
         self._stop = self._end_of_turn_ids()
@@ -147,6 +161,7 @@ class ChatFormat:
         return tuple(dict.fromkeys([*special, self._tokenizer.eos_token_id]))
 
     def _render(self, messages: list[dict[str, str]]) -> str:
+        messages = [{**message, "content": self._plain(message["content"])} for message in messages]
         return self._tokenizer.apply_chat_template(
             messages, chat_template=self._template, tokenize=False, add_generation_prompt=True
         )
