@@ -185,8 +185,8 @@ def _remedy(model: str, otherwise: str) -> str:
             "holds it and HF_HUB_OFFLINE=1"
         )
     return (
-        f"{offline} is set, so nothing is downloaded: copy its directory here and give that, set HF_HOME to a cache "
-        f"that holds it, or unset {offline}"
+        f"{offline} is set, so nothing is downloaded: give a directory with a copy of it, set HF_HOME to a cache that "
+        f"holds it, or unset {offline}"
     )
 
 

@@ -14,7 +14,9 @@ def test_offline_a_hub_id_without_a_copy_says_where_to_put_one(tmp_path, monkeyp
         load_tokenizers({"generator": "nobody/such-model"})
     line = str(caught.value)
     assert line.startswith("generator.model nobody/such-model: cannot be loaded (") and "\n" not in line
-    assert "HF_HUB_OFFLINE is set" in line and "copy its directory here" in line and "HF_HOME" in line
+    assert (
+        "HF_HUB_OFFLINE is set" in line and "give a directory with a copy of it" in line and "HF_HOME" in line
+    )
 
 
 @pytest.mark.parametrize("offline", ["0", "1"])
