@@ -27,8 +27,9 @@ _PROBE = "probe"
 
 
 class _BoardRules(Settings):
-    illegal_reward: float = Field(default=-1.0, le=0)
-    """Earned by an illegal move, which ends the match."""
+    illegal_reward: float = Field(default=-2.0, le=0)
+    """Earned by an illegal move, which ends the match. Keep it below the worst legal result: else a player who stands
+    badly loses nothing by it, and learns to make no other moves."""
     illegal_opponent_reward: float = Field(default=0.0, ge=0)
     """Earned by the other side then."""
 
@@ -48,6 +49,8 @@ class KuhnRules(_BoardRules):
     """R1: self-play at Kuhn poker."""
 
     kind: Literal["kuhn"] = "kuhn"
+    illegal_reward: float = Field(default=-3.0, le=0)
+    """As above; a called bet loses 2."""
 
 
 BoardRules = TicTacToeRules | KuhnRules
