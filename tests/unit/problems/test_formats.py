@@ -220,7 +220,7 @@ def test_a_malicious_pickle_is_refused_and_nothing_runs(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
-@pytest.mark.parametrize("value", [print, Path("a"), Limits(), [1], b"bytes", 1.0])
+@pytest.mark.parametrize("value", [len, Path("a"), Limits(), [1], b"bytes", 1.0])
 def test_only_text_is_unpickled(value, protocol) -> None:
     with pytest.raises(pickle.UnpicklingError):
         unpickled_text(pickle.dumps(value, protocol))
@@ -395,6 +395,15 @@ def without(row: dict, field: str) -> dict:
     return {name: value for name, value in row.items() if name != field}
 
 
+def test_grid_tasks_are_read_as_problems(tmp_path) -> None:
+    pair = {"input": [[1, 2]], "output": [[2, 1]]}
+    task = {"train": [pair], "test": [pair], "arc-gen": [{"input": [[n]], "output": [[n]]} for n in range(9)]}
+    (tmp_path / "task007.json").write_text(json.dumps(task))
+    (problem,) = load_dataset(tmp_path, "grids")
+    assert problem.id == "task007" and len(problem.baseline_tests) == 11
+    assert "3" in problem.description and "8" not in problem.description  # of arc-gen, the first four
+
+
 def test_every_format_names_a_missing_field(tmp_path) -> None:
     cases = {
         "mbpp": ("mbpp.jsonl", "test_list", 'asserts, such as ["assert f(1) == 2"]'),
@@ -406,7 +415,7 @@ def test_every_format_names_a_missing_field(tmp_path) -> None:
         "apps": ("apps.jsonl", "question", "the problem's text"),
         "taco": ("taco.jsonl", "question", "the problem's text"),
     }
-    assert set(cases) | {"problems", "q", "fields"} == set(FORMATS)
+    assert set(cases) | {"problems", "q", "grids", "fields"} == set(FORMATS)
     for format, (name, field, expected) in cases.items():
         good, bad = rows(name)[0], without(rows(name)[1], field)
         message = error_of(written(tmp_path, good, bad), format)
