@@ -6,9 +6,9 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from core.episode import Episode, Trajectory
 from core.interfaces import Message, Player, PromptFormat, Sandbox, SandboxFailure
@@ -37,6 +37,12 @@ class CodeExecutionRules(Settings):
     ungated_reward: float = Field(default=0.0, le=0.5)
     """With gate_on_tests: what a program earns that runs but fails a test."""
     sandbox_limits: Limits = Limits(cpu_s=3.0)
+
+    @model_validator(mode="after")
+    def _ungated_reward_has_a_gate(self) -> Self:
+        if not self.gate_on_tests:
+            self.refuse_changed(("ungated_reward",), "has no effect without gate_on_tests")
+        return self
 
     @property
     def seats(self) -> dict[str, str]:

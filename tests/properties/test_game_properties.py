@@ -88,9 +88,8 @@ rules_of = {
     "multistage": st.builds(
         MultistageRules, test_format=st.sampled_from(["strict", "relabel", "input_only"]), max_tests=st.integers(1, 4)
     ),
-    "code_execution": st.builds(
-        CodeExecutionRules, gate_on_tests=st.booleans(), ungated_reward=st.floats(-1, 0.5)
-    ),
+    "code_execution": st.just(CodeExecutionRules())
+    | st.builds(CodeExecutionRules, gate_on_tests=st.just(True), ungated_reward=st.floats(-1, 0.5)),
     "output_prediction": st.builds(OutputPredictionRules, self_play=st.booleans(), foul_reward=penalties),
     "unit_tests": st.builds(
         UnitTestsRules,

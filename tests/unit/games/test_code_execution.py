@@ -141,3 +141,9 @@ def test_what_is_asked_for_names_problem_and_signature():
 def test_an_episode_of_no_attempts():
     episode = play(game(), PROBLEM, [player("generator", lambda *_: "", attempts=0)])
     assert episode.trajectories == []
+
+
+def test_an_ungated_reward_without_a_gate_is_refused():
+    with pytest.raises(ValueError, match="ungated_reward has no effect without gate_on_tests"):
+        CodeExecutionRules(ungated_reward=0.25)
+    assert CodeExecutionRules(gate_on_tests=True, ungated_reward=0.25)
