@@ -1,15 +1,16 @@
 """The configuration of each game: its recipes, and what it refuses."""
 
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
 
 from configs.load import RECIPES, ConfigError, load_run
 from configs.schema import Config
-from configs.sections import EMBEDDED
+from configs.sections import EMBEDDED, ProblemFormat
 from curriculum.curriculum import Curriculum
 from games.prompts import END, MARKER_TOKENS, PAD
+from problems.formats import FORMATS
 
 ALL = sorted(path.stem for path in RECIPES.glob("*.yaml"))
 ONE_POLICY = ("code_execution", "unit_tests", "code_golf", "tictactoe", "kuhn")
@@ -191,3 +192,7 @@ def test_options_reach_the_recipes_game():
     assert (run.game.kind, run.game.max_tests) == ("unit_tests", 5)
     run, _ = load_run(["--config", "spiral_kuhn", "--game.illegal-reward", "-2"])
     assert (run.game.kind, run.game.illegal_reward) == ("kuhn", -2.0)
+
+
+def test_every_reader_of_data_sets_can_be_named_in_a_config():
+    assert set(get_args(ProblemFormat)) == set(FORMATS)
