@@ -16,9 +16,9 @@ from sandbox_workers.backends import choose_backend
 from sandbox_workers.jobs import SandboxUnavailable
 from sandbox_workers.languages import UnknownLanguage
 from scripts.evaluate import evaluate
+from tests.datasets import DATA
 
 ROOT = Path(__file__).resolve().parents[2]
-DATA = ROOT / "tests" / "unit" / "problems" / "data"
 
 
 @pytest.fixture(autouse=True)

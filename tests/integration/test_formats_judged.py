@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -15,8 +14,8 @@ from sandbox_workers.backends import choose_backend
 from sandbox_workers.jobs import SandboxUnavailable
 from sandbox_workers.languages import UnknownLanguage
 from sandbox_workers.local import LocalSandbox
+from tests.datasets import DATA
 
-DATA = Path(__file__).parents[1] / "unit" / "problems" / "data"
 FILES = {
     "mbpp": "mbpp.jsonl",
     "mbpp sanitized": "mbpp_sanitized.json",

@@ -10,8 +10,8 @@ from games.multistage import MultistageRules
 from problems.loader import load_problems
 from runtime.problem_sets import _learnable
 from scripts.evaluate import evaluate, main, suite_rules, suites_report
+from tests.datasets import DATA
 
-DATA = Path(__file__).parents[1] / "problems" / "data"
 RIGHT, HALF, WRONG = (f"def f(n):\n    return {v}\n" for v in ("n * 2", "n + 2", "7"))
 REPORT = {
     "dataset", "format", "policy", "problems", "scores", "statuses", "pass_rates", "tasks", "failures", "seconds",

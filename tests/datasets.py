@@ -1,0 +1,49 @@
+"""Small files in the formats of public data sets, and what the tests of their readers share."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from core.problem import Problem
+from problems.formats import load_dataset
+from problems.loader import ProblemFileError
+
+DATA = Path(__file__).parent / "unit" / "problems" / "data"
+
+
+def load(name: str, format: str, **options) -> dict[str, Problem]:
+    return {problem.id: problem for problem in load_dataset(DATA / name, format, **options)}
+
+
+def rows(name: str) -> list[dict]:
+    return [json.loads(line) for line in (DATA / name).read_text().splitlines()]
+
+
+def error_of(path: Path, format: str, **options) -> str:
+    with pytest.raises(ProblemFileError) as caught:
+        load_dataset(path, format, **options)
+    assert "\n" not in str(caught.value)
+    assert str(caught.value).startswith(str(path))
+    return str(caught.value).removeprefix(f"{path}: ")
+
+
+def written(folder: Path, *entries: object, name: str = "set.jsonl") -> Path:
+    path = folder / name
+    path.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
+    return path
+
+
+def outcome(program: str, test: str) -> str:
+    """Of a test in this process: what these files hold is ours."""
+    namespace: dict = {}
+    exec(program, namespace)
+    try:
+        exec(test, namespace)
+    except Exception as error:
+        return type(error).__name__
+    return "passed"
+
+
+def without(row: dict, field: str) -> dict:
+    return {name: value for name, value in row.items() if name != field}

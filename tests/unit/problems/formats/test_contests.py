@@ -1,0 +1,41 @@
+"""CodeContests, APPS, TACO."""
+
+from core.verdict import Limits, OutputTest
+from tests.datasets import load, outcome
+
+
+def test_code_contests() -> None:
+    problems = load("code_contests.jsonl", "code_contests")
+    double = problems["code_contests/9001_A. Double"]
+    assert double.reference_solution == "print(int(input()) * 2)"
+    assert double.other_solutions == ("n = int(input())\nprint(n + n)\n",)
+    assert double.wrong_solutions == ("print(int(input()) ** 2)", "print(6)")
+    assert double.baseline_tests == (OutputTest(stdin="3\n", stdout="6\n"),)
+    assert len(double.hidden_tests) == 4
+    assert double.limits == Limits(cpu_s=1.5, wall_s=6.0, memory_mb=244)
+    assert (double.difficulty, double.tags) == (7, ("math",))
+    assert problems["code_contests/9002_B. Lines"].limits is None
+
+
+def test_apps(caplog) -> None:
+    problems = load("apps.jsonl", "apps")
+    assert list(problems) == ["apps/9000", "apps/9001"]
+    assert "1 of 3 problems have no tests: left out" in caplog.text
+    backwards, pair = problems.values()
+    assert backwards.reference_solution == "print(input()[::-1])"  # the first one is Python 2
+    assert backwards.baseline_tests == (
+        OutputTest(stdin="abc\n", stdout="cba\n"),
+        OutputTest(stdin="xy", stdout="yx"),
+    )
+    assert pair.function_signature == "def pair(n: int) -> List[int]:"
+    for program in (pair.reference_solution, *pair.other_solutions):
+        assert [outcome(program, test) for test in pair.baseline_tests] == ["passed", "passed"]
+    assert outcome("def pair(n): return [n, 2 * n]", pair.baseline_tests[1]) == "AssertionError"
+
+
+def test_taco() -> None:
+    even, longest = load("taco.jsonl", "taco").values()
+    assert (even.id, even.difficulty, even.tags) == ("taco/0", "easy", ("Mathematics", "Number theory"))
+    assert even.limits == Limits(cpu_s=1.5, wall_s=6.0, memory_mb=128)
+    assert (longest.function_signature, longest.limits) == ("def longest(words):", None)
+    assert outcome(longest.reference_solution, longest.baseline_tests[0]) == "passed"

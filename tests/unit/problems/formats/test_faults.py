@@ -1,0 +1,104 @@
+"""Every mistake in a file becomes one line that names the field."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from problems.formats import FORMATS, load_dataset
+from tests.datasets import DATA, error_of, rows, without, written
+
+
+def test_every_format_names_a_missing_field(tmp_path) -> None:
+    cases = {
+        "mbpp": ("mbpp.jsonl", "test_list", 'asserts, such as ["assert f(1) == 2"]'),
+        "mbpp_plus": ("mbpp_plus.jsonl", "assertion", "the base tests, as asserts"),
+        "humaneval": ("humaneval.jsonl", "test", "source that defines check(candidate)"),
+        "humaneval_plus": ("humaneval_plus.jsonl", "base_input", "a list of lists of arguments"),
+        "livecodebench": ("livecodebench.jsonl", "public_test_cases", "a JSON list of "),
+        "code_contests": ("code_contests.jsonl", "public_tests", '{"input": [strings], '),
+        "apps": ("apps.jsonl", "question", "the problem's text"),
+        "taco": ("taco.jsonl", "question", "the problem's text"),
+    }
+    assert set(cases) | {"problems", "q", "grids", "fields"} == set(FORMATS)
+    for format, (name, field, expected) in cases.items():
+        good, bad = rows(name)[0], without(rows(name)[1], field)
+        message = error_of(written(tmp_path, good, bad), format)
+        assert f"field {field!r}: missing; expected {expected}" in message
+        assert "1" in message.split(", field")[0] and f"(this is read as {format!r})" in message
+
+
+@pytest.mark.parametrize(
+    ("format", "change", "message"),
+    [
+        ("mbpp", {"task_id": "x"}, "entry 'x' (index 0), field 'task_id': found a string; expected the task's number"),
+        ("mbpp", {"text": None}, "field 'text': found null; expected what the function shall do"),
+        ("mbpp", {"test_list": ["assert 1", 2]}, "field 'test_list[1]': found a number; expected asserts"),
+        ("mbpp", {"code": "def f("}, "field 'code': not valid Python; expected the reference solution"),
+        ("mbpp", {"code": "def f(): pass"}, "field 'test_list': calls no function that 'code' defines"),
+        ("humaneval", {"entry_point": "other"}, "field 'entry_point': neither prompt nor solution defines it"),
+        ("humaneval", {"canonical_solution": "   return ("}, "field 'canonical_solution': no valid Python after"),
+        ("mbpp_plus", {"assertion": "shared(1)"}, "field 'assertion': no asserts in it"),
+        (
+            "mbpp_plus",
+            {"assertion": "assert shared({1}, {2}) == {3}", "plus_input": [[[[1]], [2]]]},
+            "field 'plus_input': unlike the assertion's arguments",
+        ),
+        ("livecodebench", {"private_test_cases": "?"}, "field 'private_test_cases': cannot be unpacked"),
+        ("livecodebench", {"private_test_cases": "[]", "public_test_cases": "[]"}, "no tests, public or private"),
+        ("livecodebench", {"private_test_cases": '[{"input": ""}]'}, "field 'private_test_cases[0].output': "),
+        ("livecodebench", {"metadata": "{"}, "field 'metadata': not valid JSON; expected JSON such as"),
+        ("code_contests", {"public_tests": {"input": ["1"]}}, "field 'public_tests': 1 inputs but 0 outputs"),
+        ("code_contests", {"solutions": {"language": [3]}}, "field 'solutions': 1 languages but 0 solutions"),
+        ("code_contests", {"time_limit": "1 s"}, "field 'time_limit': found a string; expected seconds, or "),
+        ("apps", {"input_output": "{"}, "field 'input_output': not valid JSON"),
+        ("apps", {"input_output": "[]"}, "field 'input_output': JSON of an empty list"),
+        ("apps", {"input_output": '{"inputs": [1]}'}, "inputs and outputs are no lists of one length"),
+        ("apps", {"solutions": '{"a": 1}'}, "field 'solutions': JSON of an object; expected a JSON list"),
+        ("taco", {"tags": "Math"}, "field 'tags': no Python list"),
+    ],
+)  # fmt: skip
+def test_faulty_entries(tmp_path, format, change, message) -> None:
+    path = written(tmp_path, {**rows(f"{format}.jsonl")[0], **change})
+    assert message in error_of(path, format)
+
+
+def test_unusable_files(tmp_path) -> None:
+    def message(content: bytes, name: str = "set.jsonl") -> str:
+        path = tmp_path / name
+        path.write_bytes(content)
+        return error_of(path, "mbpp")
+
+    assert error_of(tmp_path / "none.jsonl", "mbpp") == "no such file; check the path to the data set"
+    assert "cannot be read (Is a directory)" in error_of(tmp_path, "mbpp")
+    assert message(b"") == "holds no entries; give a file with at least one"
+    assert message(b"[]") == "holds no entries; give a file with at least one"
+    assert message(b"[1]") == "entry 0: expected an object, found a number; remove it"
+    assert "malformed JSON at line 2, column 2" in message(b"\n{]\n")
+    assert "malformed JSON at line 3, column 2" in message(b"[\n{},\n x]\n")
+    assert "not UTF-8 text" in message(b"\xff\xfe")
+    assert "not a whole gzip file" in message(b"{}", "set.jsonl.gz")
+    assert "not a whole gzip file" in message(gzip.compress(b"{}" * 99)[:-9], "set.jsonl.gz")
+    assert "not a parquet file" in message(b"{}", "set.parquet")
+
+
+def test_ids_are_unique_and_formats_known(tmp_path) -> None:
+    row = rows("humaneval.jsonl")[0]
+    assert "id 'HumanEval/9000' is used twice" in error_of(written(tmp_path, row, row), "humaneval")
+    assert "unknown format 'x'; give one of problems, mbpp, " in error_of(tmp_path, "x")
+    assert "files of the format 'apps' have no splits" in error_of(DATA / "apps.jsonl", "apps", split="test")
+
+
+def test_our_own_format_is_one_of_them() -> None:
+    examples = Path(__file__).parents[4] / "problems" / "example_problems.json"
+    assert len(load_dataset(examples, "problems")) == 24
+
+
+def test_grid_tasks_are_read_as_problems(tmp_path) -> None:
+    pair = {"input": [[1, 2]], "output": [[2, 1]]}
+    task = {"train": [pair], "test": [pair], "arc-gen": [{"input": [[n]], "output": [[n]]} for n in range(9)]}
+    (tmp_path / "task007.json").write_text(json.dumps(task))
+    (problem,) = load_dataset(tmp_path, "grids")
+    assert problem.id == "task007" and len(problem.baseline_tests) == 11
+    assert "3" in problem.description and "8" not in problem.description  # of arc-gen, the first four

@@ -1,0 +1,63 @@
+"""What the readers share."""
+
+import asyncio
+
+import pytest
+
+from core.problem import Problem
+from core.verdict import Limits, OutputTest, Status, Verdict
+from problems.formats.sources import limits_for, signature_of, signature_under_test
+from problems.loader import validate_references
+
+
+@pytest.mark.parametrize(
+    ("source", "signature"),
+    [
+        ("def f(a, b=2, *c, d: int, **e) -> str: pass", "def f(a, b=2, *c, d: int, **e) -> str:"),
+        ("class S:\n    def f(self, x): pass", "def f(x):"),
+        ("class S:\n    def f(self, x: List[int]) -> int:\n        ", "def f(x: List[int]) -> int:"),
+        ("async def f(x): pass", "def f(x):"),
+        ("def g(x): pass", None),
+        ("def f(x", None),
+        ("", None),
+    ],
+)
+def test_signatures(source, signature) -> None:
+    assert signature_of(source, "f") == signature
+
+
+def test_the_function_under_test_is_the_outermost_that_is_called() -> None:
+    source = "def inner(x): pass\ndef outer(x, y): pass"
+    assert (
+        signature_under_test(source, ["x = 3", "assert len(outer(inner(1), 2)) == 1"]) == "def outer(x, y):"
+    )
+    assert signature_under_test(source, ["assert other(1)"]) is None
+
+
+def test_limits_have_room_for_the_expected_output() -> None:
+    assert limits_for(["assert f(1)", OutputTest(stdout="x" * 1000)]) is None
+    limits = limits_for([OutputTest(stdout="x" * 2**20)], memory_mb=1)
+    assert limits is not None
+    assert (limits.output_kb, limits.memory_mb, limits.cpu_s) == (2049, 32, Limits().cpu_s)
+
+
+class RecordingSandbox:
+    def __init__(self) -> None:
+        self.asked = []
+
+    async def judge(self, program, tests, *, limits=None, run=0, language="python"):
+        self.asked.append((program, limits, language))
+        return [Verdict(status=Status.PASSED) for _ in tests]
+
+
+def test_references_are_judged_in_their_language_and_limits() -> None:
+    limits = Limits(cpu_s=9, wall_s=30)
+    common = {"description": "d", "function_signature": "", "baseline_tests": (OutputTest(stdout="1"),)}
+    problems = [
+        Problem(id="a", reference_solution="print(1)", language="lua", limits=limits, **common),
+        Problem(id="b", reference_solution="", **common),
+        Problem(id="c", reference_solution="print(1)", **common),
+    ]
+    sandbox = RecordingSandbox()
+    asyncio.run(validate_references(problems, sandbox, "x"))
+    assert sandbox.asked == [("print(1)", limits, "lua"), ("print(1)", None, "python")]
