@@ -5,8 +5,9 @@
 
 A task shows three pairs (2 train, 1 test) of 3x3 grids; no other recipe of the catalogue, nor doing nothing, explains
 them all. Six more pairs are its arc-gen: three are tests, three stay hidden. No pair of a held-out task occurs in
-training. Half of the held-out tasks follow a recipe that training never shows, neither its file nor `random_task`:
-they carry the tag `unseen-recipe`. The others are known recipes on new grids.
+the training file. Training shows single steps, which the tiny model can find. Half of the held-out tasks follow a
+recipe that training never shows, neither its file nor `random_task`: two steps, or one with constants of its own.
+They carry the tag `unseen-recipe`. The others are known recipes on new grids.
 """
 
 import argparse
@@ -32,8 +33,8 @@ UNSEEN_RECIPE = "unseen-recipe"
 """Tag of the held-out tasks whose recipe does not occur in training."""
 
 _TRAIN_PAIRS, _TEST_PAIRS, _ARC_GEN_PAIRS = 2, 1, 6
-_COMPOSED = 0.4
-"""Share of tasks with two steps."""
+_COMPOSED = 0.5
+"""Share of two steps among the recipes that are kept from training."""
 _SPLITS = ("train", "test", "arc-gen")
 _FOLDER = Path(__file__).parent
 _FILES: dict[Split, Path] = {
@@ -53,23 +54,24 @@ def random_task(rng: Random, *, unseen: bool = False) -> tuple[GridTask, Program
 
 def random_recipe(rng: Random, *, unseen: bool = False) -> Recipe:
     """Each first family is as likely as any other, however many constants it takes."""
-    by_family = _catalogue(unseen, composed=rng.random() < _COMPOSED)
+    by_family = _catalogue(unseen, composed=unseen and rng.random() < _COMPOSED)
     return rng.choice(by_family[rng.choice(list(by_family))])
 
 
 @cache
 def _catalogue(unseen: bool, composed: bool) -> dict[str, list[Recipe]]:
-    """Recipes by their first family. A fourth of those with constants or two steps is kept from training."""
+    """Recipes by their first family."""
     by_family: dict[str, list[Recipe]] = {}
     for recipe in recipes():
-        if _is_unseen(recipe) == unseen and (len(recipe.steps) == 2) == composed:
+        if is_unseen(recipe) == unseen and (len(recipe.steps) == 2) == composed:
             by_family.setdefault(recipe.steps[0][0], []).append(recipe)
     return by_family
 
 
-def _is_unseen(recipe: Recipe) -> bool:
-    is_bare = len(recipe.steps) == 1 and not recipe.steps[0][1]
-    return not is_bare and derive_seed("unseen recipe", recipe.name) % 4 == 0
+def is_unseen(recipe: Recipe) -> bool:
+    """Whether it is kept from training: two steps, and a fourth of those with constants."""
+    has_constants = any(constants for _, constants in recipe.steps)
+    return len(recipe.steps) == 2 or (has_constants and derive_seed("unseen recipe", recipe.name) % 4 == 0)
 
 
 def draw_task(recipe: Recipe, task_id: str, rng: Random) -> GridTask:
@@ -90,11 +92,16 @@ def draw_task(recipe: Recipe, task_id: str, rng: Random) -> GridTask:
 
 
 def _made_tasks(split: Split) -> Iterator[tuple[GridTask, Recipe]]:
-    size = TRAIN_SIZE if split == "train" else HELD_OUT_SIZE
-    for number in range(size):
+    is_train = split == "train"
+    shown = set() if is_train else {pair for task, _ in _made_tasks("train") for pair in task.pairs}
+    for number in range(TRAIN_SIZE if is_train else HELD_OUT_SIZE):
         rng = Random(derive_seed(SEED, "grid task", split, number))
-        recipe = random_recipe(rng, unseen=split == "held_out" and number % 2 == 1)
-        yield draw_task(recipe, f"grid-{split.replace('_', '-')}-{number:03d}", rng), recipe
+        recipe = random_recipe(rng, unseen=not is_train and number % 2 == 1)
+        task_id = f"grid-{split.replace('_', '-')}-{number:03d}"
+        task = draw_task(recipe, task_id, rng)
+        while not shown.isdisjoint(task.pairs):
+            task = draw_task(recipe, task_id, rng)
+        yield task, recipe
 
 
 def file_text(split: Split) -> str:
@@ -104,7 +111,7 @@ def file_text(split: Split) -> str:
 
 
 def _entry(task: GridTask, recipe: Recipe) -> dict[str, Any]:
-    tags = [*dict.fromkeys(family for family, _ in recipe.steps), *[UNSEEN_RECIPE] * _is_unseen(recipe)]
+    tags = [*dict.fromkeys(family for family, _ in recipe.steps), *[UNSEEN_RECIPE] * is_unseen(recipe)]
     splits = zip(_SPLITS, (task.train, task.test, task.arc_gen), strict=True)
     pairs = {split: [asdict(pair) for pair in part] for split, part in splits}
     return {"id": task.id, "tags": tags, **pairs, **asdict(recipe.programs())}

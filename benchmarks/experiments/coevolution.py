@@ -1,0 +1,186 @@
+"""Does each side get better against all of the other's past (E5, end to end)? The generations of a finished run are its
+models before training and at the end of each stage. Each generator writes programs for held-out problems, each
+discriminator suites, and every suite meets every program.
+
+    python -m benchmarks.experiments.coevolution --run output/experiments/adversarial-seed1 [--run ...]
+
+Two tables, means over the runs:
+kills: of the wrong programs of the column's generator, the share that a suite of the row's discriminator finds. A program
+is wrong if it fails a hidden test.
+survival: of all programs of the row's generator, the share that every suite of the column's discriminator lets pass.
+Later discriminators should find more in each column of the first, later generators survive more in each of the second.
+"""
+
+import asyncio
+import json
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+
+from benchmarks.experiments.intervals import interval, print_table
+from benchmarks.report import arguments, write
+from configs.load import load_run
+from configs.schema import Config
+from core.episode import Trajectory
+from core.interfaces import Sandbox
+from core.problem import Problem
+from evaluation.discriminator import SuiteRecord, judge_suites
+from evaluation.programs import judge_program
+from evaluation.writing import write_programs, write_suites
+from games.multistage import MultistageGame
+from problems.embedded.generate import embedded_problems
+from runtime.model import loaded, open_model
+from sandbox_workers.backends import Kind
+from sandbox_workers.local import LocalSandbox
+from scripts.warm_start import ensure_embedded
+
+PROGRAMS, SUITES = 4, 2
+"""Of each generation for each problem."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Generation:
+    name: str
+    models: dict[str, Path]
+    """By policy."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Meeting:
+    """One problem's programs and suites of all generations."""
+
+    programs: Sequence[Sequence[str]]
+    """By generation."""
+    wrong: frozenset[str]
+    killed: Sequence[Sequence[frozenset[str]]]
+    """By generation and suite: the programs that it fails."""
+
+
+def generations(run: Path, config: Config) -> list[Generation]:
+    """Before training, and at the end of each stage. The embedded recipe's models."""
+    ends = [stage["step"] for stage in json.loads((run / "training_results.json").read_text())["stages"]]
+    roles = list(config.policies)
+    found = [Generation(name="before", models=ensure_embedded(config, roles))]
+    for number, step in enumerate(ends, start=1):
+        checkpoint = run / "checkpoints" / f"step_{step:06d}"
+        found.append(Generation(name=f"stage {number}", models={role: checkpoint / role for role in roles}))
+    return found
+
+
+async def written(
+    generation: Generation, problems: Sequence[Problem], config: Config
+) -> tuple[list[list[str]], list[list[str]]]:
+    """By problem: programs, suites."""
+    game = MultistageGame(config.multistage)
+    texts: dict[str, list[list[str]]] = {}
+    for role, directory in generation.models.items():
+        model, seat = open_model(str(directory), "--run"), config.policy(role)
+        style = model.style(config.multistage.test_format)
+        engine = seat.engine.model_copy(update={"kind": "transformers"})
+        async with loaded(model, engine, "cpu", style, seat.max_tokens, config.seed) as writer:
+            if role == "generator":
+                by_problem = await write_programs(problems, writer, game, PROGRAMS, 1.0)
+                texts[role] = [_artifacts(by_problem[problem.id]) for problem in problems]
+            else:
+                texts[role] = await write_suites(problems, writer, game, SUITES, "coevolution")
+    return texts["generator"], texts["discriminator"]
+
+
+def _artifacts(programs: Sequence[Trajectory]) -> list[str]:
+    return [program.artifact for program in programs]
+
+
+async def meet(
+    problem: Problem,
+    programs: Sequence[Sequence[str]],
+    suites: Sequence[Sequence[str]],
+    sandbox: Sandbox,
+    config: Config,
+) -> Meeting:
+    """programs, suites: by generation. What the sandbox could not judge counts as not killed, and not wrong."""
+    rules = config.multistage
+    distinct = list(dict.fromkeys(text for of_one in programs for text in of_one))
+    judged = await asyncio.gather(
+        *(judge_program(sandbox, text, problem, rules.sandbox_limits) for text in distinct)
+    )
+    wrong = frozenset(j.program for j in judged if j.test_rate is not None and not j.solved)
+    flat = [suite for of_one in suites for suite in of_one]
+    records = await judge_suites(problem, flat, sandbox, rules, wrong=distinct)
+    fails = [_failed(record, distinct) for record in records]
+    killed = [fails[start : start + SUITES] for start in range(0, len(fails), SUITES)]
+    return Meeting(programs=programs, wrong=wrong, killed=killed)
+
+
+def _failed(record: SuiteRecord | None, programs: Sequence[str]) -> frozenset[str]:
+    killed = record.wrong if record else ()
+    return frozenset(text for text, dead in zip(programs, killed, strict=False) if dead)
+
+
+def kill_rate(meetings: Sequence[Meeting], discriminator: int, generator: int) -> float:
+    pairs = Counter(
+        program in suite
+        for meeting in meetings
+        for program in meeting.programs[generator]
+        if program in meeting.wrong
+        for suite in meeting.killed[discriminator]
+    )
+    return pairs[True] / pairs.total() if pairs else float("nan")
+
+
+def survival_rate(meetings: Sequence[Meeting], generator: int, discriminator: int) -> float:
+    return fmean(
+        not any(program in suite for suite in meeting.killed[discriminator])
+        for meeting in meetings
+        for program in meeting.programs[generator]
+    )
+
+
+async def play(run: Path, count: int, sandbox_kind: Kind) -> tuple[list[str], list[Meeting]]:
+    """Names of the run's generations, and their meetings on `count` held-out problems."""
+    config = load_run(["--config", str(run / "config.yaml")])[0].to_config()
+    problems = embedded_problems("held_out")[:count]
+    found = generations(run, config)
+    texts = [await written(generation, problems, config) for generation in found]
+    with LocalSandbox(sandbox_kind, limits=config.multistage.sandbox_limits) as sandbox:
+        meetings = await asyncio.gather(
+            *(
+                meet(problem, [p[i] for p, _ in texts], [s[i] for _, s in texts], sandbox, config)
+                for i, problem in enumerate(problems)
+            )
+        )
+    return [generation.name for generation in found], list(meetings)
+
+
+def main() -> None:
+    parser = arguments(__doc__)
+    parser.add_argument("--run", type=Path, action="append", required=True, metavar="DIR")
+    parser.add_argument("--problems", type=int, default=120)
+    parser.add_argument("--sandbox", choices=["auto", "docker", "namespace", "process"], default="auto")
+    options = parser.parse_args()
+    start = time.perf_counter()
+    count = 20 if options.quick else options.problems
+    played = [asyncio.run(play(run, count, options.sandbox)) for run in options.run]
+    names, numbers = played[0][0], range(len(played[0][0]))
+    figures: dict[str, object] = {"runs": len(played), "problems": count, "generations": names}
+    ratios: dict[str, float] = {}
+    for title, rate in (("kills", kill_rate), ("survival", survival_rate)):
+        cells = [[[rate(met, row, column) for _, met in played] for column in numbers] for row in numbers]
+        print_table(
+            f"{title}: mean of {len(played)} runs",
+            ["", *names],
+            [[names[row], *(f"{fmean(cells[row][column]):.3f}" for column in numbers)] for row in numbers],
+        )
+        gains = [interval([b - a for a, b in zip(cells[0][c], cells[-1][c], strict=True)]) for c in numbers]
+        print_table("last row - first row", names, [gains])
+        figures |= {title: cells, f"{title}, last row - first row": [gain.plain() for gain in gains]}
+        first, last = (fmean(value for cell in cells[row] for value in cell) for row in (0, -1))
+        ratios[f"{title}_last_vs_first"] = last / first
+    print(f"\n95% intervals, {time.perf_counter() - start:.0f} s")
+    write(options.json, figures, ratios)
+
+
+if __name__ == "__main__":
+    main()
