@@ -28,7 +28,7 @@ class Evaluator(Protocol):
 
     @property
     def shown(self) -> tuple[str, ...]:
-        """The scores that people are shown; all lie in [0, 1]."""
+        """The scores that people are shown."""
         ...
 
     def bank_request(self) -> PlayRequest | None:

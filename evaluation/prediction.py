@@ -50,7 +50,8 @@ class PredictionEvaluator:
             "author_stumps": mean([t.components["stumped"] for t in valid]),
             "opponent_predicts_bank": mean([t.components["predicted"] for t in of_bank]),
             "program_lines": mean([t.components["lines"] for t in valid]),
-            "unjudged": float(sum(t.reward is None for t in fresh)),
+            # Programs of the bank are valid: one without a prediction was not judged.
+            "unjudged": float(sum(t.reward is None for t in fresh) + sum(map(len, bank.values())) - len(of_bank)),
         }
         return Scores(values, (values["author_valid"] + values["opponent_predicts_bank"]) / 2)
 

@@ -84,7 +84,7 @@ class CodeExecutionGame:
 
     async def _judge(self, problem: Problem, attempt: Trajectory, sandbox: Sandbox) -> None:
         attempt.artifact = program = extract_program(attempt.artifact)
-        limits = self.rules.sandbox_limits
+        limits = problem.limits or self.rules.sandbox_limits
         is_python = is_valid_python(program)
         try:
             (verdict,) = await sandbox.judge(program, [OutputTest(stdout=None)], limits=limits)

@@ -73,8 +73,9 @@ class CodeGolfGame:
 
     async def _judge(self, problem: Problem, attempt: Trajectory, sandbox: Sandbox) -> None:
         attempt.artifact = program = extract_program(attempt.artifact).strip()
+        limits = problem.limits or self.rules.sandbox_limits
         try:
-            verdicts = await sandbox.judge(program, problem.baseline_tests, limits=self.rules.sandbox_limits)
+            verdicts = await sandbox.judge(program, problem.baseline_tests, limits=limits)
         except SandboxFailure:
             attempt.components["sandbox_failure"] = 1.0
             return

@@ -7,6 +7,7 @@ program (clocks, random numbers, hashes, addresses) is banned; a program that br
 
 import ast
 import asyncio
+import re
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Literal
@@ -59,6 +60,13 @@ _BANNED_NAMES = frozenset(
 _BANNED_ATTRIBUTES = frozenset(["mro", "format", "format_map", "gi_frame", "cr_frame", "ag_frame"])
 """The other ways to what a program may not name: to `object`, to attributes by text, to a frame's builtins."""
 
+_CONSTANTS = (str, int, float, complex, bool, bytes, tuple, frozenset, type)
+_METHODS = frozenset(name for kind in _CONSTANTS for name in dir(kind))
+"""A constant may have an address that is the same in every process, and its methods print it: they must be called."""
+_OTHER_HEAP = "__doc__ = [*map(bytes, [*range(0, 512, 8)] * 50), *map(bytes, range(512, 8192, 16))]\n"
+"""Before a program: blocks of many sizes. An object's address, which its repr prints, then differs in its low bits as
+well; the high ones differ between processes anyway."""
+
 
 class OutputPredictionRules(Settings):
     """R1's adversarial game: a program against who predicts its output."""
@@ -92,6 +100,8 @@ def foul(program: str, rules: OutputPredictionRules) -> str | None:
             tree = ast.parse(program)
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         return "syntax"
+    if _holds_a_method(tree):
+        return "banned"
     for node in ast.walk(tree):
         if any(module not in rules.allowed_modules for module in _imported(node)):
             return "banned"
@@ -100,6 +110,24 @@ def foul(program: str, rules: OutputPredictionRules) -> str | None:
         if isinstance(node, ast.Attribute) and node.attr in _BANNED_ATTRIBUTES:
             return "banned"
     return None
+
+
+def _holds_a_method(tree: ast.Module) -> bool:
+    """Whether a method of a constant is read and not called. A type's own, such as `str.upper`, has no address."""
+    text = ast.unparse(tree)
+    types = {kind.__name__ for kind in _CONSTANTS}
+    rebound = {name for name in types if re.search(rf"\b{name}\b(?![.(])", text)}
+    harmless = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)} | {
+        id(node)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id in types - rebound
+    }
+    read = (
+        n for n in ast.walk(tree) if isinstance(n, ast.Attribute | ast.MatchClass) and id(n) not in harmless
+    )
+    return any(not _METHODS.isdisjoint(_named(node)) for node in read)
 
 
 def _imported(node: ast.AST) -> list[str]:
@@ -170,10 +198,9 @@ class OutputPredictionGame:
         broken = foul(program.artifact, self.rules)
         if broken is None:
             test, limits = OutputTest(stdout=None), self.rules.sandbox_limits
+            sources = (program.artifact, _OTHER_HEAP + program.artifact)
             try:
-                runs = [
-                    (await sandbox.judge(program.artifact, [test], limits=limits, run=n))[0] for n in (0, 1)
-                ]
+                runs = [(await sandbox.judge(source, [test], limits=limits))[0] for source in sources]
             except SandboxFailure:
                 program.components["sandbox_failure"] = 1.0
                 return None

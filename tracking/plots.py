@@ -19,7 +19,7 @@ def plot_learning_curves(
     for key in shown:
         points = [(row["step"], row["held_out"][key]) for row in evaluations if key in row["held_out"]]
         held_out.plot(*zip(*points, strict=True), marker="o", label=key.replace("_", " "))
-    held_out.set(title="held out", xlabel="step", ylim=(0, 1))
+    held_out.set(title="held out", xlabel="step", ylim=(0, max(1, held_out.get_ylim()[1])))
     for player in players:
         key = f"{player}_reward"
         points = [(row["step"], row[key]) for row in rows if row.get(key) is not None]

@@ -35,8 +35,9 @@ def episode(*trajectories: Trajectory) -> Episode:
     return Episode(problem_id="sums", trajectories=list(trajectories))
 
 
-def scores(fresh, of_bank):
-    return asyncio.run(PredictionEvaluator(TOPICS, 3).scores([fresh, of_bank], {}))
+def scores(fresh, of_bank, bank=4):
+    programs = {"sums": [f"print({n})" for n in range(bank)]}
+    return asyncio.run(PredictionEvaluator(TOPICS, 3).scores([fresh, of_bank], programs))
 
 
 def test_scores_by_hand():
@@ -64,8 +65,13 @@ def test_scores_by_hand():
     assert found.combined == 0.75
 
 
+def test_a_program_of_the_bank_that_nobody_was_asked_about_is_counted():
+    found = scores([episode()], [episode(opponent(True), opponent(False))], bank=5)
+    assert found.values["unjudged"] == 3.0 and found.values["opponent_predicts_bank"] == 0.5
+
+
 def test_nothing_valid_is_no_error():
-    found = scores([episode(author("c", -1.0, valid=0.0))], [episode()])
+    found = scores([episode(author("c", -1.0, valid=0.0))], [episode()], bank=0)
     assert set(found.values.values()) == {0.0} and found.combined == 0.0
 
 

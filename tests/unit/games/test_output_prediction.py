@@ -4,7 +4,7 @@ import pytest
 
 from core.problem import Problem
 from core.verdict import Limits
-from games.output_prediction import OutputPredictionGame, OutputPredictionRules, foul
+from games.output_prediction import _OTHER_HEAP, OutputPredictionGame, OutputPredictionRules, foul
 from tests.playing import Breaking, Letters, play, player, reader
 
 TOPIC = Problem(
@@ -138,6 +138,11 @@ FOULS = {
     "@eval\ndef f(): pass": "banned",
     "print([hash for hash in 'a'])": "banned",
     "print(f'{id(1)}')": "banned",
+    "print(str('x'.upper)[-4:])": "banned",  # a constant's address is the same in every process
+    "f = (5).bit_length\nprint(f'{f}')": "banned",
+    "str = 'x'\nprint(str.upper)": "banned",
+    "\uff53\uff54\uff52 = 'x'\nprint(str.upper)": "banned",  # the same name to Python
+    "match 'x':\n    case str(upper=f): print(f)": "banned",
 }
 
 
@@ -185,6 +190,10 @@ RUNS = {
     "while True: pass": "fails",
     "print('x' * 50_000)": "fails",  # more than the sandbox takes
     "print(lambda: 0)": "not_deterministic",  # an address
+    "print(repr(lambda: 0)[-4:])": "not_deterministic",  # the part of it that does not differ between processes
+    "class A: pass\nprint(str(A())[-4:])": "not_deterministic",
+    "def f(): yield\nprint(f'{f()!r}'[-3:])": "not_deterministic",
+    "print(str([].append)[-4:])": "not_deterministic",
     "print(list({str(n) for n in range(9)}))": "not_deterministic",  # hashes
     "x = 1": "output",
     "print()": "output",
@@ -216,9 +225,9 @@ def test_what_just_fits_is_put_to_the_opponent(sandbox):
 
 
 # ---------------------------------------------------------------------- the sandbox, the seats, the length
-@pytest.mark.parametrize("runs", [(0,), (1,), None])
-def test_a_sandbox_that_breaks_in_either_run_gives_nobody_a_reward(sandbox, runs):
-    broken = Breaking(sandbox, on={"print(1)"}, runs=runs)
+@pytest.mark.parametrize("programs", [{"print(1)"}, {_OTHER_HEAP + "print(1)"}])
+def test_a_sandbox_that_breaks_in_either_run_gives_nobody_a_reward(sandbox, programs):
+    broken = Breaking(sandbox, on=programs)
     players = [reader("author", ["print(1)", "print(2)"]), reader("opponent", ["1", "2"], attempts=1, seed=2)]
     episode = play(game(), TOPIC, players, broken, memory=["print(1)"])
     assert [(t.player, t.reward) for t in episode.trajectories] == [
