@@ -6,9 +6,11 @@ on held-out problems.
 
     python -m benchmarks.experiments.sparring --output output/experiments
 
-Runs that are finished already are not run again. --quick runs one stage with one seed.
+Runs that are finished already are not run again. --local runs each in one process with the transformers engine and one
+thread: the same to the bit every time, and several can run beside each other. --quick runs one stage with one seed.
 """
 
+import argparse
 import json
 import statistics
 import subprocess
@@ -37,6 +39,11 @@ _STATIC = [
 ]
 ARMS["baseline_tests"] = _STATIC
 ARMS["random_tests"] = [*_STATIC, "--problems.random-tests", "3"]
+LOCAL = ["--local"] + [
+    word
+    for role in ("generator", "discriminator")
+    for word in (f"--{role}.engine.kind", "transformers", f"--{role}.learner.threads", "1")
+]
 KEYS = ("generator_pass_rate", "test_validity", "kill_rate")
 
 
@@ -45,13 +52,14 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("output/experiments"))
     parser.add_argument("--config", default="embedded")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--local", action="store_true", help="in one process each, not on Ray")
     parser.add_argument("--arms", nargs="+", choices=sorted(ARMS), default=list(ARMS))
     options = parser.parse_args()
     seeds = options.seeds[:1] if options.quick else options.seeds
     figures: dict[str, Any] = {}
     gains: dict[str, list[float]] = {}
     for arm in options.arms:
-        results = {seed: run(arm, seed, options.config, options.output, options.quick) for seed in seeds}
+        results = {seed: run(arm, seed, options) for seed in seeds}
         for seed, result in results.items():
             before, after = result["held_out"]["before"], result["held_out"]["after"]
             figures[f"{arm} seed {seed}"] = ", ".join(f"{k} {before[k]:.3f} -> {after[k]:.3f}" for k in KEYS)
@@ -72,33 +80,20 @@ def main() -> None:
     publish(options.json, figures, ratios)
 
 
-def run(arm: str, seed: int, config: str, output: Path, quick: bool) -> dict[str, Any]:
+def run(arm: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
     """The results of one run, from its file if it is there."""
-    name = f"{arm}-seed{seed}" + ("-quick" if quick else "")
+    name = f"{arm}-seed{seed}" + ("-quick" if options.quick else "")
+    output: Path = options.output
     results = output / name / "training_results.json"
     if not results.is_file():
         print(f"running {name} ...", flush=True)
         short = ["--curriculum.stages", "1", "--n-discriminator-steps", "1", "--n-generator-steps", "1"]
         short += ["--k-alternating-steps", "1", "--evaluation.problems", "20"]
         begun = (output / name / "config.yaml").is_file()
-        command = [
-            sys.executable,
-            "driver.py",
-            "--config",
-            config,
-            "--output-dir",
-            str(output),
-            "--run-name",
-            name,
-        ]
-        command += [
-            "--seed",
-            str(seed),
-            *ARMS[arm],
-            *(short if quick else []),
-            *(["--resume"] if begun else []),
-        ]
-        subprocess.run(command, check=True)
+        command = [sys.executable, "driver.py", "--config", options.config, "--seed", str(seed), *ARMS[arm]]
+        command += ["--output-dir", str(output), "--run-name", name]
+        command += [*(LOCAL if options.local else []), *(short if options.quick else [])]
+        subprocess.run([*command, *(["--resume"] if begun else [])], check=True)
     return json.loads(results.read_text())
 
 
