@@ -11,13 +11,11 @@ thread: the same to the bit every time, and several can run beside each other. -
 """
 
 import argparse
-import json
 import statistics
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
+from benchmarks.experiments.runs import finished_run, in_one_process, results_of
 from benchmarks.report import arguments, publish
 
 ARMS: dict[str, list[str]] = {
@@ -39,11 +37,8 @@ _STATIC = [
 ]
 ARMS["baseline_tests"] = _STATIC
 ARMS["random_tests"] = [*_STATIC, "--problems.random-tests", "3"]
-LOCAL = ["--local"] + [
-    word
-    for role in ("generator", "discriminator")
-    for word in (f"--{role}.engine.kind", "transformers", f"--{role}.learner.threads", "1")
-]
+SHORT = ["--curriculum.stages", "1", "--n-discriminator-steps", "1", "--n-generator-steps", "1"]
+SHORT += ["--k-alternating-steps", "1", "--evaluation.problems", "20"]
 KEYS = ("generator_pass_rate", "test_validity", "kill_rate")
 
 
@@ -82,19 +77,11 @@ def main() -> None:
 
 def run(arm: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
     """The results of one run, from its file if it is there."""
+    arguments = ["--seed", str(seed), *ARMS[arm]]
+    arguments += in_one_process(options.config) if options.local else []
+    arguments += SHORT if options.quick else []
     name = f"{arm}-seed{seed}" + ("-quick" if options.quick else "")
-    output: Path = options.output
-    results = output / name / "training_results.json"
-    if not results.is_file():
-        print(f"running {name} ...", flush=True)
-        short = ["--curriculum.stages", "1", "--n-discriminator-steps", "1", "--n-generator-steps", "1"]
-        short += ["--k-alternating-steps", "1", "--evaluation.problems", "20"]
-        begun = (output / name / "config.yaml").is_file()
-        command = [sys.executable, "driver.py", "--config", options.config, "--seed", str(seed), *ARMS[arm]]
-        command += ["--output-dir", str(output), "--run-name", name]
-        command += [*(LOCAL if options.local else []), *(short if options.quick else [])]
-        subprocess.run([*command, *(["--resume"] if begun else [])], check=True)
-    return json.loads(results.read_text())
+    return results_of(finished_run(options.config, name, options.output, arguments))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,62 @@
+"""What is learned in each game: the embedded models of each recipe, several seeds, held-out scores at each evaluation.
+
+    python -m benchmarks.experiments.games --output output/experiments [--games spiral_kuhn code_golf]
+
+Seeds vary play and learning, not the warm start. Each run is one process with the transformers engine and one thread:
+the same to the bit every time. Runs that are finished already are not run again. --quick makes one seed of one game.
+"""
+
+from pathlib import Path
+from statistics import fmean, stdev
+
+from benchmarks.experiments.intervals import print_table
+from benchmarks.experiments.runs import finished_run, held_out, in_one_process
+from benchmarks.report import arguments, write
+
+SCORES = {
+    "grpo_code_execution": ("reward", "python", "runs", "prints", "generator_pass_rate"),
+    "output_prediction": ("author_valid", "author_stumps", "opponent_predicts_bank"),
+    "spiral_tictactoe": ("win_vs_random", "loss_vs_random", "win_vs_minimax", "draw_vs_minimax", "illegal"),
+    "spiral_kuhn": ("exploitability", "payoff_vs_random", "payoff_vs_equilibrium", "illegal"),
+    "unit_tests_lua": ("generator_pass_rate", "generator_test_rate", "pass_at_1", "pass_at_4"),
+    "code_golf": ("solved", "pass_rate", "bytes", "kaggle_score"),
+}
+"""By recipe, the held-out scores that are shown."""
+
+
+def main() -> None:
+    parser = arguments(__doc__)
+    parser.add_argument("--output", type=Path, default=Path("output/experiments"))
+    parser.add_argument("--games", nargs="+", choices=list(SCORES), default=list(SCORES))
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    options = parser.parse_args()
+    games, seeds = (["spiral_kuhn"], [1]) if options.quick else (options.games, options.seeds)
+    figures: dict[str, object] = {}
+    ratios: dict[str, float] = {}
+    for game in games:
+        curves = [curve(game, seed, options.output) for seed in seeds]
+        steps = list(curves[0])
+        rows: list[list[object]] = []
+        for name in SCORES[game]:
+            by_step = [[of_seed[step][name] for of_seed in curves] for step in steps]
+            rows.append([name, *map(_spread, by_step)])
+            figures[f"{game}, {name}"] = dict(zip(steps, by_step, strict=True))
+        print_table(f"{game}: mean ± std of {len(seeds)} seeds, by step", ["", *map(str, steps)], rows)
+        first = SCORES[game][0]
+        before, after = (fmean(c[step][first] for c in curves) for step in (steps[0], steps[-1]))
+        ratios[f"{game}_{first}_after_vs_before"] = after / before if before else float("inf")
+    write(options.json, figures, ratios)
+
+
+def curve(game: str, seed: int, output: Path) -> dict[int, dict[str, float]]:
+    """Held-out scores by step."""
+    arguments = ["--seed", str(seed), *in_one_process(game)]
+    return dict(held_out(finished_run(game, f"{game}-seed{seed}", output, arguments)))
+
+
+def _spread(values: list[float]) -> str:
+    return f"{fmean(values):.3f}" + (f" ±{stdev(values):.3f}" if len(values) > 1 else "")
+
+
+if __name__ == "__main__":
+    main()
