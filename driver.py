@@ -188,6 +188,7 @@ def episode_metrics(
     for player in players:
         judged = [t for t in trajectories if t.player == player and t.reward is not None]
         row[f"{player}_reward"] = mean([t.reward for t in judged])
+        row[f"{player}_tokens"] = mean([sum(len(turn.completion.tokens) for turn in t.turns) for t in judged])
         names = dict.fromkeys(name for t in judged for name in t.components)
         row[f"{player}_components"] = {
             name: mean([t.components[name] for t in judged if name in t.components]) for name in names

@@ -1,6 +1,6 @@
 """The scheduler actor: the Ray shell around the curriculum."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import ray
@@ -27,6 +27,9 @@ class RayScheduler:
 
     def is_last_of_stage(self, step: int) -> bool:
         return self._plan.is_last_of_stage(step)
+
+    def leave_out(self, problem_ids: Collection[str]) -> None:
+        ray.get(self._actor.leave_out.remote(problem_ids))
 
     def next(self) -> Assignment | None:
         return ray.get(self._actor.next.remote())

@@ -17,7 +17,7 @@ HELP = f"""\
 environment:
   {PREFIX}<SECTION>{DELIMITER}<KEY>  any key, such as {PREFIX}EVALUATION{DELIMITER}PROBLEMS=10 or
                             {PREFIX}PROBLEMS{DELIMITER}FILE=my.json (lists and mappings as JSON)
-  {DATASET}         problems.held_out_file, with held_out_format mbpp
+  {DATASET}         problems.held_out_file, with held_out_format mbpp and held_out_split test
   {QUESTIONS}   evaluation.problems
 The command line beats the environment, which beats the recipe; what is taken is printed.
 """
@@ -50,7 +50,8 @@ def read_environment(environment: Mapping[str, str]) -> dict[str, dict[str, Any]
                 f"{name}: no such section of the configuration: see --help for the keys there are"
             )
     if DATASET in given:
-        found[DATASET] = {"problems.held_out_file": given[DATASET], "problems.held_out_format": "mbpp"}
+        file, form, split = (f"problems.held_out_{key}" for key in ("file", "format", "split"))
+        found[DATASET] = {file: given[DATASET], form: "mbpp", split: "test"}
     if QUESTIONS in given:
         found[QUESTIONS] = {"evaluation.problems": given[QUESTIONS]}
     _refuse_twice(found)

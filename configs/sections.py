@@ -52,6 +52,9 @@ class ProblemSettings(Settings):
     held_out_split: str | None = None
     held_out_fraction: float = Field(default=0.2, gt=0, lt=1)
     """Share of `file` set aside for evaluation where held_out_file is not given."""
+    failing_references: Literal["refuse", "leave_out"] = "refuse"
+    """What happens where a reference solution fails its own tests: the run is refused, or such problems, for training
+    and held out, are left out and named: published data sets have some."""
     pass_rates: Path | None = None
     """What scripts/evaluate.py --json wrote of a policy on `file`: problems that it always or never solved are left
     out of training, and the difficulty of the others follows from it."""

@@ -2,7 +2,7 @@
 discriminator frozen, K alternating steps in which both learn from the same episodes."""
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, Any, Literal
@@ -82,6 +82,10 @@ class Curriculum:
     @property
     def total_steps(self) -> int:
         return len(self._plan)
+
+    def leave_out(self, problem_ids: Collection[str]) -> None:
+        """Before the first step, or before a state is loaded: these problems are not trained on."""
+        self._problem_ids = tuple(i for i in self._problem_ids if i not in problem_ids)
 
     def next(self) -> Assignment | None:
         """The step after the last observed one; None when all are done. Asking twice gives the same step."""

@@ -51,7 +51,9 @@ class PredictionEvaluator:
             "opponent_predicts_bank": mean([t.components["predicted"] for t in of_bank]),
             "program_lines": mean([t.components["lines"] for t in valid]),
             # Programs of the bank are valid: one without a prediction was not judged.
-            "unjudged": float(sum(t.reward is None for t in fresh) + sum(map(len, bank.values())) - len(of_bank)),
+            "unjudged": float(
+                sum(t.reward is None for t in fresh) + sum(map(len, bank.values())) - len(of_bank)
+            ),
         }
         return Scores(values, (values["author_valid"] + values["opponent_predicts_bank"]) / 2)
 

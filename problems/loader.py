@@ -1,24 +1,19 @@
 """Reading a user's problem file. Every mistake in it becomes one line that says where it is and how to mend it.
 
-Loading checks what can be seen without running anything; `validate_references` runs the reference solutions, in the
-sandbox: a user's code never runs in this process.
+Loading checks what can be seen without running anything; references.py runs the reference solutions, in the sandbox: a
+user's code never runs in this process.
 """
 
 import ast
-import asyncio
 import json
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from core.interfaces import Sandbox
 from core.problem import Problem
-from core.verdict import Test, Verdict
-
-_MAX_OFFENDERS = 3
 
 
 class ProblemFileError(ValueError):
@@ -38,6 +33,8 @@ class _Entry(BaseModel):
     difficulty: str | int
     tags: list[str]
     hidden_tests: list[str] = Field(default_factory=list)
+    other_solutions: list[str] = Field(default_factory=list)
+    wrong_solutions: list[str] = Field(default_factory=list)
 
 
 _EXPECTED = {
@@ -49,6 +46,8 @@ _EXPECTED = {
     "difficulty": 'a string or a whole number, such as "easy" or 2',
     "tags": 'a list of strings, such as ["math"], or []',
     "hidden_tests": 'a list of strings, such as ["assert double(-1) == -2"]',
+    "other_solutions": "a list of strings: further correct programs, which no good test fails",
+    "wrong_solutions": "a list of strings: wrong programs, which good tests fail",
 }
 _LAYOUT = '{"problems": [{"id": ..., "description": ..., ...}]}'
 
@@ -127,6 +126,8 @@ def _problem(raw: Any, index: int, path: Path) -> Problem:
         difficulty=entry.difficulty,
         tags=tuple(entry.tags),
         hidden_tests=tuple(entry.hidden_tests),
+        other_solutions=tuple(entry.other_solutions),
+        wrong_solutions=tuple(entry.wrong_solutions),
     )
 
 
@@ -219,49 +220,3 @@ def _names_defined(tree: ast.Module) -> set[str]:
 def _syntax(error: SyntaxError | ValueError) -> str:
     line = getattr(error, "lineno", None)
     return f"line {line}: {error.msg}" if isinstance(error, SyntaxError) and line else str(error)
-
-
-async def validate_references(problems: Sequence[Problem], sandbox: Sandbox, path: str | Path) -> None:
-    """Runs every reference solution on its own baseline and hidden tests, in the problem's language and limits.
-
-    A problem without a reference solution is skipped. Raises ProblemFileError, naming the first few offenders, if
-    any fails. A SandboxFailure propagates: it says nothing about the problems.
-    """
-    with_reference = [problem for problem in problems if problem.reference_solution.strip()]
-    judged = await asyncio.gather(
-        *(
-            sandbox.judge(
-                problem.reference_solution,
-                _own_tests(problem),
-                limits=problem.limits,
-                language=problem.language,
-            )
-            for problem in with_reference
-        )
-    )
-    offenders = [
-        _offence(problem, position, verdict)
-        for problem, verdicts in zip(with_reference, judged, strict=True)
-        for position, verdict in enumerate(verdicts)
-        if not verdict.passed
-    ]
-    if not offenders:
-        return
-    named = "; ".join(offenders[:_MAX_OFFENDERS])
-    more = f"; and {len(offenders) - _MAX_OFFENDERS} more" if len(offenders) > _MAX_OFFENDERS else ""
-    raise ProblemFileError(
-        f"{path}: {len(offenders)} of the tests fail on their own reference_solution: {named}{more}; "
-        "correct the test or the solution"
-    )
-
-
-def _own_tests(problem: Problem) -> tuple[Test, ...]:
-    return problem.baseline_tests + problem.hidden_tests
-
-
-def _offence(problem: Problem, position: int, verdict: Verdict) -> str:
-    count = len(problem.baseline_tests)
-    field = f"baseline_tests[{position}]" if position < count else f"hidden_tests[{position - count}]"
-    test = textwrap.shorten(str(_own_tests(problem)[position]), 100)
-    reason = f" ({textwrap.shorten(verdict.error, 100)})" if verdict.error.strip() else ""
-    return f"problem {problem.id!r}, {field} {test!r}: {verdict.status}{reason}"

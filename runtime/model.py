@@ -41,8 +41,10 @@ class Model:
 
     @property
     def knows_stages(self) -> bool:
-        """It has the stage markers, and no run says that it was trained on another game."""
-        return isinstance(self.style(), TaggedFormat) and self.game.get("kind", "multistage") == "multistage"
+        """Its run trained it on the stages; of no known run, it has the stage markers."""
+        if self.run:
+            return self.game.get("kind") == "multistage"
+        return isinstance(self.style(), TaggedFormat)
 
     @property
     def max_tokens(self) -> int:

@@ -1,6 +1,6 @@
 """What the driver drives. Both runtimes give exactly this."""
 
-from collections.abc import Coroutine, Mapping
+from collections.abc import Collection, Coroutine, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,8 @@ class Scheduler(Protocol):
     def total_steps(self) -> int: ...
 
     def is_last_of_stage(self, step: int) -> bool: ...
+
+    def leave_out(self, problem_ids: Collection[str]) -> None: ...
 
     def next(self) -> Assignment | None: ...
 

@@ -1,7 +1,7 @@
 """What a run trains on, and what it is measured on."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -98,11 +98,29 @@ def _without(train: list[Problem], held_out: list[Problem], config: Config) -> l
             "held out: nothing is left to train on"
         )
     if dropped:
-        named = ", ".join(p.id for p in dropped[:_NAMED]) + (", ..." if len(dropped) > _NAMED else "")
+        named = _named([problem.id for problem in dropped], "training problems")
+        print(f"{named} are also held out and are not trained on", flush=True)
+    return kept
+
+
+def without_failing(problems: Sequence[Problem], failing: Mapping[str, Sequence[str]]) -> list[Problem]:
+    """Those whose reference solves them; the others are named. Raises ProblemFileError where none is left.
+
+    failing: what their references do wrong, by problem id.
+    """
+    kept = [problem for problem in problems if problem.id not in failing]
+    dropped = [problem.id for problem in problems if problem.id in failing]
+    if not kept:
+        raise ProblemFileError(f"every reference fails its own tests, such as {failing[dropped[0]][0]}")
+    if dropped:
         print(
-            f"{len(dropped)} training problems are also held out and are not trained on: {named}", flush=True
+            f"{_named(dropped, 'problems')} left out, for their references fail their own tests", flush=True
         )
     return kept
+
+
+def _named(ids: Sequence[str], what: str) -> str:
+    return f"{len(ids)} {what} ({', '.join(ids[:_NAMED])}{', ...' if len(ids) > _NAMED else ''})"
 
 
 def _learnable(train: list[Problem], file: Path | None) -> list[Problem]:

@@ -24,10 +24,11 @@ from games.code_golf import CodeGolfRules
 from games.stages import REASONING_STAGES
 from learners.advantages.estimate import Advantages
 from learners.checkpoints import CheckpointError, CheckpointStore
-from problems.loader import ProblemFileError, validate_references
+from problems.loader import ProblemFileError
+from problems.references import failing_references, validate_references
 from runtime.build import check_context_lengths, ordered_ids
 from runtime.parts import Parts, Start
-from runtime.problem_sets import load_splits
+from runtime.problem_sets import load_splits, without_failing
 from runtime.start import STARTED_FROM, SessionError, load_tokenizers, resolve
 from sandbox_workers.jobs import SandboxUnavailable
 from tracking.divergence import Divergence
@@ -48,9 +49,14 @@ def open_session(run: Run, recipe: str) -> Iterator["Session"]:
     try:
         config, start, state = resolve(run, recipe)
         with _parts(config, start) as (parts, train, held_out):
-            held_out_file = config.problems.held_out_file or config.problems.file
-            parts.wait(validate_references(train, parts.sandbox, config.problems.file))
-            parts.wait(validate_references(held_out, parts.sandbox, held_out_file))
+            if config.problems.failing_references == "refuse":
+                held_out_file = config.problems.held_out_file or config.problems.file
+                parts.wait(validate_references(train, parts.sandbox, config.problems.file))
+                parts.wait(validate_references(held_out, parts.sandbox, held_out_file))
+            else:
+                failing = parts.wait(failing_references([*train, *held_out], parts.sandbox))
+                train, held_out = (without_failing(problems, failing) for problems in (train, held_out))
+                parts.scheduler.leave_out(set(failing))
             if state is not None:
                 try:
                     parts.scheduler.load_state_dict(state["curriculum"])

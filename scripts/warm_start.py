@@ -27,10 +27,13 @@ from pydantic_settings import BaseSettings, CliApp, SettingsConfigDict
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from configs.schema import Config
+from configs.sections import ProblemSettings
+from core.problem import Problem
 from core.seeding import derive_seed
 from games.multistage import MultistageRules
 from games.prompts import END, MARKER_TOKENS, PAD, format_for
 from problems.loader import ProblemFileError, load_problems
+from problems.splits import split_problems
 from problems.traces import render_suite, render_trace
 
 _ROOT = Path(__file__).resolve().parent.parent
@@ -184,6 +187,8 @@ class WarmStart(BaseSettings):
     """Hub id or local path."""
     problems_file: Path
     role: Literal["generator", "discriminator"]
+    held_out_fraction: float = Field(ProblemSettings().held_out_fraction, ge=0, lt=1)
+    """Share of the file that is not shown: the same problems that the driver holds out by the key of this name."""
     output: Path
     """Directory for the trained model; give it to driver.py as --generator-model or --discriminator-model."""
     steps: int = Field(default=200, ge=1)
@@ -202,6 +207,11 @@ class WarmStart(BaseSettings):
         warm_start(self)
 
 
+def shown_problems(settings: WarmStart) -> list[Problem]:
+    """What the driver would train on. Raises ProblemFileError, ValueError where that is nothing."""
+    return split_problems(load_problems(settings.problems_file), settings.held_out_fraction)[0]
+
+
 def warm_start(settings: WarmStart) -> float:
     """Returns the final loss. Raises ProblemFileError, OSError (no such model)."""
     from transformers import AutoTokenizer
@@ -212,7 +222,7 @@ def warm_start(settings: WarmStart) -> float:
 
     if settings.output.exists():
         raise ValueError(f"--output {settings.output}: is there already; give a new directory")
-    problems = load_problems(settings.problems_file)
+    problems = shown_problems(settings)
     tokenizer = AutoTokenizer.from_pretrained(settings.model)
     model = load_model(settings.model, settings.device)
     style = format_for(tokenizer, settings.test_format)

@@ -2,7 +2,7 @@
 
 Where a set has public and private tests, the public ones are `baseline_tests`, which a training reward may use;
 `evaluation_tests` are always the tests of the official score: `hidden_tests` holds all of them where they are more.
-Reading checks what can be seen without running anything; `problems.loader.validate_references` runs the solutions.
+Reading checks what can be seen without running anything; problems/references.py runs the solutions.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,8 +21,9 @@ from problems.loader import ProblemFileError, load_problems
 
 
 def grids(path: Path) -> list[Problem]:
-    """taskNNN.json of the code golf competition or ARC: a file, or a directory of them."""
-    return [to_problem(task, _SHOWN_PAIRS) for task in load_tasks(path)]
+    """taskNNN.json of the code golf competition or ARC: a file, or a directory of them, whose faulty files are named
+    and left out."""
+    return [to_problem(task, _SHOWN_PAIRS) for task in load_tasks(path, "skip" if path.is_dir() else "raise")]
 
 
 FORMATS: Mapping[str, Callable[..., list[Problem]]] = {

@@ -9,7 +9,8 @@ import pytest
 from core.problem import Problem
 from core.verdict import Verdict
 from problems.formats import load_dataset
-from problems.loader import ProblemFileError, validate_references
+from problems.loader import ProblemFileError
+from problems.references import validate_references
 from sandbox_workers.backends import choose_backend
 from sandbox_workers.jobs import SandboxUnavailable
 from sandbox_workers.languages import UnknownLanguage

@@ -9,12 +9,14 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from configs.schema import Config
 from games.prompts import END, MARKER_TOKENS, PAD, TaggedFormat
 from learners.embedded_model import build_model, build_tokenizer
 from problems.embedded.generate import embedded_problems, embedded_specs
 from problems.embedded.traces import clean_trace
 from problems.loader import load_problems
-from scripts.warm_start import WarmStart, warm_start
+from runtime.problem_sets import load_splits
+from scripts.warm_start import WarmStart, shown_problems, warm_start
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "problems" / "example_problems.json"
@@ -54,6 +56,15 @@ def test_a_users_model_learns_from_a_users_problems(chat_model: Path, tmp_path: 
     assert run(12) < run(1)
     AutoModelForCausalLM.from_pretrained(tmp_path / f"{role}-12")
     assert AutoTokenizer.from_pretrained(tmp_path / f"{role}-12").chat_template
+
+
+def test_what_the_driver_holds_out_is_not_shown(tmp_path: Path) -> None:
+    settings = WarmStart(
+        _cli_parse_args=False,  # type: ignore[call-arg]
+        model="m", problems_file=EXAMPLES, role="generator", output=tmp_path,
+    )  # fmt: skip
+    train, held_out = load_splits(Config.model_validate({"problems": {"file": str(EXAMPLES)}}))
+    assert shown_problems(settings) == train and held_out
 
 
 def test_what_is_wrong_with_the_arguments_is_said_in_one_line(tmp_path: Path) -> None:

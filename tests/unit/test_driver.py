@@ -104,6 +104,14 @@ def test_an_episode_without_any_reward_gives_no_sample() -> None:
     assert row["generator_reward"] is None and row["tokens_per_s"] is None
 
 
+def test_the_length_of_answers_is_told_by_player() -> None:
+    episodes = [
+        Episode(problem_id="a", trajectories=[trajectory("generator", r, stages=(1, 2)) for r in (0.0, 1.0)])
+    ]
+    row = episode_metrics(("generator", "discriminator"), episodes, {"generate": 1.0})
+    assert row["generator_tokens"] == 4.0 and row["discriminator_tokens"] is None
+
+
 def test_only_rewarded_programs_are_remembered() -> None:
     assert best_programs(EPISODES) == {"a": (1.0, "program 1.0"), "b": (0.5, "program 0.5")}
     assert best_programs([Episode(problem_id="c", trajectories=[trajectory("generator", 0.0)])]) == {}

@@ -55,6 +55,7 @@ def test_the_mbpp_path_is_the_held_out_file(monkeypatch, mine) -> None:
     monkeypatch.setenv("MBPP_DATASET_PATH", "/data/mbpp.jsonl")
     problems = load(*mine).problems
     assert (problems.held_out_file, problems.held_out_format) == (Path("/data/mbpp.jsonl"), "mbpp")
+    assert problems.held_out_split == "test"  # else training on its other part would be all held out
     assert (problems.file, problems.format) == ("my.json", "problems")
 
 
@@ -62,6 +63,7 @@ def test_a_held_out_file_on_the_command_line_does_not_get_mbpps_format(monkeypat
     monkeypatch.setenv("MBPP_DATASET_PATH", "/data/mbpp.jsonl")
     problems = load(*mine, "--problems.held-out-file", "mine.json").problems
     assert (problems.held_out_file, problems.held_out_format) == (Path("mine.json"), None)
+    assert problems.held_out_split is None
     assert capsys.readouterr().out == ""
 
 

@@ -26,6 +26,15 @@ def run(curriculum: Curriculum) -> list:
     return assignments
 
 
+@pytest.mark.parametrize("order", ["random", "difficulty"])
+def test_what_is_left_out_is_never_trained_on(order):
+    curriculum = Curriculum(SMALL.model_copy(update={"order": order}), IDS, seed=1)
+    curriculum.leave_out({"p0", "p5", "unknown"})
+    steps = run(curriculum)
+    assert len(steps) == curriculum.total_steps
+    assert {i for step in steps for i in step.problem_ids} <= set(IDS) - {"p0", "p5"}
+
+
 def test_the_schedule_is_r0s():
     steps = run(Curriculum(SMALL, IDS, seed=1))
     assert [(a.stage, a.phase, a.learning) for a in steps] == [

@@ -1,6 +1,7 @@
 import pytest
 
 from core.problem import Problem
+from games.prompts import ChatFormat, TaggedFormat
 from runtime.model import Model, open_model, room_for
 from runtime.start import SessionError
 
@@ -53,3 +54,20 @@ def test_a_checkpoint_of_several_models_is_refused_with_their_names(tmp_path):
     (tmp_path / "generator" / "config.json").write_text("{}")
     with pytest.raises(SessionError, match=r"holds several models; give .*/generator"):
         open_model(str(tmp_path), "--policy")
+
+
+@pytest.mark.parametrize(
+    ("kind", "tagged", "known"),
+    [
+        ("multistage", True, True),
+        ("multistage", False, True),
+        ("kuhn", True, False),
+        (None, True, True),
+        (None, False, False),
+    ],
+)
+def test_who_knows_the_stages_is_said_by_the_run_else_by_the_markers(monkeypatch, kind, tagged, known):
+    style = object.__new__(TaggedFormat if tagged else ChatFormat)
+    monkeypatch.setattr(Model, "style", lambda self: style)
+    run = {"game": {"kind": kind}} if kind else {}
+    assert Model(path="m/m", tokenizer=None, context=None, run=run).knows_stages == known

@@ -7,7 +7,7 @@ import pytest
 from core.problem import Problem
 from core.verdict import Limits, OutputTest, Status, Verdict
 from problems.formats.sources import limits_for, signature_of, signature_under_test
-from problems.loader import validate_references
+from problems.references import validate_references
 
 
 @pytest.mark.parametrize(

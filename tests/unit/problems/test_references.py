@@ -1,0 +1,98 @@
+"""Reference solutions on their own tests."""
+
+import asyncio
+import re
+
+import pytest
+
+from core.interfaces import SandboxFailure
+from core.verdict import Status, Verdict
+from problems.loader import ProblemFileError, load_problems
+from problems.references import failing_references, validate_references
+from runtime.problem_sets import without_failing
+from tests.unit.problems.test_loader import EXAMPLES, GOOD, changed, write
+
+
+class ExecSandbox:
+    """Judges trusted test programs in this process."""
+
+    async def judge(self, program, tests, *, limits=None, run=0, language="python"):
+        verdicts = []
+        for test in tests:
+            namespace: dict = {}
+            try:
+                exec(program, namespace)
+                exec(test, namespace)
+                verdicts.append(Verdict(status=Status.PASSED))
+            except AssertionError:
+                verdicts.append(Verdict(status=Status.WRONG_ANSWER))
+            except Exception as error:
+                verdicts.append(
+                    Verdict(status=Status.RUNTIME_ERROR, error=f"{type(error).__name__}: {error}")
+                )
+        return verdicts
+
+
+class BrokenSandbox:
+    async def judge(self, program, tests, *, limits=None, run=0, language="python"):
+        raise SandboxFailure("no container")
+
+
+def check_references(problems, sandbox):
+    asyncio.run(validate_references(problems, sandbox, "my.json"))
+
+
+def test_correct_references_pass(tmp_path):
+    check_references(
+        load_problems(write(tmp_path, changed(hidden_tests=["assert double(0) == 0"]))), ExecSandbox()
+    )
+
+
+def test_wrong_references_are_named(tmp_path):
+    wrong_baseline = changed(id="a", baseline_tests=["assert double(2) == 4", "assert double(2) == 5"])
+    crashes = changed(id="b", hidden_tests=["assert double(None) == 0"])
+    path = write(tmp_path, GOOD, wrong_baseline, crashes)
+    with pytest.raises(ProblemFileError) as caught:
+        check_references(load_problems(path), ExecSandbox())
+    assert str(caught.value) == (
+        "my.json: 2 of the tests fail on their own reference_solution: "
+        "problem 'a', baseline_tests[1] 'assert double(2) == 5': WRONG_ANSWER; "
+        "problem 'b', hidden_tests[0] 'assert double(None) == 0': RUNTIME_ERROR "
+        "(TypeError: unsupported operand type(s) for *: 'NoneType' and 'int'); "
+        "correct the test or the solution, or give --problems.failing-references leave_out"
+    )
+
+
+def test_only_the_first_offenders_are_named(tmp_path):
+    entries = [changed(id=f"p{number}", baseline_tests=["assert double(1)\\\n == 3"]) for number in range(5)]
+    with pytest.raises(ProblemFileError) as caught:
+        check_references(load_problems(write(tmp_path, *entries)), ExecSandbox())
+    assert re.findall(r"problem '(\w+)'", str(caught.value)) == ["p0", "p1", "p2"]
+    assert "; and 2 more; " in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_sandbox_failure_is_not_the_files_fault(tmp_path):
+    with pytest.raises(SandboxFailure, match="no container"):
+        check_references(load_problems(write(tmp_path, GOOD)), BrokenSandbox())
+
+
+def test_shipped_examples_load_and_their_references_pass():
+    problems = load_problems(EXAMPLES)
+    assert len(problems) == 24
+    assert {problem.difficulty for problem in problems} == {"easy", "medium", "hard"}
+    assert all(4 <= len(problem.baseline_tests) <= 8 for problem in problems)
+    check_references(problems, ExecSandbox())
+
+
+def test_problems_whose_references_fail_can_be_left_out(tmp_path, capsys):
+    wrong = changed(id="a", baseline_tests=["assert double(2) == 5", "assert double(2) == 6"])
+    problems = load_problems(write(tmp_path, GOOD, wrong))
+    failing = asyncio.run(failing_references(problems, ExecSandbox()))
+    assert {name: len(offences) for name, offences in failing.items()} == {"a": 2}
+    assert [p.id for p in without_failing(problems, failing)] == ["double"]
+    assert capsys.readouterr().out == "1 problems (a) left out, for their references fail their own tests\n"
+    with pytest.raises(
+        ProblemFileError, match=r"every reference fails its own tests, such as problem 'a', base"
+    ):
+        without_failing(problems[1:], failing)
