@@ -205,7 +205,8 @@ AT = "problem 'double' (index 0), "
             {**without("baseline_tests"), "baseline_test": []},
             (
                 f"{AT}field 'baseline_test': unknown field; remove it, or correct its name to one of id, description, "
-                "function_signature, baseline_tests, reference_solution, difficulty, tags, hidden_tests, other_solutions, wrong_solutions, other_solutions, wrong_solutions"
+                "function_signature, baseline_tests, reference_solution, difficulty, tags, hidden_tests, "
+                "other_solutions, wrong_solutions"
             ),
         ),
         (
