@@ -1,4 +1,4 @@
-"""Every program that solved something, kept over runs: one SQLite file, best programs first.
+"""Every program that solved something, in one SQLite file, best programs first; a run keeps its own.
 
 A program is added in one transaction, so that a killed process leaves what it had added; any number of processes may
 read and write at once (write-ahead log: on a local disk, not on a network file system).
