@@ -9,18 +9,17 @@ held-out problems have a structure (see `grammar.structure`) that training never
 ("at least 4" and "above 3").
 """
 
-import argparse
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from random import Random
 from typing import Literal
 
 from core.problem import Problem
 from problems.embedded.grammar import Spec, code, describe, difficulty, signature, structure
+from problems.embedded.made_files import make_or_check
 from problems.embedded.sampling import (
     Input,
     bland_input,
@@ -129,25 +128,13 @@ def file_text(problems: Sequence[Problem]) -> str:
     return '{"problems": [\n' + ",\n".join(lines) + "\n]}\n"
 
 
+def _text_of(split: Split) -> str:
+    return file_text(embedded_problems(split))
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Make the embedded problem files from their fixed seed.")
-    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a file differs")
-    check = parser.parse_args(arguments).check
-    stale = []
-    for split, path in _FILES.items():
-        text = file_text(embedded_problems(split))
-        if check:
-            if not path.is_file() or path.read_text(encoding="utf-8") != text:
-                stale.append(path.name)
-        else:
-            path.write_text(text, encoding="utf-8")
-            print(f"wrote {path}")
-    if stale:
-        print(
-            f"{' and '.join(stale)} differ from the grammar: run python -m problems.embedded.generate",
-            file=sys.stderr,
-        )
-    return 1 if stale else 0
+    texts = {path: partial(_text_of, split) for split, path in _FILES.items()}
+    return make_or_check(texts, "python -m problems.embedded.generate", arguments)
 
 
 if __name__ == "__main__":

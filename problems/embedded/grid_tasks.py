@@ -10,12 +10,10 @@ recipe that training never shows, neither its file nor `random_task`: two steps,
 They carry the tag `unseen-recipe`. The others are known recipes on new grids.
 """
 
-import argparse
 import json
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from random import Random
 from typing import Any, Literal
@@ -23,6 +21,7 @@ from typing import Any, Literal
 from core.problem import Problem
 from core.seeding import derive_seed
 from problems.embedded.grid_families import Programs, Recipe, explanations, random_grid, recipes
+from problems.embedded.made_files import make_or_check
 from problems.grids import Grid, GridTask, Pair, compact_description, parse_task, to_problem
 
 Split = Literal["train", "held_out"]
@@ -149,24 +148,8 @@ def _programs(entry: dict[str, Any]) -> Programs:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Make the embedded grid tasks from their fixed seed.")
-    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a file differs")
-    check = parser.parse_args(arguments).check
-    stale = []
-    for split, path in _FILES.items():
-        text = file_text(split)
-        if check:
-            if not path.is_file() or path.read_text(encoding="utf-8") != text:
-                stale.append(path.name)
-        else:
-            path.write_text(text, encoding="utf-8")
-            print(f"wrote {path}")
-    if stale:
-        print(
-            f"{' and '.join(stale)} differ from the families: run python -m problems.embedded.grid_tasks",
-            file=sys.stderr,
-        )
-    return 1 if stale else 0
+    texts = {path: partial(file_text, split) for split, path in _FILES.items()}
+    return make_or_check(texts, "python -m problems.embedded.grid_tasks", arguments)
 
 
 if __name__ == "__main__":
