@@ -90,7 +90,7 @@ async def _judge(
         return None
     tests = {source: ms for source, _, ms in held.values()}
     killed = {
-        kind: tuple(await asyncio.gather(*(_kills(p, tests, sandbox, rules) for p in of_kind)))
+        kind: tuple(await asyncio.gather(*(_kills(problem, p, tests, sandbox, rules) for p in of_kind)))
         for kind, of_kind in programs.items()
     }
     agreeing = {t.source for t in distinct if t.identity in held and held[t.identity][1]}
@@ -112,7 +112,7 @@ async def _held(
     written, the reference's CPU milliseconds). Except in the format "strict" the reference fills in the output."""
     strict, limits, reference = (
         rules.test_format == "strict",
-        rules.sandbox_limits,
+        problem.limits or rules.sandbox_limits,
         problem.reference_solution,
     )
     first = await sandbox.judge(reference, [t.source if strict else t.call for t in tests], limits=limits)
@@ -133,12 +133,12 @@ def _equal(expected: str, value: str | None) -> bool:
 
 
 async def _kills(
-    program: str, tests: Mapping[str, float], sandbox: Sandbox, rules: MultistageRules
+    problem: Problem, program: str, tests: Mapping[str, float], sandbox: Sandbox, rules: MultistageRules
 ) -> bool | None:
     """tests: by source, the reference's CPU milliseconds."""
     if not tests:
         return False
-    limits = rules.sandbox_limits
+    limits = problem.limits or rules.sandbox_limits
     try:
         verdicts = await sandbox.judge(program, list(tests), limits=limits)
     except SandboxFailure:

@@ -78,7 +78,7 @@ class MultistageEvaluator:
         suites = [t for e in episodes for t in e.trajectories if t.player == DISCRIMINATOR]
         kills = await asyncio.gather(
             *(
-                self._kills(program, tests)
+                self._kills(problems[e.problem_id], program, tests)
                 for e in episodes
                 for tests in e.info["valid_tests"]
                 if tests is not None  # else the sandbox could not judge the suite
@@ -98,11 +98,11 @@ class MultistageEvaluator:
         tasks = {i: rate for (i, _), rate in zip(programs, found, strict=True) if rate is not None}
         return Scores(values, combined, tasks)
 
-    async def _kills(self, program: str, tests: Sequence[str]) -> bool | None:
+    async def _kills(self, problem: Problem, program: str, tests: Sequence[str]) -> bool | None:
         if not tests:
             return False
         try:
-            verdicts = await self._sandbox.judge(program, tests, limits=self._limits)
+            verdicts = await self._sandbox.judge(program, tests, limits=problem.limits or self._limits)
         except SandboxFailure:
             return None
         return any(not v.passed for v in verdicts)

@@ -87,9 +87,11 @@ class MultistageGame:
             asyncio.gather(*(self.attack(problem, discriminator, i) for i in range(discriminator.attempts))),
         )
         judged = await self._validate(problem, [s.artifact for s in suites], sandbox)
-        groups = self._test_groups(problem, judged)
-        results = await asyncio.gather(*(self._run_apart(p.artifact, groups, sandbox) for p in programs))
-        remembered = await self._remembered(memory, judged, results, sandbox)
+        groups, limits = self._test_groups(problem, judged), self._limits(problem)
+        results = await asyncio.gather(
+            *(self._run_apart(p.artifact, groups, sandbox, limits) for p in programs)
+        )
+        remembered = await self._remembered(memory, judged, results, sandbox, limits)
 
         for program, result in zip(programs, results, strict=True):
             self._reward_program(program, result)
@@ -172,9 +174,12 @@ class MultistageGame:
         distinct = list({t.identity: t for t in reversed(runnable)}.values())[::-1]
         return JudgedSuite(emitted=emitted, distinct=distinct, duplicates=len(runnable) - len(distinct))
 
+    def _limits(self, problem: Problem) -> Limits:
+        return problem.limits or self.rules.sandbox_limits
+
     async def _confirm(self, problem: Problem, suites: Sequence[JudgedSuite], sandbox: Sandbox) -> None:
         """Run the suites' tests on the reference, twice; a test whose two outcomes differ is not valid."""
-        strict, limits = self.rules.test_format == "strict", self.rules.sandbox_limits
+        strict, limits = self.rules.test_format == "strict", self._limits(problem)
         asks = list(dict.fromkeys(t.source if strict else t.call for s in suites for t in s.distinct))
         reference = problem.reference_solution
         try:
@@ -206,12 +211,11 @@ class MultistageGame:
         return [group for group in (baseline, *suites) if group]
 
     async def _run(
-        self, program: str, tests: Mapping[str, float], sandbox: Sandbox
+        self, program: str, tests: Mapping[str, float], sandbox: Sandbox, limits: Limits
     ) -> dict[str, bool | None] | None:
         """Outcome of each test (see rewards.outcome). None if the sandbox failed."""
         if not tests:
             return {}
-        limits = self.rules.sandbox_limits
         try:
             verdicts = await sandbox.judge(program, list(tests), limits=limits)
         except SandboxFailure:
@@ -222,11 +226,11 @@ class MultistageGame:
         }
 
     async def _run_apart(
-        self, program: str, groups: Sequence[Mapping[str, float]], sandbox: Sandbox
+        self, program: str, groups: Sequence[Mapping[str, float]], sandbox: Sandbox, limits: Limits
     ) -> dict[str, bool | None] | None:
         """Like _run, each group of tests in a sandbox job of its own: an arbitrary assert could tamper with the
         tests that share its process, so only tests of one author may."""
-        results = await asyncio.gather(*(self._run(program, group, sandbox) for group in groups))
+        results = await asyncio.gather(*(self._run(program, group, sandbox, limits) for group in groups))
         merged: dict[str, bool | None] = {}
         for result in results:
             if result is None:
@@ -240,6 +244,7 @@ class MultistageGame:
         judged: Sequence[JudgedSuite | None],
         results: Sequence[dict[str, bool | None] | None],
         sandbox: Sandbox,
+        limits: Limits,
     ) -> list[dict[str, bool | None]]:
         """Outcomes of remembered programs on the suites of which no current program passes anything."""
         passed = {test for result in results if result for test, o in result.items() if o}
@@ -248,7 +253,9 @@ class MultistageGame:
         ]
         if not suites:
             return []
-        outcomes = await asyncio.gather(*(self._run_apart(program, suites, sandbox) for program in memory))
+        outcomes = await asyncio.gather(
+            *(self._run_apart(program, suites, sandbox, limits) for program in memory)
+        )
         return [o for o in outcomes if o is not None]
 
     # ------------------------------------------------------------------ rewards

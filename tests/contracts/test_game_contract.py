@@ -217,11 +217,11 @@ def test_the_reference_earns_more_than_a_program_that_fails(kind, sandbox, style
     assert earned[problem.reference_solution] == max(earned.values()) > earned["1 / 0"]
 
 
-@pytest.mark.parametrize("kind", ["code_execution", "unit_tests", "code_golf"])
-def test_a_problems_own_limits_hold(kind, styles):
+@pytest.mark.parametrize("kind", ["multistage", "code_execution", "unit_tests", "code_golf"])
+def test_a_problems_own_limits_hold(kind, sandbox, styles):
     (rules,) = (r for r in RULES if r.kind == kind)
-    own, asked = Limits(cpu_s=0.25, wall_s=5.0), Breaking()
-    says = ["p = f = print"]
+    own, asked = Limits(cpu_s=0.25, wall_s=5.0), Breaking(sandbox, on=set())
+    says = ["p = f = print", "assert f(1) == 1"]
     for limits, expected in ((own, own), (None, rules.sandbox_limits)):
         asked.jobs.clear()
         play(rules, replace(problems(kind)[0], limits=limits), asked, styles["tagged"], says)
