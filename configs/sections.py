@@ -41,6 +41,9 @@ class ProblemSettings(Settings):
     random_tests: int | None = Field(default=None, ge=1)
     """embedded, multistage: so many tests on random inputs instead of each training problem's own baseline tests (a
     control experiment)."""
+    tests_at_boundaries: bool = True
+    """With random_tests; false: no input holds a number at which the problem's condition changes: a blind spot of all
+    tests, whatever their number."""
     split: str | None = None
     """Part of the data set, where the format has parts (mbpp, q, fields)."""
     fields: dict[str, str] = {}
@@ -63,12 +66,20 @@ class ProblemSettings(Settings):
     def _keys_have_a_use(self) -> Self:
         if self.file == EMBEDDED:
             self.refuse_changed(
-                tuple(k for k in type(self).model_fields if k not in ("file", "random_tests")),
+                tuple(
+                    k
+                    for k in type(self).model_fields
+                    if k not in ("file", "random_tests", "tests_at_boundaries")
+                ),
                 "has no effect: the embedded problems bring their own",
                 "problems",
             )
         else:
-            self.refuse_changed(("random_tests",), "belongs to the embedded problems", "problems")
+            self.refuse_changed(
+                ("random_tests", "tests_at_boundaries"), "belongs to the embedded problems", "problems"
+            )
+        if self.random_tests is None:
+            self.refuse_changed(("tests_at_boundaries",), "belongs to random_tests", "problems")
         if self.held_out_file is None:
             self.refuse_changed(
                 ("held_out_format", "held_out_split"),

@@ -35,8 +35,9 @@ def load_splits(config: Config) -> tuple[list[Problem], list[Problem]]:
         )
     if settings.file == EMBEDDED:
         train, held_out = _embedded(config, "train"), _embedded(config, "held_out")
-        count = settings.random_tests
-        return with_random_tests(train, count) if count is not None else train, held_out
+        if settings.random_tests is not None:
+            train = with_random_tests(train, settings.random_tests, settings.tests_at_boundaries)
+        return train, held_out
     problems = load_dataset(settings.file, settings.format, fields=settings.fields, split=settings.split)
     if settings.held_out_file is None:
         train, held_out = split_problems(problems, settings.held_out_fraction)

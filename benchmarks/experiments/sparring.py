@@ -1,7 +1,7 @@
 """Is it the sparring that does it, and does it beat static tests? The embedded recipe with both policies learning, with
 the discriminator frozen, and with GRPO in place of PPO; and without a discriminator: rewards from the problems' own four
 baseline tests, which catch 73% of single misconceptions, from three tests on random inputs, which catch 68%, or from
-one (static_tests.py). Equal generator steps and samples, the same warm start, several seeds, the same hidden tests on
+twelve that share a blind spot: no input lies at a boundary (static_tests.py). Equal generator steps and samples, the same warm start, several seeds, the same hidden tests on
 held-out problems.
 
     python -m benchmarks.experiments.sparring --output output/experiments
@@ -37,7 +37,7 @@ _STATIC = [
 ]
 ARMS["baseline_tests"] = _STATIC
 ARMS["random_tests"] = [*_STATIC, "--problems.random-tests", "3"]
-ARMS["one_random_test"] = [*_STATIC, "--problems.random-tests", "1"]
+ARMS["blind_tests"] = [*_STATIC, "--problems.random-tests", "12", "--no-problems.tests-at-boundaries"]
 SHORT = ["--curriculum.stages", "1", "--n-discriminator-steps", "1", "--n-generator-steps", "1"]
 SHORT += ["--k-alternating-steps", "1", "--evaluation.problems", "20"]
 KEYS = ("generator_pass_rate", "test_validity", "kill_rate")

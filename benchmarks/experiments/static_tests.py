@@ -28,6 +28,10 @@ def main() -> None:
     }
     for count in (1, 3, 6, 12):
         arms[f"{count} random"] = lambda s, r, n=count: random_inputs(s, r, n)
+    for count in (3, 6, 12):
+        arms[f"{count} random, none at a boundary"] = lambda s, r, n=count: [
+            bland_input(s, r, at_boundaries=False) for _ in range(n)
+        ]
     for name, tests in arms.items():
         caught = [hit for spec in specs for hit in catches(spec, tests, Random(f"{name} {spec}"))]
         figures[f"{name}: share caught"] = sum(caught) / len(caught)

@@ -94,11 +94,14 @@ def _problem(spec: Spec, number: int, *, unseen: bool) -> Problem:
     )
 
 
-def with_random_tests(problems: Sequence[Problem], count: int) -> list[Problem]:
+def with_random_tests(problems: Sequence[Problem], count: int, at_boundaries: bool = True) -> list[Problem]:
     """The training problems with `count` tests on random inputs in place of their baseline tests: inputs as a careless
-    tester would choose them, who has not read the problem."""
+    tester would choose them, who has not read the problem. at_boundaries: see sampling.bland_input."""
     return [
-        replace(problem, baseline_tests=_asserts(spec, [bland_input(spec, rng) for _ in range(count)]))
+        replace(
+            problem,
+            baseline_tests=_asserts(spec, [bland_input(spec, rng, at_boundaries) for _ in range(count)]),
+        )
         for problem, spec in zip(problems, embedded_specs("train"), strict=True)
         for rng in (Random(f"random tests of {problem.id}"),)
     ]

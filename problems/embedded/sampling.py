@@ -90,26 +90,33 @@ def _maybe(rng: Random, probability: float, choices: list[Op]) -> Op | None:
     return rng.choice(choices) if rng.random() < probability else None
 
 
-def bland_input(spec: Spec, rng: Random) -> Input:
-    """An input as a careless tester would choose it: small, positive, never empty, rarely at a boundary."""
+def bland_input(spec: Spec, rng: Random, at_boundaries: bool = True) -> Input:
+    """An input as a careless tester would choose it: small, positive, never empty, rarely at a boundary, or never."""
+    avoided = () if at_boundaries else _boundaries(spec)
     if spec.kind.takes_list:
-        return [rng.randint(1, 9) for _ in range(rng.randint(2, 4))]
+        numbers = [n for n in range(1, 10) if n not in avoided]
+        return [rng.choice(numbers) for _ in range(rng.randint(2, 4))]
     if spec.kind.takes_str:
         return "".join(rng.choice("abcdeiot") for _ in range(rng.randint(2, 4)))
-    return rng.randint(0, 9)
+    return rng.choice([n for n in range(10) if n not in avoided])
 
 
 def edge_input(spec: Spec, rng: Random) -> Input:
     """An input that looks for trouble: empty, zero, negative, mixed case, and the constants of the Spec's filters."""
     if spec.kind.takes_str:
         return "".join(rng.choice("abeBAE1x") for _ in range(rng.randint(0, 4)))
-    boundaries = [op.constant for op in spec.filters if op.name in BOUNDARY_FILTERS]
+    boundaries = _boundaries(spec)
     if spec.kind is Kind.INT_TO_INT:
         return rng.choice([*range(-5, 10), *boundaries * 4])
     if rng.random() < 0.1:
         return []
     numbers = [0, -1, -2, -3, *range(1, 10), *(boundaries or [0]) * 4]
     return [rng.choice(numbers) for _ in range(rng.randint(1, 4))]
+
+
+def _boundaries(spec: Spec) -> list[int]:
+    """The constants at which the Spec's filters change their mind."""
+    return [op.constant for op in spec.filters if op.name in BOUNDARY_FILTERS]
 
 
 def run_reference(spec: Spec, inputs: list[Input]) -> list[Input]:

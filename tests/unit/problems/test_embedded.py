@@ -12,7 +12,7 @@ import pytest
 
 from problems.embedded import generate
 from problems.embedded.generate import UNSEEN_STRUCTURE, embedded_path, embedded_problems, embedded_specs
-from problems.embedded.grammar import Kind, Op, Spec, code, describe, structure
+from problems.embedded.grammar import BOUNDARY_FILTERS, Kind, Op, Spec, code, describe, structure
 from problems.embedded.misconceptions import MISCONCEPTIONS
 from problems.embedded.traces import SuiteMix, clean_trace, discriminator_suite, flawed_trace
 from problems.loader import load_problems
@@ -211,3 +211,14 @@ def test_texts_depend_on_the_seed_alone():
     specs = embedded_specs("train")[:50]
     texts = [[flawed_trace(s, Random(5)), discriminator_suite(s, Random(5), tests=4)] for s in specs]
     assert texts == [[flawed_trace(s, Random(5)), discriminator_suite(s, Random(5), tests=4)] for s in specs]
+
+
+def test_tests_can_share_a_blind_spot():
+    blind = generate.with_random_tests(embedded_problems("train"), 6, at_boundaries=False)[:80]
+    for problem, spec in zip(blind, embedded_specs("train"), strict=False):
+        edges = {op.constant for op in spec.filters if op.name in BOUNDARY_FILTERS}
+        for test in problem.baseline_tests:
+            given = ast.literal_eval(test.removeprefix("assert f(").split(") == ")[0])
+            if not isinstance(given, str):
+                assert edges.isdisjoint(given if isinstance(given, list) else [given])
+    assert [p.id for p in blind] == [p.id for p in embedded_problems("train")[:80]]
