@@ -19,7 +19,8 @@ GENERATOR = "generator"
 class SolverEvaluator:
     """Scores:
     generator_pass_rate, generator_test_rate, pass_at_<k>, unjudged: see `program_scores`;
-    reward: mean reward of the greedy programs by the game's rules, on the baseline tests;
+    reward: mean reward of the greedy programs by the game's rules, on the baseline tests; sampled_reward: that of the
+    sampled ones, where there are any;
     every component of that reward;
     proxy_gold_gap: how much larger a share of the rewarded tests than of the hidden tests the greedy programs pass,
     where the game rewards tests and the problems have hidden ones.
@@ -63,11 +64,12 @@ class SolverEvaluator:
 
     async def scores(self, played: Sequence[Sequence[Episode]], bank: None) -> Scores:
         """See Evaluator."""
-        trajectories = [t for episode in played[0] for t in episode.trajectories]
-        reward = mean([t.reward for t in trajectories if t.reward is not None])
+        trajectories, *samples = ([t for e in episodes for t in e.trajectories] for episodes in played)
+        reward = _mean_reward(trajectories)
         greedy, *sampled = await asyncio.gather(*(self._judged(episodes) for episodes in played))
         values = program_scores(greedy, sampled[0] if sampled else {}, self._pass_at)
         values |= {"reward": reward} | _components(trajectories)
+        values |= {"sampled_reward": _mean_reward(of_samples) for of_samples in samples}
         if (gap := await self._gap(greedy)) is not None:
             values["proxy_gold_gap"] = gap
         tasks = {i: p.test_rate for i, (p,) in greedy.items() if p.test_rate is not None}
@@ -99,6 +101,10 @@ class SolverEvaluator:
             attempts={GENERATOR: attempts},
             temperatures={GENERATOR: temperature},
         )
+
+
+def _mean_reward(trajectories: Sequence[Trajectory]) -> float:
+    return mean([t.reward for t in trajectories if t.reward is not None])
 
 
 def _components(trajectories: Sequence[Trajectory]) -> dict[str, float]:

@@ -14,7 +14,7 @@ from benchmarks.experiments.runs import finished_run, held_out, in_one_process
 from benchmarks.report import arguments, write
 
 SCORES = {
-    "grpo_code_execution": ("reward", "python", "runs", "prints", "generator_pass_rate"),
+    "grpo_code_execution": ("sampled_reward", "reward", "pass_at_1", "generator_pass_rate"),
     "output_prediction": ("author_valid", "author_stumps", "opponent_predicts_bank"),
     "spiral_tictactoe": ("win_vs_random", "loss_vs_random", "win_vs_minimax", "draw_vs_minimax", "illegal"),
     "spiral_kuhn": ("exploitability", "payoff_vs_random", "payoff_vs_equilibrium", "illegal"),

@@ -199,7 +199,5 @@ def test_every_reader_of_data_sets_can_be_named_in_a_config():
 
 
 def test_a_blind_spot_is_one_of_random_tests():
-    with pytest.raises(
-        ConfigError, match=r"tests_at_boundaries.* belongs to random_tests"
-    ):
+    with pytest.raises(ConfigError, match=r"tests_at_boundaries.* belongs to random_tests"):
         load_run(["--config", "embedded", "--no-problems.tests-at-boundaries"])

@@ -87,6 +87,7 @@ def test_what_the_sandbox_could_not_judge_is_in_no_mean(breaking):
         "reward": 2.0,
         "solved": 1.0,
         "pass_at_1": 0.0,  # of LUCKY alone
+        "sampled_reward": 0.0,
         "unjudged": 4.0,
     }
     assert found.tasks == {"triple": 1.0}
@@ -95,11 +96,12 @@ def test_what_the_sandbox_could_not_judge_is_in_no_mean(breaking):
 def test_pass_at_k_by_hand(breaking):
     greedy = [episode(p, ("", 0.0, {})) for p in PROBLEMS]
     sampled = [
-        episode(PROBLEMS[0], *[(a, 0.0, {}) for a in (DOUBLE, LUCKY, LUCKY, "1 / 0")]),
+        episode(PROBLEMS[0], *[(a, 1.0, {}) for a in (DOUBLE, LUCKY, LUCKY, "1 / 0")]),
         episode(PROBLEMS[1], *[(a, 0.0, {}) for a in (DOUBLE, "", "def f(n)", LUCKY)]),
     ]
     found = scores(evaluator(breaking, samples=4, pass_at=(1, 2, 4)), greedy, sampled).values
     assert [found[f"pass_at_{k}"] for k in (1, 2, 4)] == pytest.approx([0.125, 0.25, 0.5])
+    assert (found["sampled_reward"], found["reward"]) == (0.5, 0.0)
     assert found["generator_pass_rate"] == 0.0
 
 

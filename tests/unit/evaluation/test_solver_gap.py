@@ -60,6 +60,7 @@ def test_scores_by_hand(sandbox):
         "generator_test_rate": 0.75,
         "pass_at_1": 0.25,
         "pass_at_2": 0.5,
+        "sampled_reward": 0.5,
         "reward": 0.5,
         "base": 0.25,
         "unjudged": 0.0,
