@@ -69,7 +69,8 @@ class SolverEvaluator:
         greedy, *sampled = await asyncio.gather(*(self._judged(episodes) for episodes in played))
         values = program_scores(greedy, sampled[0] if sampled else {}, self._pass_at)
         values |= {"reward": reward} | _components(trajectories)
-        values |= {"sampled_reward": _mean_reward(of_samples) for of_samples in samples}
+        if samples:
+            values["sampled_reward"] = _mean_reward(samples[0])
         if (gap := await self._gap(greedy)) is not None:
             values["proxy_gold_gap"] = gap
         tasks = {i: p.test_rate for i, (p,) in greedy.items() if p.test_rate is not None}
