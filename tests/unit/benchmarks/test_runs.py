@@ -1,0 +1,36 @@
+import json
+
+import pytest
+
+from benchmarks.experiments import runs
+from benchmarks.experiments.games import SCORES
+from configs.load import load_run
+
+
+@pytest.mark.parametrize("recipe", ["embedded", *SCORES])
+def test_every_recipe_runs_in_one_process(recipe):
+    config = load_run(["--config", recipe, *runs.in_one_process(recipe)])[0].to_config()
+    assert config.local
+    for role in config.policies:
+        seat = config.policy(role)
+        assert (seat.engine.kind, seat.learner.threads) == ("transformers", 1)
+
+
+def test_a_finished_run_is_not_run_again_and_an_interrupted_one_goes_on(tmp_path, monkeypatch):
+    commands = []
+    monkeypatch.setattr(runs.subprocess, "run", lambda command, check: commands.append(command))
+    for name, file in (("done", "training_results.json"), ("begun", "config.yaml")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / file).write_text("{}")
+    for name in ("done", "begun", "new"):
+        assert runs.finished_run("debug", name, tmp_path, ["--seed", "3"]) == tmp_path / name
+    assert [("--resume" in c, c[c.index("--run-name") + 1]) for c in commands] == [
+        (True, "begun"),
+        (False, "new"),
+    ]
+
+
+def test_scores_of_the_evaluations(tmp_path):
+    rows = [{"step": 0, "held_out": {"a": 1.0}}, {"step": 1}, {"step": 2, "held_out": {"a": 2.0}}]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert runs.held_out(tmp_path) == [(0, {"a": 1.0}), (2, {"a": 2.0})]
