@@ -248,6 +248,7 @@ def test_a_full_disk_leaves_the_checkpoint_before(
     assert read_checkpoint(store.latest())["step"] == 2
 
 
+@pytest.mark.slow  # what the test above shows, with a Ray Train run around it
 def test_a_full_disk_under_ray_train_is_told(
     cluster: None, spec: LearnerSpec, small_disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -299,6 +300,7 @@ def test_two_workers_train_two_adapters_on_one_backbone_and_survive_a_kill(
         assert worker_of(run.learners["generator"], but=first) != first
 
 
+@pytest.mark.slow  # nodes that come and go are for clusters
 def test_fewer_workers_than_wanted_are_enough(cluster: None, spec: LearnerSpec, tmp_path: Path) -> None:
     """There is room for one of two: an elastic run goes on with it."""
     settings = spec.settings.model_copy(update={"workers": 2, "min_workers": 1, "cpus": 1.5})

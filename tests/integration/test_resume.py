@@ -29,7 +29,11 @@ def weights_of(run: Path) -> dict[str, bytes]:
     return {r: (checkpoint / r / "model.safetensors").read_bytes() for r in ("generator", "discriminator")}
 
 
-@pytest.mark.parametrize("step", [0, 3, 5], ids="killed at step {}".format)
+@pytest.mark.parametrize(
+    "step",
+    [pytest.param(0, marks=pytest.mark.slow), 3, pytest.param(5, marks=pytest.mark.slow)],
+    ids="killed at step {}".format,
+)
 def test_killed_and_resumed_equals_run_in_one_go(
     drive, small: tuple[str, ...], finished: Path, tmp_path: Path, step: int
 ) -> None:
