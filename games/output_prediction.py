@@ -98,9 +98,10 @@ def foul(program: str, rules: OutputPredictionRules) -> str | None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             tree = ast.parse(program)
+            text = ast.unparse(tree)  # deeper than parsing
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         return "syntax"
-    if _holds_a_method(tree):
+    if _holds_a_method(tree, text):
         return "banned"
     for node in ast.walk(tree):
         if any(module not in rules.allowed_modules for module in _imported(node)):
@@ -112,9 +113,11 @@ def foul(program: str, rules: OutputPredictionRules) -> str | None:
     return None
 
 
-def _holds_a_method(tree: ast.Module) -> bool:
-    """Whether a method of a constant is read and not called. A type's own, such as `str.upper`, has no address."""
-    text = ast.unparse(tree)
+def _holds_a_method(tree: ast.Module, text: str) -> bool:
+    """Whether a method of a constant is read and not called. A type's own, such as `str.upper`, has no address.
+
+    text: of the tree; names are written there as Python knows them, whatever letters the program wrote.
+    """
     types = {kind.__name__ for kind in _CONSTANTS}
     rebound = {name for name in types if re.search(rf"\b{name}\b(?![.(])", text)}
     harmless = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)} | {

@@ -140,6 +140,7 @@ FOULS = {
     "print(f'{id(1)}')": "banned",
     "print(str('x'.upper)[-4:])": "banned",  # a constant's address is the same in every process
     "f = (5).bit_length\nprint(f'{f}')": "banned",
+    "print(" + "+".join("1" * 450) + ")": "syntax",  # nested more deeply than Python goes
     "str = 'x'\nprint(str.upper)": "banned",
     "\uff53\uff54\uff52 = 'x'\nprint(str.upper)": "banned",  # the same name to Python
     "match 'x':\n    case str(upper=f): print(f)": "banned",
