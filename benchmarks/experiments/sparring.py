@@ -1,8 +1,8 @@
 """Is it the sparring that does it, and does it beat static tests? The embedded recipe with both policies learning, with
 the discriminator frozen, and with GRPO in place of PPO; and without a discriminator: rewards from the problems' own four
 baseline tests, which catch 73% of single misconceptions, from three tests on random inputs, which catch 68%, or from
-twelve that share a blind spot: no input lies at a boundary (static_tests.py). Equal generator steps and samples, the same warm start, several seeds, the same hidden tests on
-held-out problems.
+twelve that share a blind spot: no input lies at a boundary (static_tests.py). Equal generator steps and samples, the
+same warm start, several seeds, the same hidden tests on held-out problems.
 
     python -m benchmarks.experiments.sparring --output output/experiments
 
@@ -12,6 +12,7 @@ thread: the same to the bit every time, and several can run beside each other. -
 
 import argparse
 import statistics
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -59,9 +60,9 @@ def main() -> None:
         for seed, result in results.items():
             before, after = result["held_out"]["before"], result["held_out"]["after"]
             figures[f"{arm} seed {seed}"] = ", ".join(f"{k} {before[k]:.3f} -> {after[k]:.3f}" for k in KEYS)
-            figures[f"{arm} seed {seed} by stage"] = " ".join(
-                f"{stage['held_out']['generator_pass_rate']:.3f}" for stage in result["stages"]
-            )
+            figures[f"{arm} seed {seed} by stage"] = _row(by_stage(result))
+        mean = map(statistics.fmean, zip(*map(by_stage, results.values()), strict=True))
+        figures[f"{arm} mean by stage"] = _row(mean)
         gains[arm] = [
             r["held_out"]["after"]["generator_pass_rate"] - r["held_out"]["before"]["generator_pass_rate"]
             for r in results.values()
@@ -74,6 +75,14 @@ def main() -> None:
         )
         ratios[f"gain_vs_{arm}"] = statistics.fmean(gains["adversarial"]) / statistics.fmean(gains[arm])
     publish(options.json, figures, ratios)
+
+
+def by_stage(result: Mapping[str, Any]) -> list[float]:
+    return [stage["held_out"]["generator_pass_rate"] for stage in result["stages"]]
+
+
+def _row(rates: Iterable[float]) -> str:
+    return " ".join(f"{rate:.3f}" for rate in rates)
 
 
 def run(arm: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
