@@ -10,6 +10,7 @@ from core.problem import Problem
 from core.settings import Settings
 from core.verdict import Limits
 from games.golf_rewards import GolfRules, fault_of, golf_reward, utf8_bytes
+from games.judging import outcomes_of
 from games.parsing import extract_program
 from games.turns import answer_all
 
@@ -79,6 +80,7 @@ class CodeGolfGame:
         except SandboxFailure:
             attempt.components["sandbox_failure"] = 1.0
             return
+        attempt.outcomes = outcomes_of(problem.baseline_tests, verdicts)
         attempt.reward, attempt.components = golf_reward(
             sum(v.passed for v in verdicts),
             len(verdicts),

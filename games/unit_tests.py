@@ -15,6 +15,7 @@ from core.interfaces import Message, Player, PromptFormat, Sandbox, SandboxFailu
 from core.problem import Problem
 from core.settings import Settings
 from core.verdict import Limits, OutputTest
+from games.judging import outcomes_of
 from games.parsing import extract_program
 from games.turns import answer_all
 
@@ -117,6 +118,7 @@ class UnitTestsGame:
             except SandboxFailure:
                 attempt.components["sandbox_failure"] = 1.0
                 return
+            attempt.outcomes = outcomes_of(tests, verdicts)
             passed = sum(v.passed for v in verdicts)
             first_fault = next((v.status for v in verdicts if not v.passed), None)
             if first_fault is not None:
