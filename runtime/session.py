@@ -1,6 +1,7 @@
 """A run from its command line to its files: where it starts, what it evaluates, saves and reports."""
 
 import errno
+import logging
 import shutil
 import time
 from collections import defaultdict
@@ -32,10 +33,13 @@ from runtime.problem_sets import load_splits, without_failing
 from runtime.start import STARTED_FROM, SessionError, load_tokenizers, resolve
 from sandbox_workers.jobs import SandboxUnavailable
 from tracking.divergence import Divergence
+from tracking.episodes import episode_rows
 from tracking.progress import Display, display
+from tracking.run_log import run_log
 from tracking.run_record import RunRecord, versions
 from tracking.solutions import SolutionDatabase
 
+log = logging.getLogger(__name__)
 _PROCESS_START = time.perf_counter()
 _OURS = (SandboxFailure, PublishError, CheckpointError, SandboxUnavailable, ProblemFileError)
 _SAMPLES = 3
@@ -47,8 +51,13 @@ _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 def open_session(run: Run, recipe: str) -> Iterator["Session"]:
     """Set everything up, and take it down again. Raises SessionError."""
     try:
-        config, start, state = resolve(run, recipe)
-        with _parts(config, start) as (parts, train, held_out):
+        with ExitStack() as stack:
+            record, show = stack.enter_context(run_log()), stack.enter_context(display())
+            config, start, state = resolve(run, recipe)
+            record.open(start.run_directory)
+            show.phase("starting the sandbox, the engines and the learners")
+            parts, train, held_out = stack.enter_context(_parts(config, start))
+            show.phase("judging the problems' references")
             if config.problems.failing_references == "refuse":
                 held_out_file = config.problems.held_out_file or config.problems.file
                 parts.wait(validate_references(train, parts.sandbox, config.problems.file))
@@ -63,8 +72,8 @@ def open_session(run: Run, recipe: str) -> Iterator["Session"]:
                 except ValueError as error:  # the schedule is shorter than what is done already
                     raise SessionError(f"{start.checkpoint}: {error}") from error
             done = state["step"] if state else 0
-            with display(parts.scheduler.total_steps, done) as show:
-                yield Session(config, start, parts, train, held_out, show, state)
+            show.begin(parts.scheduler.total_steps, done)
+            yield Session(config, start, parts, train, held_out, show, state)
     except (CheckpointError, ProblemFileError, SandboxUnavailable) as error:
         raise SessionError(str(error)) from error
     except OSError as error:
@@ -142,6 +151,7 @@ class Session:
             self._divergence.load_state_dict(state["divergence"])
         self._solutions = _solutions(config, start, state)
         self._bank: Any = None
+        self._draws = True
         self._seconds: dict[str, float] = defaultdict(float, state["seconds"] if state else {})
         self._stage_seconds: dict[str, float] = defaultdict(float, state["stage_seconds"] if state else {})
         self._seconds["warm_start"] += start.warm_start_s
@@ -187,6 +197,7 @@ class Session:
 
     def play_request(self, assignment: Assignment) -> PlayRequest:
         config = self.config
+        self.display.phase(f"step {assignment.step}: rollout")
         return PlayRequest(
             address=("step", assignment.step),
             problems=tuple(self._train[i] for i in assignment.problem_ids),
@@ -219,6 +230,7 @@ class Session:
             SessionError: the run has diverged (stop.*); it was saved before.
         """
         self._keep_solutions(assignment.step, episodes)
+        self._keep_episodes(assignment, episodes)
         step, last = assignment.step, self.parts.scheduler.is_last_of_stage(assignment.step)
         for name, seconds in row["seconds"].items():
             if name != "total":
@@ -238,6 +250,8 @@ class Session:
             self._stage_ends.add(f"step_{step:06d}")
             self._record.add_samples(f"stage_{assignment.stage}_step_{step:06d}", episodes[:_SAMPLES])
         self._record.add(row)
+        if scores is not None:
+            self._draw_curves()
         diverged = self._divergence.found(row)
         # Weights that make updates fail may be broken: those before them must not be pruned for them.
         broken = any(
@@ -260,8 +274,28 @@ class Session:
                 if attempt.components.get("solved"):
                     self._solutions.add(episode.problem_id, attempt.artifact, pass_rate=1.0, step=step)
 
+    def _keep_episodes(self, assignment: Assignment, episodes: Sequence[Episode]) -> None:
+        rows = episode_rows(assignment.step, assignment.stage, assignment.phase, episodes, self.config.seats)
+        if told := self._record.add_episodes(rows):
+            self.display.say(told)
+
+    def _draw_curves(self) -> None:
+        """A picture that cannot be drawn ends no run."""
+        from tracking.plots import plot_learning_curves
+
+        started = time.perf_counter()
+        path = self._start.run_directory / "learning_curves.png"
+        try:
+            plot_learning_curves(self._record.rows(), path, self._evaluator.shown, tuple(self.config.seats))
+        except Exception:
+            if self._draws:
+                log.warning("%s cannot be drawn", path, exc_info=True)
+            self._draws = False
+        self._seconds["evaluation"] += time.perf_counter() - started
+
     def _save(self, step: int, row: Mapping[str, Any], scores: Scores | None) -> None:
         started = time.perf_counter()
+        self.display.phase(f"step {step}: checkpoint")
         is_best = scores is not None and (self._best is None or scores.combined > self._best["score"])
         if is_best and scores is not None:
             self._best = {"score": scores.combined, "step": step}
@@ -294,6 +328,7 @@ class Session:
 
     def _evaluate(self, step: int) -> Scores:
         started = time.perf_counter()
+        self.display.phase(f"step {step}: evaluation" if step else "evaluation before the first step")
         played = [self.parts.rollouts.play(r).episodes for r in self._evaluator.requests(self._bank)]
         scores = self.parts.wait(self._evaluator.scores(played, self._bank))
         self._record.add_tasks(step, scores.tasks)
@@ -306,9 +341,6 @@ class Session:
     # ------------------------------------------------------------------ the end
     def finish(self) -> None:
         """Results, learning curves, the table."""
-        from tracking.plots import plot_learning_curves
-
-        rows = self._record.rows()
         before = self._before
         after = self._stages[-1]["held_out"] if self._stages else before
         results = {
@@ -320,9 +352,8 @@ class Session:
             "versions": versions(),
         }
         path = self._record.finish(results)
-        shown, players = self._evaluator.shown, tuple(self.config.seats)
-        plot_learning_curves(rows, path.parent / "learning_curves.png", shown, players)
-        self.display.summary(before, after, shown)
+        self._draw_curves()
+        self.display.summary(before, after, self._evaluator.shown)
         self.display.say(f"best checkpoint: {self._store.root / 'best'}")
         self.display.say(f"results: {path}")
 

@@ -1,20 +1,19 @@
 """learning_curves.png from a run's metrics."""
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-
-matplotlib.use("Agg")  # no screen needed
-import matplotlib.pyplot as plt
+from matplotlib.figure import Figure  # without pyplot: no screen, no state, half of the import
 
 
 def plot_learning_curves(
     rows: Sequence[Mapping[str, Any]], path: Path, shown: Sequence[str], players: Sequence[str]
 ) -> None:
     """Left: the held-out scores that are shown, by step. Right: training rewards of the players. Stages are shaded."""
-    figure, (held_out, training) = plt.subplots(1, 2, figsize=(12, 4.5))
+    figure = Figure(figsize=(12, 4.5))
+    held_out, training = figure.subplots(1, 2)
     evaluations = [row for row in rows if "held_out" in row]
     for key in shown:
         points = [(row["step"], row["held_out"][key]) for row in evaluations if key in row["held_out"]]
@@ -31,8 +30,9 @@ def plot_learning_curves(
         axis.grid(alpha=0.3)
         axis.legend(loc="lower right", fontsize=8)
     figure.tight_layout()
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
+    draft = path.with_name(f".{path.name}.draft")
+    figure.savefig(draft, dpi=120, format="png")
+    os.replace(draft, path)  # whoever looks meanwhile sees a whole picture
 
 
 def _shade_stages(axis: Any, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -60,7 +60,8 @@ def test_samples_are_readable_text(tmp_path: Path) -> None:
 
 def test_without_a_terminal_each_step_is_one_line() -> None:
     out = io.StringIO()
-    display = Display(Console(file=out, width=160), None, None, total=9)
+    display = Display(Console(file=out, width=160))
+    display.begin(total=9, done=0)
     display.step(row(2, tokens_per_s=1234.5))
     display.scores("before", SCORES, tuple(SCORES))
     display.summary(SCORES, SCORES | {"kill_rate": 1.0}, tuple(SCORES))
