@@ -50,6 +50,17 @@ class CodeExecutionRules(Settings):
         """Who plays what: player -> policy."""
         return {GENERATOR: GENERATOR}
 
+    def why(self, player: str, components: Mapping[str, float]) -> str:
+        """How a reward came about, from its components."""
+        if not components["python"]:
+            return "no valid Python"
+        if not components["runs"]:
+            return "fails while it runs, or is stopped by a limit"
+        said = "runs and prints" if components["prints"] else "runs and prints nothing"
+        if components.get("solved") == 0:
+            return f"{said}, but fails a test of the problem (game.ungated_reward)"
+        return said
+
 
 def execution_reward(verdict: Verdict, is_python: bool) -> float:
     """R1's table. is_python: the program compiles; the sandbox calls a program that does not a runtime error."""

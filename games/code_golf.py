@@ -46,6 +46,14 @@ class CodeGolfRules(Settings):
         """Who plays what: player -> policy."""
         return {GENERATOR: GENERATOR}
 
+    def why(self, player: str, components: Mapping[str, float]) -> str:
+        """How a reward came about, from its components."""
+        passed = f"{self.rewards.pass_weight * components['pass_rate']:.2f} for the share of tests passed"
+        if components["solved"]:
+            short = self.rewards.length_weight * components["brevity"]
+            return f"{passed} + {short:.2f} for having {components['bytes']:g} bytes"
+        return f"{passed} - {components['penalty']:g} for its fault"
+
 
 class CodeGolfGame:
     def __init__(self, rules: CodeGolfRules) -> None:

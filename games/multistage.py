@@ -26,6 +26,7 @@ from games.rewards import (
     discriminator_reward,
     outcome,
     pass_rate,
+    reward_in_words,
 )
 from games.stages import REASONING_STAGES, ReasoningStage
 from games.turns import take_turn
@@ -52,6 +53,12 @@ class MultistageRules(Settings):
     def seats(self) -> dict[str, str]:
         """Who plays what: player -> policy."""
         return {GENERATOR: GENERATOR, DISCRIMINATOR: DISCRIMINATOR}
+
+    def why(self, player: str, components: Mapping[str, float]) -> str:
+        """How a reward came about, from its components."""
+        if player == DISCRIMINATOR:
+            return reward_in_words(components, self.rewards)
+        return "share of the tests passed, of those that count"
 
 
 @dataclass(slots=True)

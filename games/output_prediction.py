@@ -90,6 +90,14 @@ class OutputPredictionRules(Settings):
         """Who plays what: player -> policy."""
         return {AUTHOR: "generator", OPPONENT: "generator" if self.self_play else "discriminator"}
 
+    def why(self, player: str, components: Mapping[str, float]) -> str:
+        """How a reward came about, from its components."""
+        if player == OPPONENT:
+            return "predicted the output" if components["predicted"] else "predicted another output"
+        if fouls := [name.removeprefix("foul_") for name in components if name.startswith("foul_")]:
+            return f"the program breaks a rule: {fouls[0]} (game.foul_reward)"
+        return f"{components['stumped']:.0%} of the predictions were wrong"
+
 
 def foul(program: str, rules: OutputPredictionRules) -> str | None:
     """Which rule the program's text breaks; None where it breaks none."""

@@ -54,6 +54,13 @@ class UnitTestsRules(Settings):
         """Who plays what: player -> policy."""
         return {GENERATOR: GENERATOR}
 
+    def why(self, player: str, components: Mapping[str, float]) -> str:
+        """How a reward came about, from its components."""
+        if not components["format"]:
+            return "the answer does not keep the format (game.answer_format), so there is no program"
+        base, bonus = components["base"], components["bonus"]
+        return f"{base:.2f} for the share of tests passed + {bonus:.2f} for passing all"
+
 
 def read_answer(text: str, answer_format: str) -> str | None:
     """The program in a completion; None where the format is not kept."""

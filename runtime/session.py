@@ -1,7 +1,6 @@
 """A run from its command line to its files: where it starts, what it evaluates, saves and reports."""
 
 import errno
-import logging
 import shutil
 import time
 from collections import defaultdict
@@ -34,12 +33,12 @@ from runtime.start import STARTED_FROM, SessionError, load_tokenizers, resolve
 from sandbox_workers.jobs import SandboxUnavailable
 from tracking.divergence import Divergence
 from tracking.episodes import episode_rows
+from tracking.plots import LearningCurves
 from tracking.progress import Display, display
 from tracking.run_log import run_log
 from tracking.run_record import RunRecord, versions
 from tracking.solutions import SolutionDatabase
 
-log = logging.getLogger(__name__)
 _PROCESS_START = time.perf_counter()
 _OURS = (SandboxFailure, PublishError, CheckpointError, SandboxUnavailable, ProblemFileError)
 _SAMPLES = 3
@@ -52,9 +51,9 @@ def open_session(run: Run, recipe: str) -> Iterator["Session"]:
     """Set everything up, and take it down again. Raises SessionError."""
     try:
         with ExitStack() as stack:
-            record, show = stack.enter_context(run_log()), stack.enter_context(display())
+            log, show = stack.enter_context(run_log()), stack.enter_context(display())
             config, start, state = resolve(run, recipe)
-            record.open(start.run_directory)
+            log.open(start.run_directory)
             show.phase("starting the sandbox, the engines and the learners")
             parts, train, held_out = stack.enter_context(_parts(config, start))
             show.phase("judging the problems' references")
@@ -142,6 +141,9 @@ class Session:
         self._record = RunRecord(start.run_directory)
         self._store = CheckpointStore(start.run_directory / "checkpoints", config.checkpoint.keep)
         self._evaluator = build_evaluator(config.game, config.evaluation, held_out, parts.sandbox)
+        self._curves = LearningCurves(
+            start.run_directory / "learning_curves.png", self._evaluator.shown, tuple(config.seats)
+        )
         self._tokenizers = load_tokenizers(start.models)
         self.advantages = {role: Advantages(config.policy(role).learner) for role in config.policies}
         self._divergence = Divergence(config.stop, config.policies, tuple(config.seats))
@@ -151,7 +153,6 @@ class Session:
             self._divergence.load_state_dict(state["divergence"])
         self._solutions = _solutions(config, start, state)
         self._bank: Any = None
-        self._draws = True
         self._seconds: dict[str, float] = defaultdict(float, state["seconds"] if state else {})
         self._stage_seconds: dict[str, float] = defaultdict(float, state["stage_seconds"] if state else {})
         self._seconds["warm_start"] += start.warm_start_s
@@ -251,7 +252,7 @@ class Session:
             self._record.add_samples(f"stage_{assignment.stage}_step_{step:06d}", episodes[:_SAMPLES])
         self._record.add(row)
         if scores is not None:
-            self._draw_curves()
+            self._curves.draw(self._record.rows())
         diverged = self._divergence.found(row)
         # Weights that make updates fail may be broken: those before them must not be pruned for them.
         broken = any(
@@ -278,20 +279,6 @@ class Session:
         rows = episode_rows(assignment.step, assignment.stage, assignment.phase, episodes, self.config.seats)
         if told := self._record.add_episodes(rows):
             self.display.say(told)
-
-    def _draw_curves(self) -> None:
-        """A picture that cannot be drawn ends no run."""
-        from tracking.plots import plot_learning_curves
-
-        started = time.perf_counter()
-        path = self._start.run_directory / "learning_curves.png"
-        try:
-            plot_learning_curves(self._record.rows(), path, self._evaluator.shown, tuple(self.config.seats))
-        except Exception:
-            if self._draws:
-                log.warning("%s cannot be drawn", path, exc_info=True)
-            self._draws = False
-        self._seconds["evaluation"] += time.perf_counter() - started
 
     def _save(self, step: int, row: Mapping[str, Any], scores: Scores | None) -> None:
         started = time.perf_counter()
@@ -352,10 +339,11 @@ class Session:
             "versions": versions(),
         }
         path = self._record.finish(results)
-        self._draw_curves()
+        self._curves.draw(self._record.rows())
         self.display.summary(before, after, self._evaluator.shown)
         self.display.say(f"best checkpoint: {self._store.root / 'best'}")
         self.display.say(f"results: {path}")
+        self.display.phase("stopping")
 
     def _wall_time(self) -> dict[str, float]:
         """Seconds by part; the total counts earlier halves of a resumed run too."""
