@@ -201,7 +201,7 @@ def test_a_command_is_understood_by_what_it_calls(command: Command, a_run: None)
         ("python", "driver.py", "--no-such-key", "1"),
         ("python", "driver.py", "--config", "no_such_recipe"),
         ("python", "-m", "scripts.evaluate", "--dataset", "d.jsonl", "--policy", "p", "--format", "no_such_format"),
-        ("python", "-m", "scripts.warm_start", "--model", "M", "--role", "nobody"),
+        ("python", "-m", "scripts.warm_start", *"--model M --problems-file F --output O --role nobody".split()),
         ("python", "-m", "sandbox_workers", "no_such_command"),
         ("python", "-m", "benchmarks.experiments.kuhn", "rae", "--no-such-option"),
         ("python", "-m", "benchmarks.no_such_benchmark"),
