@@ -165,6 +165,7 @@ def _pool(config: Config, start: Start) -> SandboxPool | NoSandbox:
         slots=config.sandbox.slots,
         run_id=start.run_directory.name,
         limits=config.sandbox_limits,
+        trusted=config.trusts_programs,
     )
 
 

@@ -197,7 +197,7 @@ def test_a_killed_actor_costs_no_verdict() -> None:
         assert client.stats()["retries"] >= 1
         assert pool.stats()["jobs"] >= 4
         pool.shutdown()
-        if "Docker" in pool.description:
+        if "Docker containers" in pool.description:
             assert eventually(lambda: containers_of(run) == 0)
     finally:
         ray.shutdown()
