@@ -3,9 +3,12 @@
     python -m benchmarks.experiments.games --output output/experiments [--games spiral_kuhn code_golf]
 
 Seeds vary play and learning, not the warm start. Each run is one process with the transformers engine and one thread:
-the same to the bit every time. Runs that are finished already are not run again. --quick makes one seed of one game.
+the same to the bit every time. Runs that are finished already are not run again. --quick makes two steps of Kuhn poker,
+always anew.
 """
 
+import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean, stdev
 
@@ -22,6 +25,7 @@ SCORES = {
     "code_golf": ("solved", "pass_rate", "bytes", "kaggle_score"),
 }
 """By recipe, the held-out scores that are shown."""
+SHORT = ["--n-generator-steps", "2", "--evaluation.every", "1", "--evaluation.problems", "20"]
 
 
 def main() -> None:
@@ -30,11 +34,21 @@ def main() -> None:
     parser.add_argument("--games", nargs="+", choices=list(SCORES), default=list(SCORES))
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     options = parser.parse_args()
-    games, seeds = (["spiral_kuhn"], [1]) if options.quick else (options.games, options.seeds)
+    if not options.quick:
+        write(options.json, *compare(options.games, options.seeds, options.output))
+        return
+    with tempfile.TemporaryDirectory() as directory:
+        write(options.json, *compare(["spiral_kuhn"], [1], Path(directory), SHORT))
+
+
+def compare(
+    games: Sequence[str], seeds: Sequence[int], output: Path, more: Sequence[str] = ()
+) -> tuple[dict[str, object], dict[str, float]]:
+    """(figures, ratios). Prints the tables. `more`: arguments of every run."""
     figures: dict[str, object] = {}
     ratios: dict[str, float] = {}
     for game in games:
-        curves = [curve(game, seed, options.output) for seed in seeds]
+        curves = [curve(game, seed, output, more) for seed in seeds]
         steps = list(curves[0])
         rows: list[list[object]] = []
         for name in SCORES[game]:
@@ -45,12 +59,12 @@ def main() -> None:
         first = SCORES[game][0]
         before, after = (fmean(c[step][first] for c in curves) for step in (steps[0], steps[-1]))
         ratios[f"{game}_{first}_after_vs_before"] = after / before if before else float("inf")
-    write(options.json, figures, ratios)
+    return figures, ratios
 
 
-def curve(game: str, seed: int, output: Path) -> dict[int, dict[str, float]]:
+def curve(game: str, seed: int, output: Path, more: Sequence[str]) -> dict[int, dict[str, float]]:
     """Held-out scores by step."""
-    arguments = ["--seed", str(seed), *in_one_process(game)]
+    arguments = ["--seed", str(seed), *in_one_process(game), *more]
     return dict(held_out(finished_run(game, f"{game}-seed{seed}", output, arguments)))
 
 

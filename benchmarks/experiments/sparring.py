@@ -7,11 +7,13 @@ same warm start, several seeds, the same hidden tests on held-out problems.
     python -m benchmarks.experiments.sparring --output output/experiments
 
 Runs that are finished already are not run again. --local runs each in one process with the transformers engine and one
-thread: the same to the bit every time, and several can run beside each other. --quick runs one stage with one seed.
+thread: the same to the bit every time, and several can run beside each other. --quick makes two arms' runs of the debug
+recipe with one stage and seed, always anew.
 """
 
 import argparse
 import statistics
+import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -47,16 +49,27 @@ KEYS = ("generator_pass_rate", "test_validity", "kill_rate")
 def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--output", type=Path, default=Path("output/experiments"))
-    parser.add_argument("--config", default="embedded")
+    parser.add_argument("--config", help="default: embedded, with --quick debug")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--local", action="store_true", help="in one process each, not on Ray")
     parser.add_argument("--arms", nargs="+", choices=sorted(ARMS), default=list(ARMS))
     options = parser.parse_args()
-    seeds = options.seeds[:1] if options.quick else options.seeds
+    options.config = options.config or ("debug" if options.quick else "embedded")
+    if not options.quick:
+        publish(options.json, *compare(options))
+        return
+    options.seeds, options.arms = options.seeds[:1], ["adversarial", "blind_tests"]
+    with tempfile.TemporaryDirectory() as directory:
+        options.output = Path(directory)
+        publish(options.json, *compare(options))
+
+
+def compare(options: argparse.Namespace) -> tuple[dict[str, Any], dict[str, float]]:
+    """(figures, ratios)"""
     figures: dict[str, Any] = {}
     gains: dict[str, list[float]] = {}
     for arm in options.arms:
-        results = {seed: run(arm, seed, options) for seed in seeds}
+        results = {seed: run(arm, seed, options) for seed in options.seeds}
         for seed, result in results.items():
             before, after = result["held_out"]["before"], result["held_out"]["after"]
             figures[f"{arm} seed {seed}"] = ", ".join(f"{k} {before[k]:.3f} -> {after[k]:.3f}" for k in KEYS)
@@ -73,8 +86,9 @@ def main() -> None:
         figures[f"gap by seed (adversarial - {arm})"] = " ".join(
             f"{a - f:+.3f}" for a, f in zip(gains["adversarial"], gains[arm], strict=True)
         )
-        ratios[f"gain_vs_{arm}"] = statistics.fmean(gains["adversarial"]) / statistics.fmean(gains[arm])
-    publish(options.json, figures, ratios)
+        other = statistics.fmean(gains[arm])
+        ratios[f"gain_vs_{arm}"] = statistics.fmean(gains["adversarial"]) / other if other else float("inf")
+    return figures, ratios
 
 
 def by_stage(result: Mapping[str, Any]) -> list[float]:
@@ -90,8 +104,7 @@ def run(arm: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
     arguments = ["--seed", str(seed), *ARMS[arm]]
     arguments += in_one_process(options.config) if options.local else []
     arguments += SHORT if options.quick else []
-    name = f"{arm}-seed{seed}" + ("-quick" if options.quick else "")
-    return results_of(finished_run(options.config, name, options.output, arguments))
+    return results_of(finished_run(options.config, f"{arm}-seed{seed}", options.output, arguments))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ each arm on seeds of its own. Rollouts are not the whole cost: a tree's start in
 counted too. Drift: how far the policies of the other stages, which do not matter, have moved meanwhile (total variation).
 """
 
-import argparse
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -290,7 +289,6 @@ def speed_figures(seeds: Sequence[int], chain: Chain, pairs: Sequence[tuple[str,
 
 def main() -> None:
     parser = arguments(__doc__)
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--seeds", type=int, nargs="+", default=list(range(1, 21)))
     parser.add_argument("--repeats", type=int, default=100, help="trees for each seed and share")
     options = parser.parse_args()
