@@ -52,13 +52,16 @@ def main() -> None:
 
 
 def run(name: str, result: Path, quick: bool) -> int:
-    """The exit code. Ctrl-C waits for the benchmark to take its sandbox down."""
+    """The exit code, not 0 where it left no result. Ctrl-C waits for the benchmark to take its sandbox down."""
     benchmark = BENCHMARKS[name]
     command = [sys.executable, "-m", f"benchmarks.{benchmark.module}", *benchmark.arguments]
     command += ["--json", str(result), *(["--quick"] if quick else [])]
+    result.parent.mkdir(parents=True, exist_ok=True)
+    if quick:
+        result.unlink(missing_ok=True)
     process = subprocess.Popen(command, cwd=ROOT)
     try:
-        return process.wait()
+        return process.wait() or int(not result.is_file())
     except KeyboardInterrupt:
         process.wait()
         raise

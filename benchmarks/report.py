@@ -68,13 +68,16 @@ def commit() -> str:
     """Of the code, "-dirty" where it had changes; results and pages are no code."""
     ours = ["--untracked-files=no", "--", ".", ":!benchmarks/results", ":!*.md"]
     try:
-        head, changes = git("rev-parse", "--short=12", "HEAD"), git("status", "--porcelain", *ours)
+        head, changes = (
+            git("rev-parse", "--short=12", "HEAD", root=ROOT),
+            git("status", "--porcelain", *ours, root=ROOT),
+        )
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
     return head.strip() + ("-dirty" if changes else "")
 
 
-def git(*command: str, root: Path = ROOT) -> str:
+def git(*command: str, root: Path) -> str:
     return subprocess.run(
         ["git", "-C", str(root), *command], capture_output=True, text=True, check=True
     ).stdout
