@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean, stdev
+from typing import Any
 
 from benchmarks.experiments.intervals import print_table
 from benchmarks.experiments.runs import finished_run, held_out, in_one_process
@@ -53,8 +54,9 @@ def compare(
         rows: list[list[object]] = []
         for name in SCORES[game]:
             by_step = [[of_seed[step][name] for of_seed in curves] for step in steps]
-            rows.append([name, *map(_spread, by_step)])
-            figures[f"{game}, {name}"] = dict(zip(steps, by_step, strict=True))
+            spreads = [spread(values) for values in by_step]
+            rows.append([name, *(f"{of['mean']:.3f} ±{of['std']:.3f}" for of in spreads)])
+            figures[f"{game}, {name}"] = {f"step {s}": of for s, of in zip(steps, spreads, strict=True)}
         print_table(f"{game}: mean ± std of {len(seeds)} seeds, by step", ["", *map(str, steps)], rows)
         first = SCORES[game][0]
         before, after = (fmean(c[step][first] for c in curves) for step in (steps[0], steps[-1]))
@@ -68,8 +70,9 @@ def curve(game: str, seed: int, output: Path, more: Sequence[str]) -> dict[int, 
     return dict(held_out(finished_run(game, f"{game}-seed{seed}", output, arguments)))
 
 
-def _spread(values: list[float]) -> str:
-    return f"{fmean(values):.3f}" + (f" ±{stdev(values):.3f}" if len(values) > 1 else "")
+def spread(by_seed: Sequence[float]) -> dict[str, Any]:
+    std = stdev(by_seed) if len(by_seed) > 1 else 0.0
+    return {"mean": fmean(by_seed), "std": std, "by_seed": by_seed}
 
 
 if __name__ == "__main__":

@@ -18,8 +18,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks.experiments.intervals import print_table
 from benchmarks.experiments.runs import finished_run, in_one_process, results_of
-from benchmarks.report import arguments, publish
+from benchmarks.report import arguments, write
 
 ARMS: dict[str, list[str]] = {
     "adversarial": [],
@@ -43,7 +44,7 @@ ARMS["random_tests"] = [*_STATIC, "--problems.random-tests", "3"]
 ARMS["blind_tests"] = [*_STATIC, "--problems.random-tests", "12", "--no-problems.tests-at-boundaries"]
 SHORT = ["--curriculum.stages", "1", "--n-discriminator-steps", "1", "--n-generator-steps", "1"]
 SHORT += ["--k-alternating-steps", "1", "--evaluation.problems", "20"]
-KEYS = ("generator_pass_rate", "test_validity", "kill_rate")
+KEYS, AT = ("generator_pass_rate", "test_validity", "kill_rate"), ("before", "after")
 
 
 def main() -> None:
@@ -56,38 +57,32 @@ def main() -> None:
     options = parser.parse_args()
     options.config = options.config or ("debug" if options.quick else "embedded")
     if not options.quick:
-        publish(options.json, *compare(options))
+        write(options.json, *compare(options))
         return
     options.seeds, options.arms = options.seeds[:1], ["adversarial", "blind_tests"]
     with tempfile.TemporaryDirectory() as directory:
         options.output = Path(directory)
-        publish(options.json, *compare(options))
+        write(options.json, *compare(options))
 
 
 def compare(options: argparse.Namespace) -> tuple[dict[str, Any], dict[str, float]]:
-    """(figures, ratios)"""
+    """(figures by arm, ratios). Prints the table."""
     figures: dict[str, Any] = {}
-    gains: dict[str, list[float]] = {}
+    rows: list[list[object]] = []
     for arm in options.arms:
-        results = {seed: run(arm, seed, options) for seed in options.seeds}
-        for seed, result in results.items():
-            before, after = result["held_out"]["before"], result["held_out"]["after"]
-            figures[f"{arm} seed {seed}"] = ", ".join(f"{k} {before[k]:.3f} -> {after[k]:.3f}" for k in KEYS)
-            figures[f"{arm} seed {seed} by stage"] = _row(by_stage(result))
-        mean = map(statistics.fmean, zip(*map(by_stage, results.values()), strict=True))
-        figures[f"{arm} mean by stage"] = _row(mean)
-        gains[arm] = [
-            r["held_out"]["after"]["generator_pass_rate"] - r["held_out"]["before"]["generator_pass_rate"]
-            for r in results.values()
-        ]
-        figures[f"{arm} mean gain"] = statistics.fmean(gains[arm])
+        results = [run(arm, seed, options) for seed in options.seeds]
+        rates = list(zip(*map(by_stage, results), strict=True))
+        when = [result["held_out"] for result in results]
+        scores = {f"{key} {at}": [held_out[at][key] for held_out in when] for key in KEYS for at in AT}
+        gains = [held_out["after"][KEYS[0]] - held_out["before"][KEYS[0]] for held_out in when]
+        mean = [statistics.fmean(of_stage) for of_stage in rates]
+        figures[arm] = {"pass rate by stage": mean, **scores, "gain": statistics.fmean(gains)}
+        rows.append([arm, *(_row(values) for values in (mean, *scores.values()))])
+    print_table("held out, by seed", ["", "pass rate by stage, mean", *scores], rows)
     ratios = {}
-    for arm in set(gains) - {"adversarial"} if "adversarial" in gains else ():
-        figures[f"gap by seed (adversarial - {arm})"] = " ".join(
-            f"{a - f:+.3f}" for a, f in zip(gains["adversarial"], gains[arm], strict=True)
-        )
-        other = statistics.fmean(gains[arm])
-        ratios[f"gain_vs_{arm}"] = statistics.fmean(gains["adversarial"]) / other if other else float("inf")
+    for arm in set(figures) - {"adversarial"} if "adversarial" in figures else ():
+        gain = figures[arm]["gain"]
+        ratios[f"gain_vs_{arm}"] = figures["adversarial"]["gain"] / gain if gain else float("inf")
     return figures, ratios
 
 
