@@ -14,7 +14,7 @@ ARGS ?=
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(LOCK)
 
-.PHONY: run test test-slow check bench tables engine image setup
+.PHONY: run test test-slow check bench tables engine image setup .bench
 
 run: setup
 	$(BIN)/python driver.py $(ARGS)
@@ -41,9 +41,10 @@ tables: setup
 	$(BIN)/python -m benchmarks.tables
 
 # TRL, which two benchmarks compare with: a directory beside the virtual environment, on nobody's path but theirs.
-.bench: $(STAMP) requirements/bench.lock
-	rm -rf $@
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --target $@ -r requirements/bench.lock
+.bench: .bench/.installed
+.bench/.installed: $(STAMP) requirements/bench.lock
+	rm -rf .bench
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --target .bench -r requirements/bench.lock
 	@touch $@
 
 # A private Docker Engine on this machine, as root, where none is running (Debian).

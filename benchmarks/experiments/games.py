@@ -27,6 +27,7 @@ SCORES = {
 }
 """By recipe, the held-out scores that are shown."""
 SHORT = ["--n-generator-steps", "2", "--evaluation.every", "1", "--evaluation.problems", "20"]
+SHORT += ["--curriculum.problems-per-step", "4", "--curriculum.attempts", "8"]
 
 
 def main() -> None:
