@@ -1,7 +1,7 @@
 """A whole run: wall-clock in total and by part, and the peak memory of its processes.
 
     python -m benchmarks.end_to_end                 the embedded recipe, warm start included (fresh cache)
-    python -m benchmarks.end_to_end --quick         the debug recipe, from the warm start in the cache
+    python -m benchmarks.end_to_end --quick         the debug recipe, three steps, from the warm start in the cache
 
 Memory is the largest sum over the run's process tree of proportional set sizes (shared pages counted once),
 sampled twice a second.
@@ -18,6 +18,7 @@ from typing import Any
 
 import psutil
 
+from benchmarks.experiments.runs import SHORT
 from benchmarks.report import arguments, publish
 
 
@@ -28,16 +29,8 @@ def main() -> None:
         fresh_cache = (
             {} if options.quick else {"XDG_CACHE_HOME": folder}
         )  # the warm start is part of the time
-        command = [
-            sys.executable,
-            "driver.py",
-            "--config",
-            recipe,
-            "--output-dir",
-            folder,
-            "--run-name",
-            "run",
-        ]
+        command = [sys.executable, "driver.py", "--config", recipe, *(SHORT if options.quick else [])]
+        command += ["--output-dir", folder, "--run-name", "run"]
         start = time.perf_counter()
         process = subprocess.Popen(command, env=os.environ | fresh_cache)
         peak = watch_memory(process)

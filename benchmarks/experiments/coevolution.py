@@ -9,7 +9,7 @@ kills: of the wrong programs of the column's generator, the share that a suite o
 is wrong if it fails a hidden test.
 survival: of all programs of the row's generator, the share that every suite of the column's discriminator lets pass.
 Later discriminators should find more in each column of the first, later generators survive more in each of the second.
---quick makes a run of the debug recipe for it.
+--quick makes a short run of the debug recipe for it.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from pathlib import Path
 from statistics import fmean
 
 from benchmarks.experiments.intervals import interval, print_table
-from benchmarks.experiments.runs import finished_run
+from benchmarks.experiments.runs import SHORT, finished_run
 from benchmarks.report import arguments, write
 from configs.load import load_run
 from configs.schema import Config
@@ -170,7 +170,7 @@ def main() -> None:
         write(options.json, *compare(options.run, count, options.sandbox))
     elif options.quick:
         with tempfile.TemporaryDirectory() as directory:
-            run = finished_run("debug", "run", Path(directory))
+            run = finished_run("debug", "run", Path(directory), SHORT)
             write(options.json, *compare([run], count, options.sandbox))
     else:
         parser.error("--run DIR is missing: a finished run, such as benchmarks.experiments.sparring makes")

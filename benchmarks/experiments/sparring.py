@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.experiments.intervals import print_table
-from benchmarks.experiments.runs import finished_run, in_one_process, results_of
+from benchmarks.experiments.runs import SHORT, finished_run, in_one_process, results_of
 from benchmarks.report import arguments, write
 
 ARMS: dict[str, list[str]] = {
@@ -42,8 +42,6 @@ _STATIC = [
 ARMS["baseline_tests"] = _STATIC
 ARMS["random_tests"] = [*_STATIC, "--problems.random-tests", "3"]
 ARMS["blind_tests"] = [*_STATIC, "--problems.random-tests", "12", "--no-problems.tests-at-boundaries"]
-SHORT = ["--curriculum.stages", "1", "--n-discriminator-steps", "1", "--n-generator-steps", "1"]
-SHORT += ["--k-alternating-steps", "1", "--evaluation.problems", "20"]
 KEYS, AT = ("generator_pass_rate", "test_validity", "kill_rate"), ("before", "after")
 
 

@@ -18,7 +18,7 @@ def test_every_recipe_runs_in_one_process(recipe):
 
 @pytest.mark.parametrize("arm", sparring.ARMS)
 def test_every_arm_s_arguments_are_keys(arm):
-    load_run(["--config", "embedded", *sparring.ARMS[arm], *sparring.SHORT])[0].to_config()
+    load_run(["--config", "embedded", *sparring.ARMS[arm], *runs.SHORT])[0].to_config()
 
 
 def test_the_short_run_s_arguments_are_keys():
