@@ -2,6 +2,7 @@
 # Each sets up what it needs and is quick once that is done.
 #   make run ARGS="--config debug"     arguments of driver.py
 #   make test ARGS="-k sandbox"        arguments of pytest
+#   make bench ARGS="--quick learner"  arguments of python -m benchmarks
 #   TORCH_INDEX="--index-url URL"      where pip finds a CPU-only torch, if you have such an index
 #   LOCK=gpu                           CUDA builds of torch and vLLM instead
 
@@ -13,7 +14,7 @@ ARGS ?=
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(LOCK)
 
-.PHONY: run test test-slow check bench engine image setup
+.PHONY: run test test-slow check bench tables engine image setup .bench
 
 run: setup
 	$(BIN)/python driver.py $(ARGS)
@@ -29,19 +30,21 @@ check: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 	$(BIN)/pyright
+	$(BIN)/python -m benchmarks.tables --check
 
-bench: setup .bench
-	$(BIN)/python -m benchmarks.sandbox $(ARGS)
-	$(BIN)/python -m benchmarks.rollout $(ARGS)
-	$(BIN)/python -m benchmarks.learner $(ARGS)
-	$(BIN)/python -m benchmarks.trl_parity $(ARGS)
-	$(BIN)/python -m benchmarks.trl_speed $(ARGS)
-	$(BIN)/python -m benchmarks.end_to_end $(ARGS)
+# Without TRL (no network) the others still run.
+bench: setup
+	-@$(MAKE) --no-print-directory .bench
+	$(BIN)/python -m benchmarks $(ARGS)
+
+tables: setup
+	$(BIN)/python -m benchmarks.tables
 
 # TRL, which two benchmarks compare with: a directory beside the virtual environment, on nobody's path but theirs.
-.bench: $(STAMP) requirements/bench.lock
-	rm -rf $@
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --target $@ -r requirements/bench.lock
+.bench: .bench/.installed
+.bench/.installed: $(STAMP) requirements/bench.lock
+	rm -rf .bench
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --target .bench -r requirements/bench.lock
 	@touch $@
 
 # A private Docker Engine on this machine, as root, where none is running (Debian).
