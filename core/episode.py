@@ -36,7 +36,7 @@ class Turn:
     """One completion of one player."""
 
     stage: int
-    """Reasoning stage 1-5 of the generator; in games without stages the number of the player's move, from 0."""
+    """Reasoning stage of the generator, from 1; in games without stages the number of the player's move, from 0."""
     prompt_tokens: tuple[int, ...]
     completion: Completion
     text: str
