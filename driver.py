@@ -52,6 +52,7 @@ def train(session: Session) -> None:
         row = {"step": assignment.step, "stage": assignment.stage, "phase": str(assignment.phase)}
         row |= episode_metrics(config.seats, result.episodes, result.seconds)
         for role in assignment.learning:
+            show.phase(f"step {assignment.step}: the {role} learns")
             batch, estimate = make_batch(
                 config,
                 session.advantages[role],

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+OUTCOME_CHARACTERS = 200
+
 
 class FinishReason(StrEnum):
     STOP = "stop"
@@ -43,6 +45,34 @@ class Turn:
     """The completion, decoded for people and parsers; never retokenised."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outcome:
+    """What one test did, for people who ask why an attempt earned what it earned.
+
+    Example:
+        Outcome(test="assert f(1) == 3", owner="discriminator #0", status="WRONG_ANSWER")    # under a program
+        Outcome(test="assert f(1) == 3", status="valid", kills=(2, 5))                       # in a suite
+    """
+
+    test: str
+    """As all texts here, cut off after OUTCOME_CHARACTERS."""
+    owner: str = ""
+    """Whose test it is; empty where the attempt wrote it itself."""
+    status: str
+    """Of a program under the test: the verdict's. Of a test in a suite: what became of it."""
+    error: str = ""
+    counts: bool = True
+    """False where the reward leaves it out."""
+    kills: tuple[int, ...] = ()
+    """Attempts whose programs fail this test."""
+
+    def __post_init__(self) -> None:
+        for name in ("test", "error"):
+            text = getattr(self, name)
+            if len(text) > OUTCOME_CHARACTERS:
+                object.__setattr__(self, name, text[:OUTCOME_CHARACTERS] + "…")
+
+
 @dataclass(kw_only=True, slots=True)
 class Trajectory:
     """One player's trainable view of one attempt: its turns in order and what they earned.
@@ -62,6 +92,8 @@ class Trajectory:
     """What the attempt made: a program, or a test suite."""
     place: tuple[int, int] | None = None
     """(prefix, branch) where attempts branch (interfaces.Branching)."""
+    outcomes: tuple[Outcome, ...] = ()
+    """What each test did, where the game has tests."""
     group: str = ""
     """Attempts of one player in one episode share a baseline where this is the same."""
 

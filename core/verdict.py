@@ -70,6 +70,10 @@ class OutputTest:
     stdin: str = ""
     code: str = ""
 
+    def __str__(self) -> str:
+        asked = self.code.strip() or (f"stdin {self.stdin!r}" if self.stdin else "the program")
+        return f"{asked} prints {self.stdout!r}" if self.stdout is not None else f"{asked} runs"
+
     def judge(self, verdict: Verdict) -> Verdict:
         """What the verdict is once the output is compared."""
         if not verdict.passed or self.stdout is None or _lines(self.stdout) == _lines(verdict.stdout):

@@ -38,6 +38,13 @@ class _BoardRules(Settings):
         """Who plays what: player -> policy."""
         return dict.fromkeys(SEATS, "generator")
 
+    def why(self, player: str, components: Mapping[str, float]) -> str:
+        """How a reward came about, from its components."""
+        if components["illegal"]:
+            return "made an illegal move (game.illegal_reward)"
+        result = [name for name in ("win", "draw", "loss") if components[name]]
+        return result[0] if result else "the other side made an illegal move (game.illegal_opponent_reward)"
+
 
 class TicTacToeRules(_BoardRules):
     """R1: self-play at tic-tac-toe."""

@@ -15,6 +15,7 @@ from core.interfaces import Message, Player, PromptFormat, Sandbox, SandboxFailu
 from core.problem import Problem
 from core.settings import Settings
 from core.verdict import Limits, OutputTest, Status, Verdict
+from games.judging import outcomes_of
 from games.parsing import extract_program, is_valid_python
 from games.turns import answer_all
 
@@ -48,6 +49,17 @@ class CodeExecutionRules(Settings):
     def seats(self) -> dict[str, str]:
         """Who plays what: player -> policy."""
         return {GENERATOR: GENERATOR}
+
+    def why(self, player: str, components: Mapping[str, float]) -> str:
+        """How a reward came about, from its components."""
+        if not components["python"]:
+            return "no valid Python"
+        if not components["runs"]:
+            return "fails while it runs, or is stopped by a limit"
+        said = "runs and prints" if components["prints"] else "runs and prints nothing"
+        if components.get("solved") == 0:
+            return f"{said}, but fails a test of the problem (game.ungated_reward)"
+        return said
 
 
 def execution_reward(verdict: Verdict, is_python: bool) -> float:
@@ -87,16 +99,18 @@ class CodeExecutionGame:
         limits = problem.limits or self.rules.sandbox_limits
         is_python = is_valid_python(program)
         try:
-            (verdict,) = await sandbox.judge(program, [OutputTest(stdout=None)], limits=limits)
+            (verdict,) = await sandbox.judge(program, [runs := OutputTest(stdout=None)], limits=limits)
+            outcomes = outcomes_of([runs], [verdict])
             reward = execution_reward(verdict, is_python)
             if self.rules.gate_on_tests and reward > 0:
                 tests = await sandbox.judge(program, problem.baseline_tests, limits=limits)
+                outcomes += outcomes_of(problem.baseline_tests, tests)
                 attempt.components["solved"] = solved = float(all(v.passed for v in tests))
                 reward = reward if solved else self.rules.ungated_reward
         except SandboxFailure:
             attempt.components["sandbox_failure"] = 1.0
             return
-        attempt.reward = reward
+        attempt.reward, attempt.outcomes = reward, outcomes
         attempt.components |= {
             "python": float(is_python),
             "runs": float(verdict.passed),

@@ -10,6 +10,7 @@ from core.problem import Problem
 from core.settings import Settings
 from core.verdict import Limits
 from games.golf_rewards import GolfRules, fault_of, golf_reward, utf8_bytes
+from games.judging import outcomes_of
 from games.parsing import extract_program
 from games.turns import answer_all
 
@@ -45,6 +46,14 @@ class CodeGolfRules(Settings):
         """Who plays what: player -> policy."""
         return {GENERATOR: GENERATOR}
 
+    def why(self, player: str, components: Mapping[str, float]) -> str:
+        """How a reward came about, from its components."""
+        passed = f"{self.rewards.pass_weight * components['pass_rate']:.2f} for the share of tests passed"
+        if components["solved"]:
+            short = self.rewards.length_weight * components["brevity"]
+            return f"{passed} + {short:.2f} for having {components['bytes']:g} bytes"
+        return f"{passed} - {components['penalty']:g} for its fault"
+
 
 class CodeGolfGame:
     def __init__(self, rules: CodeGolfRules) -> None:
@@ -79,6 +88,7 @@ class CodeGolfGame:
         except SandboxFailure:
             attempt.components["sandbox_failure"] = 1.0
             return
+        attempt.outcomes = outcomes_of(problem.baseline_tests, verdicts)
         attempt.reward, attempt.components = golf_reward(
             sum(v.passed for v in verdicts),
             len(verdicts),

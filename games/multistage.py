@@ -13,11 +13,11 @@ from typing import Literal
 
 from pydantic import Field
 
-from core.episode import Episode, Trajectory, Turn
+from core.episode import Episode, Outcome, Trajectory, Turn
 from core.interfaces import Player, PromptFormat, Sandbox, SandboxFailure
 from core.problem import Problem
 from core.settings import Settings
-from core.verdict import Limits
+from core.verdict import Limits, Verdict
 from games.parsing import EmittedTest, InputLimits, extract_program, parse_suite
 from games.rewards import (
     RewardRules,
@@ -26,6 +26,7 @@ from games.rewards import (
     discriminator_reward,
     outcome,
     pass_rate,
+    reward_in_words,
 )
 from games.stages import REASONING_STAGES, ReasoningStage
 from games.turns import take_turn
@@ -53,6 +54,12 @@ class MultistageRules(Settings):
         """Who plays what: player -> policy."""
         return {GENERATOR: GENERATOR, DISCRIMINATOR: DISCRIMINATOR}
 
+    def why(self, player: str, components: Mapping[str, float]) -> str:
+        """How a reward came about, from its components."""
+        if player == DISCRIMINATOR:
+            return reward_in_words(components, self.rewards)
+        return "share of the tests passed, of those that count"
+
 
 @dataclass(slots=True)
 class JudgedSuite:
@@ -66,8 +73,10 @@ class JudgedSuite:
     """False until the reference has answered; stays False where the sandbox failed."""
     valid: dict[str, float] = field(default_factory=dict)
     """Source of each valid test -> the reference's CPU milliseconds."""
-    rejected: int = 0
-    """Runnable tests that the reference does not confirm."""
+    sources: dict[str, str] = field(default_factory=dict)
+    """Identity of each valid test -> its source."""
+    rejected: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """Identity of each runnable test that the reference does not confirm -> (why, error)."""
     wrong_outputs: set[str] = field(default_factory=set)
     """Sources of valid tests whose expected output the reference had to correct (test_format "relabel")."""
 
@@ -88,18 +97,20 @@ class MultistageGame:
         )
         judged = await self._validate(problem, [s.artifact for s in suites], sandbox)
         groups, limits = self._test_groups(problem, judged), self._limits(problem)
-        results = await asyncio.gather(
-            *(self._run_apart(p.artifact, groups, sandbox, limits) for p in programs)
-        )
+        ran = await asyncio.gather(*(self._run_apart(p.artifact, groups, sandbox, limits) for p in programs))
+        results = [self._counted(verdicts, groups, limits) for verdicts in ran]
         remembered = await self._remembered(memory, judged, results, sandbox, limits)
 
-        for program, result in zip(programs, results, strict=True):
+        owners = _owners(judged)
+        for program, verdicts, result in zip(programs, ran, results, strict=True):
             self._reward_program(program, result)
+            program.outcomes = _met(verdicts or {}, result or {}, owners)
+        met = {p.attempt: result for p, result in zip(programs, results, strict=True) if result is not None}
         for suite, judgement in zip(suites, judged, strict=True):
             if judgement is None:
                 suite.components["sandbox_failure"] = 1.0
             else:
-                self._reward_suite(suite, judgement, [r for r in results if r is not None], remembered)
+                self._reward_suite(suite, judgement, met, remembered)
         info = {"valid_tests": [list(j.valid) if j else None for j in judged]}
         return Episode(problem_id=problem.id, trajectories=[*programs, *suites], info=info)
 
@@ -195,9 +206,10 @@ class MultistageGame:
                 first, second = verdicts[test.source if strict else test.call]
                 confirmed = first.passed and second.passed and first.value == second.value
                 if not confirmed or not (strict or _is_literal(first.value)):
-                    suite.rejected += 1
+                    suite.rejected[test.identity] = _refusal(first, second)
                     continue
                 source = test.source if strict else f"assert {test.call} == {first.value}"
+                suite.sources[test.identity] = source
                 if self.rules.test_format == "relabel" and not _same_literal(test.expected, first.value):
                     suite.wrong_outputs.add(source)
                 suite.valid[source] = max(first.cpu_ms, second.cpu_ms)
@@ -212,31 +224,39 @@ class MultistageGame:
 
     async def _run(
         self, program: str, tests: Mapping[str, float], sandbox: Sandbox, limits: Limits
-    ) -> dict[str, bool | None] | None:
-        """Outcome of each test (see rewards.outcome). None if the sandbox failed."""
+    ) -> dict[str, Verdict] | None:
+        """None if the sandbox failed."""
         if not tests:
             return {}
         try:
-            verdicts = await sandbox.judge(program, list(tests), limits=limits)
+            return dict(zip(tests, await sandbox.judge(program, list(tests), limits=limits), strict=True))
         except SandboxFailure:
             return None
-        return {
-            test: outcome(verdict, tests[test], limits, self.rules.rewards)
-            for test, verdict in zip(tests, verdicts, strict=True)
-        }
 
     async def _run_apart(
         self, program: str, groups: Sequence[Mapping[str, float]], sandbox: Sandbox, limits: Limits
-    ) -> dict[str, bool | None] | None:
+    ) -> dict[str, Verdict] | None:
         """Like _run, each group of tests in a sandbox job of its own: an arbitrary assert could tamper with the
         tests that share its process, so only tests of one author may."""
         results = await asyncio.gather(*(self._run(program, group, sandbox, limits) for group in groups))
-        merged: dict[str, bool | None] = {}
+        merged: dict[str, Verdict] = {}
         for result in results:
             if result is None:
                 return None
             merged |= result
         return merged
+
+    def _counted(
+        self, verdicts: Mapping[str, Verdict] | None, groups: Sequence[Mapping[str, float]], limits: Limits
+    ) -> dict[str, bool | None] | None:
+        """Outcome of each test (see rewards.outcome). None if the sandbox failed."""
+        if verdicts is None:
+            return None
+        reference_cpu_ms = {test: ms for group in groups for test, ms in group.items()}
+        return {
+            test: outcome(verdict, reference_cpu_ms[test], limits, self.rules.rewards)
+            for test, verdict in verdicts.items()
+        }
 
     async def _remembered(
         self,
@@ -253,10 +273,8 @@ class MultistageGame:
         ]
         if not suites:
             return []
-        outcomes = await asyncio.gather(
-            *(self._run_apart(program, suites, sandbox, limits) for program in memory)
-        )
-        return [o for o in outcomes if o is not None]
+        ran = await asyncio.gather(*(self._run_apart(program, suites, sandbox, limits) for program in memory))
+        return [o for verdicts in ran if (o := self._counted(verdicts, suites, limits)) is not None]
 
     # ------------------------------------------------------------------ rewards
     def _reward_program(self, program: Trajectory, result: dict[str, bool | None] | None) -> None:
@@ -274,11 +292,12 @@ class MultistageGame:
         self,
         suite: Trajectory,
         judged: JudgedSuite,
-        results: Sequence[dict[str, bool | None]],
+        met: Mapping[int, dict[str, bool | None]],
         remembered: Sequence[dict[str, bool | None]],
     ) -> None:
+        """met: outcomes of the programs by attempt."""
         rules = self.rules.rewards
-        sources = list(judged.valid)
+        sources, results = list(judged.valid), list(met.values())
         by_test = [[result[s] for result in results] for s in sources]
         repeats = behaviour_duplicates(by_test, rules)
         # A test that tells of no program, such as one that takes the reference itself too long, is no valid one: it
@@ -299,8 +318,71 @@ class MultistageGame:
             suite.reward = reward
         for fault in ("parse", "literal", "contract", "size"):
             suite.components[f"fault_{fault}"] = float(sum(t.fault == fault for t in judged.emitted))
-        suite.components["fault_rejected"] = float(judged.rejected)
+        suite.components["fault_rejected"] = float(len(judged.rejected))
         suite.components["fault_silent"] = float(len(silent))
+        suite.outcomes = _became(
+            judged, met, repeats={sources[i] for i in repeats}, silent={sources[i] for i in silent}
+        )
+
+
+def _owners(judged: Sequence[JudgedSuite | None]) -> dict[str, str]:
+    """Source of each valid test -> the suites that hold it."""
+    attempts: dict[str, list[str]] = {}
+    for attempt, suite in enumerate(judged):
+        for source in suite.valid if suite else ():
+            attempts.setdefault(source, []).append(f"#{attempt}")
+    return {source: f"{DISCRIMINATOR} {' '.join(found)}" for source, found in attempts.items()}
+
+
+def _met(
+    verdicts: Mapping[str, Verdict], counted: Mapping[str, bool | None], owners: Mapping[str, str]
+) -> tuple[Outcome, ...]:
+    """What the tests did to a program."""
+    return tuple(
+        Outcome(
+            test=test,
+            owner=owners.get(test, "problem"),
+            status=verdict.status,
+            error=verdict.error,
+            counts=counted[test] is not None,
+        )
+        for test, verdict in verdicts.items()
+    )
+
+
+def _became(
+    judged: JudgedSuite, met: Mapping[int, dict[str, bool | None]], *, repeats: set[str], silent: set[str]
+) -> tuple[Outcome, ...]:
+    """What became of each test of a suite, in its order. repeats, silent: sources of valid tests that do not count."""
+    outcomes, seen = [], set[str]()
+    for test in judged.emitted:
+        source = judged.sources.get(test.identity, test.source)
+        status, error, kills = "valid", "", ()
+        if test.fault:
+            status = test.fault
+        elif test.identity in seen:
+            status = "duplicate"
+        elif test.identity in judged.rejected:
+            status, error = judged.rejected[test.identity]
+        else:
+            kills = tuple(attempt for attempt, result in met.items() if result[source] is False)
+            status = "repeat" if source in repeats else "silent" if source in silent else "valid"
+            error = f"written as {test.source}" if source in judged.wrong_outputs else ""
+        seen |= set() if test.fault else {test.identity}
+        outcomes.append(Outcome(test=source, status=status, error=error, kills=kills))
+    return tuple(outcomes)
+
+
+def _refusal(first: Verdict, second: Verdict) -> tuple[str, str]:
+    """Why the reference does not confirm a test: (status, error)."""
+    if first.passed and second.passed and first.value == second.value:
+        return "no_literal", f"the reference gives {first.value}"
+    if first.status != second.status or first.value != second.value:
+        return (
+            "unstable",
+            f"the reference gives {first.value or first.status}, then {second.value or second.status}",
+        )
+    return "rejected", f"the reference: {first.status}{': ' if first.error else ''}{first.error}"
 
 
 def _same_literal(one: str | None, other: str | None) -> bool:

@@ -14,11 +14,12 @@ from typing import Literal
 
 from pydantic import Field
 
-from core.episode import Episode, Trajectory
+from core.episode import Episode, Outcome, Trajectory
 from core.interfaces import Message, Player, PromptFormat, Sandbox, SandboxFailure
 from core.problem import Problem
 from core.settings import Settings
-from core.verdict import Limits, OutputTest
+from core.verdict import Limits, OutputTest, Status
+from games.judging import outcomes_of
 from games.parsing import extract_program
 from games.turns import answer_all, take_turn
 
@@ -88,6 +89,14 @@ class OutputPredictionRules(Settings):
     def seats(self) -> dict[str, str]:
         """Who plays what: player -> policy."""
         return {AUTHOR: "generator", OPPONENT: "generator" if self.self_play else "discriminator"}
+
+    def why(self, player: str, components: Mapping[str, float]) -> str:
+        """How a reward came about, from its components."""
+        if player == OPPONENT:
+            return "predicted the output" if components["predicted"] else "predicted another output"
+        if fouls := [name.removeprefix("foul_") for name in components if name.startswith("foul_")]:
+            return f"the program breaks a rule: {fouls[0]} (game.foul_reward)"
+        return f"{components['stumped']:.0%} of the predictions were wrong"
 
 
 def foul(program: str, rules: OutputPredictionRules) -> str | None:
@@ -208,6 +217,7 @@ class OutputPredictionGame:
                 program.components["sandbox_failure"] = 1.0
                 return None
             output = runs[0].stdout.rstrip("\n")
+            program.outcomes = outcomes_of([str(test), f"{test} once more"], runs, owner="the rules")
             if not all(run.passed for run in runs):
                 broken = "fails"
             elif runs[0].stdout != runs[1].stdout:
@@ -243,6 +253,13 @@ class OutputPredictionGame:
                     reward=1.0 if right else -1.0,
                     components={"predicted": float(right)},
                     artifact=turn.text,
+                    outcomes=(
+                        Outcome(
+                            test=f"the program prints {output!r}",
+                            owner=f"{AUTHOR} #{program.attempt}",
+                            status=Status.PASSED if right else Status.WRONG_ANSWER,
+                        ),
+                    ),
                     group=str(program.attempt),
                 )
             )

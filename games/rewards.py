@@ -10,7 +10,7 @@ p is over V only: over all of T a discriminator facing a perfect generator would
 suite (v(vf + 1 - v) peaks at v < 1); `pass_rate_over="all"` keeps that variant for the ablation.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -127,3 +127,22 @@ def discriminator_reward(facts: SuiteFacts, rules: RewardRules) -> tuple[float, 
     components |= {"gate": gate, "kill_rate": sum(killed) / len(killed), "pass_rate": p}
     w = rules.validity_weight
     return (w + (1.0 - w) * (1.0 - p) * gate) * v, components
+
+
+def reward_in_words(components: Mapping[str, float], rules: RewardRules) -> str:
+    """How discriminator_reward came to its reward, from its components."""
+    if not components["parsed"]:
+        return "nothing in the suite parses (game.rewards.unparseable_reward)"
+    if not components["valid"]:
+        return "no test of the suite is valid"
+    if "pass_rate" not in components:
+        return "no valid test tells of any program"
+    missed = f"(1 - {components['pass_rate']:.2f} pass rate)"
+    if components["gate"] < 1:
+        missed += f" * {components['gate']:g} because no program passes any of its tests"
+    w = rules.validity_weight
+    paid = f"({w:g} + {1 - w:g} * {missed})" if w else missed
+    counted = f"{components['valid']:g} valid of {max(rules.validity_slots, components['emitted']):g} tests"
+    if components["wrong_outputs"]:
+        counted += f", {components['wrong_outputs']:g} of them with a wrong output"
+    return f"{paid} * {components['validity']:.2f} validity ({counted})"

@@ -15,6 +15,7 @@ from core.interfaces import Message, Player, PromptFormat, Sandbox, SandboxFailu
 from core.problem import Problem
 from core.settings import Settings
 from core.verdict import Limits
+from games.judging import outcomes_of
 from games.parsing import extract_program
 from games.turns import answer_all
 
@@ -52,6 +53,13 @@ class UnitTestsRules(Settings):
     def seats(self) -> dict[str, str]:
         """Who plays what: player -> policy."""
         return {GENERATOR: GENERATOR}
+
+    def why(self, player: str, components: Mapping[str, float]) -> str:
+        """How a reward came about, from its components."""
+        if not components["format"]:
+            return "the answer does not keep the format (game.answer_format), so there is no program"
+        base, bonus = components["base"], components["bonus"]
+        return f"{base:.2f} for the share of tests passed + {bonus:.2f} for passing all"
 
 
 def read_answer(text: str, answer_format: str) -> str | None:
@@ -117,6 +125,7 @@ class UnitTestsGame:
             except SandboxFailure:
                 attempt.components["sandbox_failure"] = 1.0
                 return
+            attempt.outcomes = outcomes_of(tests, verdicts)
             passed = sum(v.passed for v in verdicts)
             first_fault = next((v.status for v in verdicts if not v.passed), None)
             if first_fault is not None:

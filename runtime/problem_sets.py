@@ -22,6 +22,7 @@ from problems.embedded.prediction import prediction_problems
 from problems.formats import load_dataset
 from problems.loader import ProblemFileError, load_problems
 from problems.splits import split_problems
+from tracking.progress import say
 
 _NAMED = 3
 
@@ -100,7 +101,7 @@ def _without(train: list[Problem], held_out: list[Problem], config: Config) -> l
         )
     if dropped:
         named = _named([problem.id for problem in dropped], "training problems")
-        print(f"{named} are also held out and are not trained on", flush=True)
+        say(f"{named} are also held out and are not trained on")
     return kept
 
 
@@ -114,9 +115,7 @@ def without_failing(problems: Sequence[Problem], failing: Mapping[str, Sequence[
     if not kept:
         raise ProblemFileError(f"every reference fails its own tests, such as {failing[dropped[0]][0]}")
     if dropped:
-        print(
-            f"{_named(dropped, 'problems')} left out, for their references fail their own tests", flush=True
-        )
+        say(f"{_named(dropped, 'problems')} left out, for their references fail their own tests")
     return kept
 
 
@@ -139,10 +138,7 @@ def _learnable(train: list[Problem], file: Path | None) -> list[Problem]:
         raise ProblemFileError(
             f"{file}: no training problem was solved sometimes but not always; sample more often"
         )
-    print(
-        f"{len(kept)} of {len(train)} training problems are solved sometimes but not always ({file})",
-        flush=True,
-    )
+    say(f"{len(kept)} of {len(train)} training problems are solved sometimes but not always ({file})")
     return [
         replace(p, difficulty=difficulty_from_pass_rate(rates[p.id])) if p.id in rates else p for p in kept
     ]

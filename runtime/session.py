@@ -32,7 +32,10 @@ from runtime.problem_sets import load_splits, without_failing
 from runtime.start import STARTED_FROM, SessionError, load_tokenizers, resolve
 from sandbox_workers.jobs import SandboxUnavailable
 from tracking.divergence import Divergence
+from tracking.episodes import episode_rows
+from tracking.plots import LearningCurves
 from tracking.progress import Display, display
+from tracking.run_log import run_log
 from tracking.run_record import RunRecord, versions
 from tracking.solutions import SolutionDatabase
 
@@ -47,8 +50,13 @@ _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 def open_session(run: Run, recipe: str) -> Iterator["Session"]:
     """Set everything up, and take it down again. Raises SessionError."""
     try:
-        config, start, state = resolve(run, recipe)
-        with _parts(config, start) as (parts, train, held_out):
+        with ExitStack() as stack:
+            log, show = stack.enter_context(run_log()), stack.enter_context(display())
+            config, start, state = resolve(run, recipe)
+            log.open(start.run_directory)
+            show.phase("starting the sandbox, the engines and the learners")
+            parts, train, held_out = stack.enter_context(_parts(config, start))
+            show.phase("judging the problems' references")
             if config.problems.failing_references == "refuse":
                 held_out_file = config.problems.held_out_file or config.problems.file
                 parts.wait(validate_references(train, parts.sandbox, config.problems.file))
@@ -63,8 +71,8 @@ def open_session(run: Run, recipe: str) -> Iterator["Session"]:
                 except ValueError as error:  # the schedule is shorter than what is done already
                     raise SessionError(f"{start.checkpoint}: {error}") from error
             done = state["step"] if state else 0
-            with display(parts.scheduler.total_steps, done) as show:
-                yield Session(config, start, parts, train, held_out, show, state)
+            show.begin(parts.scheduler.total_steps, done)
+            yield Session(config, start, parts, train, held_out, show, state)
     except (CheckpointError, ProblemFileError, SandboxUnavailable) as error:
         raise SessionError(str(error)) from error
     except OSError as error:
@@ -91,7 +99,7 @@ def _parts(config: Config, start: Start) -> Iterator[tuple[Parts, list[Problem],
         return
     from ray.exceptions import RayError
 
-    from learners.train_loop import LearnerFailed
+    from learners.mailbox import LearnerFailed
     from runtime.cluster import ClusterTooSmall, cluster_parts
 
     try:
@@ -133,6 +141,9 @@ class Session:
         self._record = RunRecord(start.run_directory)
         self._store = CheckpointStore(start.run_directory / "checkpoints", config.checkpoint.keep)
         self._evaluator = build_evaluator(config.game, config.evaluation, held_out, parts.sandbox)
+        self._curves = LearningCurves(
+            start.run_directory / "learning_curves.png", self._evaluator.shown, tuple(config.seats)
+        )
         self._tokenizers = load_tokenizers(start.models)
         self.advantages = {role: Advantages(config.policy(role).learner) for role in config.policies}
         self._divergence = Divergence(config.stop, config.policies, tuple(config.seats))
@@ -187,6 +198,7 @@ class Session:
 
     def play_request(self, assignment: Assignment) -> PlayRequest:
         config = self.config
+        self.display.phase(f"step {assignment.step}: rollout")
         return PlayRequest(
             address=("step", assignment.step),
             problems=tuple(self._train[i] for i in assignment.problem_ids),
@@ -219,6 +231,7 @@ class Session:
             SessionError: the run has diverged (stop.*); it was saved before.
         """
         self._keep_solutions(assignment.step, episodes)
+        self._keep_episodes(assignment, episodes)
         step, last = assignment.step, self.parts.scheduler.is_last_of_stage(assignment.step)
         for name, seconds in row["seconds"].items():
             if name != "total":
@@ -238,6 +251,8 @@ class Session:
             self._stage_ends.add(f"step_{step:06d}")
             self._record.add_samples(f"stage_{assignment.stage}_step_{step:06d}", episodes[:_SAMPLES])
         self._record.add(row)
+        if scores is not None:
+            self._curves.draw(self._record.rows())
         diverged = self._divergence.found(row)
         # Weights that make updates fail may be broken: those before them must not be pruned for them.
         broken = any(
@@ -260,8 +275,14 @@ class Session:
                 if attempt.components.get("solved"):
                     self._solutions.add(episode.problem_id, attempt.artifact, pass_rate=1.0, step=step)
 
+    def _keep_episodes(self, assignment: Assignment, episodes: Sequence[Episode]) -> None:
+        rows = episode_rows(assignment.step, assignment.stage, assignment.phase, episodes, self.config.seats)
+        if told := self._record.add_episodes(rows):
+            self.display.say(told)
+
     def _save(self, step: int, row: Mapping[str, Any], scores: Scores | None) -> None:
         started = time.perf_counter()
+        self.display.phase(f"step {step}: checkpoint")
         is_best = scores is not None and (self._best is None or scores.combined > self._best["score"])
         if is_best and scores is not None:
             self._best = {"score": scores.combined, "step": step}
@@ -294,6 +315,7 @@ class Session:
 
     def _evaluate(self, step: int) -> Scores:
         started = time.perf_counter()
+        self.display.phase(f"step {step}: evaluation" if step else "evaluation before the first step")
         played = [self.parts.rollouts.play(r).episodes for r in self._evaluator.requests(self._bank)]
         scores = self.parts.wait(self._evaluator.scores(played, self._bank))
         self._record.add_tasks(step, scores.tasks)
@@ -306,9 +328,6 @@ class Session:
     # ------------------------------------------------------------------ the end
     def finish(self) -> None:
         """Results, learning curves, the table."""
-        from tracking.plots import plot_learning_curves
-
-        rows = self._record.rows()
         before = self._before
         after = self._stages[-1]["held_out"] if self._stages else before
         results = {
@@ -320,11 +339,11 @@ class Session:
             "versions": versions(),
         }
         path = self._record.finish(results)
-        shown, players = self._evaluator.shown, tuple(self.config.seats)
-        plot_learning_curves(rows, path.parent / "learning_curves.png", shown, players)
-        self.display.summary(before, after, shown)
+        self._curves.draw(self._record.rows())
+        self.display.summary(before, after, self._evaluator.shown)
         self.display.say(f"best checkpoint: {self._store.root / 'best'}")
         self.display.say(f"results: {path}")
+        self.display.phase("stopping")
 
     def _wall_time(self) -> dict[str, float]:
         """Seconds by part; the total counts earlier halves of a resumed run too."""

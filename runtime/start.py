@@ -15,6 +15,7 @@ from configs.sections import EMBEDDED
 from learners.checkpoints import CheckpointStore, check_architecture, read_checkpoint
 from runtime.hardware import Hardware, choices, detect, fitted, offline_by, said
 from runtime.parts import Start
+from tracking.progress import say
 
 STARTED_FROM = "started_from.txt"
 
@@ -41,7 +42,7 @@ def resolve(run: Run, recipe: str) -> tuple[Config, Start, dict[str, Any] | None
         saved = yaml.safe_load((directory / "config.yaml").read_text())
         changed = _differences(saved, config.model_dump(mode="json"))
         if changed:
-            print(f"resuming with other settings than the run began with: {', '.join(changed)}", flush=True)
+            say(f"resuming with other settings than the run began with: {', '.join(changed)}")
     state = read_checkpoint(checkpoint) if checkpoint else None
     began = time.perf_counter()
     models = _models(config)
@@ -66,12 +67,12 @@ def resolve(run: Run, recipe: str) -> tuple[Config, Start, dict[str, Any] | None
 def fit(config: Config) -> Config:
     """What the config leaves open follows the hardware; both are printed. Raises SessionError."""
     hardware = _hardware(config)
-    print(hardware.describe(), flush=True)
+    say(hardware.describe())
     if config.device == "cuda" and not hardware.gpus and (config.local or not os.environ.get("RAY_ADDRESS")):
         raise SessionError("device cuda: torch finds no GPU on this machine; use --device cpu, or auto")
     chosen = choices(config, hardware)
     if chosen:
-        print(f"chosen: {said(config, chosen)}", flush=True)
+        say(f"chosen: {said(config, chosen)}")
     try:
         return fitted(config, hardware)
     except ValidationError as error:  # an explicit setting does not go with what was found

@@ -50,7 +50,8 @@ from runtime.start import SessionError
 from sandbox_workers.jobs import SandboxUnavailable
 from sandbox_workers.local import LocalSandbox
 from tracking.progress import counter
-from tracking.run_record import versions, write_json
+from tracking.rows import write_json
+from tracking.run_record import versions
 from tracking.score_table import print_failures, print_scores
 
 Judged = Mapping[str, Sequence[JudgedProgram]]

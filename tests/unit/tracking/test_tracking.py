@@ -8,7 +8,7 @@ import yaml
 from rich.console import Console
 
 from core.episode import Completion, Episode, FinishReason, Trajectory, Turn
-from tracking.plots import plot_learning_curves
+from tracking.plots import LearningCurves, plot_learning_curves
 from tracking.progress import Display
 from tracking.run_record import RunRecord, versions
 
@@ -60,7 +60,8 @@ def test_samples_are_readable_text(tmp_path: Path) -> None:
 
 def test_without_a_terminal_each_step_is_one_line() -> None:
     out = io.StringIO()
-    display = Display(Console(file=out, width=160), None, None, total=9)
+    display = Display(Console(file=out, width=160))
+    display.begin(total=9, done=0)
     display.step(row(2, tokens_per_s=1234.5))
     display.scores("before", SCORES, tuple(SCORES))
     display.summary(SCORES, SCORES | {"kill_rate": 1.0}, tuple(SCORES))
@@ -78,3 +79,20 @@ def test_learning_curves_are_a_picture(tmp_path: Path) -> None:
     rows = [{"step": 0, "held_out": SCORES}, *(row(s) for s in range(1, 6)), row(6, held_out=SCORES)]
     plot_learning_curves(rows, tmp_path / "curves.png", tuple(SCORES), ("generator", "discriminator"))
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_curves_that_cannot_be_drawn_are_told_of_once(tmp_path: Path, caplog) -> None:
+    curves = LearningCurves(tmp_path / "missing" / "curves.png", tuple(SCORES), ("generator",))
+    for _ in range(3):
+        curves.draw([{"step": 0, "held_out": SCORES}])
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "curves.png is not drawn: FileNotFoundError" in caplog.text
+
+
+def test_curves_are_drawn_from_the_first_evaluation_on(tmp_path: Path, caplog) -> None:
+    curves = LearningCurves(tmp_path / "curves.png", tuple(SCORES), ("generator",))
+    curves.draw([{"step": 0, "held_out": SCORES}])
+    first = (tmp_path / "curves.png").read_bytes()
+    curves.draw([{"step": 0, "held_out": SCORES}, row(1), row(2, held_out=SCORES)])
+    assert (tmp_path / "curves.png").read_bytes() != first
+    assert not caplog.records and [p.name for p in tmp_path.iterdir()] == ["curves.png"]

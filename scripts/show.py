@@ -1,0 +1,269 @@
+"""What a run did, and why an attempt earned what it earned.
+
+    python -m scripts.show                                  the latest run: its steps, and what was played
+    python -m scripts.show RUN --step 12 --problem ID       each attempt: reward, components, what each test did
+    python -m scripts.show RUN --step 12 --player generator --worst
+
+Reads what the run has written so far; it may still be going on.
+"""
+
+import argparse
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Protocol
+
+if not __package__:  # run as a file: the rooms are found from the root
+    sys.path[0] = str(Path(__file__).resolve().parent.parent)
+
+Row = Mapping[str, Any]
+_ATTEMPTS = 10
+_NAMED = 12
+_UNJUDGED = {
+    "sandbox_failure": "the sandbox failed, so the attempt was dropped",
+    "no_valid_test": "there was no valid test to meet, so the attempt was dropped",
+}
+_BECAME = {
+    "valid": "valid",
+    "parse": "not a test in the asked form",
+    "literal": "arguments or expected value are no plain values",
+    "contract": "does not fit the function's signature",
+    "size": "input too big (game.input_limits)",
+    "duplicate": "repeats an earlier test",
+    "repeat": "fails the same programs as an earlier test",
+    "silent": "tells of no program",
+    "rejected": "the reference fails it",
+    "unstable": "the reference gives another result each time",
+    "no_literal": "the reference's result cannot stand in a test",
+}
+
+
+class Rules(Protocol):
+    def why(self, player: str, components: Mapping[str, float]) -> str: ...
+
+
+class Nothing(Exception):
+    """What was asked for is not there; the message says what is."""
+
+
+def main(arguments: Sequence[str]) -> None:
+    options = _options(arguments)
+    try:
+        run = find_run(options.run, options.output_dir)
+        if any(value is not None for value in (options.step, options.problem, options.player)):
+            _show_attempts(run, options)
+        else:
+            _show_run(run)
+    except Nothing as error:
+        print(f"error: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+    except BrokenPipeError:  # piped into head
+        sys.stderr.close()
+
+
+def _options(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m scripts.show",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("run", nargs="?", help="a run's directory or name; without it the latest run")
+    parser.add_argument("--step", type=int, help="attempts of this step")
+    parser.add_argument("--problem", help="attempts at the problem with this id")
+    parser.add_argument("--player", help="attempts of this player, such as generator")
+    parser.add_argument("--worst", action="store_true", help="the least rewarded first")
+    parser.add_argument("--limit", type=int, default=_ATTEMPTS, help="attempts printed; 0: all (%(default)s)")
+    parser.add_argument(
+        "--output-dir", type=Path, default=Path("output"), help="where runs are (%(default)s)"
+    )
+    return parser.parse_args(arguments)
+
+
+# ---------------------------------------------------------------------- finding
+def find_run(name: str | None, output: Path) -> Path:
+    """Raises Nothing."""
+    runs = sorted(
+        (file for pattern in ("*", "*/*") for file in output.glob(f"{pattern}/metrics.jsonl")),
+        key=lambda file: file.stat().st_mtime,
+    )
+    if name is None and runs:
+        return runs[-1].parent
+    for directory in (Path(name), output / name) if name is not None else ():
+        if (directory / "metrics.jsonl").is_file():
+            return directory
+    latest = ", ".join(str(file.parent.relative_to(output)) for file in runs[: -_NAMED - 1 : -1])
+    there = f"the latest runs in {output}: {latest}" if runs else f"there is none in {output}"
+    raise Nothing(f"{name or output}: no run (a directory with metrics.jsonl); {there}")
+
+
+def attempts_of(run: Path, options: argparse.Namespace) -> list[Row]:
+    """Those that were asked for, as they were played. Raises Nothing."""
+    asked = {key: getattr(options, key) for key in ("step", "problem", "player")}
+    asked = {key: value for key, value in asked.items() if value is not None}
+    there: dict[str, dict[Any, None]] = {key: {} for key in asked}
+    found = []
+    for row in _played(run):
+        for key in asked:
+            there[key][row[key]] = None
+        if all(row[key] == value for key, value in asked.items()):
+            found.append(row)
+    if found:
+        return found
+    for key, value in asked.items():
+        if value not in there[key]:
+            raise Nothing(
+                f"{run}: no attempt with {key} {value} in episodes.jsonl; {_known(there[key], value)}"
+            )
+    raise Nothing(f"{run}: no attempt has " + " and ".join(f"{key} {value}" for key, value in asked.items()))
+
+
+def _played(run: Path) -> Iterator[Row]:
+    from tracking.episodes import episode_files
+    from tracking.rows import read_rows
+
+    for file in episode_files(run):
+        yield from read_rows(file)
+
+
+def _known(values: Mapping[Any, None], asked: Any) -> str:
+    if not values:
+        return "it holds none"
+    if all(isinstance(value, int) for value in values):
+        return f"it has steps {min(values)} to {max(values)}"
+    near = get_close_matches(str(asked), values, n=_NAMED) or list(values)[:_NAMED]
+    return f"such as {', '.join(near)} ({len(values)} in all)"
+
+
+def _rules(run: Path) -> Rules | None:
+    """None where the run's config is of another version."""
+    import yaml
+    from pydantic import TypeAdapter, ValidationError
+
+    from games.choice import GameRules
+
+    try:
+        return TypeAdapter(GameRules).validate_python(
+            yaml.safe_load((run / "config.yaml").read_text())["game"]
+        )
+    except (OSError, yaml.YAMLError, KeyError, ValidationError):
+        return None
+
+
+# ---------------------------------------------------------------------- a run
+def _show_run(run: Path) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from tracking.rows import read_rows
+
+    rows = list(read_rows(run / "metrics.jsonl"))
+    rewards = list(dict.fromkeys(key for row in rows for key in row if key.endswith("_reward")))
+    scores = list(dict.fromkeys(key for row in rows for key in row.get("held_out", {})))[:3]
+    table = Table(title=str(run), title_justify="left")
+    names = [key.removesuffix("_reward") for key in rewards] + ["valid", "kill"]
+    for heading in (
+        "step",
+        "stage",
+        "phase",
+        *names,
+        *(f"held out: {key}".replace("_", " ") for key in scores),
+    ):
+        table.add_column(heading, justify="left" if heading == "phase" else "right")
+    for row in rows:
+        figures = [row.get(key) for key in (*rewards, "validity", "kill_rate")]
+        figures += [row.get("held_out", {}).get(key) for key in scores]
+        table.add_row(
+            str(row["step"]), str(row.get("stage") or ""), row.get("phase", ""), *map(_figure, figures)
+        )
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    console.print(table)
+    steps: dict[str, dict[int, None]] = {}
+    for row in _played(run):
+        steps.setdefault(row["problem"], {})[row["step"]] = None
+    console.print(f"{len(steps)} problems played, by step:", highlight=False)
+    for problem in list(steps)[:_NAMED]:
+        console.print(f"  {problem}: {', '.join(map(str, steps[problem]))}", markup=False, highlight=False)
+    if len(steps) > _NAMED:
+        console.print(f"  and {len(steps) - _NAMED} more", highlight=False)
+    console.print("why an attempt earned what it earned: --step N, --problem ID", highlight=False)
+
+
+def _figure(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"
+
+
+# ---------------------------------------------------------------------- attempts
+def _show_attempts(run: Path, options: argparse.Namespace) -> None:
+    from rich.console import Console
+
+    attempts = attempts_of(run, options)
+    if options.worst:
+        attempts.sort(key=lambda row: float("inf") if row["reward"] is None else row["reward"])
+    shown = attempts[: options.limit or None]
+    rules, console = _rules(run), Console(width=None if sys.stdout.isatty() else 160)
+    for row in shown:
+        for line, style in lines_of(row, rules):
+            console.print(line, style=style, markup=False, highlight=False, soft_wrap=True)
+    if len(shown) < len(attempts):
+        console.print(f"{len(attempts) - len(shown)} more attempts: --limit 0 prints all", highlight=False)
+
+
+def lines_of(row: Row, rules: Rules | None) -> Iterator[tuple[str, str]]:
+    """(line, style) of one attempt."""
+    stage = f", stage {row['stage']}" if row.get("stage") else ""
+    yield (
+        f"{row['player']} #{row['attempt']} at {row['problem']}, step {row['step']}{stage}, {row['phase']}",
+        "bold",
+    )
+    yield f"  {_reward(row, rules)}", ""
+    parts = ", ".join(f"{name} {value:.4g}" for name, value in row["components"].items())
+    yield f"  components: {parts or 'none'}", "dim"
+    tokens = f"{sum(row['tokens'])} tokens in {len(row['tokens'])} turns"
+    cut = [str(turn) for turn, reason in enumerate(row["finish"], 1) if reason == "length"]
+    cut_off = f"; cut off by its length limit: turn {', '.join(cut)}" if cut else ""
+    yield f"  policy {row['policy']}, version {row['version']}, {tokens}{cut_off}", "dim"
+    for line in row.get("artifact", "").rstrip().splitlines() or ["(empty)"]:
+        yield f"  | {line}", ""
+    for outcome in row["outcomes"]:
+        yield f"  {_outcome(outcome)}", _style(outcome)
+    yield "", ""
+
+
+def _reward(row: Row, rules: Rules | None) -> str:
+    if row["reward"] is None:
+        why = next((text for name, text in _UNJUDGED.items() if name in row["components"]), "not judged")
+        return f"no reward: {why}"
+    words = f" = {rules.why(row['player'], row['components'])}" if rules is not None else ""
+    return f"reward {row['reward']:.4g}{words}{_tally(row['outcomes'])}"
+
+
+def _tally(outcomes: Sequence[Row]) -> str:
+    """Of a program: how many of the tests that count it passes."""
+    if not outcomes or outcomes[0]["status"] in _BECAME:
+        return ""
+    counted = [outcome for outcome in outcomes if outcome.get("counts", True)]
+    return f" ({sum(outcome['status'] == 'PASSED' for outcome in counted)} of {len(counted)} passed)"
+
+
+def _outcome(outcome: Row) -> str:
+    status = outcome["status"]
+    if status in _BECAME:
+        kills = outcome.get("kills", ())
+        failed = f"; fails programs {' '.join(f'#{attempt}' for attempt in kills)}" if kills else ""
+        said = f"{_BECAME[status]}{failed}"
+    else:
+        said = status if outcome.get("counts", True) else f"{status}, does not count"
+    error = " ".join(outcome.get("error", "").split())
+    owner = f"  [{outcome['owner']}]" if "owner" in outcome else ""
+    return f"{outcome['test']}{owner}: {said}{f' ({error})' if error else ''}"
+
+
+def _style(outcome: Row) -> str:
+    if not outcome.get("counts", True):
+        return "dim"
+    return "green" if outcome["status"] in ("PASSED", "valid") else "red"
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,68 @@
+"""What a sandbox's verdicts say for the record."""
+
+from core.episode import OUTCOME_CHARACTERS, Outcome
+from core.verdict import OutputTest, Status, Verdict
+from games.code_execution import CodeExecutionGame, CodeExecutionRules
+from games.code_golf import CodeGolfGame, CodeGolfRules
+from games.judging import outcomes_of
+from games.output_prediction import OutputPredictionGame, OutputPredictionRules
+from games.unit_tests import UnitTestsGame, UnitTestsRules
+from tests.playing import play, reader, with_tests
+
+
+def statuses(trajectory) -> list[str]:
+    return [o.status for o in trajectory.outcomes]
+
+
+def test_each_test_is_named_with_its_verdict():
+    tests = ["assert f(1) == 2", OutputTest(stdin="1 2\n", stdout="3\n")]
+    verdicts = [
+        Verdict(status=Status.PASSED),
+        Verdict(status=Status.RUNTIME_ERROR, error="ZeroDivisionError"),
+    ]
+    assert outcomes_of(tests, verdicts) == (
+        Outcome(test="assert f(1) == 2", owner="problem", status="PASSED"),
+        Outcome(
+            test="stdin '1 2\\n' prints '3\\n'",
+            owner="problem",
+            status="RUNTIME_ERROR",
+            error="ZeroDivisionError",
+        ),
+    )
+
+
+def test_texts_are_cut_off():
+    outcome = Outcome(test="x" * 1000, status="PASSED", error="y" * OUTCOME_CHARACTERS)
+    assert outcome.test == "x" * OUTCOME_CHARACTERS + "…"
+    assert outcome.error == "y" * OUTCOME_CHARACTERS
+
+
+def test_solvers_keep_what_each_test_did(table, sandbox):
+    problem = with_tests(table.problem, "assert f(1) == 2", "assert f(2) == 4")
+    programs = ["def f(n): return 2", "def f(n): return 1 / 0"]
+    for game in (UnitTestsGame(UnitTestsRules()), CodeGolfGame(CodeGolfRules())):
+        some, none = play(game, problem, [reader("generator", programs)], sandbox).trajectories
+        assert statuses(some) == ["PASSED", "WRONG_ANSWER"]
+        assert statuses(none) == ["RUNTIME_ERROR"] * 2
+        assert "division by zero" in none.outcomes[0].error
+
+
+def test_a_run_and_the_tests_behind_its_gate(table, sandbox):
+    game = CodeExecutionGame(CodeExecutionRules(gate_on_tests=True))
+    texts = ["def f(n): return 7\nprint(1)", "1 / 0"]
+    runs, fails = play(game, table.problem, [reader("generator", texts)], sandbox).trajectories
+    assert [(o.test, o.status) for o in runs.outcomes] == [
+        ("the program runs", "PASSED"),
+        ("assert f(0) == 0", "WRONG_ANSWER"),
+    ]
+    assert statuses(fails) == ["RUNTIME_ERROR"]
+
+
+def test_a_prediction_shows_what_was_printed(table, sandbox):
+    players = [reader("author", ["print(2 * 3)"]), reader("opponent", ["6", "5"], seed=2)]
+    author, right, wrong = play(
+        OutputPredictionGame(OutputPredictionRules()), table.problem, players, sandbox
+    ).trajectories
+    assert statuses(author) == ["PASSED", "PASSED"]
+    assert (right.outcomes[0].test, statuses(right)) == ("the program prints '6'", ["PASSED"])
+    assert (wrong.outcomes[0].owner, statuses(wrong)) == ("author #0", ["WRONG_ANSWER"])

@@ -1,0 +1,50 @@
+"""Files of JSON rows, each with its step, and files that are written as a whole."""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+
+def append_row(file: Path, row: Mapping[str, Any]) -> None:
+    with file.open("a") as handle:
+        handle.write(json.dumps(row) + "\n")
+
+
+def read_rows(file: Path) -> Iterator[dict[str, Any]]:
+    """A line cut off by a crash is left out; none where there is no file."""
+    return (row for _, row in _lines(file))
+
+
+def keep_steps(file: Path, last: int) -> None:
+    """Drop the rows of later steps."""
+    draft = _draft(file)
+    with draft.open("w") as handle:
+        handle.writelines(line for line, row in _lines(file) if row["step"] <= last)
+    os.replace(draft, file)
+
+
+def write_json(path: Path, value: Any) -> None:
+    write_text(path, json.dumps(value, indent=1, default=str))
+
+
+def write_text(path: Path, text: str) -> None:
+    """All of it or nothing: a process killed here leaves the file as it was."""
+    _draft(path).write_text(text)
+    os.replace(_draft(path), path)
+
+
+def _lines(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    if not file.is_file():
+        return
+    with file.open() as lines:
+        for line in lines:
+            try:
+                yield line, json.loads(line)
+            except ValueError:
+                continue
+
+
+def _draft(path: Path) -> Path:
+    return path.with_name(f".{path.name}.draft")

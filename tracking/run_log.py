@@ -1,0 +1,88 @@
+"""run.log: all that a run has shown, warnings of its parts in this process, and what ended it, with times.
+
+Not here: what actors on other machines log; Ray keeps that. Their errors come with the exception that they end in.
+"""
+
+import logging
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TextIO
+
+shown = logging.getLogger("shown")
+"""What people are shown goes through here, too."""
+shown.setLevel(logging.INFO)
+shown.propagate = False
+
+
+class RunLog(logging.Handler):
+    """Keeps what comes before the run has a directory, then writes. A log that cannot be written stops nothing: the
+    next row of metrics will say so."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.INFO)
+        self._file: TextIO | None = None
+        self._early: list[str] = []
+
+    def open(self, directory: Path) -> None:
+        """Goes on in the run's file, where it has one."""
+        with suppress(OSError):
+            directory.mkdir(parents=True, exist_ok=True)
+            self._file = (directory / "run.log").open("a", encoding="utf-8", errors="backslashreplace")
+            for line in self._early:
+                self._write(line)
+        self._early.clear()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        if record.name != shown.name:
+            if record.levelno < logging.WARNING:
+                return
+            text = f"{record.levelname} {record.name}: {text}"
+        if record.exc_info:
+            text += "\n" + "".join(traceback.format_exception(*record.exc_info)).rstrip()
+        self.add(text)
+
+    def add(self, text: str) -> None:
+        line = f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n"
+        if self._file is None:
+            self._early.append(line)
+        else:
+            with suppress(OSError):
+                self._write(line)
+
+    def _write(self, line: str) -> None:
+        assert self._file is not None
+        self._file.write(line)
+        self._file.flush()
+
+    def close(self) -> None:
+        if self._file is not None:
+            with suppress(OSError):
+                self._file.close()
+        super().close()
+
+
+@contextmanager
+def run_log() -> Iterator[RunLog]:
+    """Listens until the run ends, and notes how it did. Warnings still go to stderr as well."""
+    log, root = RunLog(), logging.getLogger()
+    listeners: list[tuple[logging.Logger, logging.Handler]] = [(shown, log), (root, log)]
+    if logging.lastResort is not None and not root.handlers:
+        listeners.append((root, logging.lastResort))
+    for logger, handler in listeners:
+        logger.addHandler(handler)
+    try:
+        yield log
+    except KeyboardInterrupt:
+        log.add("interrupted")
+        raise
+    except Exception:
+        log.add(f"ended by an error\n{traceback.format_exc().rstrip()}")
+        raise
+    finally:
+        for logger, handler in listeners:
+            logger.removeHandler(handler)
+        log.close()
