@@ -189,6 +189,9 @@ def _resolve(
         raise ConfigError("\n".join(_explain(origin, e, variables) for e in error.errors())) from error
     except (SettingsError, ValueError) as error:
         raise ConfigError(str(error)) from error
+    idle = sorted(k for k in on_command_line if k.startswith("evaluation.") and k != "evaluation.enabled")
+    if idle and not command.evaluation.enabled:
+        raise ConfigError(f"command line: {idle[0]} has no effect while evaluation.enabled is false: leave it out")
     for key, value in from_environment.items():
         print(f"from the environment: {key} = {value}", flush=True)
     return Run.model_validate(command.model_dump(exclude={"config"}))
