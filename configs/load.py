@@ -18,7 +18,7 @@ from pydantic_settings import (
     SettingsError,
 )
 
-from configs.environment import DATASET, HELP, leaves, nested, read_environment
+from configs.environment import DATASET, HELP, leaves, nested, read_environment, refuse_twice, without_mbpp
 from configs.schema import Config
 from configs.sections import EMBEDDED
 
@@ -186,15 +186,21 @@ def _resolve(
     variables: dict[str, str] = {}
     try:
         command_line(args=arguments)
-        taken = _not_overridden(environment, {key for key, _ in leaves(command_line())})
+        on_command_line = dict(leaves(command_line()))
+        taken = without_mbpp(environment, {**dict(leaves(values)), **on_command_line})
+        refuse_twice(taken)
+        taken = _not_overridden(taken, set(on_command_line))
         variables = {key: name for name, keys in taken.items() for key in keys}
         from_environment = {key: value for keys in taken.values() for key, value in keys.items()}
         sources += [command_line, _Source(Command, nested(from_environment)), _Source(Command, values)]
         command = Command()  # pyright: ignore[reportCallIssue]  (the sources fill it in)
     except ValidationError as error:
         raise ConfigError("\n".join(_explain(origin, e, variables) for e in error.errors())) from error
-    except SettingsError as error:
+    except (SettingsError, ValueError) as error:
         raise ConfigError(str(error)) from error
+    idle = sorted(k for k in on_command_line if k.startswith("evaluation.") and k != "evaluation.enabled")
+    if idle and not command.evaluation.enabled:
+        raise ConfigError(f"command line: {idle[0]} has no effect while evaluation.enabled is false: leave it out")
     for key, value in from_environment.items():
         print(f"from the environment: {key} = {value}", flush=True)
     return Run.model_validate(command.model_dump(exclude={"config"}))

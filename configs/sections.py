@@ -121,6 +121,9 @@ class RolloutSettings(Settings):
 
 
 class EvaluationSettings(Settings):
+    enabled: bool = True
+    """false: no held-out problem is judged or played, at no time. The run then has no scores and no checkpoints/best, and
+    the other keys of this section have no effect."""
     every: int | None = Field(default=None, ge=1)
     """Steps between evaluations, besides those at the start and at the end of each stage."""
     problems: int | None = Field(default=None, ge=1)

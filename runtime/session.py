@@ -18,7 +18,7 @@ from core.problem import Problem
 from core.weights import PublishError
 from curriculum.curriculum import Assignment
 from evaluation.choice import build_evaluator
-from evaluation.evaluator import Scores, load_bank, save_bank
+from evaluation.evaluator import Evaluator, Scores, load_bank, save_bank
 from evaluation.gap import GapAlarm
 from games.code_golf import CodeGolfRules
 from games.stages import REASONING_STAGES
@@ -104,6 +104,7 @@ def open_session(run: Run, recipe: str) -> Iterator["Session"]:
 def _parts(config: Config, start: Start) -> Iterator[tuple[Parts, list[Problem], list[Problem]]]:
     try:
         train, held_out = load_splits(config)
+        held_out = held_out if config.evaluation.enabled else []
         ordered_ids(config, train)  # while a difficulty that is no number can still be told plainly
         check_context_lengths(config, train + held_out, load_tokenizers(start.models))
     except ValueError as error:
@@ -158,9 +159,12 @@ class Session:
         self._train = {p.id: p for p in train}
         self._record = RunRecord(start.run_directory)
         self._store = CheckpointStore(start.run_directory / "checkpoints", config.checkpoint.keep)
-        self._evaluator = build_evaluator(config.game, config.evaluation, held_out, parts.sandbox)
+        self._evaluator: Evaluator | None = None
+        if config.evaluation.enabled:
+            self._evaluator = build_evaluator(config.game, config.evaluation, held_out, parts.sandbox)
+        self._shown = self._evaluator.shown if self._evaluator else ()
         self._curves = LearningCurves(
-            start.run_directory / "learning_curves.png", self._evaluator.shown, tuple(config.seats)
+            start.run_directory / "learning_curves.png", self._shown, tuple(config.seats)
         )
         self._tokenizers = load_tokenizers(start.models)
         self.advantages = {role: Advantages(config.policy(role).learner) for role in config.policies}
@@ -183,7 +187,8 @@ class Session:
 
     # ------------------------------------------------------------------ the start
     def evaluate_start(self) -> None:
-        """Write the config, make (or read again) the bank, and score the players before they learn."""
+        """Write the config, make (or read again) the bank, and score the players before they learn; without evaluation
+        the config alone."""
         self.clock.lap("startup")
         say, directory = self.display.say, self._start.run_directory
         say(f"run: {directory}")
@@ -200,21 +205,23 @@ class Session:
             else:  # --resume-from another run
                 self._record.start(config)
                 (directory / STARTED_FROM).write_text(str(self._start.checkpoint))
-            if self._evaluator.bank_request() is not None:
+            if self._evaluator is not None and self._evaluator.bank_request() is not None:
                 if not bank_file.is_file():  # the other run's, so that the scores can be compared
                     shutil.copy(_bank_beside(self._start.checkpoint), bank_file)
                 self._bank = load_bank(bank_file)
             return
         self._record.start(self.config.model_dump(mode="json"))
+        if self._evaluator is None:
+            return
         if (request := self._evaluator.bank_request()) is not None:
             episodes = self.parts.rollouts.play(request).episodes
             self._bank = self.parts.wait(self._evaluator.bank_of(episodes))
             save_bank(bank_file, self._bank)
             self.clock.lap("evaluation")
-        before = self._evaluate(step=0)
+        before = self._evaluate(self._evaluator, step=0)
         self._before = before.values
         self._record.add({"step": 0, "held_out": before.values})
-        self.display.scores("before", before.values, self._evaluator.shown)
+        self.display.scores("before", before.values, self._shown)
 
     def play_request(self, assignment: Assignment) -> PlayRequest:
         config = self.config
@@ -255,19 +262,19 @@ class Session:
         step, last = assignment.step, self.parts.scheduler.is_last_of_stage(assignment.step)
         every = self.config.evaluation.every
         scores = None
-        if last or (every is not None and step % every == 0):
-            scores = self._evaluate(step)
+        if self._evaluator is not None and (last or (every is not None and step % every == 0)):
+            scores = self._evaluate(self._evaluator, step)
             row["held_out"] = scores.values
             title = f"after stage {assignment.stage}" if last and self.config.staged else f"after step {step}"
-            self.display.scores(title, scores.values, self._evaluator.shown)
-        if last and scores is not None:
-            stage = {"stage": assignment.stage, "step": step, "held_out": scores.values}
+            self.display.scores(title, scores.values, self._shown)
+        if last:
+            stage = {"stage": assignment.stage, "step": step, "held_out": scores.values if scores else {}}
             self._stages.append(stage | {"seconds": self.clock.since(self._stage_began)})
             self._stage_began = dict(self.clock.seconds)
             self._stage_ends.add(f"step_{step:06d}")
             self._record.add_samples(f"stage_{assignment.stage}_step_{step:06d}", episodes[:_SAMPLES])
         self._record.add(row)
-        if scores is not None:
+        if last or scores is not None:
             self._curves.draw(self._record.rows())
         diverged = self._divergence.found(row)
         # Weights that make updates fail may be broken: those before them must not be pruned for them.
@@ -275,7 +282,7 @@ class Session:
             row.get(role, {}).get("skipped_updates") or row.get(role, {}).get("reloaded")
             for role in self.config.policies
         )
-        if scores is not None or diverged or (step % self.config.checkpoint.every == 0 and not broken):
+        if last or scores is not None or diverged or (step % self.config.checkpoint.every == 0 and not broken):
             self._save(step, row, scores)
         if diverged:
             raise SessionError(
@@ -329,11 +336,11 @@ class Session:
         self._store.prune(self._stage_ends)
         self.clock.lap("checkpoint")
 
-    def _evaluate(self, step: int) -> Scores:
+    def _evaluate(self, evaluator: Evaluator, step: int) -> Scores:
         self.clock.lap("records")
         self.display.phase(f"step {step}: evaluation" if step else "evaluation before the first step")
-        played = [self.parts.rollouts.play(r).episodes for r in self._evaluator.requests(self._bank)]
-        scores = self.parts.wait(self._evaluator.scores(played, self._bank))
+        played = [self.parts.rollouts.play(r).episodes for r in evaluator.requests(self._bank)]
+        scores = self.parts.wait(evaluator.scores(played, self._bank))
         self._record.add_tasks(step, scores.tasks)
         alarm = GapAlarm(self.config.evaluation.gap_alarm)
         if message := alarm.message(scores.values.get("proxy_gold_gap")):
@@ -356,8 +363,12 @@ class Session:
         self.clock.lap("records")
         path = self._record.finish(self._results | {"wall_time_s": self._wall_time()})
         self._curves.draw(self._record.rows())
-        self.display.summary(before, after, self._evaluator.shown)
-        self.display.say(f"best checkpoint: {self._store.root / 'best'}")
+        if before and after:  # evaluation was on at both ends
+            self.display.summary(before, after, self._shown)
+        if self._best is not None:
+            self.display.say(f"best checkpoint: {self._store.root / 'best'}")
+        else:
+            self.display.say(f"latest checkpoint: {self._store.latest()}")
         self.display.say(f"results: {path}")
         self.display.phase("stopping")
 
@@ -386,6 +397,7 @@ def _bank_beside(checkpoint: Path | None) -> Path:
     bank = checkpoint.parent.parent / "bank.json"
     if not bank.is_file():
         raise SessionError(
-            f"{checkpoint}: its run's bank.json is missing at {bank}: give a checkpoint inside its run's directory"
+            f"{checkpoint}: its run's bank.json is missing at {bank}: give a checkpoint inside its run's directory, "
+            "or --no-evaluation.enabled if it began without evaluation"
         )
     return bank

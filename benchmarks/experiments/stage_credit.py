@@ -26,8 +26,9 @@ import numpy as np
 
 from benchmarks.experiments.intervals import interval, print_table
 from benchmarks.report import arguments, write
+from learners.advantages.dr_grpo import dr_grpo
 from learners.advantages.grpo import grpo
-from learners.advantages.tree import tree
+from learners.advantages.tree import branch_values
 
 STAGES = 5
 RIGHT = 0
@@ -83,7 +84,7 @@ def trees(k: int, m: int) -> Sampler:
             rollouts_KM[..., :stage] = trunk[:stage]
             rollouts_KM[..., stage] = rollouts_KM[:, :1, stage]
             choices.append(rollouts_KM[:, 0, stage])
-            advantages.append(_or_zeros(tree(chain.rewards(rng, rollouts_KM).tolist()), k))
+            advantages.append(_of_branches(chain.rewards(rng, rollouts_KM).tolist(), k))
         after = sum(k + k * m * (STAGES - 1 - stage) for stage in range(STAGES))
         return Credit(
             choices=choices, advantages=advantages, rollouts=STAGES * k * m, stages_sampled=STAGES + after
@@ -104,7 +105,7 @@ def nested(k: int) -> Sampler:
         choices, advantages = [], []
         for stage in range(STAGES):
             nodes = rewards.reshape(k**stage, k, -1).tolist()
-            advantages.append(np.concatenate([_or_zeros(tree(rewards_KM), k) for rewards_KM in nodes]))
+            advantages.append(np.concatenate([_of_branches(rewards_KM, k) for rewards_KM in nodes]))
             choices.append(leaves[..., stage].reshape(k ** (stage + 1), -1)[:, 0])
         sampled = sum(k ** (stage + 1) for stage in range(STAGES))
         return Credit(choices=choices, advantages=advantages, rollouts=k**STAGES, stages_sampled=sampled)
@@ -124,6 +125,11 @@ def broadcast(group: int) -> Sampler:
         )
 
     return credit
+
+
+def _of_branches(rewards_KM: Sequence[Sequence[float]], k: int) -> np.ndarray:
+    """V(after the stage) less the mean over the branches: the worth of what they share cancels."""
+    return _or_zeros(dr_grpo(branch_values(rewards_KM)), k)
 
 
 def _or_zeros(advantages: list[float] | None, n: int) -> np.ndarray:
