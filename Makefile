@@ -2,16 +2,16 @@
 # Each sets up what it needs and is quick once that is done.
 #   make run ARGS="--config debug"     arguments of driver.py
 #   make test ARGS="-k sandbox"        arguments of pytest
+#   PYTHON=python3.12 VENV=/a/disk/venv   the interpreter, and where the virtual environment is made
 #   TORCH_INDEX="--index-url URL"      where pip finds a CPU-only torch, if you have such an index
 #   LOCK=gpu                           CUDA builds of torch and vLLM instead
 
-PYTHON ?= python3.11
+export PYTHON ?=
 VENV ?= .venv
 LOCK ?= cpu
-TORCH_INDEX ?=
+export TORCH_INDEX ?=
 ARGS ?=
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.installed-$(LOCK)
 
 .PHONY: run test test-slow check bench engine image setup
 
@@ -39,7 +39,7 @@ bench: setup .bench
 	$(BIN)/python -m benchmarks.end_to_end $(ARGS)
 
 # TRL, which two benchmarks compare with: a directory beside the virtual environment, on nobody's path but theirs.
-.bench: $(STAMP) requirements/bench.lock
+.bench: requirements/bench.lock | setup
 	rm -rf $@
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --target $@ -r requirements/bench.lock
 	@touch $@
@@ -52,14 +52,6 @@ engine:
 image:
 	docker/engine.sh image
 
-setup: $(STAMP)
-	@if timeout 10 docker version >/dev/null 2>&1; then docker/engine.sh image; \
-	else echo "no Docker Engine answers: programs will be judged in bubblewrap namespaces (make engine starts one)"; fi
-
-$(STAMP): requirements/$(LOCK).lock requirements/dev.lock
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || \
-		{ echo "error: Sparring needs Python 3.11; $(PYTHON) is another one: make PYTHON=/path/to/python3.11"; exit 1; }
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check $(TORCH_INDEX) torch==2.13.0
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -r requirements/$(LOCK).lock -r requirements/dev.lock
-	@touch $@
+setup:
+	@requirements/install.sh $(VENV) $(LOCK)
+	@docker/engine.sh setup
