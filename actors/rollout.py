@@ -11,7 +11,7 @@ from ray.exceptions import RayError
 from actors.episodes import EpisodeRunner, PlayRequest, PlayResult
 from core.weights import PublishReceipt, WeightUpdate
 
-# vLLM runs each engine core in a process of its own, below the actor: one thread each, no lazy compiles.
+# For the actor's process, in which the engines run: one thread, no lazy compiles.
 ENGINE_ENVIRONMENT = {
     "TORCHDYNAMO_DISABLE": "1",
     "OMP_NUM_THREADS": "1",

@@ -1,22 +1,29 @@
-"""A policy on vLLM's asynchronous engine: token ids in, token ids and sampled log-probabilities out.
+"""A policy on vLLM's engine, run inside this process: token ids in, token ids and sampled log-probabilities out.
+
+The engine is stepped by a thread of its own. vLLM's asynchronous front end would run it in a second process instead
+(on CPU in a third, too), and what passes between them costs a small model more than its tokens: see
+benchmarks/rollout.py. Engines of one process take turns, step by step, for vLLM keeps the context of a forward pass in
+a global.
 
 Not here: truncation of the sampling distribution (top-p, top-k). Log-probabilities would then be of another
 distribution than the learner's.
 """
 
+import asyncio
 import itertools
+import logging
 import os
-import tempfile
-from collections.abc import Sequence
-from pathlib import Path
+import queue
+import threading
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from safetensors.torch import save_file
+import torch
 from vllm import SamplingParams
-from vllm.engine.arg_utils import AsyncEngineArgs
+from vllm.engine.arg_utils import EngineArgs
 from vllm.inputs.engine import tokens_input
 from vllm.sampling_params import RequestOutputKind
-from vllm.v1.engine.async_llm import AsyncLLM
+from vllm.v1.engine.llm_engine import LLMEngine
 
 from actors.settings import GPU_MEMORY_UTILIZATION, MAX_NUM_SEQS, EngineSettings
 from actors.weights import make_receipt, tensors_of
@@ -24,10 +31,16 @@ from core.episode import Completion, FinishReason
 from core.interfaces import Sampling
 from core.weights import PublishReceipt, WeightUpdate
 
-_SHARED_MEMORY = Path("/dev/shm")
+log = logging.getLogger(__name__)
+_STEP = threading.Lock()
+"""Held by the engine of this process that makes a step."""
 
 
-def _engine_args(model: str, settings: EngineSettings, device: str) -> AsyncEngineArgs:
+class EngineDied(RuntimeError):
+    """An engine ended; the message holds its own last words."""
+
+
+def engine_args(model: str, settings: EngineSettings, device: str) -> EngineArgs:
     common: dict[str, Any] = dict(  # noqa: C408 - reads as the keyword arguments it becomes
         model=model,
         dtype=settings.dtype or "float32",
@@ -41,8 +54,8 @@ def _engine_args(model: str, settings: EngineSettings, device: str) -> AsyncEngi
     )
     if device == "cuda":
         share = settings.gpu_memory_utilization or GPU_MEMORY_UTILIZATION
-        return AsyncEngineArgs(**common, gpu_memory_utilization=share)
-    return AsyncEngineArgs(
+        return EngineArgs(**common, gpu_memory_utilization=share)
+    return EngineArgs(
         **common,
         enforce_eager=True,
         kv_cache_memory_bytes=settings.kv_cache_mb << 20,
@@ -53,13 +66,29 @@ def _engine_args(model: str, settings: EngineSettings, device: str) -> AsyncEngi
 
 
 class VllmPolicy:
-    """Must be created and used inside one event loop's process."""
+    """Must be used from one event loop."""
 
     def __init__(self, model: str, settings: EngineSettings, device: str = "cpu") -> None:
+        """Raises EngineDied where the engine does not start."""
         self._settings = settings
-        self._engine = AsyncLLM.from_engine_args(_engine_args(model, settings, device))
         self._ids = itertools.count()
         self._version = 0
+        self._commands: queue.SimpleQueue[tuple[str, Callable[[str], Any]] | None] = queue.SimpleQueue()
+        self._waiting: dict[str, asyncio.Future[Any]] = {}
+        self._death: EngineDied | None = None
+        os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # it has precedence over the argument
+        set_num_threads = torch.set_num_threads
+        try:
+            with _STEP:
+                self._engine = LLMEngine.from_engine_args(engine_args(model, settings, device))
+        except Exception as error:
+            raise EngineDied(f"vLLM cannot run {model}: {type(error).__name__}: {error}") from error
+        finally:
+            torch.set_num_threads = (
+                set_num_threads  # on CPU vLLM disables it, for a learner of this process, too
+            )
+        self._thread = threading.Thread(target=self._serve, name=f"vllm-{model}", daemon=True)
+        self._thread.start()
 
     @property
     def version(self) -> int:
@@ -100,30 +129,86 @@ class VllmPolicy:
 
     async def load_weights(self, update: WeightUpdate) -> PublishReceipt:
         """Replace the weights in place. Call it while no completion is wanted of the old ones: requests in
-        flight are aborted."""
-        await self._engine.pause_generation(
-            mode="abort", clear_cache=True
-        )  # stale KV would be used otherwise
-        handle, path = tempfile.mkstemp(suffix=".safetensors", dir=_SHARED_MEMORY)
-        os.close(handle)
-        try:
-            tensors = tensors_of(update)
-            save_file(dict(tensors), path)
-            await self._engine.collective_rpc("reload_from_file", args=(path,))
-        finally:
-            os.unlink(path)
-            await self._engine.resume_generation()
+        flight are cancelled."""
+        tensors, in_flight = tensors_of(update), dict(self._waiting)
+        for answer in in_flight.values():
+            answer.cancel()
+
+        def reload(_: str) -> bool:
+            self._engine.abort_request(list(in_flight))
+            self._engine.collective_rpc("reload", args=(tensors,))
+            return self._engine.reset_prefix_cache()  # stale KV would be used otherwise
+
+        if not await self._ask(reload):
+            raise EngineDied("vLLM could not empty its prefix cache: a request was still in flight")
         self._version = update.version
         return await make_receipt(update, self.score)
 
     async def close(self) -> None:
-        self._engine.shutdown()
-        del self._engine  # its destructor cannot run any more when the interpreter ends
+        self._commands.put(None)
+        await asyncio.to_thread(self._thread.join)
+        self._engine.engine_core.shutdown()
 
     async def _final(self, tokens: list[int], params: SamplingParams) -> Any:
         """vLLM's RequestOutput once the request is finished."""
-        final = None
-        async for output in self._engine.generate(tokens_input(tokens), params, str(next(self._ids))):
-            final = output
-        assert final is not None
-        return final
+
+        def add(name: str) -> None:
+            self._engine.add_request(name, tokens_input(tokens), params)
+
+        return await self._ask(add)
+
+    # ------------------------------------------------------------------ between the loop and the engine's thread
+    async def _ask(self, act: Callable[[str], Any]) -> Any:
+        """What act(name) returns on the engine's thread, or where that is None, the output of the request that it made
+        under this name. Raises what act raises, and EngineDied; a request that nobody waits for any more is aborted."""
+        if self._death is not None:
+            raise self._death
+        self._loop = asyncio.get_running_loop()
+        name = str(next(self._ids))
+        answer = self._waiting[name] = self._loop.create_future()
+        self._commands.put((name, act))
+        try:
+            return await answer
+        finally:
+            del self._waiting[name]
+            if answer.cancelled():
+                self._commands.put((name, lambda name: self._engine.abort_request([name])))
+
+    def _serve(self) -> None:
+        """The engine's thread: act on commands, make a step while there are requests."""
+        try:
+            while self._obey():
+                with _STEP:
+                    outputs = self._engine.step()
+                if finished := [(output.request_id, output) for output in outputs if output.finished]:
+                    self._loop.call_soon_threadsafe(self._settle, finished)
+        except Exception as error:
+            log.exception("a vLLM engine died")
+            self._death = EngineDied(f"vLLM: {type(error).__name__}: {error}")
+            self._loop.call_soon_threadsafe(self._settle, [(name, self._death) for name in self._waiting])
+
+    def _obey(self) -> bool:
+        """All commands that are there; wait for one where there is nothing to generate. False to end."""
+        while not self._commands.empty() or not self._engine.has_unfinished_requests():
+            command = self._commands.get()
+            if command is None:
+                return False
+            name, act = command
+            try:
+                result = act(name)
+            except Exception as error:  # of this request alone
+                result = error
+            if result is not None:
+                self._loop.call_soon_threadsafe(self._settle, [(name, result)])
+        return True
+
+    def _settle(self, results: Sequence[tuple[str, Any]]) -> None:
+        """On the loop: give those who wait their results, or raise them."""
+        for name, result in results:
+            answer = self._waiting.get(name)
+            if answer is None or answer.done():
+                continue
+            if isinstance(result, Exception):
+                answer.set_exception(result)
+            else:
+                answer.set_result(result)

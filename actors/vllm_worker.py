@@ -1,5 +1,6 @@
 """What runs inside vLLM's worker: weight reload. Named in `worker_extension_cls`, imported by vLLM."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -10,13 +11,9 @@ class WeightReload:
 
     model_runner: Any
 
-    def reload_from_file(self, path: str) -> None:
-        """Load Hugging Face-named tensors from a safetensors file on this node, in place."""
-        from safetensors import safe_open
-
-        with safe_open(path, "pt", device="cpu") as file:
-            tensors = ((name, file.get_tensor(name)) for name in file.keys())  # noqa: SIM118
-            self.model_runner.reload_weights(weights_iterator=tensors)
+    def reload(self, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Load Hugging Face-named tensors in place."""
+        self.model_runner.reload_weights(weights_iterator=iter(tensors.items()))
         _rebuild_tied_head(self.model_runner.get_model())
 
 

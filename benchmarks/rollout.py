@@ -1,14 +1,19 @@
-"""Rollouts: episodes of the game through VllmPolicy against bare vLLM on the same prompts, and how far the engines'
-log-probabilities are from the learner's.
+"""Rollouts: attempts of the game on two engines against bare vLLM, and how far the engines' log-probabilities are from
+the learner's.
 
-Baseline `bare_vllm`: the same number of sequences, same model and engine settings, generated in one call of
-`AsyncLLM.generate` each, with as many tokens as the episodes sampled, no game, no stages, no seeds.
+An episode here is one attempt of the generator (five requests, one after another) and one of the discriminator; nothing
+is judged. Both policies have an engine in this process, as in a rollout actor. Baselines, without game, seeds and
+log-probabilities, on the same prompts and with as many tokens as were sampled:
+
+    bare_vllm              vllm.LLMEngine, stepped in a loop: the same requests
+    bare_vllm_one_request  the same, but an attempt is one request for all its tokens: what five requests cost
+    async_vllm             vllm.AsyncLLM in processes of its own, as `vllm serve` has it: the same requests (not --quick)
 """
 
 import asyncio
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from actors.rollout import ENGINE_ENVIRONMENT
@@ -16,19 +21,23 @@ from benchmarks.report import arguments, publish
 
 os.environ |= ENGINE_ENVIRONMENT
 
+SPEAKS_OF = ("actors/", "games/multistage.py", "games/turns.py")
+Chain = tuple[str, list[tuple[list[int], int]]]
+"""(policy, its requests, one after another: prompt and tokens to sample)."""
+
 
 def main() -> None:
     options = arguments(__doc__).parse_args()
-    episodes = 64 if options.quick else 256
-    figures, ratios = asyncio.run(measure(episodes, rounds=2 if options.quick else 5))
-    publish(options.json, figures, ratios)
+    publish(options.json, *asyncio.run(measure(options.quick)))
 
 
-async def measure(episodes: int, rounds: int) -> tuple[dict[str, float], dict[str, float]]:
+async def measure(quick: bool) -> tuple[dict[str, float], dict[str, float]]:
     from transformers import AutoTokenizer
+    from vllm.v1.engine.async_llm import AsyncLLM
+    from vllm.v1.engine.llm_engine import LLMEngine
 
     from actors.transformers_policy import TransformersPolicy
-    from actors.vllm_policy import VllmPolicy
+    from actors.vllm_policy import VllmPolicy, engine_args
     from configs.load import load_run
     from games.multistage import MultistageGame
     from games.prompts import format_for
@@ -37,62 +46,133 @@ async def measure(episodes: int, rounds: int) -> tuple[dict[str, float], dict[st
     from scripts.warm_start import ensure_embedded
 
     config = load_run([])[0].to_config()
-    model = str(ensure_embedded(config, ["generator"])["generator"])
-    style = format_for(AutoTokenizer.from_pretrained(model), "input_only")
-    problems = embedded_problems("train")[:episodes]
-    engine = config.generator.engine
-    vllm = VllmPolicy(model, engine)
-    learner = Learner(config.generator.learner, 1e-4, model, model)
-    game = MultistageGame(config.multistage)
-    ours, bare = [], []
-    sampled: list[Any] = []
-    for round_number in range(rounds + 1):
-        start = time.perf_counter()
-        sampled = await play(game, vllm, style, problems, config.generator.max_tokens, round_number)
-        seconds = time.perf_counter() - start
-        tokens = sum(t.token_count for t in sampled)
-        start = time.perf_counter()
-        await plain(vllm, [style.generator_prompt(p) for p in problems], tokens // len(problems))
-        if round_number:  # the first round warms up
-            ours.append(tokens / seconds)
-            bare.append(tokens // len(problems) * len(problems) / (time.perf_counter() - start))
-    figures = {
-        "episodes": float(episodes),
-        "tokens_per_s": median(ours),
-        "bare_vllm_tokens_per_s": median(bare),
-    }
-    for name, policy in (("vllm", vllm), ("transformers", TransformersPolicy(model, engine))):
-        trajectories = await play(game, policy, style, problems[:64], config.generator.max_tokens, 99)
-        difference = differences(learner, trajectories)
+    roles = config.policies
+    models = {role: str(path) for role, path in ensure_embedded(config, roles).items()}
+    engines = {role: config.policy(role).engine for role in roles}
+    args = {role: engine_args(models[role], engines[role], "cpu") for role in roles}
+    style = format_for(AutoTokenizer.from_pretrained(models["generator"]), config.multistage.test_format)
+    game, problems = MultistageGame(config.multistage), embedded_problems("train")
+    lengths = {role: config.policy(role).max_tokens for role in roles}
+    policies: dict[str, Any] = {role: VllmPolicy(models[role], engines[role]) for role in roles}
+    bare = {role: LLMEngine.from_engine_args(args[role]) for role in roles}
+    in_processes = {} if quick else {role: AsyncLLM.from_engine_args(args[role]) for role in roles}
+
+    figures: dict[str, float] = {}
+    ratios: dict[str, float] = {}
+    for episodes in (64,) if quick else (64, 256):
+        speeds: dict[str, list[float]] = {}
+        for seed in range(4 if quick else 6):
+            start = time.perf_counter()
+            played = await play(game, policies, style, problems[:episodes], lengths, seed)
+            seconds = {"ours": time.perf_counter() - start}
+            chains = [chain_of(trajectory) for trajectory in played]
+            start = time.perf_counter()
+            step_through(bare, chains)
+            seconds["bare_vllm"] = time.perf_counter() - start
+            start = time.perf_counter()
+            step_through(bare, [in_one_request(chain) for chain in chains])
+            seconds["bare_vllm_one_request"] = time.perf_counter() - start
+            if in_processes:
+                start = time.perf_counter()
+                await asyncio.gather(*(go_through(in_processes, chain, seed) for chain in chains))
+                seconds["async_vllm"] = time.perf_counter() - start
+            tokens = sum(length for _, requests in chains for _, length in requests)
+            for name, taken in seconds.items() if seed else ():  # the first round warms up
+                speeds.setdefault(name, []).append(tokens / taken)
+        medians = {name: median(found) for name, found in speeds.items()}
+        figures |= {f"{name}_{episodes}_episodes_tokens_per_s": speed for name, speed in medians.items()}
+        ratios |= {f"vs_{n}_{episodes}": medians["ours"] / s for n, s in medians.items() if n != "ours"}
+    learner = Learner(config.generator.learner, 1e-4, models["generator"], models["generator"])
+    transformers = TransformersPolicy(models["generator"], engines["generator"])
+    for name, policy in (("vllm", policies["generator"]), ("transformers", transformers)):
+        both = {"generator": policy, "discriminator": policies["discriminator"]}
+        played = await play(game, both, style, problems[:64], lengths, seed=99)
+        difference = differences(learner, [t for t in played if t.player == "generator"])
         figures[f"{name}_vs_learner_max"] = difference.max().item()
         figures[f"{name}_vs_learner_mean"] = difference.mean().item()
-    await vllm.close()
-    return figures, {"vs_bare_vllm": median(ours) / median(bare)}
+    for policy in policies.values():
+        await policy.close()
+    for engine in in_processes.values():
+        engine.shutdown()
+    return figures, ratios
 
 
 async def play(
-    game: Any, policy: Any, style: Any, problems: Sequence[Any], max_tokens: int, seed: int
+    game: Any,
+    policies: Mapping[str, Any],
+    style: Any,
+    problems: Sequence[Any],
+    lengths: Mapping[str, int],
+    seed: int,
 ) -> list[Any]:
-    """One five-stage attempt per problem, all at once."""
+    """A five-stage attempt and a suite for each problem, all at once."""
     from core.interfaces import Player
 
-    player = Player(
-        name="generator",
-        policy=policy,
-        format=style,
-        attempts=1,
-        temperature=1.0,
-        seed=seed,
-        max_tokens=max_tokens,
+    generator, discriminator = (
+        Player(
+            name=name,
+            policy=policies[name],
+            format=style,
+            attempts=1,
+            temperature=1.0,
+            seed=seed,
+            max_tokens=lengths[name],
+        )
+        for name in ("generator", "discriminator")
     )
-    return list(await asyncio.gather(*(game.solve(problem, player, 0) for problem in problems)))
+    programs = [game.solve(problem, generator, 0, {}) for problem in problems]
+    suites = [game.attack(problem, discriminator, 0) for problem in problems]
+    return list(await asyncio.gather(*programs, *suites))
 
 
-async def plain(policy: Any, prompts: Sequence[list[int]], length: int) -> None:
-    from core.interfaces import Sampling
+def chain_of(trajectory: Any) -> Chain:
+    turns = trajectory.turns
+    return trajectory.player, [(list(t.prompt_tokens), len(t.completion.tokens)) for t in turns]
 
-    sampling = Sampling(max_tokens=length, stop_token_ids=())
-    await asyncio.gather(*(policy.generate(prompt, sampling) for prompt in prompts))
+
+def in_one_request(chain: Chain) -> Chain:
+    policy, requests = chain
+    return policy, [(requests[0][0], sum(length for _, length in requests))]
+
+
+def step_through(engines: Mapping[str, Any], chains: Sequence[Chain]) -> None:
+    """Each chain's requests one after another, all chains at once; the engines take turns."""
+    from vllm.inputs.engine import tokens_input
+
+    waiting = {str(i): list(reversed(requests)) for i, (_, requests) in enumerate(chains)}
+
+    def ask(name: str) -> None:
+        prompt, length = waiting[name].pop()
+        engine = engines[chains[int(name)][0]]
+        engine.add_request(name, tokens_input(prompt), as_many_as(length))
+
+    for name in waiting:
+        ask(name)
+    while any(engine.has_unfinished_requests() for engine in engines.values()):
+        for engine in engines.values():
+            if engine.has_unfinished_requests():
+                for output in engine.step():
+                    if output.finished and waiting[output.request_id]:
+                        ask(output.request_id)
+
+
+async def go_through(engines: Mapping[str, Any], chain: Chain, seed: int) -> None:
+    from vllm.inputs.engine import tokens_input
+
+    policy, requests = chain
+    for number, (prompt, length) in enumerate(requests):
+        name = f"{id(chain)}-{seed}-{number}"
+        async for _ in engines[policy].generate(tokens_input(prompt), as_many_as(length), name):
+            pass
+
+
+def as_many_as(tokens: int) -> Any:
+    from vllm import SamplingParams
+    from vllm.sampling_params import RequestOutputKind
+
+    return SamplingParams(
+        max_tokens=tokens, ignore_eos=True, detokenize=False, output_kind=RequestOutputKind.FINAL_ONLY
+    )
 
 
 def differences(learner: Any, trajectories: Sequence[Any]) -> Any:

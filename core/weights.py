@@ -1,10 +1,14 @@
 """A policy's new weights, as they travel from its learner to the engines."""
 
+from __future__ import annotations
+
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import numpy as np
+if TYPE_CHECKING:  # who reads a configuration need not wait for it
+    import numpy as np
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,6 +41,8 @@ class PublishError(RuntimeError):
 
 def digest_of(tensors: Mapping[str, np.ndarray]) -> str:
     """sha256 over names and bytes, in order of name."""
+    import numpy as np
+
     sha = hashlib.sha256()
     for name in sorted(tensors):
         sha.update(name.encode())

@@ -9,11 +9,11 @@ import torch
 from safetensors.torch import load_file
 
 from core.batch import Batch
+from learners.checkpoints import STATE_FILE
 from learners.learner import Learner, NotFinite
 from learners.parallel import like, whole
 from learners.tuning import WEIGHTS_FILE, save_model
 
-STATE_FILE = "learner_state.pt"
 MAX_RELOADS = 2
 """In a row: what comes back each time is not cured by going back."""
 log = logging.getLogger(__name__)

@@ -1,11 +1,11 @@
 """The Ray Train shell around Learner: one long-running run per backbone, which pulls its work from a mailbox.
 
 Workers that die are restarted by Ray Train from the last saved versions; they ask the mailbox for the batches since
-then and arrive at the same weights. The mailbox keeps a batch until a checkpoint beyond it is registered
-(`ray.train.report` returning does not mean that yet: only the controller's callback does).
+then and arrive at the same weights. torch and the learners are imported in the workers, not by whoever starts them.
 """
 
-import asyncio
+from __future__ import annotations
+
 import os
 import tempfile
 import threading
@@ -14,119 +14,23 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ray
 import ray.train
 from ray.train import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig, UserCallback
-from ray.train.torch import TorchConfig, TorchTrainer
 
 from core.batch import Batch
-from core.weights import WeightUpdate
-from learners.learner import Learner
-from learners.parallel import World
-from learners.state import learn, save_learner
+from learners.mailbox import LearnerFailed, MailboxActor, Versions
 from learners.train_spec import LearnerSpec, build_learners
+
+if TYPE_CHECKING:
+    from learners.learner import Learner
+    from learners.parallel import World
 
 _MAX_WORKER_FAILURES = 3
 _PATIENCE_S = 6 * 3600
 """How long the other workers wait for rank 0 to have work: a step's rollouts. Dead ones are noticed by Ray at once."""
-
-
-class LearnerFailed(RuntimeError):
-    """The Ray Train run ended; it will not learn any more."""
-
-
-Versions = dict[str, int]
-
-
-class Mailbox:
-    """Batches in, metrics and weights out, by policy. Every get waits on this side."""
-
-    def __init__(self) -> None:
-        self._changed = asyncio.Condition()
-        self._batches: dict[tuple[str, int], Batch] = {}
-        self._results: dict[str, tuple[int, dict[str, float], Any]] = {}
-        self._saved: tuple[Versions, str] | None = None
-        self._save_wanted = False
-        self._stopped = False
-        self._failure: str | None = None
-        self._worker_pid = 0
-
-    async def put_batch(self, policy: str, batch: Batch) -> None:
-        async with self._changed:
-            self._batches[policy, batch.step] = batch
-            self._changed.notify_all()
-
-    async def get_work(self, versions: Versions, saved: Versions | None) -> tuple[str, Batch] | str | None:
-        """For workers at these versions: the next (policy, batch), "save", or None to stop."""
-
-        def work() -> tuple[str, Batch] | str | None:
-            for policy, version in versions.items():
-                if (policy, version + 1) in self._batches:
-                    return policy, self._batches[policy, version + 1]
-            return "save" if self._save_wanted and saved != versions else None
-
-        async with self._changed:
-            await self._changed.wait_for(lambda: self._stopped or work() is not None)
-            return work()
-
-    async def put_result(self, policy: str, metrics: dict[str, float], update: WeightUpdate) -> None:
-        # put again here: objects of a worker die with it
-        reference = ray.put(update)
-        async with self._changed:
-            self._results[policy] = update.version, metrics, reference
-            self._changed.notify_all()
-
-    async def get_result(self, policy: str, version: int) -> tuple[dict[str, float], list[Any]]:
-        def there() -> bool:
-            return policy in self._results and self._results[policy][0] == version
-
-        async with self._changed:
-            await self._changed.wait_for(lambda: self._failure is not None or there())
-            self._raise_failure()
-            _, metrics, reference = self._results[policy]
-            return metrics, [reference]
-
-    async def saved(self, versions: Versions, path: str) -> None:
-        """A checkpoint is registered: batches up to it will never be asked for again."""
-        async with self._changed:
-            self._saved = versions, path
-            for policy, step in [key for key in self._batches if key[1] <= versions[key[0]]]:
-                del self._batches[policy, step]
-            self._changed.notify_all()
-
-    async def save(self, versions: Versions) -> str:
-        def there() -> bool:
-            return self._saved is not None and self._saved[0] == versions
-
-        async with self._changed:
-            self._save_wanted = True
-            self._changed.notify_all()
-            await self._changed.wait_for(lambda: self._failure is not None or there())
-            self._save_wanted = False
-            self._raise_failure()
-            assert self._saved is not None
-            return self._saved[1]
-
-    async def stop(self, failure: str | None = None) -> None:
-        async with self._changed:
-            self._stopped, self._failure = True, failure
-            self._changed.notify_all()
-
-    async def set_worker_pid(self, pid: int) -> None:
-        self._worker_pid = pid
-
-    async def get_worker_pid(self) -> int:
-        """Process id of the worker of rank 0, for operators and fault tests."""
-        return self._worker_pid
-
-    def _raise_failure(self) -> None:
-        if self._failure is not None:
-            raise LearnerFailed(self._failure)
-
-
-MailboxActor: Any = ray.remote(Mailbox)
 
 
 class _Registered(UserCallback):
@@ -143,6 +47,9 @@ class _Registered(UserCallback):
 def _train_loop(config: dict[str, Any]) -> None:
     """Of each worker. Rank 0 speaks with the mailbox, all do the work."""
     import torch
+
+    from learners.parallel import World
+    from learners.state import learn
 
     specs: dict[str, LearnerSpec] = config["specs"]
     mailbox, first = config["mailbox"], next(iter(specs.values()))
@@ -191,6 +98,8 @@ def _continued(specs: Mapping[str, LearnerSpec]) -> dict[str, LearnerSpec]:
 
 
 def _save(learners: Mapping[str, Learner], world: World) -> None:
+    from learners.state import save_learner
+
     versions = _versions(learners)
     with tempfile.TemporaryDirectory() as directory:
         for policy, learner in learners.items():
@@ -223,6 +132,8 @@ class TrainRun:
         self, specs: Mapping[str, LearnerSpec], versions: Versions, storage: Path, *, republish: bool = False
     ) -> None:
         """republish: the workers publish the weights they start with (a resumed run's engines need them)."""
+        from ray.train.torch import TorchConfig, TorchTrainer
+
         self.name = "_".join(specs)
         self.mailbox = MailboxActor.options(num_cpus=0, max_concurrency=64).remote()
         self.learners = {

@@ -1,16 +1,21 @@
-"""What it takes to build a learner anywhere: in this process or in a Ray Train worker."""
+"""What it takes to build a learner anywhere: in this process or in a Ray Train worker.
+
+torch is imported where a learner is built: who only describes one need not wait for it.
+"""
+
+from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-
-import torch
+from typing import TYPE_CHECKING
 
 from learners.checkpoints import CheckpointStore
-from learners.learner import Learner
 from learners.settings import LearnerSettings
-from learners.state import load_learner
-from learners.tuning import Backbone
+
+if TYPE_CHECKING:
+    from learners.learner import Learner
+    from learners.tuning import Backbone
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +41,9 @@ class LearnerSpec:
 
     def build(self, name: str = "policy", backbone: Backbone | None = None) -> Learner:
         """Raises OSError (no such model), ValueError (a checkpoint of another estimator)."""
+        from learners.learner import Learner
+        from learners.state import load_learner
+
         learner = Learner(
             self.settings,
             self.learning_rate,
@@ -78,6 +86,10 @@ def by_backbone(specs: Mapping[str, LearnerSpec]) -> list[dict[str, LearnerSpec]
 
 def build_learners(specs: Mapping[str, LearnerSpec]) -> dict[str, Learner]:
     """Of one group; several share a backbone. Raises what LearnerSpec.build raises."""
+    import torch
+
+    from learners.tuning import Backbone
+
     backbone = None
     if len(specs) > 1:
         first = next(iter(specs.values()))

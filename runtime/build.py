@@ -12,7 +12,7 @@ from core.seeding import derive_seed
 from games.choice import build_game
 from games.multistage import MultistageRules
 from games.prompts import format_for
-from learners.state import STATE_FILE
+from learners.checkpoints import STATE_FILE
 from learners.train_spec import LearnerSpec
 from runtime.parts import Start
 

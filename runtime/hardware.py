@@ -20,6 +20,7 @@ Not here: what the network reaches. A machine is offline where HF_HUB_OFFLINE or
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from actors.settings import MAX_NUM_SEQS
@@ -69,13 +70,10 @@ class Hardware:
 
 
 def detect() -> Hardware:
-    import torch
-
-    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    found = [torch.cuda.get_device_properties(i) for i in range(count)]
+    found = _gpus()
     smallest = min(found, key=lambda gpu: gpu.total_memory, default=None)
     return Hardware(
-        gpus=count,
+        gpus=len(found),
         gpu=smallest.name if smallest else None,
         gpu_memory_gib=smallest.total_memory / _GIB if smallest else 0.0,
         capability=(smallest.major, smallest.minor) if smallest else (0, 0),
@@ -83,6 +81,16 @@ def detect() -> Hardware:
         memory_gib=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / _GIB,
         offline=offline_by() is not None,
     )
+
+
+def _gpus() -> list[Any]:
+    """Their properties, by torch; which is not asked, for it takes seconds to load, where there is no NVIDIA device."""
+    if not any(Path("/dev").glob("nvidia[0-9]*")) and not Path("/dev/dxg").exists():  # dxg: Windows' Linux
+        return []
+    import torch
+
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    return [torch.cuda.get_device_properties(i) for i in range(count)]
 
 
 def offline_by() -> str | None:

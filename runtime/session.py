@@ -91,7 +91,7 @@ def _parts(config: Config, start: Start) -> Iterator[tuple[Parts, list[Problem],
         return
     from ray.exceptions import RayError
 
-    from learners.train_loop import LearnerFailed
+    from learners.mailbox import LearnerFailed
     from runtime.cluster import ClusterTooSmall, cluster_parts
 
     try:

@@ -1,8 +1,11 @@
 """Warm start: short supervised training before the game, so that play has something to improve.
 
-Two uses:
+Three uses:
   * the embedded models: built, trained on rendered demonstrations with systematic misconceptions, and cached by
-    the hash of everything that goes in. `make run` does this by itself the first time.
+    the hash of everything that goes in. A run does this by itself where its recipe needs others than the shipped ones.
+  * python -m scripts.warm_start shipped
+    makes those of the default recipe again, which are in the repository (SHIPPED): the same bits on the same kind of
+    machine.
   * python -m scripts.warm_start --model PATH_OR_HUB_ID --problems-file problems.json --role generator --output DIR
     trains any Hugging Face causal LM on five-stage traces (or test suites) rendered from your problems'
     reference solutions.
@@ -16,8 +19,9 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from importlib.metadata import version
 from pathlib import Path
 from random import Random
 from typing import Any, ClassVar, Literal
@@ -26,17 +30,23 @@ from pydantic import Field
 from pydantic_settings import BaseSettings, CliApp, SettingsConfigDict
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from configs.load import load_run
 from configs.schema import Config
 from configs.sections import ProblemSettings
 from core.problem import Problem
 from core.seeding import derive_seed
+from core.weights import digest_of
 from games.multistage import MultistageRules
 from games.prompts import END, MARKER_TOKENS, PAD, format_for
 from problems.loader import ProblemFileError, load_problems
 from problems.splits import split_problems
 from problems.traces import render_suite, render_trace
+from tracking.run_record import cpu_model, versions
 
 _ROOT = Path(__file__).resolve().parent.parent
+SHIPPED = _ROOT / "embedded" / "warm_start"
+"""A directory per policy of the default recipe, and made_from.json."""
+_MADE_FROM = "made_from.json"
 _SOURCES = (
     "learners/embedded_model.py", "learners/supervised.py", "games/prompts.py", "games/stages.py",
     "core/seeding.py", "scripts/warm_start.py", "scripts/lessons.py",
@@ -64,36 +74,77 @@ def cache_directory() -> Path:
 
 
 def ensure_embedded(config: Config, roles: Sequence[str]) -> dict[str, Path]:
-    """Directories of the warm-started embedded models by role, made where they are not cached."""
-    kind = config.game.kind
-    targets = {role: cache_directory() / f"{kind}-{role}-{_key(config, role)}" for role in roles}
+    """Directories of the warm-started embedded models by role: the shipped ones where they are what the config asks
+    for, else those of the cache, made where they are not there."""
+    targets = {role: _shipped(config, role) or cache_directory() / _key(config, role) for role in roles}
     missing = {role: target for role, target in targets.items() if not target.is_dir()}
     if missing:
-        _make_embedded(config, missing)
+        make_embedded(config, missing)
     return targets
 
 
-def _key(config: Config, role: str) -> str:
-    """Hash of everything that decides the weights."""
-    import tokenizers
-    import torch
-    import transformers
-
-    sha = hashlib.sha256()
-    for name in (*_SOURCES, *_SOURCES_OF_GAME[config.game.kind]):
-        sha.update((_ROOT / name).read_bytes())
+def _asked(config: Config, role: str) -> dict[str, Any]:
+    """What a config says of an embedded model."""
     other = "discriminator" if role == "generator" else "generator"
     settings = {k: v for k, v in config.warm_start.model_dump().items() if not k.startswith(other)}
-    versions = [m.__version__.split("+")[0] for m in (torch, transformers, tokenizers)]
-    told = getattr(config.game, "max_tests", None) if config.staged else config.seats
-    sha.update(json.dumps([settings, told, role, versions], sort_keys=True).encode())
-    return sha.hexdigest()[:16]
+    told = getattr(config.game, "max_tests", None) if config.staged else dict(config.seats)
+    return {"game": config.game.kind, "role": role, "told": told, "settings": settings}
 
 
-def _make_embedded(config: Config, targets: Mapping[str, Path]) -> None:
+def _shipped(config: Config, role: str) -> Path | None:
+    try:
+        made_from = json.loads((SHIPPED / _MADE_FROM).read_text())
+    except OSError:  # a copy of the sources alone
+        return None
+    return SHIPPED / role if made_from["models"].get(role, {}).get("asked") == _asked(config, role) else None
+
+
+def _key(config: Config, role: str) -> str:
+    """Name in the cache, with a hash of everything that decides the weights."""
+    kind = config.game.kind
+    sha = hashlib.sha256()
+    for name in (*_SOURCES, *_SOURCES_OF_GAME[kind]):
+        sha.update((_ROOT / name).read_bytes())
+    versions = [version(name).split("+")[0] for name in ("torch", "transformers", "tokenizers")]
+    sha.update(json.dumps([_asked(config, role), versions], sort_keys=True).encode())
+    return f"{kind}-{role}-{sha.hexdigest()[:16]}"
+
+
+def fingerprint(config: Config, role: str, demonstrations: int = 64) -> str:
+    """Hash of what an embedded model is made from: what is asked for, its tokenizer and first weights, the first
+    demonstrations as it reads them, and how it learns. Takes some seconds."""
+    from learners import supervised
+
+    model, tokenizer, draw = _student(config, role)
+    shown = [draw() for _ in range(demonstrations)]
+    sha = hashlib.sha256()
+    sha.update(json.dumps(_asked(config, role), sort_keys=True).encode())
+    sha.update(tokenizer.backend_tokenizer.to_str().encode())
+    sha.update(digest_of({k: v.numpy() for k, v in model.state_dict().items()}).encode())
+    sha.update(json.dumps([[d.tokens, d.learned] for d in shown]).encode())
+    sha.update(Path(supervised.__file__).read_bytes())
+    return sha.hexdigest()
+
+
+def ship(directory: Path = SHIPPED) -> None:
+    """Make the default recipe's models again."""
+    config = load_run([])[0].to_config()
+    directory.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=directory.parent) as drafts:
+        make_embedded(config, {role: Path(drafts) / role for role in config.policies})
+        for role in config.policies:
+            shutil.rmtree(directory / role, ignore_errors=True)
+            (Path(drafts) / role).rename(directory / role)
+    models = {r: {"asked": _asked(config, r), "fingerprint": fingerprint(config, r)} for r in config.policies}
+    made_on = {"cpu": cpu_model(), "versions": versions()}
+    (directory / _MADE_FROM).write_text(json.dumps({"models": models, "made_on": made_on}, indent=1) + "\n")
+    print(f"made in {directory}")
+
+
+def make_embedded(config: Config, targets: Mapping[str, Path]) -> None:
     """One process per role, one thread each: the result does not depend on how many cores there are."""
     context = multiprocessing.get_context("spawn")
-    print("first run: warming up the embedded models on demonstrations (kept in the cache)", flush=True)
+    print("warming up the embedded models on demonstrations: some minutes, once", flush=True)
     with context.Manager() as manager, ProcessPoolExecutor(len(targets), mp_context=context) as pool:
         done = manager.dict(dict.fromkeys(targets, 0))
         futures = [
@@ -128,24 +179,29 @@ def _progress() -> Progress:
     )
 
 
+def _student(config: Config, role: str) -> tuple[Any, Any, Callable[[], Any]]:
+    """(model, tokenizer, what draws its next demonstration) of an embedded model that has learned nothing yet."""
+    from learners.embedded_model import build_model, build_tokenizer
+    from scripts.lessons import lesson_of
+
+    seed, lesson = config.warm_start.seed, lesson_of(config, role)
+    tokenizer = build_tokenizer(lesson.texts, MARKER_TOKENS, PAD, END)
+    model = build_model(tokenizer, seed=derive_seed("model", role, seed))
+    style, rng = format_for(tokenizer, "input_only"), Random(derive_seed("demonstrations", role, seed))
+    return model, tokenizer, lambda: lesson.draw(style, rng)
+
+
 def _train_embedded(config: Config, role: str, target: Path, done: Any) -> None:
     """Build, train and save one embedded model (in a process of its own)."""
     import torch
     from transformers.utils import logging as transformers_logging
 
-    from learners.embedded_model import build_model, build_tokenizer
     from learners.supervised import train_supervised
-    from scripts.lessons import lesson_of
 
     torch.set_num_threads(1)
     transformers_logging.disable_progress_bar()
-    settings, lesson = config.warm_start, lesson_of(config, role)
-    tokenizer = build_tokenizer(lesson.texts, MARKER_TOKENS, PAD, END)
-    model = build_model(tokenizer, seed=derive_seed("model", role, settings.seed))
-    style, rng = (
-        format_for(tokenizer, "input_only"),
-        Random(derive_seed("demonstrations", role, settings.seed)),
-    )
+    settings = config.warm_start
+    model, tokenizer, draw = _student(config, role)
     parent = os.getppid()
 
     def report(step: int, loss: float) -> None:
@@ -156,7 +212,7 @@ def _train_embedded(config: Config, role: str, target: Path, done: Any) -> None:
 
     train_supervised(
         model,
-        lambda: lesson.draw(style, rng),
+        draw,
         steps=_steps(config, role),
         batch_size=settings.batch_size,
         learning_rate=settings.learning_rate,
@@ -253,6 +309,8 @@ def warm_start(settings: WarmStart) -> float:
 
 def main() -> None:
     try:
+        if sys.argv[1:] == ["shipped"]:
+            return ship()
         CliApp.run(WarmStart)
     except (ProblemFileError, OSError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)

@@ -103,6 +103,14 @@ def versions() -> dict[str, str]:
     return found
 
 
+def cpu_model() -> str:
+    """Name of this machine's processor."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.is_file() else []
+    named = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    return next(named, platform.processor())
+
+
 def _git_commit() -> str:
     command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=12"]
     try:

@@ -1,0 +1,109 @@
+"""The mailbox between the driver and the Ray Train workers of one run. Imports no torch: its actor starts at once.
+
+It keeps a batch until a checkpoint beyond it is registered (`ray.train.report` returning does not mean that yet: only
+the controller's callback does), for workers that replace dead ones to ask for it again.
+"""
+
+import asyncio
+from typing import Any
+
+import ray
+
+from core.batch import Batch
+from core.weights import WeightUpdate
+
+
+class LearnerFailed(RuntimeError):
+    """The Ray Train run ended; it will not learn any more."""
+
+
+Versions = dict[str, int]
+
+
+class Mailbox:
+    """Batches in, metrics and weights out, by policy. Every get waits on this side."""
+
+    def __init__(self) -> None:
+        self._changed = asyncio.Condition()
+        self._batches: dict[tuple[str, int], Batch] = {}
+        self._results: dict[str, tuple[int, dict[str, float], Any]] = {}
+        self._saved: tuple[Versions, str] | None = None
+        self._save_wanted = False
+        self._stopped = False
+        self._failure: str | None = None
+        self._worker_pid = 0
+
+    async def put_batch(self, policy: str, batch: Batch) -> None:
+        async with self._changed:
+            self._batches[policy, batch.step] = batch
+            self._changed.notify_all()
+
+    async def get_work(self, versions: Versions, saved: Versions | None) -> tuple[str, Batch] | str | None:
+        """For workers at these versions: the next (policy, batch), "save", or None to stop."""
+
+        def work() -> tuple[str, Batch] | str | None:
+            for policy, version in versions.items():
+                if (policy, version + 1) in self._batches:
+                    return policy, self._batches[policy, version + 1]
+            return "save" if self._save_wanted and saved != versions else None
+
+        async with self._changed:
+            await self._changed.wait_for(lambda: self._stopped or work() is not None)
+            return work()
+
+    async def put_result(self, policy: str, metrics: dict[str, float], update: WeightUpdate) -> None:
+        # put again here: objects of a worker die with it
+        reference = ray.put(update)
+        async with self._changed:
+            self._results[policy] = update.version, metrics, reference
+            self._changed.notify_all()
+
+    async def get_result(self, policy: str, version: int) -> tuple[dict[str, float], list[Any]]:
+        def there() -> bool:
+            return policy in self._results and self._results[policy][0] == version
+
+        async with self._changed:
+            await self._changed.wait_for(lambda: self._failure is not None or there())
+            self._raise_failure()
+            _, metrics, reference = self._results[policy]
+            return metrics, [reference]
+
+    async def saved(self, versions: Versions, path: str) -> None:
+        """A checkpoint is registered: batches up to it will never be asked for again."""
+        async with self._changed:
+            self._saved = versions, path
+            for policy, step in [key for key in self._batches if key[1] <= versions[key[0]]]:
+                del self._batches[policy, step]
+            self._changed.notify_all()
+
+    async def save(self, versions: Versions) -> str:
+        def there() -> bool:
+            return self._saved is not None and self._saved[0] == versions
+
+        async with self._changed:
+            self._save_wanted = True
+            self._changed.notify_all()
+            await self._changed.wait_for(lambda: self._failure is not None or there())
+            self._save_wanted = False
+            self._raise_failure()
+            assert self._saved is not None
+            return self._saved[1]
+
+    async def stop(self, failure: str | None = None) -> None:
+        async with self._changed:
+            self._stopped, self._failure = True, failure
+            self._changed.notify_all()
+
+    async def set_worker_pid(self, pid: int) -> None:
+        self._worker_pid = pid
+
+    async def get_worker_pid(self) -> int:
+        """Process id of the worker of rank 0, for operators and fault tests."""
+        return self._worker_pid
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise LearnerFailed(self._failure)
+
+
+MailboxActor: Any = ray.remote(Mailbox)
