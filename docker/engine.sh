@@ -43,7 +43,8 @@ drop() {  # debootstrap mounts /proc and /sys in its tree
     rm -rf --one-file-system "$1"
 }
 trap end EXIT
-trap 'echo "engine.sh: interrupted; the next call does this step again" >&2; exit 130' INT TERM HUP
+exec 3>&2  # a trap runs with the redirections of the command that it interrupts
+trap 'echo "engine.sh: interrupted; the next call does this step again" >&3; exit 130' INT TERM HUP
 
 answers() { command -v docker >/dev/null && timeout 5 docker version --format '{{.Server.Version}}' >/dev/null 2>&1; }
 listening() { ss -xlH 2>/dev/null | grep -qF " $1 "; }
@@ -74,7 +75,7 @@ start() {
     if [ -e "$socket" ] && listening "$socket"; then socket=$dir/docker.sock; fi
     # No bridge and no iptables: sandboxes have no network, and the host's rules stay as they are.
     dockerd --iptables=false --bridge=none --storage-driver=overlay2 --data-root "$dir/data" --exec-root "$dir/exec" \
-        --pidfile "$pid_file" -H "unix://$socket" >"$dir/dockerd.log" 2>&1 </dev/null &
+        --pidfile "$pid_file" -H "unix://$socket" >"$dir/dockerd.log" 2>&1 </dev/null 3>&- &
     starting=$!
     export DOCKER_HOST=unix://$socket
     for _ in $(seq 60); do

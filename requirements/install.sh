@@ -59,17 +59,17 @@ environment_fits() {
 sys.exit(not distribution("pip").read_text("INSTALLER"))' 2>/dev/null
 }
 
-# A CUDA build of torch, pip's choice without another index, brings its own libraries.
-needed_mb() { if [ "$lock" = cpu ] && [ -n "${TORCH_INDEX:-}" ]; then echo 3500; else echo 9000; fi; }
-
 free_mb() { df -Pm "$venv" | awk 'NR == 2 { print $4 }'; }
 
+# Measured, with what pip unpacks beside it. A CUDA build of torch, pip's choice without another index, brings 4 GB of
+# libraries.
 check_space() {
-    local needed there
-    needed=$(needed_mb)
-    there=$(($(free_mb) + $(du -sm "$venv" | cut -f1)))
-    [ "$there" -ge "$needed" ] || die "no space for the virtual environment: $venv needs $needed MB, $there MB are free:" \
-        "make VENV=/another/disk/venv"
+    local needed=8000 small=''
+    [ "$lock" = gpu ] && needed=16000
+    [ "$lock" = cpu ] && [ -n "${TORCH_INDEX:-}" ] && needed=4000
+    [ "$needed" = 8000 ] && small=', or TORCH_INDEX="--index-url URL" of a CPU-only torch (4000 MB)'
+    [ $(($(free_mb) + $(du -sm "$venv" | cut -f1))) -ge "$needed" ] || die "no space for the virtual environment:" \
+        "$venv takes $needed MB, $(free_mb) MB are free: make VENV=/another/disk/venv$small"
 }
 
 make_environment() {
