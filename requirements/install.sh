@@ -54,14 +54,18 @@ find_python() {
 
 # The environment's interpreter runs, fits, is the one asked for, and has a whole pip (INSTALLER is written last).
 environment_fits() {
-    version_fits "$python" && { [ -z "${PYTHON:-}" ] || [ "$(version "$python")" = "$(version "$PYTHON")" ]; } &&
-        "$python" -c 'import sys; from importlib.metadata import distribution
-sys.exit(not distribution("pip").read_text("INSTALLER"))' 2>/dev/null
+    local asked=''
+    [ -z "${PYTHON:-}" ] || asked=$(version "$PYTHON") || return 1
+    "$python" -c 'import sys; from importlib.metadata import distribution
+found = sys.version_info[:2]
+fits = (3, 11) <= found <= (3, 13) and sys.argv[1] in ("", "%d.%d" % found)
+sys.exit(not (fits and distribution("pip").read_text("INSTALLER")))' "$asked" 2>/dev/null
 }
 
 free_mb() { df -Pm "$venv" | awk 'NR == 2 { print $4 }'; }
 
-# Measured, with what pip unpacks beside it. A CUDA build of torch, pip's choice without another index, brings 4 GB of
+# With what pip unpacks beside it; measured, but for gpu, an estimate. A CUDA build of torch, pip's choice without
+# another index, brings 4 GB of
 # libraries.
 check_space() {
     local needed=8000 small=''
