@@ -64,9 +64,8 @@ sys.exit(not (fits and distribution("pip").read_text("INSTALLER")))' "$asked" 2>
 
 free_mb() { df -Pm "$venv" | awk 'NR == 2 { print $4 }'; }
 
-# With what pip unpacks beside it; measured, but for gpu, an estimate. A CUDA build of torch, pip's choice without
-# another index, brings 4 GB of
-# libraries.
+# With what pip unpacks beside it; measured, but for gpu, an estimate. A CUDA build of torch, which is what pip takes
+# where it is given no other index, brings 4 GB of libraries.
 check_space() {
     local needed=8000 small=''
     [ "$lock" = gpu ] && needed=16000
