@@ -51,6 +51,9 @@ class Run(Config):
     resume_from: Path | None = None
     """Start from this checkpoint directory (output/<run>/checkpoints/step_000012)."""
 
+    plan: bool = False
+    """Print what would run (models, sandbox, devices, steps, memory, disk), or why it cannot, and start nothing."""
+
     @model_validator(mode="after")
     def _one_way_to_resume(self) -> Self:
         if self.resume and self.resume_from is not None:
@@ -58,7 +61,7 @@ class Run(Config):
         return self
 
     def to_config(self) -> Config:
-        return Config.model_validate(self.model_dump(exclude={"resume", "resume_from"}))
+        return Config.model_validate(self.model_dump(exclude={"resume", "resume_from", "plan"}))
 
 
 class _Source(PydanticBaseSettingsSource):
@@ -90,7 +93,9 @@ def load_run(arguments: list[str]) -> tuple[Run, str]:
     chooser.add_argument("--config")
     chosen, rest = chooser.parse_known_args(arguments)
     for key in _OWN:
-        chooser.add_argument(f"--{SHORTCUTS[key]}", f"--{key}", dest=key, default=set_there.get(key, EMBEDDED))
+        chooser.add_argument(
+            f"--{SHORTCUTS[key]}", f"--{key}", dest=key, default=set_there.get(key, EMBEDDED)
+        )
     chooser.add_argument("--resume", action="store_true")
     output_dir = set_there.get("output_dir", Config().output_dir)
     chooser.add_argument("--output-dir", type=Path, default=Path(output_dir))
@@ -200,7 +205,9 @@ def _resolve(
         raise ConfigError(str(error)) from error
     idle = sorted(k for k in on_command_line if k.startswith("evaluation.") and k != "evaluation.enabled")
     if idle and not command.evaluation.enabled:
-        raise ConfigError(f"command line: {idle[0]} has no effect while evaluation.enabled is false: leave it out")
+        raise ConfigError(
+            f"command line: {idle[0]} has no effect while evaluation.enabled is false: leave it out"
+        )
     for key, value in from_environment.items():
         print(f"from the environment: {key} = {value}", flush=True)
     return Run.model_validate(command.model_dump(exclude={"config"}))
