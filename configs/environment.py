@@ -12,6 +12,7 @@ from configs.schema import Config
 
 PREFIX, DELIMITER = "SPARRING_", "__"
 DATASET, QUESTIONS = "MBPP_DATASET_PATH", "MBPP_EVAL_NUM_QUESTIONS"
+_FORMATS = ("problems.format", "problems.held_out_format")
 
 HELP = f"""\
 environment:
@@ -19,6 +20,7 @@ environment:
                             {PREFIX}PROBLEMS{DELIMITER}FILE=my.json (lists and mappings as JSON)
   {DATASET}         problems.held_out_file, with held_out_format mbpp and held_out_split test
   {QUESTIONS}   evaluation.problems
+                            (these two only where problems.format or problems.held_out_format is mbpp)
 The command line beats the environment, which beats the recipe; what is taken is printed.
 """
 
@@ -54,11 +56,29 @@ def read_environment(environment: Mapping[str, str]) -> dict[str, dict[str, Any]
         found[DATASET] = {file: given[DATASET], form: "mbpp", split: "test"}
     if QUESTIONS in given:
         found[QUESTIONS] = {"evaluation.problems": given[QUESTIONS]}
-    _refuse_twice(found)
     return found
 
 
-def _refuse_twice(found: Mapping[str, Mapping[str, Any]]) -> None:
+def without_mbpp(
+    environment: Mapping[str, Mapping[str, Any]], settings: Mapping[str, Any]
+) -> dict[str, Mapping[str, Any]]:
+    """The environment as a run takes it whose recipe and command line say `settings` (dotted keys): R1's two variables
+    are exported for its scripts, and only where a run's problems are MBPP do they speak of it. Says what is left alone.
+    """
+    ours = {name: keys for name, keys in environment.items() if name not in (DATASET, QUESTIONS)}
+    settings = {**settings, **{key: value for keys in ours.values() for key, value in keys.items()}}
+    if "mbpp" in (settings.get(key) for key in _FORMATS):
+        return dict(environment)
+    if others := [name for name in environment if name not in ours]:
+        print(
+            f"from the environment: {' and '.join(others)} left alone: neither {' nor '.join(_FORMATS)} is mbpp",
+            flush=True,
+        )
+    return ours
+
+
+def refuse_twice(found: Mapping[str, Mapping[str, Any]]) -> None:
+    """Raises ValueError where two variables set one key."""
     owner: dict[str, str] = {}
     for name, values in found.items():
         for key in values:

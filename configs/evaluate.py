@@ -4,14 +4,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from configs.sections import EMBEDDED, ProblemFormat
+from games.stages import REASONING_STAGES
 
-Stages = Literal["all", "none", "0", "1", "2", "3", "4"]
-ARMS: tuple[Stages, ...] = ("none", "0", "1", "2", "3", "all")
-"""Of --ablate; 4 is all."""
+_COUNTS = tuple(map(str, range(len(REASONING_STAGES))))
+"""Of the stages before the program: from none of them to all."""
+ARMS = ("none", *_COUNTS[:-1], "all")
+"""The values of stages that --ablate tries."""
 FIXED = ("reference", "empty")
 """Policies that are no model."""
 _OF_PROGRAMS = ("samples", "stages", "ablate", "answer_format")
@@ -45,9 +47,9 @@ class EvaluateOptions(BaseSettings):
     """Of the sampled programs."""
     pass_at: list[Annotated[int, Field(ge=1)]] = [1]
     """A k of pass@k; may be repeated."""
-    stages: Stages | None = None
-    """none: one message, one answer; all: five reasoning stages; 0 to 4: that many of them, then the program. Default:
-    all for a generator that was trained on the stages, none for others."""
+    stages: str | None = None
+    """none: one message, one answer; all: every reasoning stage (games/stages.py); a number: that many of them, then
+    the program. Default: all for a generator that was trained on the stages, none for others."""
     ablate: bool = False
     """Every value of stages, one after another."""
     answer_format: Literal["direct", "reasoning"] | None = None
@@ -86,6 +88,13 @@ class EvaluateOptions(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Not the environment: SEED and FORMAT may be there for others."""
         return (init_settings,)
+
+    @field_validator("stages")
+    @classmethod
+    def _stages_are_there(cls, stages: str | None) -> str | None:
+        if stages not in (None, "all", "none", *_COUNTS):
+            raise ValueError(f"give all, none, or a number from 0 to {_COUNTS[-1]}")
+        return stages
 
     @model_validator(mode="after")
     def _options_go_together(self) -> Self:

@@ -18,11 +18,12 @@ from pydantic_settings import (
     SettingsError,
 )
 
-from configs.environment import DATASET, HELP, leaves, nested, read_environment
+from configs.environment import DATASET, HELP, leaves, nested, read_environment, refuse_twice, without_mbpp
 from configs.schema import Config
+from configs.sections import EMBEDDED
 
 RECIPES = Path(__file__).parent
-DEFAULT_RECIPE = "embedded"
+DEFAULT_RECIPE, CHAT_RECIPE = "embedded", "chat"
 
 # R0's flags are the short names of nested keys.
 SHORTCUTS = {
@@ -33,6 +34,9 @@ SHORTCUTS = {
     "curriculum.k-alternating-steps": "k-alternating-steps",
     "problems.file": "problems-file",
 }
+
+_OWN = ("generator.model", "discriminator.model", "problems.file")
+"""Who brings one of these and names no recipe is given CHAT_RECIPE: the default one is for the embedded models."""
 
 
 class ConfigError(ValueError):
@@ -85,6 +89,8 @@ def load_run(arguments: list[str]) -> tuple[Run, str]:
     chooser.error = _refuse
     chooser.add_argument("--config")
     chosen, rest = chooser.parse_known_args(arguments)
+    for key in _OWN:
+        chooser.add_argument(f"--{SHORTCUTS[key]}", f"--{key}", dest=key, default=set_there.get(key, EMBEDDED))
     chooser.add_argument("--resume", action="store_true")
     output_dir = set_there.get("output_dir", Config().output_dir)
     chooser.add_argument("--output-dir", type=Path, default=Path(output_dir))
@@ -93,7 +99,8 @@ def load_run(arguments: list[str]) -> tuple[Run, str]:
     if chosen.config is None and where.resume:  # a resumed run goes on with the settings it began with
         path = latest_run(where.output_dir, where.run_name) / "config.yaml"
     else:
-        path = recipe_path(chosen.config or DEFAULT_RECIPE)
+        own = any(str(getattr(where, key)) != EMBEDDED for key in _OWN)
+        path = recipe_path(chosen.config or (CHAT_RECIPE if own else DEFAULT_RECIPE))
     recipe = path.parent.name if path.name == "config.yaml" else path.stem
     return _resolve(read_recipe(path), environment, rest, str(path)), recipe
 
@@ -137,10 +144,12 @@ def _resolve(
     class Command(Run, BaseSettings):
         """Sparring: a generator and a discriminator train against each other through five reasoning stages.
 
-        Settings come from the recipe (--config NAME|FILE.yaml, default: embedded) and are overridden by the
-        environment (see the end) and the options below. Examples:
+        Settings come from the recipe (--config NAME|FILE.yaml; default: embedded, or chat where you bring a model or
+        problems of your own) and are overridden by the environment (see the end) and the options below. Examples:
           python driver.py                                   the embedded recipe
           python driver.py --config debug                    one process, under a minute
+          python driver.py --generator-model A --discriminator-model B --problems-file F
+          python driver.py --plan ...                        what would run, and whether it can
           python driver.py --curriculum.attempts 16 --generator.learner.estimator grpo
           python driver.py --resume                          continue the latest run
         """
@@ -177,15 +186,21 @@ def _resolve(
     variables: dict[str, str] = {}
     try:
         command_line(args=arguments)
-        taken = _not_overridden(environment, {key for key, _ in leaves(command_line())})
+        on_command_line = dict(leaves(command_line()))
+        taken = without_mbpp(environment, {**dict(leaves(values)), **on_command_line})
+        refuse_twice(taken)
+        taken = _not_overridden(taken, set(on_command_line))
         variables = {key: name for name, keys in taken.items() for key in keys}
         from_environment = {key: value for keys in taken.values() for key, value in keys.items()}
         sources += [command_line, _Source(Command, nested(from_environment)), _Source(Command, values)]
         command = Command()  # pyright: ignore[reportCallIssue]  (the sources fill it in)
     except ValidationError as error:
         raise ConfigError("\n".join(_explain(origin, e, variables) for e in error.errors())) from error
-    except SettingsError as error:
+    except (SettingsError, ValueError) as error:
         raise ConfigError(str(error)) from error
+    idle = sorted(k for k in on_command_line if k.startswith("evaluation.") and k != "evaluation.enabled")
+    if idle and not command.evaluation.enabled:
+        raise ConfigError(f"command line: {idle[0]} has no effect while evaluation.enabled is false: leave it out")
     for key, value in from_environment.items():
         print(f"from the environment: {key} = {value}", flush=True)
     return Run.model_validate(command.model_dump(exclude={"config"}))

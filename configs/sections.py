@@ -98,8 +98,8 @@ class ProblemSettings(Settings):
 class SandboxSettings(Settings):
     backend: Literal["auto", "docker", "namespace", "process"] = "auto"
     """docker: warm containers; namespace: the same runner without an engine, weaker; process: plain processes,
-    much weaker, never picked by itself; auto: docker where an engine answers, else namespace, and the choice
-    is printed."""
+    much weaker; auto: docker where an engine answers, else namespace, else process for programs of the embedded
+    models and of no other, and the choice is printed."""
     runtime: str | None = None
     """Runtime of the containers, e.g. runsc where gVisor is installed; None is the engine's default."""
     workers: int = Field(default=1, ge=1)
@@ -121,6 +121,9 @@ class RolloutSettings(Settings):
 
 
 class EvaluationSettings(Settings):
+    enabled: bool = True
+    """false: no held-out problem is judged or played, at no time. The run then has no scores and no checkpoints/best, and
+    the other keys of this section have no effect."""
     every: int | None = Field(default=None, ge=1)
     """Steps between evaluations, besides those at the start and at the end of each stage."""
     problems: int | None = Field(default=None, ge=1)

@@ -38,7 +38,7 @@ class Turn:
     """One completion of one player."""
 
     stage: int
-    """Reasoning stage 1-5 of the generator; in games without stages the number of the player's move, from 0."""
+    """Reasoning stage of the generator, from 1; in games without stages the number of the player's move, from 0."""
     prompt_tokens: tuple[int, ...]
     completion: Completion
     text: str
@@ -100,11 +100,6 @@ class Trajectory:
     @property
     def token_count(self) -> int:
         return sum(len(turn.completion.tokens) for turn in self.turns)
-
-    @property
-    def version(self) -> int:
-        """Oldest version of the weights among the turns."""
-        return min(turn.completion.version for turn in self.turns)
 
 
 @dataclass(kw_only=True, slots=True)

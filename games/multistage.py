@@ -1,6 +1,6 @@
 """The adversarial multi-stage game (R0).
 
-The generator reasons through five stages, one completion each, the last one a program. The discriminator writes
+The generator reasons in stages (games/stages.py), one completion each, the last one a program. The discriminator writes
 a suite of tests. Tests are checked on the reference solution, twice; programs meet the valid tests; both earn.
 One episode plays `attempts` programs against `attempts` suites of one problem, every program on every suite.
 """

@@ -14,7 +14,7 @@ from core.episode import Episode, Trajectory
 from core.interfaces import Message, Player, PromptFormat, Sandbox, SandboxFailure
 from core.problem import Problem
 from core.settings import Settings
-from core.verdict import Limits, OutputTest
+from core.verdict import Limits
 from games.judging import outcomes_of
 from games.parsing import extract_program
 from games.turns import answer_all
@@ -132,8 +132,3 @@ class UnitTestsGame:
                 attempt.components[f"ended_{first_fault.lower()}"] = 1.0
         attempt.reward, parts = unit_test_reward(passed, len(tests), self.rules)
         attempt.components |= parts
-
-
-def is_whole_program(problem: Problem) -> bool:
-    """True where the tests say what a program prints, not what a function returns."""
-    return all(isinstance(test, OutputTest) for test in problem.baseline_tests)

@@ -4,7 +4,7 @@ import logging
 import math
 import random
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -197,11 +197,9 @@ class Learner:
         optimizers = [o for o in (self.optimizer, self.critic_optimizer) if o is not None]
         for optimizer in optimizers:
             self.scaler.unscale_(optimizer)
-        norm = total(
-            torch.nn.utils.clip_grad_norm_(self.policy.trainable().values(), self.settings.gradient_clip)
-        )
-        of_critic = [p.grad for p in self.critic.parameters() if p.grad is not None] if self.critic else []
-        if not all(map(math.isfinite, (sums["loss"], norm, total(torch.nn.utils.get_total_norm(of_critic))))):
+        norm = self._clip(self.policy.trainable().values())
+        critic_norm = self._clip(self.critic.parameters()) if self.critic else 0.0
+        if not all(map(math.isfinite, (sums["loss"], norm, critic_norm))):
             self._skip(batch, sums["loss"], norm)
             totals["skipped_updates"] += 1
             return
@@ -268,6 +266,11 @@ class Learner:
             mine += [(chunks[0], False)] * (most - len(mine))
         for chunk, counts in mine:
             yield pack(batch.samples, chunk, self.device), counts
+
+    def _clip(self, parameters: Iterable[torch.nn.Parameter]) -> float:
+        """Scale the gradient of one network down to norm gradient_clip; the norm that it had. Policy and critic apart:
+        a large error of the values must not shrink the policy's update."""
+        return total(torch.nn.utils.clip_grad_norm_(parameters, self.settings.gradient_clip))
 
     def _loss_scale(self) -> int:
         """FSDP averages over the ranks what is to be summed (a sum of its own it cannot have over gloo)."""

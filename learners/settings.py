@@ -101,6 +101,7 @@ class LearnerSettings(Settings):
     kl_in: Literal["loss", "reward"] = "loss"
     """A term of the loss, or a penalty on each token's reward (gae only; as in InstructGPT)."""
     gradient_clip: float = Field(default=1.0, gt=0)
+    """Largest norm of an update's gradient: the policy's, and the critic's apart from it."""
     gradient_checkpointing: bool | None = None
     """Recompute activations in the backward pass: less memory, a third more time. None: on GPUs below 40 GiB."""
     lora: LoraSettings | None = None

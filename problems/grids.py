@@ -1,5 +1,7 @@
 """Grid tasks of the code golf competition and of ARC: from `taskNNN.json` to pairs of grids, and from these to problems.
 
+    python -m problems.grids DIRECTORY     # what its tasks are like, and which are how difficult, as JSON
+
 A program solves a task if its `p(grid)` gives every pair's output. Loading takes a whole task or none of it; nothing
 is repaired. Not here: instructions to the model and rewards, which are the game's.
 
@@ -13,9 +15,11 @@ How hard a task looks is a heuristic to order a curriculum by, read off its grid
       .10 few_examples  1 / number of train pairs: fewer examples say less
 """
 
+import argparse
 import json
 import logging
 import math
+import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -35,7 +39,6 @@ COLOURS, MAX_SIDE = 10, 30
 SIGNATURE = "def p(grid):"
 
 _LAYOUT = '{"train": [{"input": [[0, 1]], "output": [[1, 0]]}], "test": [...], "arc-gen": [...]}'
-_DIGITS = "0123456789"
 
 LEVELS = range(1, 6)
 
@@ -210,19 +213,6 @@ def grid_to_text(grid: Grid) -> str:
     return "\n".join("".join(map(str, row)) for row in grid)
 
 
-def text_to_grid(text: str) -> Grid:
-    """The inverse of `grid_to_text`. Raises ValueError for any text that it would not write."""
-    rows = text.split("\n")
-    if len(rows) > MAX_SIDE or not 1 <= len(rows[0]) <= MAX_SIDE:
-        raise ValueError(f"a grid has 1 to {MAX_SIDE} rows of 1 to {MAX_SIDE} digits")
-    for number, row in enumerate(rows):
-        if len(row) != len(rows[0]):
-            raise ValueError(f"row {number} has {len(row)} digits, row 0 has {len(rows[0])}")
-        if strange := set(row) - set(_DIGITS):
-            raise ValueError(f"row {number}: {min(strange)!r} is no digit")
-    return tuple(tuple(map(int, row)) for row in rows)
-
-
 def describe(task: GridTask, max_shown: int | None = None) -> str:
     """All train and test pairs as text, and the first `max_shown` of arc-gen (None: all)."""
     shown = {"train": task.train, "test": task.test, "arc-gen": task.arc_gen[:max_shown]}
@@ -372,3 +362,24 @@ def pair_tests(pairs: Sequence[Pair]) -> tuple[str, ...]:
 
 def _as_lists(grid: Grid) -> list[list[int]]:
     return [list(row) for row in grid]
+
+
+# ---------------------------------------------------------------- the command
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m problems.grids", description="Statistics of grid tasks.")
+    parser.add_argument("place", help="a directory of task files, or one")
+    place = parser.parse_args(arguments).place
+    try:
+        tasks = load_tasks(place, "skip")
+    except ProblemFileError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    levels = {str(level): [task.id for task in of_level] for level, of_level in by_difficulty(tasks).items()}
+    print(json.dumps({**task_statistics(tasks), "tasks_by_difficulty": levels}, indent=2))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

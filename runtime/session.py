@@ -3,7 +3,6 @@
 import errno
 import shutil
 import time
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -12,13 +11,14 @@ from typing import Any
 from actors.episodes import PlayRequest
 from configs.load import Run
 from configs.schema import Config
+from configs.sections import EMBEDDED
 from core.episode import Episode
 from core.interfaces import Branching, SandboxFailure
 from core.problem import Problem
 from core.weights import PublishError
 from curriculum.curriculum import Assignment
 from evaluation.choice import build_evaluator
-from evaluation.evaluator import Scores, load_bank, save_bank
+from evaluation.evaluator import Evaluator, Scores, load_bank, save_bank
 from evaluation.gap import GapAlarm
 from games.code_golf import CodeGolfRules
 from games.stages import REASONING_STAGES
@@ -31,6 +31,7 @@ from runtime.parts import Parts, Start
 from runtime.problem_sets import load_splits, without_failing
 from runtime.start import STARTED_FROM, SessionError, load_tokenizers, resolve
 from sandbox_workers.jobs import SandboxUnavailable
+from tracking.clock import Clock
 from tracking.divergence import Divergence
 from tracking.episodes import episode_rows
 from tracking.plots import LearningCurves
@@ -39,8 +40,19 @@ from tracking.run_log import run_log
 from tracking.run_record import RunRecord, versions
 from tracking.solutions import SolutionDatabase
 
-_PROCESS_START = time.perf_counter()
 _OURS = (SandboxFailure, PublishError, CheckpointError, SandboxUnavailable, ProblemFileError)
+_SECONDS = (
+    "warm_start",
+    "startup",
+    "rollout",
+    "sandbox",
+    "learn",
+    "publish",
+    "evaluation",
+    "checkpoint",
+    "records",
+)
+"""Parts of a run's time that its results always name."""
 _SAMPLES = 3
 """Episodes written out per stage."""
 _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
@@ -50,29 +62,34 @@ _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 def open_session(run: Run, recipe: str) -> Iterator["Session"]:
     """Set everything up, and take it down again. Raises SessionError."""
     try:
-        with ExitStack() as stack:
-            log, show = stack.enter_context(run_log()), stack.enter_context(display())
+        clock = Clock()
+        with run_log() as log, display() as show:
             config, start, state = resolve(run, recipe)
             log.open(start.run_directory)
-            show.phase("starting the sandbox, the engines and the learners")
-            parts, train, held_out = stack.enter_context(_parts(config, start))
-            show.phase("judging the problems' references")
-            if config.problems.failing_references == "refuse":
-                held_out_file = config.problems.held_out_file or config.problems.file
-                parts.wait(validate_references(train, parts.sandbox, config.problems.file))
-                parts.wait(validate_references(held_out, parts.sandbox, held_out_file))
-            else:
-                failing = parts.wait(failing_references([*train, *held_out], parts.sandbox))
-                train, held_out = (without_failing(problems, failing) for problems in (train, held_out))
-                parts.scheduler.leave_out(set(failing))
-            if state is not None:
-                try:
-                    parts.scheduler.load_state_dict(state["curriculum"])
-                except ValueError as error:  # the schedule is shorter than what is done already
-                    raise SessionError(f"{start.checkpoint}: {error}") from error
-            done = state["step"] if state else 0
-            show.begin(parts.scheduler.total_steps, done)
-            yield Session(config, start, parts, train, held_out, show, state)
+            clock.split({"warm_start": start.warm_start_s}, "startup")
+            show.phase("starting the sandbox and the engines")
+            with _parts(config, start) as (parts, train, held_out):
+                if config.problems.file == EMBEDDED:
+                    pass  # a test of ours judges those
+                elif config.problems.failing_references == "refuse":
+                    show.phase("judging the problems' references")
+                    held_out_file = config.problems.held_out_file or config.problems.file
+                    parts.wait(validate_references(train, parts.sandbox, config.problems.file))
+                    parts.wait(validate_references(held_out, parts.sandbox, held_out_file))
+                else:
+                    failing = parts.wait(failing_references([*train, *held_out], parts.sandbox))
+                    train, held_out = (without_failing(problems, failing) for problems in (train, held_out))
+                    parts.scheduler.leave_out(set(failing))
+                if state is not None:
+                    try:
+                        parts.scheduler.load_state_dict(state["curriculum"])
+                    except ValueError as error:  # the schedule is shorter than what is done already
+                        raise SessionError(f"{start.checkpoint}: {error}") from error
+                done = state["step"] if state else 0
+                show.begin(parts.scheduler.total_steps, done)
+                session = Session(config, start, parts, train, held_out, show, clock, state)
+                yield session
+            session.account()
     except (CheckpointError, ProblemFileError, SandboxUnavailable) as error:
         raise SessionError(str(error)) from error
     except OSError as error:
@@ -87,6 +104,7 @@ def open_session(run: Run, recipe: str) -> Iterator["Session"]:
 def _parts(config: Config, start: Start) -> Iterator[tuple[Parts, list[Problem], list[Problem]]]:
     try:
         train, held_out = load_splits(config)
+        held_out = held_out if config.evaluation.enabled else []
         ordered_ids(config, train)  # while a difficulty that is no number can still be told plainly
         check_context_lengths(config, train + held_out, load_tokenizers(start.models))
     except ValueError as error:
@@ -133,16 +151,20 @@ class Session:
         train: Sequence[Problem],
         held_out: Sequence[Problem],
         show: Display,
+        clock: Clock,
         state: Mapping[str, Any] | None,
     ) -> None:
-        self.config, self.parts, self.display = config, parts, show
+        self.config, self.parts, self.display, self.clock = config, parts, show, clock
         self._start, self._state = start, state
         self._train = {p.id: p for p in train}
         self._record = RunRecord(start.run_directory)
         self._store = CheckpointStore(start.run_directory / "checkpoints", config.checkpoint.keep)
-        self._evaluator = build_evaluator(config.game, config.evaluation, held_out, parts.sandbox)
+        self._evaluator: Evaluator | None = None
+        if config.evaluation.enabled:
+            self._evaluator = build_evaluator(config.game, config.evaluation, held_out, parts.sandbox)
+        self._shown = self._evaluator.shown if self._evaluator else ()
         self._curves = LearningCurves(
-            start.run_directory / "learning_curves.png", self._evaluator.shown, tuple(config.seats)
+            start.run_directory / "learning_curves.png", self._shown, tuple(config.seats)
         )
         self._tokenizers = load_tokenizers(start.models)
         self.advantages = {role: Advantages(config.policy(role).learner) for role in config.policies}
@@ -153,10 +175,10 @@ class Session:
             self._divergence.load_state_dict(state["divergence"])
         self._solutions = _solutions(config, start, state)
         self._bank: Any = None
-        self._seconds: dict[str, float] = defaultdict(float, state["seconds"] if state else {})
-        self._stage_seconds: dict[str, float] = defaultdict(float, state["stage_seconds"] if state else {})
-        self._seconds["warm_start"] += start.warm_start_s
-        self._earlier = self._seconds.pop("total", 0.0)
+        self._results: dict[str, Any] = {}
+        for part, seconds in (state["seconds"] if state else {}).items():
+            clock.seconds[part] += seconds
+        self._stage_began: dict[str, float] = dict(state["stage_began"]) if state else {}
         self._before: dict[str, float] = state["before"] if state else {}
         own = start.checkpoint is not None and start.checkpoint.parent.parent == start.run_directory
         self._best = state["best"] if state and own else None  # not another run's
@@ -165,7 +187,9 @@ class Session:
 
     # ------------------------------------------------------------------ the start
     def evaluate_start(self) -> None:
-        """Write the config, make (or read again) the bank, and score the players before they learn."""
+        """Write the config, make (or read again) the bank, and score the players before they learn; without evaluation
+        the config alone."""
+        self.clock.lap("startup")
         say, directory = self.display.say, self._start.run_directory
         say(f"run: {directory}")
         say(self.parts.describe)
@@ -181,20 +205,23 @@ class Session:
             else:  # --resume-from another run
                 self._record.start(config)
                 (directory / STARTED_FROM).write_text(str(self._start.checkpoint))
-            if self._evaluator.bank_request() is not None:
+            if self._evaluator is not None and self._evaluator.bank_request() is not None:
                 if not bank_file.is_file():  # the other run's, so that the scores can be compared
                     shutil.copy(_bank_beside(self._start.checkpoint), bank_file)
                 self._bank = load_bank(bank_file)
             return
         self._record.start(self.config.model_dump(mode="json"))
+        if self._evaluator is None:
+            return
         if (request := self._evaluator.bank_request()) is not None:
             episodes = self.parts.rollouts.play(request).episodes
             self._bank = self.parts.wait(self._evaluator.bank_of(episodes))
             save_bank(bank_file, self._bank)
-        before = self._evaluate(step=0)
+            self.clock.lap("evaluation")
+        before = self._evaluate(self._evaluator, step=0)
         self._before = before.values
         self._record.add({"step": 0, "held_out": before.values})
-        self.display.scores("before", before.values, self._evaluator.shown)
+        self.display.scores("before", before.values, self._shown)
 
     def play_request(self, assignment: Assignment) -> PlayRequest:
         config = self.config
@@ -233,25 +260,21 @@ class Session:
         self._keep_solutions(assignment.step, episodes)
         self._keep_episodes(assignment, episodes)
         step, last = assignment.step, self.parts.scheduler.is_last_of_stage(assignment.step)
-        for name, seconds in row["seconds"].items():
-            if name != "total":
-                self._seconds[name] += seconds
-            self._stage_seconds[name] += seconds
         every = self.config.evaluation.every
         scores = None
-        if last or (every is not None and step % every == 0):
-            scores = self._evaluate(step)
+        if self._evaluator is not None and (last or (every is not None and step % every == 0)):
+            scores = self._evaluate(self._evaluator, step)
             row["held_out"] = scores.values
             title = f"after stage {assignment.stage}" if last and self.config.staged else f"after step {step}"
-            self.display.scores(title, scores.values, self._evaluator.shown)
-        if last and scores is not None:
-            stage = {"stage": assignment.stage, "step": step, "held_out": scores.values}
-            self._stages.append(stage | {"seconds": dict(self._stage_seconds)})
-            self._stage_seconds.clear()
+            self.display.scores(title, scores.values, self._shown)
+        if last:
+            stage = {"stage": assignment.stage, "step": step, "held_out": scores.values if scores else {}}
+            self._stages.append(stage | {"seconds": self.clock.since(self._stage_began)})
+            self._stage_began = dict(self.clock.seconds)
             self._stage_ends.add(f"step_{step:06d}")
             self._record.add_samples(f"stage_{assignment.stage}_step_{step:06d}", episodes[:_SAMPLES])
         self._record.add(row)
-        if scores is not None:
+        if last or scores is not None:
             self._curves.draw(self._record.rows())
         diverged = self._divergence.found(row)
         # Weights that make updates fail may be broken: those before them must not be pruned for them.
@@ -259,7 +282,7 @@ class Session:
             row.get(role, {}).get("skipped_updates") or row.get(role, {}).get("reloaded")
             for role in self.config.policies
         )
-        if scores is not None or diverged or (step % self.config.checkpoint.every == 0 and not broken):
+        if last or scores is not None or diverged or (step % self.config.checkpoint.every == 0 and not broken):
             self._save(step, row, scores)
         if diverged:
             raise SessionError(
@@ -281,7 +304,7 @@ class Session:
             self.display.say(told)
 
     def _save(self, step: int, row: Mapping[str, Any], scores: Scores | None) -> None:
-        started = time.perf_counter()
+        self.clock.lap("records")
         self.display.phase(f"step {step}: checkpoint")
         is_best = scores is not None and (self._best is None or scores.combined > self._best["score"])
         if is_best and scores is not None:
@@ -293,8 +316,8 @@ class Session:
             "versions": {role: learner.version for role, learner in self.parts.learners.items()},
             "curriculum": self.parts.scheduler.state_dict(),
             "advantages": {role: estimator.state_dict() for role, estimator in self.advantages.items()},
-            "seconds": self._wall_time(),
-            "stage_seconds": dict(self._stage_seconds),
+            "seconds": dict(self.clock.seconds),
+            "stage_began": self._stage_began,
             "divergence": self._divergence.state_dict(),
             "before": self._before,
             "best": self._best,
@@ -311,18 +334,18 @@ class Session:
         if is_best:
             self._store.mark_best(checkpoint)
         self._store.prune(self._stage_ends)
-        self._seconds["checkpoint"] += time.perf_counter() - started
+        self.clock.lap("checkpoint")
 
-    def _evaluate(self, step: int) -> Scores:
-        started = time.perf_counter()
+    def _evaluate(self, evaluator: Evaluator, step: int) -> Scores:
+        self.clock.lap("records")
         self.display.phase(f"step {step}: evaluation" if step else "evaluation before the first step")
-        played = [self.parts.rollouts.play(r).episodes for r in self._evaluator.requests(self._bank)]
-        scores = self.parts.wait(self._evaluator.scores(played, self._bank))
+        played = [self.parts.rollouts.play(r).episodes for r in evaluator.requests(self._bank)]
+        scores = self.parts.wait(evaluator.scores(played, self._bank))
         self._record.add_tasks(step, scores.tasks)
         alarm = GapAlarm(self.config.evaluation.gap_alarm)
         if message := alarm.message(scores.values.get("proxy_gold_gap")):
             self.display.say(message)
-        self._seconds["evaluation"] += time.perf_counter() - started
+        self.clock.lap("evaluation")
         return scores
 
     # ------------------------------------------------------------------ the end
@@ -330,24 +353,35 @@ class Session:
         """Results, learning curves, the table."""
         before = self._before
         after = self._stages[-1]["held_out"] if self._stages else before
-        results = {
+        self._results = {
             "held_out": {"before": before, "after": after},
             "stages": self._stages,
             "best": self._best,
-            "wall_time_s": self._wall_time(),
             "config": self.config.model_dump(mode="json"),
             "versions": versions(),
         }
-        path = self._record.finish(results)
+        self.clock.lap("records")
+        path = self._record.finish(self._results | {"wall_time_s": self._wall_time()})
         self._curves.draw(self._record.rows())
-        self.display.summary(before, after, self._evaluator.shown)
-        self.display.say(f"best checkpoint: {self._store.root / 'best'}")
+        if before and after:  # evaluation was on at both ends
+            self.display.summary(before, after, self._shown)
+        if self._best is not None:
+            self.display.say(f"best checkpoint: {self._store.root / 'best'}")
+        else:
+            self.display.say(f"latest checkpoint: {self._store.latest()}")
         self.display.say(f"results: {path}")
         self.display.phase("stopping")
 
+    def account(self) -> None:
+        """After the parts have stopped: the seconds that this took, too, and all of them in one line."""
+        self.clock.lap("shutdown")
+        seconds = self._wall_time()
+        self._record.finish(self._results | {"wall_time_s": seconds})
+        self.display.say("seconds: " + ", ".join(f"{part} {s:.0f}" for part, s in seconds.items()))
+
     def _wall_time(self) -> dict[str, float]:
-        """Seconds by part; the total counts earlier halves of a resumed run too."""
-        return {**self._seconds, "total": self._earlier + time.perf_counter() - _PROCESS_START}
+        """Seconds by part and in all; those of the earlier halves of a resumed run are among them."""
+        return dict.fromkeys(_SECONDS, 0.0) | self.clock.seconds | {"total": self.clock.total}
 
 
 def _solutions(config: Config, start: Start, state: Mapping[str, Any] | None) -> SolutionDatabase | None:
@@ -363,6 +397,7 @@ def _bank_beside(checkpoint: Path | None) -> Path:
     bank = checkpoint.parent.parent / "bank.json"
     if not bank.is_file():
         raise SessionError(
-            f"{checkpoint}: its run's bank.json is missing at {bank}: give a checkpoint inside its run's directory"
+            f"{checkpoint}: its run's bank.json is missing at {bank}: give a checkpoint inside its run's directory, "
+            "or --no-evaluation.enabled if it began without evaluation"
         )
     return bank

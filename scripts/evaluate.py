@@ -28,7 +28,7 @@ from pydantic import ValidationError
 from pydantic_settings import CliApp, CliSettingsSource, SettingsError
 
 from actors.settings import EngineSettings
-from configs.evaluate import ARMS, FIXED, EvaluateOptions, Stages
+from configs.evaluate import ARMS, FIXED, EvaluateOptions
 from configs.sections import EMBEDDED
 from core.episode import Trajectory
 from core.interfaces import Sandbox, SandboxFailure
@@ -160,11 +160,11 @@ async def _written_programs_report(
     return report | ({"ablation": reports} if settings.ablate else {})
 
 
-def _usual_stages(model: Model, problems: Sequence[Problem]) -> Stages:
+def _usual_stages(model: Model, problems: Sequence[Problem]) -> str:
     return "all" if model.knows_stages and all(map(_is_function, problems)) else "none"
 
 
-def _game(arm: Stages, settings: EvaluateOptions, problems: Sequence[Problem], model: Model) -> ProgramGame:
+def _game(arm: str, settings: EvaluateOptions, problems: Sequence[Problem], model: Model) -> ProgramGame:
     """Raises SessionError where a problem has no stages."""
     if arm == "none":
         form = settings.answer_format or model.game.get("answer_format", "direct")

@@ -26,6 +26,16 @@ from learners.supervised import Demonstration
 from problems.embedded import code_execution, grammar, grid_tasks, lua, prediction, sampling, traces
 from problems.embedded.generate import embedded_problems, embedded_specs
 
+_DEMONSTRATED = (
+    "informal reasoning",
+    "structured reasoning",
+    "pseudocode",
+    "constraints and invariants",
+    "executable code",
+)
+"""The stages for which demonstrations have a text, by name."""
+_NO_TEXT = "Nothing to add.\n"
+"""Said at any other stage."""
 _GRID_TASKS = 3000
 """Drawn once: each costs some milliseconds."""
 Draw = Callable[[PromptFormat, Random], Demonstration]
@@ -52,7 +62,7 @@ def lesson_of(config: Config, role: str) -> Lesson:
             return _solver(config)
 
 
-# ---------------------------------------------------------------------- the five stages
+# ---------------------------------------------------------------------- the reasoning stages
 def _multistage(settings: WarmStartSettings, tests: int, role: str) -> Lesson:
     pairs = list(zip(embedded_problems("train"), embedded_specs("train"), strict=True))
     mix = traces.SuiteMix(weak=settings.weak_suites, invalid=settings.invalid_suites)
@@ -84,11 +94,14 @@ def _multistage_texts(count: int = 1500) -> Iterator[str]:
             yield f"f({argument!r})\n"
 
 
-def solve_demonstration(style: PromptFormat, problem: Problem, stages: tuple[str, ...]) -> Demonstration:
-    """Five-stage trace as one sequence; the model learns what it would have to say itself."""
+def solve_demonstration(style: PromptFormat, problem: Problem, trace: tuple[str, ...]) -> Demonstration:
+    """A trace (a text for each of _DEMONSTRATED) as one sequence; the model learns what it would have to say itself."""
     tokens: list[int] = style.generator_prompt(problem)
     learned = [False] * len(tokens)
-    for stage, text in zip(REASONING_STAGES, stages, strict=True):
+    texts = dict(zip(_DEMONSTRATED, trace, strict=True))
+    texts[REASONING_STAGES[-1].name] = trace[-1]  # whatever it is called, the last stage writes the program
+    for stage in REASONING_STAGES:
+        text = texts.get(stage.name, _NO_TEXT)
         if stage.number > 1:
             tokens = style.next_stage(tokens, stage.number)
             learned += [False] * (len(tokens) - len(learned))

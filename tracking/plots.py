@@ -48,7 +48,8 @@ def plot_learning_curves(
     for axis in (held_out, training):
         _shade_stages(axis, rows)
         axis.grid(alpha=0.3)
-        axis.legend(loc="lower right", fontsize=8)
+        if axis.get_legend_handles_labels()[0]:
+            axis.legend(loc="lower right", fontsize=8)
     figure.tight_layout()
     draft = path.with_name(f".{path.name}.draft")
     figure.savefig(draft, dpi=120, format="png")

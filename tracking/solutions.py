@@ -9,7 +9,6 @@ import hashlib
 import sqlite3
 import time
 import warnings
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -29,7 +28,6 @@ CREATE TABLE IF NOT EXISTS solutions (
 CREATE INDEX IF NOT EXISTS ranking ON solutions (problem_id, pass_rate DESC, bytes, id);
 """
 _FIELDS = "problem_id, program, pass_rate, bytes, step, found_at"
-_RANKED = "ORDER BY problem_id, pass_rate DESC, bytes, id"
 _WAIT_S = 30.0
 """How long to wait for another process's write."""
 
@@ -93,27 +91,10 @@ class SolutionDatabase:
 
     def best(self, problem_id: str, count: int = 1) -> list[Solution]:
         """The first `count` of a problem: by pass rate, then bytes, then age."""
-        return self._select(f"WHERE problem_id = ? {_RANKED} LIMIT ?", problem_id, count)
-
-    def all_best(self) -> list[Solution]:
-        """The best of every problem, by problem id."""
-        first = (
-            "SELECT id FROM solutions AS other WHERE other.problem_id = solutions.problem_id "
-            "ORDER BY pass_rate DESC, bytes, id LIMIT 1"
+        ranked = (
+            f"SELECT {_FIELDS} FROM solutions WHERE problem_id = ? ORDER BY pass_rate DESC, bytes, id LIMIT ?"
         )
-        return self._select(f"WHERE id = ({first}) ORDER BY problem_id")
-
-    def count(self) -> int:
-        return self._connection.execute("SELECT count(*) FROM solutions").fetchone()[0]
-
-    def programs(self, min_pass_rate: float = 1.0) -> Iterator[tuple[str, str]]:
-        """(problem id, program) of all that pass at least so much, for a warm start: by problem id, best first."""
-        for solution in self._select(f"WHERE pass_rate >= ? {_RANKED}", min_pass_rate):
-            yield solution.problem_id, solution.program
-
-    def _select(self, rest: str, *values: str | float) -> list[Solution]:
-        rows = self._connection.execute(f"SELECT {_FIELDS} FROM solutions {rest}", values)
-        return [Solution(*row) for row in rows]
+        return [Solution(*row) for row in self._connection.execute(ranked, (problem_id, count))]
 
     def forget_after(self, step: int) -> None:
         """For a run that goes on from an earlier step: what it found later, it will find again."""

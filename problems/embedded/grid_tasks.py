@@ -116,11 +116,6 @@ def _entry(task: GridTask, recipe: Recipe) -> dict[str, Any]:
     return {"id": task.id, "tags": tags, **pairs, **asdict(recipe.programs())}
 
 
-def stored_tasks(split: Split) -> list[tuple[GridTask, Programs]]:
-    """The tasks of a split's file with their programs, in its order."""
-    return [(_task(entry), _programs(entry)) for entry in _entries(split)]
-
-
 def grid_problems(split: Split) -> list[Problem]:
     """The tasks of a split's file as problems: compact descriptions, half of arc-gen hidden, the verbose program as
     reference."""
@@ -141,10 +136,6 @@ def _entries(split: Split) -> list[dict[str, Any]]:
 
 def _task(entry: dict[str, Any]) -> GridTask:
     return parse_task({split: entry[split] for split in _SPLITS}, entry["id"], entry["id"])
-
-
-def _programs(entry: dict[str, Any]) -> Programs:
-    return Programs(verbose=entry["verbose"], plain=entry["plain"], terse=entry["terse"])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

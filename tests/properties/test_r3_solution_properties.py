@@ -42,7 +42,6 @@ def test_what_was_found_is_there_when_opened_again(added):
             store(solutions, added)
         with SolutionDatabase(path) as solutions:
             kept = {p: solutions.best(p, 99) for p in "abc"}
-            assert solutions.count() == sum(map(len, kept.values()))
     for problem, program, rate in added:
         (same,) = [s for s in kept[problem] if implementation(s.program) == implementation(program)]
         assert (same.pass_rate, -same.bytes) >= (rate, -len(program.encode()))
@@ -60,9 +59,6 @@ def test_more_correct_then_shorter_ranks_higher(added):
             order = [(-s.pass_rate, s.bytes) for s in of_problem]
             assert order == sorted(order)
             assert of_problem[:1] == solutions.best(problem)
-        assert solutions.all_best() == [s for of_problem in ranked.values() for s in of_problem[:1]]
-        perfect = [s for of_problem in ranked.values() for s in of_problem if s.pass_rate == 1]
-        assert list(solutions.programs()) == [(s.problem_id, s.program) for s in perfect]
 
 
 def relaid(program: str, rng: Random) -> str:

@@ -8,12 +8,20 @@ from configs.environment import leaves, nested, read_environment
 from configs.load import ConfigError, Run, load_run
 
 MINE = "generator: {model: a}\ndiscriminator: {model: b}\nproblems: {file: my.json}\nevaluation: {problems: 30}\n"
+MBPP = MINE.replace("file: my.json", "file: my.jsonl, format: mbpp")
 
 
 @pytest.fixture
 def mine(tmp_path) -> tuple[str, str]:
     path = tmp_path / "mine.yaml"
     path.write_text(MINE)
+    return "--config", str(path)
+
+
+@pytest.fixture
+def mbpp(tmp_path) -> tuple[str, str]:
+    path = tmp_path / "mbpp.yaml"
+    path.write_text(MBPP)
     return "--config", str(path)
 
 
@@ -35,7 +43,6 @@ def load(*arguments: str) -> Run:
         ("SPARRING_GAME__MAX_TESTS", "2", lambda c: c.game.max_tests, 2),
         ("SPARRING_GAME__REWARDS__VALIDITY_WEIGHT", "0.5", lambda c: c.game.rewards.validity_weight, 0.5),
         ("SPARRING_EVALUATION__EVERY", "None", lambda c: c.evaluation.every, None),
-        ("MBPP_EVAL_NUM_QUESTIONS", "5", lambda c: c.evaluation.problems, 5),
     ],
 )
 def test_a_variable_sets_its_key_and_says_so(monkeypatch, capsys, mine, name, value, read, expected) -> None:
@@ -51,20 +58,51 @@ def test_the_line_names_the_key(monkeypatch, capsys, mine) -> None:
     assert capsys.readouterr().out == "from the environment: evaluation.problems = 10\n"
 
 
-def test_the_mbpp_path_is_the_held_out_file(monkeypatch, mine) -> None:
+# ---------------------------------------------------------------------- R1's two variables
+def test_the_mbpp_path_is_the_held_out_file(monkeypatch, mbpp) -> None:
     monkeypatch.setenv("MBPP_DATASET_PATH", "/data/mbpp.jsonl")
-    problems = load(*mine).problems
+    monkeypatch.setenv("MBPP_EVAL_NUM_QUESTIONS", "5")
+    config = load(*mbpp)
+    problems = config.problems
     assert (problems.held_out_file, problems.held_out_format) == (Path("/data/mbpp.jsonl"), "mbpp")
     assert problems.held_out_split == "test"  # else training on its other part would be all held out
-    assert (problems.file, problems.format) == ("my.json", "problems")
+    assert (problems.file, problems.format) == ("my.jsonl", "mbpp")
+    assert config.evaluation.problems == 5
 
 
-def test_a_held_out_file_on_the_command_line_does_not_get_mbpps_format(monkeypatch, capsys, mine) -> None:
+@pytest.mark.parametrize(
+    ("where", "name", "value"),
+    [
+        ("environment", "SPARRING_PROBLEMS__HELD_OUT_FORMAT", "mbpp"),
+        ("command line", "--problems.format", "mbpp"),
+    ],
+)
+def test_where_the_problems_are_said_to_be_mbpp_does_not_matter(monkeypatch, mine, where, name, value):
+    monkeypatch.setenv("MBPP_EVAL_NUM_QUESTIONS", "5")
+    if where == "environment":
+        monkeypatch.setenv(name, value)
+        monkeypatch.setenv("SPARRING_PROBLEMS__HELD_OUT_FILE", "other.jsonl")
+        assert load(*mine).evaluation.problems == 5
+    else:
+        assert load(*mine, name, value).evaluation.problems == 5
+
+
+def test_a_held_out_file_on_the_command_line_is_read_as_the_recipe_says(monkeypatch, capsys, mbpp) -> None:
     monkeypatch.setenv("MBPP_DATASET_PATH", "/data/mbpp.jsonl")
-    problems = load(*mine, "--problems.held-out-file", "mine.json").problems
+    problems = load(*mbpp, "--problems.held-out-file", "mine.json").problems
     assert (problems.held_out_file, problems.held_out_format) == (Path("mine.json"), None)
     assert problems.held_out_split is None
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("config", ["embedded", "debug", "spiral_kuhn", "grpo_code_execution"])
+def test_other_problems_have_nothing_to_do_with_mbpp(monkeypatch, capsys, config) -> None:
+    before = load("--config", config)
+    monkeypatch.setenv("MBPP_DATASET_PATH", "/data/mbpp.jsonl")
+    monkeypatch.setenv("MBPP_EVAL_NUM_QUESTIONS", "5")
+    assert load("--config", config) == before
+    (line,) = capsys.readouterr().out.splitlines()
+    assert "MBPP_DATASET_PATH and MBPP_EVAL_NUM_QUESTIONS left alone" in line
 
 
 def test_command_line_over_environment_over_recipe_over_default(monkeypatch, capsys, mine) -> None:
@@ -118,7 +156,6 @@ def test_an_empty_variable_is_not_set(monkeypatch, mine) -> None:
         ("SPARRING_EVALUATION__PROBLEMS", "many", r"^SPARRING_EVALUATION__PROBLEMS: .*\(got 'many'\)$"),
         ("SPARRING_CURRICULUM__STAGES", "1, 5", "^SPARRING_CURRICULUM__STAGES: expected JSON"),
         ("SPARRING_CURRICULUM__STAGES", "[1, 7]", r"^SPARRING_CURRICULUM__STAGES: curriculum\.stages\.1"),
-        ("MBPP_EVAL_NUM_QUESTIONS", "0", "^MBPP_EVAL_NUM_QUESTIONS: evaluation.problems: .*greater"),
         ("SPARRING_EVALUATION__PASS_AT", "[4]", "samples is 0.*SPARRING_EVALUATION__PASS_AT|has no effect"),
         ("SPARRING_SANDBOX__MAX_WORKERS", "0", "^SPARRING_SANDBOX__MAX_WORKERS: "),
     ],
@@ -130,17 +167,24 @@ def test_a_wrong_variable_is_named_in_one_line(monkeypatch, mine, name, value, w
     assert "\n" not in str(caught.value) and name in str(caught.value)
 
 
+def test_a_wrong_number_of_questions_is_named(monkeypatch, mbpp) -> None:
+    monkeypatch.setenv("MBPP_EVAL_NUM_QUESTIONS", "0")
+    with pytest.raises(ConfigError, match=r"^MBPP_EVAL_NUM_QUESTIONS: evaluation\.problems: .*greater"):
+        load(*mbpp)
+
+
 def test_a_variable_without_effect_on_the_recipe_is_named(monkeypatch) -> None:
-    monkeypatch.setenv("MBPP_DATASET_PATH", "/data/mbpp.jsonl")
-    with pytest.raises(ConfigError, match=r"embedded problems .*\(the environment sets MBPP_DATASET_PATH\)"):
+    monkeypatch.setenv("SPARRING_PROBLEMS__HELD_OUT_FILE", "/data/mine.json")
+    with pytest.raises(ConfigError, match=r"embedded problems .*SPARRING_PROBLEMS__HELD_OUT_FILE"):
         load("--config", "embedded")
 
 
-def test_two_variables_for_one_key_are_refused(monkeypatch, mine) -> None:
+def test_two_variables_for_one_key_are_refused(monkeypatch, mine, mbpp) -> None:
     monkeypatch.setenv("SPARRING_EVALUATION__PROBLEMS", "4")
     monkeypatch.setenv("MBPP_EVAL_NUM_QUESTIONS", "5")
     with pytest.raises(ConfigError, match=r"both set evaluation\.problems: unset one"):
-        load(*mine)
+        load(*mbpp)
+    assert load(*mine).evaluation.problems == 4, "R1's is left alone"
 
 
 # ---------------------------------------------------------------------- resuming

@@ -4,11 +4,11 @@ from core.batch import sample_from
 from core.episode import Completion, Episode, FinishReason, Trajectory, Turn
 
 
-def turn(stage, prompt, tokens, version=0) -> Turn:
+def turn(stage, prompt, tokens) -> Turn:
     completion = Completion(
         tokens=tuple(tokens),
         logprobs=tuple(-t / 10 for t in tokens),
-        version=version,
+        version=0,
         finish_reason=FinishReason.STOP,
     )
     return Turn(stage=stage, prompt_tokens=tuple(prompt), completion=completion, text="")
@@ -55,12 +55,6 @@ def test_a_prompt_that_rewrites_what_was_said_is_refused(prompt):
 def test_an_unjudged_trajectory_is_no_sample():
     with pytest.raises(AssertionError):
         sample_from(trajectory(turn(1, [9], [1]), reward=None), None, None)
-
-
-def test_a_trajectory_is_as_old_as_its_oldest_turn():
-    played = trajectory(turn(1, [9], [1], version=4), turn(2, [9, 1], [2, 3], version=3))
-    assert played.version == 3
-    assert played.token_count == 3
 
 
 def test_a_completion_has_one_logprob_per_token():

@@ -17,9 +17,8 @@ from problems.embedded.grid_tasks import (
     grid_problems,
     random_recipe,
     random_task,
-    stored_tasks,
 )
-from problems.grids import Grid, Pair, as_grid
+from problems.grids import Grid, GridTask, Pair, as_grid, parse_task
 
 ROOT = Path(__file__).parents[3]
 SPLITS = ("train", "held_out")
@@ -135,6 +134,18 @@ def test_check_notices_a_changed_file(tmp_path, monkeypatch, capsys):
     (tmp_path / "train.json").write_text(text.replace("[", "[ ", 1))
     assert grid_tasks.main(["--check"]) == 1
     assert "train.json differ" in capsys.readouterr().err
+
+
+def stored_tasks(split: str) -> list[tuple[GridTask, Programs]]:
+    """The tasks of a split's file with their programs."""
+    entries = json.loads(grid_tasks._FILES[split].read_text())["tasks"]
+    return [
+        (
+            parse_task({s: e[s] for s in ("train", "test", "arc-gen")}, e["id"], e["id"]),
+            Programs(**{s: e[s] for s in ("verbose", "plain", "terse")}),
+        )
+        for e in entries
+    ]
 
 
 @pytest.mark.parametrize(("split", "size"), [("train", 200), ("held_out", 60)])

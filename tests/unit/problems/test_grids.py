@@ -20,9 +20,9 @@ from problems.grids import (
     grid_to_text,
     load_task,
     load_tasks,
+    main,
     pair_tests,
     task_statistics,
-    text_to_grid,
     to_problem,
 )
 from problems.loader import ProblemFileError
@@ -153,15 +153,6 @@ def test_what_is_no_readable_text(tmp_path):
 
 def test_grid_text():
     assert grid_to_text(((0, 1), (9, 3))) == "01\n93"
-    assert text_to_grid("01\n93") == ((0, 1), (9, 3))
-
-
-@pytest.mark.parametrize(
-    "text", ["", "\n", "01\n9", "01\n", "0 1", "a", "٣", "²", "0" * 31, "\n".join("0" * 31)]
-)
-def test_other_text_is_no_grid(text):
-    with pytest.raises(ValueError, match=r"row|grid"):
-        text_to_grid(text)
 
 
 def test_descriptions():
@@ -294,3 +285,16 @@ def test_levels_ascend_and_so_do_tasks_within():
     levels = by_difficulty(tasks)
     assert [task.id for level in levels.values() for task in level] == ["t2", "t4", "t7", "t9", "t10"]
     assert list(levels) == sorted(levels)
+
+
+def test_the_command_tells_of_a_directory(tmp_path, capsys):
+    write(tmp_path, GOOD, "task001.json")
+    write(tmp_path, "{", "task002.json")
+    assert main([str(tmp_path)]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["tasks"] == 1 and told["pairs"]["train"] == 2
+    (tasks,) = told["tasks_by_difficulty"].values()
+    assert tasks == ["task001"]
+    assert main([str(tmp_path / "absent")]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: ") and error.count("\n") == 1

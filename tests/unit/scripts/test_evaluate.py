@@ -54,7 +54,7 @@ def options(dataset: str, **more) -> EvaluateOptions:
         ("--dataset x --polcy empty", "unrecognized arguments: --polcy"),
         ("--dataset x --policy empty --format nope", "--format: Input should be 'problems'"),
         ("--dataset x --policy a/b --samples two", "--samples: Input should be a valid integer"),
-        ("--dataset x --policy a/b --stages 5", "--stages: Input should be 'all'"),
+        ("--dataset x --policy a/b --stages 5", "--stages: give all, none, or a number from 0 to 4"),
         ("--dataset x --policy a/b --pass-at 5", "--pass-at has no effect without --samples"),
         ("--dataset x --policy a/b --samples 4 --pass-at 1 --pass-at 5", "--pass-at 5 needs as many --samples"),
         ("--dataset x --policy a/b --samples 4 --pass-at 0", "--pass-at: Input should be greater than or equal to 1"),
