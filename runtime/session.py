@@ -84,6 +84,7 @@ def open_session(run: Run, recipe: str) -> Iterator["Session"]:
                     parts.wait(validate_references(train, parts.sandbox, config.problems.file))
                     parts.wait(validate_references(held_out, parts.sandbox, held_out_file))
                 else:
+                    show.phase("judging the problems' references")
                     failing = parts.wait(failing_references([*train, *held_out], parts.sandbox))
                     train, held_out = (without_failing(problems, failing) for problems in (train, held_out))
                     parts.scheduler.leave_out(set(failing))
@@ -246,6 +247,7 @@ class Session:
         if self._evaluator is None:
             return
         if (request := self._evaluator.bank_request()) is not None:
+            self.display.phase("playing the yardstick of the evaluations")
             episodes = self.parts.rollouts.play(request).episodes
             self._bank = self.parts.wait(self._evaluator.bank_of(episodes))
             save_bank(bank_file, self._bank)
