@@ -23,7 +23,7 @@ from curriculum.curriculum import Assignment
 from learners.advantages.estimate import Advantages
 from learners.advantages.tree import branch_values
 from runtime.logs import quiet_logs
-from runtime.session import Session, open_session
+from runtime.session import Session, open_session, show_plan
 from runtime.start import SessionError
 
 
@@ -31,6 +31,8 @@ def main(arguments: Sequence[str]) -> None:
     quiet_logs()
     try:
         run, recipe = load_run(list(arguments))
+        if run.plan:
+            return show_plan(run, recipe)
         with open_session(run, recipe) as session:
             train(session)
     except (ConfigError, SessionError, SandboxFailure, PublishError) as error:

@@ -3,7 +3,7 @@
     python -m benchmarks.tables            rewrite the marked parts of README.md and docs/
     python -m benchmarks.tables --check    write nothing; exit 1 where a page is not as it would be written
 
-A marked part is what stands between `<!-- table: NAME -->` and `<!-- end -->`. It becomes benchmarks/results/NAME.md
+A marked part is what stands between the lines `<!-- table: NAME -->` and `<!-- end -->`. It becomes benchmarks/results/NAME.md
 with the values of benchmarks/results/NAME.json put in, and a line that says what was run, when, where, at which commit.
 
 Where the code that a result speaks of (paths in catalogue.py) is no longer that of its commit, the line says so. The
@@ -22,7 +22,8 @@ from typing import Any
 from benchmarks.catalogue import BENCHMARKS
 from benchmarks.report import ROOT, git, read
 
-PART = re.compile(r"(<!-- table: (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+BEGIN = re.compile(r"^<!-- table: ", re.MULTILINE)
+PART = re.compile(r"(^<!-- table: (\S+) -->\n)(.*?)(^<!-- end -->)", re.MULTILINE | re.DOTALL)
 OLD = "; **older than the code**"
 
 
@@ -58,7 +59,7 @@ def update(root: Path, write: bool) -> list[str]:
 
 def filled(page: Path, text: str, root: Path) -> str:
     """The page with its parts as they should be. Raise ValueError where one cannot be made."""
-    if len(PART.findall(text)) != text.count("<!-- table: "):
+    if len(PART.findall(text)) != len(BEGIN.findall(text)):
         raise ValueError(f"{page}: not every <!-- table: NAME --> has its <!-- end -->")
     return PART.sub(lambda part: part[1] + table(part[2], part[3], root) + part[4], text)
 

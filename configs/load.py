@@ -35,6 +35,11 @@ SHORTCUTS = {
     "problems.file": "problems-file",
 }
 
+_FIRST_DAY = (
+    "config", "plan", "resume", "resume_from", "output_dir", "run_name", "seed", "local", "device", "learning_rate",
+    "generator.model", "discriminator.model", "problems.file", "curriculum.n_discriminator_steps",
+    "curriculum.n_generator_steps", "curriculum.k_alternating_steps",
+)  # fmt: skip
 _OWN = ("generator.model", "discriminator.model", "problems.file")
 """Who brings one of these and names no recipe is given CHAT_RECIPE: the default one is for the embedded models."""
 
@@ -51,6 +56,9 @@ class Run(Config):
     resume_from: Path | None = None
     """Start from this checkpoint directory (output/<run>/checkpoints/step_000012)."""
 
+    plan: bool = False
+    """Print what would run (models, sandbox, devices, steps, memory, disk), or why it cannot, and start nothing."""
+
     @model_validator(mode="after")
     def _one_way_to_resume(self) -> Self:
         if self.resume and self.resume_from is not None:
@@ -58,7 +66,7 @@ class Run(Config):
         return self
 
     def to_config(self) -> Config:
-        return Config.model_validate(self.model_dump(exclude={"resume", "resume_from"}))
+        return Config.model_validate(self.model_dump(exclude={"resume", "resume_from", "plan"}))
 
 
 class _Source(PydanticBaseSettingsSource):
@@ -90,7 +98,9 @@ def load_run(arguments: list[str]) -> tuple[Run, str]:
     chooser.add_argument("--config")
     chosen, rest = chooser.parse_known_args(arguments)
     for key in _OWN:
-        chooser.add_argument(f"--{SHORTCUTS[key]}", f"--{key}", dest=key, default=set_there.get(key, EMBEDDED))
+        chooser.add_argument(
+            f"--{SHORTCUTS[key]}", f"--{key}", dest=key, default=set_there.get(key, EMBEDDED)
+        )
     chooser.add_argument("--resume", action="store_true")
     output_dir = set_there.get("output_dir", Config().output_dir)
     chooser.add_argument("--output-dir", type=Path, default=Path(output_dir))
@@ -183,6 +193,8 @@ def _resolve(
     command_line.root_parser.epilog = HELP
     command_line.root_parser.formatter_class = argparse.RawDescriptionHelpFormatter
     command_line.root_parser.error = _refuse  # argparse would print the usage and exit
+    if {"-h", "--help"} & set(arguments):
+        _first_things_first(command_line.root_parser, dict(leaves(values)), Path(origin).stem)
     variables: dict[str, str] = {}
     try:
         command_line(args=arguments)
@@ -200,7 +212,9 @@ def _resolve(
         raise ConfigError(str(error)) from error
     idle = sorted(k for k in on_command_line if k.startswith("evaluation.") and k != "evaluation.enabled")
     if idle and not command.evaluation.enabled:
-        raise ConfigError(f"command line: {idle[0]} has no effect while evaluation.enabled is false: leave it out")
+        raise ConfigError(
+            f"command line: {idle[0]} has no effect while evaluation.enabled is false: leave it out"
+        )
     for key, value in from_environment.items():
         print(f"from the environment: {key} = {value}", flush=True)
     return Run.model_validate(command.model_dump(exclude={"config"}))
@@ -215,6 +229,21 @@ def _not_overridden(
             continue  # its format goes with its file
         taken[name] = {key: value for key, value in values.items() if key not in on_command_line}
     return taken
+
+
+def _first_things_first(parser: argparse.ArgumentParser, recipe: Mapping[str, Any], name: str) -> None:
+    """In the help: the keys of a first day in a group at the top, and beside a default what the recipe says."""
+    groups = parser._action_groups
+    first = argparse._ArgumentGroup(parser, "the first day")
+    for action in parser._actions:
+        keys = {option.lstrip("-").replace("-", "_") for option in action.option_strings}
+        for key in keys & recipe.keys():
+            action.help = f"{action.help} (recipe {name}: {recipe[key]})"
+        if keys & set(_FIRST_DAY):
+            group = next(g for g in groups if action in g._group_actions)
+            group._group_actions.remove(action)
+            first._group_actions.append(action)
+    groups.insert(0, first)
 
 
 def _refuse(message: str) -> NoReturn:

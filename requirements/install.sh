@@ -92,7 +92,7 @@ drop_unfinished() {
 }
 
 install() {  # pip unpacks in the environment's own file system, the one whose space was looked at
-    attended env TMPDIR="$venv/tmp" "$python" -m pip install --quiet --disable-pip-version-check "$@" || {
+    attended env TMPDIR="$venv/tmp" PIP_DISABLE_PIP_VERSION_CHECK=1 "$python" -m pip install --quiet --no-compile "$@" || {
         [ "$(free_mb)" -ge 500 ] || die "no space left in $venv: make VENV=/another/disk/venv"
         die "pip failed, see above; the next make goes on from here"
     }
@@ -121,6 +121,8 @@ main() {
     # shellcheck disable=SC2086
     install ${TORCH_INDEX:-} -c "requirements/$lock.lock" torch
     install --no-deps -r "requirements/$lock.lock" -r requirements/dev.lock
+    # On every core, where pip takes one; packages hold files that are no Python of this version.
+    attended "$python" -m compileall -qq -j 0 "$venv"/lib/python*/site-packages || true
     echo "$wanted" >"$mark"
 }
 

@@ -28,14 +28,15 @@ from problems.loader import ProblemFileError
 from problems.references import failing_references, validate_references
 from runtime.build import check_context_lengths, ordered_ids
 from runtime.parts import Parts, Start
+from runtime.plan import make_plan
 from runtime.problem_sets import load_splits, without_failing
-from runtime.start import STARTED_FROM, SessionError, load_tokenizers, resolve
+from runtime.start import STARTED_FROM, SessionError, load_tokenizers, make_embedded_models, resolve
 from sandbox_workers.jobs import SandboxUnavailable
 from tracking.clock import Clock
 from tracking.divergence import Divergence
 from tracking.episodes import episode_rows
 from tracking.plots import LearningCurves
-from tracking.progress import Display, display
+from tracking.progress import Display, display, say
 from tracking.run_log import run_log
 from tracking.run_record import RunRecord, versions
 from tracking.solutions import SolutionDatabase
@@ -66,9 +67,15 @@ def open_session(run: Run, recipe: str) -> Iterator["Session"]:
         with run_log() as log, display() as show:
             config, start, state = resolve(run, recipe)
             log.open(start.run_directory)
-            clock.split({"warm_start": start.warm_start_s}, "startup")
+            train, held_out = _problems(config)
+            if obstacles := make_plan(config, start, train, held_out).obstacles:
+                raise SessionError("; ".join(obstacles))
+            clock.lap("startup")
+            make_embedded_models(config)
+            clock.lap("warm_start")
+            _check_lengths(config, start, [*train, *held_out])
             show.phase("starting the sandbox and the engines")
-            with _parts(config, start) as (parts, train, held_out):
+            with _parts(config, start, train) as parts:
                 if config.problems.file == EMBEDDED:
                     pass  # a test of ours judges those
                 elif config.problems.failing_references == "refuse":
@@ -101,20 +108,45 @@ def open_session(run: Run, recipe: str) -> Iterator["Session"]:
         ) from error
 
 
-@contextmanager
-def _parts(config: Config, start: Start) -> Iterator[tuple[Parts, list[Problem], list[Problem]]]:
+def show_plan(run: Run, recipe: str) -> None:
+    """Print what would run. Raises SessionError with the reasons why it cannot."""
+    config, start, _ = resolve(run, recipe)
+    train, held_out = _problems(config)
+    plan = make_plan(config, start, train, held_out)
+    for line in plan.lines:
+        say(line)
+    if all(
+        Path(model).is_dir() for model in start.models.values()
+    ):  # the others' tokenizers are not here yet
+        _check_lengths(config, start, [*train, *held_out])
+    if plan.obstacles:
+        raise SessionError("; ".join(plan.obstacles))
+
+
+def _problems(config: Config) -> tuple[list[Problem], list[Problem]]:
+    """(training, held-out). Raises SessionError."""
     try:
         train, held_out = load_splits(config)
-        held_out = held_out if config.evaluation.enabled else []
         ordered_ids(config, train)  # while a difficulty that is no number can still be told plainly
-        check_context_lengths(config, train + held_out, load_tokenizers(start.models))
     except ValueError as error:
         raise SessionError(str(error)) from error
+    return train, held_out
+
+
+def _check_lengths(config: Config, start: Start, problems: Sequence[Problem]) -> None:
+    try:
+        check_context_lengths(config, problems, load_tokenizers(start.models))
+    except ValueError as error:
+        raise SessionError(str(error)) from error
+
+
+@contextmanager
+def _parts(config: Config, start: Start, train: list[Problem]) -> Iterator[Parts]:
     if config.local:
         from runtime.local import local_parts
 
         with local_parts(config, train, start) as parts:
-            yield parts, train, held_out
+            yield parts
         return
     from ray.exceptions import RayError
 
@@ -123,7 +155,7 @@ def _parts(config: Config, start: Start) -> Iterator[tuple[Parts, list[Problem],
 
     try:
         with cluster_parts(config, train, start) as parts:
-            yield parts, train, held_out
+            yield parts
     except ClusterTooSmall as error:
         raise SessionError(str(error)) from error
     except LearnerFailed as error:
@@ -284,7 +316,12 @@ class Session:
             row.get(role, {}).get("skipped_updates") or row.get(role, {}).get("reloaded")
             for role in self.config.policies
         )
-        if last or scores is not None or diverged or (step % self.config.checkpoint.every == 0 and not broken):
+        if (
+            last
+            or scores is not None
+            or diverged
+            or (step % self.config.checkpoint.every == 0 and not broken)
+        ):
             self._save(step, row, scores)
         if diverged:
             raise SessionError(

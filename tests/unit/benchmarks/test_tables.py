@@ -11,7 +11,7 @@ from benchmarks.catalogue import BENCHMARKS
 from benchmarks.report import ROOT, git
 from benchmarks.tables import OLD, update
 
-PAGE = "# Learners\n\n<!-- table: learner -->\n<!-- end -->\n\nThe end.\n"
+PAGE = "# Learners\n\nBelow `<!-- table: NAME -->` stands a table.\n\n<!-- table: learner -->\n<!-- end -->\n\nThe end.\n"
 
 
 def commit(root: Path) -> str:
@@ -52,7 +52,7 @@ def test_a_page_shows_the_result_with_its_commit_date_and_machine(root):
     head = git("rev-parse", "--short=12", "HEAD", root=root).strip()
     origin = f"`python -m benchmarks.learner`, 2026-11-22, 2 cores of a CPU, 23 GiB, commit {head}."
     table = f"| speed |\n|---|\n| 2.0 |\n\n{origin}\n"
-    assert page(root) == f"# Learners\n\n<!-- table: learner -->\n{table}<!-- end -->\n\nThe end.\n"
+    assert page(root) == PAGE.replace("<!-- end", f"{table}<!-- end")
     assert update(root, write=False) == []
     measure(root, head, 3.0)
     assert update(root, write=False) == ["docs/learners.md"]
