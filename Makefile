@@ -2,18 +2,19 @@
 # Each sets up what it needs and is quick once that is done.
 #   make run ARGS="--config debug"     arguments of driver.py
 #   make test ARGS="-k sandbox"        arguments of pytest
+#   make bench ARGS="--quick learner"  arguments of python -m benchmarks
+#   PYTHON=python3.12 VENV=/a/disk/venv   the interpreter, and where the virtual environment is made
 #   TORCH_INDEX="--index-url URL"      where pip finds a CPU-only torch, if you have such an index
 #   LOCK=gpu                           CUDA builds of torch and vLLM instead
 
-PYTHON ?= python3.11
+export PYTHON ?=
 VENV ?= .venv
 LOCK ?= cpu
-TORCH_INDEX ?=
+export TORCH_INDEX ?=
 ARGS ?=
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.installed-$(LOCK)
 
-.PHONY: run test test-slow check bench engine image setup
+.PHONY: run test test-slow test-all check bench tables engine image setup .bench
 
 run: setup
 	$(BIN)/python driver.py $(ARGS)
@@ -21,27 +22,32 @@ run: setup
 test: setup
 	$(BIN)/python -m pytest $(ARGS)
 
+# What takes minutes: real runs on Ray with vLLM, kills, experiments, benchmarks.
 test-slow: setup
 	$(BIN)/python -m pytest -m slow $(ARGS)
+
+test-all: test test-slow
 
 check: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 	$(BIN)/pyright
+	$(BIN)/python -m benchmarks.tables --check
 
-bench: setup .bench
-	$(BIN)/python -m benchmarks.sandbox $(ARGS)
-	$(BIN)/python -m benchmarks.rollout $(ARGS)
-	$(BIN)/python -m benchmarks.learner $(ARGS)
-	$(BIN)/python -m benchmarks.trl_parity $(ARGS)
-	$(BIN)/python -m benchmarks.trl_speed $(ARGS)
-	$(BIN)/python -m benchmarks.end_to_end $(ARGS)
+# Without TRL (no network) the others still run.
+bench: setup
+	-@$(MAKE) --no-print-directory .bench
+	$(BIN)/python -m benchmarks $(ARGS)
+
+tables: setup
+	$(BIN)/python -m benchmarks.tables
 
 # TRL, which two benchmarks compare with: a directory beside the virtual environment, on nobody's path but theirs.
-.bench: $(STAMP) requirements/bench.lock
-	rm -rf $@
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --target $@ -r requirements/bench.lock
+.bench: .bench/.installed
+.bench/.installed: requirements/bench.lock | setup
+	rm -rf .bench
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --target .bench -r requirements/bench.lock
 	@touch $@
 
 # A private Docker Engine on this machine, as root, where none is running (Debian).
@@ -52,14 +58,6 @@ engine:
 image:
 	docker/engine.sh image
 
-setup: $(STAMP)
-	@if timeout 10 docker version >/dev/null 2>&1; then docker/engine.sh image; \
-	else echo "no Docker Engine answers: programs will be judged in bubblewrap namespaces (make engine starts one)"; fi
-
-$(STAMP): requirements/$(LOCK).lock requirements/dev.lock
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || \
-		{ echo "error: Sparring needs Python 3.11; $(PYTHON) is another one: make PYTHON=/path/to/python3.11"; exit 1; }
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check $(TORCH_INDEX) torch==2.13.0
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -r requirements/$(LOCK).lock -r requirements/dev.lock
-	@touch $@
+setup:
+	@requirements/install.sh $(VENV) $(LOCK)
+	@docker/engine.sh setup

@@ -8,7 +8,6 @@ The loop is `train`; everything above it is set-up, everything it calls is a nou
 """
 
 import sys
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -24,7 +23,7 @@ from curriculum.curriculum import Assignment
 from learners.advantages.estimate import Advantages
 from learners.advantages.tree import branch_values
 from runtime.logs import quiet_logs
-from runtime.session import Session, open_session
+from runtime.session import Session, open_session, show_plan
 from runtime.start import SessionError
 
 
@@ -32,6 +31,8 @@ def main(arguments: Sequence[str]) -> None:
     quiet_logs()
     try:
         run, recipe = load_run(list(arguments))
+        if run.plan:
+            return show_plan(run, recipe)
         with open_session(run, recipe) as session:
             train(session)
     except (ConfigError, SessionError, SandboxFailure, PublishError) as error:
@@ -42,12 +43,12 @@ def main(arguments: Sequence[str]) -> None:
 
 def train(session: Session) -> None:
     """Play, learn, publish, observe, save; until the curriculum ends."""
-    config, parts, show = session.config, session.parts, session.display
+    config, parts, show, clock = session.config, session.parts, session.display, session.clock
     session.evaluate_start()
     while (assignment := parts.scheduler.next()) is not None:
-        clock = StepClock()
+        began = dict(clock.seconds)
         result = parts.rollouts.play(session.play_request(assignment))
-        clock.split(result.seconds)
+        clock.split({"sandbox": result.seconds["sandbox"]}, rest="rollout")
         require_some_judged(assignment, result.episodes)
         row = {"step": assignment.step, "stage": assignment.stage, "phase": str(assignment.phase)}
         row |= episode_metrics(config.seats, result.episodes, result.seconds)
@@ -76,33 +77,11 @@ def train(session: Session) -> None:
             )
         parts.scheduler.observe(assignment.step, best_programs(result.episodes))
         row["sandbox"] = result.sandbox
-        row["seconds"] = clock.seconds()
+        clock.lap("records")
+        row["seconds"] = clock.since(began)
         show.step(row)
         session.finish_step(assignment, row, result.episodes)
     session.finish()
-
-
-class StepClock:
-    """Where a step's wall-clock went."""
-
-    def __init__(self) -> None:
-        self._start = self._last = time.perf_counter()
-        self._parts: dict[str, float] = {"rollout": 0.0, "sandbox": 0.0, "learn": 0.0, "publish": 0.0}
-
-    def split(self, seconds: Mapping[str, float]) -> None:
-        """The time of the play just done, as its runner measured it: judging alone is the sandbox's."""
-        now = time.perf_counter()
-        self._parts["sandbox"] += seconds["sandbox"]
-        self._parts["rollout"] += now - self._last - seconds["sandbox"]
-        self._last = now
-
-    def lap(self, name: str) -> None:
-        now = time.perf_counter()
-        self._parts[name] += now - self._last
-        self._last = now
-
-    def seconds(self) -> dict[str, float]:
-        return {**self._parts, "total": time.perf_counter() - self._start}
 
 
 def make_batch(

@@ -10,7 +10,6 @@ beside it. With mixed lengths attention alone has more to do than with equal one
 the ratio on samples of one length is given, too. Random weights: speed does not depend on them.
 """
 
-import argparse
 import gc
 import multiprocessing
 import random
@@ -181,7 +180,6 @@ def _peak(shape: str, samples: int, settings: LearnerSettings) -> float:
 
 def main() -> None:
     parser = arguments(__doc__)
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--shape", action="append", choices=SHAPES, help="default: embedded and 3m")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
@@ -191,6 +189,8 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--peak-tflops", type=float, help="of the device at this precision: prints MFU")
     options = parser.parse_args()
+    if options.quick:
+        options.samples, options.repeats = 8, 3
     torch.set_num_threads(options.threads)
     settings = LearnerSettings(
         estimator="grpo",
@@ -201,9 +201,8 @@ def main() -> None:
     )
     figures, ratios = {}, {}
     for shape in options.shape or ("embedded", "3m"):
-        repeats = 3 if options.quick else options.repeats
         for mixed in (True, False):
-            found = compare(shape, options.samples, repeats, settings, options.device, mixed)
+            found = compare(shape, options.samples, options.repeats, settings, options.device, mixed)
             figures, ratios = figures | found[0], ratios | found[1]
         parameters = figures[f"{shape}_parameters"]
         if (

@@ -1,22 +1,46 @@
-"""What every benchmark shares: its arguments, the machine, the file it writes."""
+"""What every benchmark shares: its arguments, the machine it ran on, and the file it writes."""
 
 import argparse
+import functools
 import json
 import os
 import platform
+import re
+import shlex
+import subprocess
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tracking.run_record import versions
+from tracking.run_record import versions, write_json
+
+ROOT = Path(__file__).parents[1]
+KEYS = {"command", "commit", "date", "machine", "versions", "figures", "ratios"}
+"""Of every file."""
+LOAD_BEFORE = os.getloadavg()[0]
 
 
 def arguments(description: str | None) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=description)
+    commit()  # of what is imported now, not of what there is when the measurement ends
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="a smaller measurement, under a minute")
-    parser.add_argument("--json", type=Path, help="write machine, versions, figures and ratios to this file")
+    parser.add_argument(
+        "--json", type=_file, help="write commit, date, machine, versions, figures, ratios there"
+    )
     return parser
+
+
+def _file(text: str) -> Path:
+    """Where it cannot be written is found out before anything is measured."""
+    try:
+        Path(text).parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"no file can be written there: {error}") from None
+    return Path(text)
 
 
 def machine() -> dict[str, Any]:
@@ -29,13 +53,34 @@ def machine() -> dict[str, Any]:
         platform.processor(),
     )
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    return {
+    found = {
         "cpu": model,
         "cores": len(os.sched_getaffinity(0)),
         "memory_gib": round(memory, 1),
-        "load_before": os.getloadavg()[0],
-        "date": time.strftime("%Y-%m-%d"),
+        "load_before": LOAD_BEFORE,
     }
+    torch = sys.modules.get("torch")
+    return found | ({"gpu": torch.cuda.get_device_name()} if torch and torch.cuda.is_available() else {})
+
+
+@functools.cache
+def commit() -> str:
+    """Of the code, "-dirty" where it had changes; results and pages are no code."""
+    ours = ["--untracked-files=no", "--", ".", ":!benchmarks/results", ":!*.md"]
+    try:
+        head, changes = (
+            git("rev-parse", "--short=12", "HEAD", root=ROOT),
+            git("status", "--porcelain", *ours, root=ROOT),
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return head.strip() + ("-dirty" if changes else "")
+
+
+def git(*command: str, root: Path) -> str:
+    return subprocess.run(
+        ["git", "-C", str(root), *command], capture_output=True, text=True, check=True
+    ).stdout
 
 
 def publish(path: Path | None, figures: Mapping[str, Any], ratios: Mapping[str, float]) -> None:
@@ -46,12 +91,28 @@ def publish(path: Path | None, figures: Mapping[str, Any], ratios: Mapping[str, 
 
 
 def write(path: Path | None, figures: Mapping[str, Any], ratios: Mapping[str, float]) -> None:
-    """Write {"machine", "versions", "figures", "ratios"} where a path is given."""
-    if path is not None:
-        document = {
-            "machine": machine(),
-            "versions": versions(),
-            "figures": dict(figures),
-            "ratios": dict(ratios),
-        }
-        path.write_text(json.dumps(document, indent=1))
+    """Where a path is given: the whole file at once, or none."""
+    if path is None:
+        return
+    document = {
+        "command": re.sub(r" --json[= ]\S+", "", shlex.join(["python", *sys.orig_argv[1:]])),
+        "commit": commit(),
+        "date": time.strftime("%Y-%m-%d"),
+        "machine": machine(),
+        "versions": versions(),
+        "figures": dict(figures),
+        "ratios": dict(ratios),
+    }
+    write_json(path, document)
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Raise ValueError, which says what to do, where the file is not a whole one."""
+    try:
+        document = json.loads(path.read_text())
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged ({error}): run the benchmark again") from None
+    if not isinstance(document, dict) or (missing := KEYS - document.keys()):
+        lacks = f"no {', '.join(sorted(missing))}" if isinstance(document, dict) else "not an object"
+        raise ValueError(f"{path} is no benchmark's result ({lacks}): run the benchmark again")
+    return document

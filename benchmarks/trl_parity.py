@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.report import arguments, publish
+from benchmarks.report import arguments, write
 from benchmarks.trl_runner import Observed, Recorded, gradient, load_trl, make_models, make_trainer, record
 from core.batch import Batch, Sample
 from learners.advantages.estimate import Advantages
@@ -215,7 +215,8 @@ def main() -> None:
             figures[case.name] = row = compare(trl, case, models)
             print(f"{line(case.name, row)}\n    {case.differs}")
     print("\nPPO: " + about_ppo(trl))
-    publish(options.json, figures if options.json else {}, {"largest_difference": worst})
+    print(f"largest difference {worst:.1e}")
+    write(options.json, {**figures, "largest_difference": worst}, {})
     if unequal:
         raise SystemExit(f"not equal to TRL: {', '.join(unequal)}")
 

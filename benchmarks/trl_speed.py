@@ -58,11 +58,12 @@ def main() -> None:
     }
     ratios: dict[str, float] = {}
     small = options.quick or options.model != "embedded"
+    rounds = 2 if options.quick else 4 if small else 12
     with tempfile.TemporaryDirectory() as directory:
         paths = make_models(Path(directory), **MODELS[options.model])
         data = record(paths[0], groups=2 if small else 4, group=8, lengths=(30, 250), off_policy=0.0)
         for work in WORK:
-            found, ratio = measure(trl, paths, data, work, rounds=4 if small else 12)
+            found, ratio = measure(trl, paths, data, work, rounds)
             figures |= {f"{work}_{name}": value for name, value in found.items()}
             ratios |= {f"{work}_{name}": value for name, value in ratio.items()}
     publish(options.json, figures, ratios)

@@ -20,9 +20,10 @@ from pydantic_settings import (
 
 from configs.environment import DATASET, HELP, leaves, nested, read_environment, refuse_twice, without_mbpp
 from configs.schema import Config
+from configs.sections import EMBEDDED
 
 RECIPES = Path(__file__).parent
-DEFAULT_RECIPE = "embedded"
+DEFAULT_RECIPE, CHAT_RECIPE = "embedded", "chat"
 
 # R0's flags are the short names of nested keys.
 SHORTCUTS = {
@@ -33,6 +34,9 @@ SHORTCUTS = {
     "curriculum.k-alternating-steps": "k-alternating-steps",
     "problems.file": "problems-file",
 }
+
+_OWN = ("generator.model", "discriminator.model", "problems.file")
+"""Who brings one of these and names no recipe is given CHAT_RECIPE: the default one is for the embedded models."""
 
 
 class ConfigError(ValueError):
@@ -47,6 +51,9 @@ class Run(Config):
     resume_from: Path | None = None
     """Start from this checkpoint directory (output/<run>/checkpoints/step_000012)."""
 
+    plan: bool = False
+    """Print what would run (models, sandbox, devices, steps, memory, disk), or why it cannot, and start nothing."""
+
     @model_validator(mode="after")
     def _one_way_to_resume(self) -> Self:
         if self.resume and self.resume_from is not None:
@@ -54,7 +61,7 @@ class Run(Config):
         return self
 
     def to_config(self) -> Config:
-        return Config.model_validate(self.model_dump(exclude={"resume", "resume_from"}))
+        return Config.model_validate(self.model_dump(exclude={"resume", "resume_from", "plan"}))
 
 
 class _Source(PydanticBaseSettingsSource):
@@ -85,6 +92,10 @@ def load_run(arguments: list[str]) -> tuple[Run, str]:
     chooser.error = _refuse
     chooser.add_argument("--config")
     chosen, rest = chooser.parse_known_args(arguments)
+    for key in _OWN:
+        chooser.add_argument(
+            f"--{SHORTCUTS[key]}", f"--{key}", dest=key, default=set_there.get(key, EMBEDDED)
+        )
     chooser.add_argument("--resume", action="store_true")
     output_dir = set_there.get("output_dir", Config().output_dir)
     chooser.add_argument("--output-dir", type=Path, default=Path(output_dir))
@@ -93,7 +104,8 @@ def load_run(arguments: list[str]) -> tuple[Run, str]:
     if chosen.config is None and where.resume:  # a resumed run goes on with the settings it began with
         path = latest_run(where.output_dir, where.run_name) / "config.yaml"
     else:
-        path = recipe_path(chosen.config or DEFAULT_RECIPE)
+        own = any(str(getattr(where, key)) != EMBEDDED for key in _OWN)
+        path = recipe_path(chosen.config or (CHAT_RECIPE if own else DEFAULT_RECIPE))
     recipe = path.parent.name if path.name == "config.yaml" else path.stem
     return _resolve(read_recipe(path), environment, rest, str(path)), recipe
 
@@ -137,10 +149,12 @@ def _resolve(
     class Command(Run, BaseSettings):
         """Sparring: a generator and a discriminator train against each other through five reasoning stages.
 
-        Settings come from the recipe (--config NAME|FILE.yaml, default: embedded) and are overridden by the
-        environment (see the end) and the options below. Examples:
+        Settings come from the recipe (--config NAME|FILE.yaml; default: embedded, or chat where you bring a model or
+        problems of your own) and are overridden by the environment (see the end) and the options below. Examples:
           python driver.py                                   the embedded recipe
           python driver.py --config debug                    one process, under a minute
+          python driver.py --generator-model A --discriminator-model B --problems-file F
+          python driver.py --plan ...                        what would run, and whether it can
           python driver.py --curriculum.attempts 16 --generator.learner.estimator grpo
           python driver.py --resume                          continue the latest run
         """
@@ -191,7 +205,9 @@ def _resolve(
         raise ConfigError(str(error)) from error
     idle = sorted(k for k in on_command_line if k.startswith("evaluation.") and k != "evaluation.enabled")
     if idle and not command.evaluation.enabled:
-        raise ConfigError(f"command line: {idle[0]} has no effect while evaluation.enabled is false: leave it out")
+        raise ConfigError(
+            f"command line: {idle[0]} has no effect while evaluation.enabled is false: leave it out"
+        )
     for key, value in from_environment.items():
         print(f"from the environment: {key} = {value}", flush=True)
     return Run.model_validate(command.model_dump(exclude={"config"}))

@@ -89,6 +89,11 @@ class Config(Settings):
         return None if isinstance(self.game, TicTacToeRules | KuhnRules) else self.game.sandbox_limits
 
     @property
+    def trusts_programs(self) -> bool:
+        """Whether all that is judged comes from the embedded models, on the embedded problems."""
+        return all(self.policy(name).model == EMBEDDED for name in self.policies)
+
+    @property
     def staged(self) -> bool:
         return isinstance(self.game, MultistageRules)
 

@@ -98,8 +98,8 @@ class ProblemSettings(Settings):
 class SandboxSettings(Settings):
     backend: Literal["auto", "docker", "namespace", "process"] = "auto"
     """docker: warm containers; namespace: the same runner without an engine, weaker; process: plain processes,
-    much weaker, never picked by itself; auto: docker where an engine answers, else namespace, and the choice
-    is printed."""
+    much weaker; auto: docker where an engine answers, else namespace, else process for programs of the embedded
+    models and of no other, and the choice is printed."""
     runtime: str | None = None
     """Runtime of the containers, e.g. runsc where gVisor is installed; None is the engine's default."""
     workers: int = Field(default=1, ge=1)

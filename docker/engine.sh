@@ -4,6 +4,7 @@
 #   docker/engine.sh start   use the engine that answers, else start one (as root; installs docker.io if missing)
 #   docker/engine.sh stop    stop the engine that `start` started, and no other
 #   docker/engine.sh image   build sparring-sandbox:<content hash>; instantaneous when it is there
+#   docker/engine.sh setup   the image if an engine answers; a word about it, and no failure, where that can't be done
 #   docker/engine.sh base    build only the debootstrap base image, for machines without an image registry
 #
 # SPARRING_ENGINE_DIR  data of the private engine and the cached base (default /var/lib/sparring-engine)
@@ -18,7 +19,33 @@ registry_base=python:3.11-slim
 packages=$(sed -n 's/^ARG PACKAGES="\(.*\)"$/\1/p' docker/sandbox.Dockerfile)
 local_base=sparring-base:bookworm-$(echo "$packages" | sha256sum | cut -c1-8)
 
-die() { echo "engine.sh: $*" >&2; exit 1; }
+failure=1 consequence=''
+die() { echo "engine.sh: $*$consequence" >&2; exit "$failure"; }
+
+# limited SECONDS COMMAND: in a session of its own, so that Ctrl-C or a kill ends it with all that it started, at once.
+job='' starting='' rootfs='' log=''
+limited() {
+    local status=0
+    setsid timeout "$@" <&0 &
+    job=$!
+    wait "$job" || status=$?
+    job=''
+    return "$status"
+}
+end() {
+    [ -z "$job" ] || { kill -KILL -- "-$job" && wait "$job"; } 2>/dev/null || true
+    [ -z "$starting" ] || { kill "$starting" && wait "$starting"; } 2>/dev/null || true
+    [ -z "$rootfs" ] || drop "$rootfs"
+    rm -f "$log"
+}
+drop() {  # debootstrap mounts /proc and /sys in its tree
+    awk -v "root=$1/" 'index($2, root) == 1 { print $2 }' /proc/mounts | sort -r | xargs -r umount -l
+    rm -rf --one-file-system "$1"
+}
+trap end EXIT
+exec 3>&2  # a trap runs with the redirections of the command that it interrupts
+trap 'echo "engine.sh: interrupted; the next call does this step again" >&3; exit 130' INT TERM HUP
+
 answers() { command -v docker >/dev/null && timeout 5 docker version --format '{{.Server.Version}}' >/dev/null 2>&1; }
 listening() { ss -xlH 2>/dev/null | grep -qF " $1 "; }
 
@@ -31,9 +58,11 @@ install_packages() {
     command -v "$1" >/dev/null && return
     [ "$(id -u)" = 0 ] || die "$1 is missing and only root can install it: apt-get install docker.io debootstrap"
     command -v apt-get >/dev/null || die "$1 is missing and there is no apt-get: install $1 yourself"
-    timeout 300 apt-get update -qq || die "apt-get update failed"
-    DEBIAN_FRONTEND=noninteractive timeout 600 apt-get install -y -qq --no-install-recommends "${@:2}" >/dev/null ||
-        die "apt-get install ${*:2} failed"
+    limited 300 apt-get update -qq || die "apt-get update failed"
+    local install=(apt-get install -y -qq --no-install-recommends "${@:2}")
+    limited 600 "${install[@]}" --download-only >/dev/null || die "apt-get cannot download ${*:2}"
+    # Not to be cut off: half-configured packages would be left.
+    DEBIAN_FRONTEND=noninteractive timeout 600 "${install[@]}" >/dev/null || die "apt-get install ${*:2} failed"
 }
 
 start() {
@@ -46,20 +75,20 @@ start() {
     if [ -e "$socket" ] && listening "$socket"; then socket=$dir/docker.sock; fi
     # No bridge and no iptables: sandboxes have no network, and the host's rules stay as they are.
     dockerd --iptables=false --bridge=none --storage-driver=overlay2 --data-root "$dir/data" --exec-root "$dir/exec" \
-        --pidfile "$pid_file" -H "unix://$socket" >"$dir/dockerd.log" 2>&1 </dev/null &
-    local engine=$!
-    disown "$engine"
+        --pidfile "$pid_file" -H "unix://$socket" >"$dir/dockerd.log" 2>&1 </dev/null 3>&- &
+    starting=$!
     export DOCKER_HOST=unix://$socket
     for _ in $(seq 60); do
         if answers; then
-            echo "Docker Engine started (pid $engine, data in $dir)"
+            echo "Docker Engine started (pid $starting, data in $dir)"
+            disown "$starting"
+            starting=''
             [ "$socket" = $default_socket ] || echo "export DOCKER_HOST=$DOCKER_HOST"
             return
         fi
-        kill -0 "$engine" 2>/dev/null || die "dockerd ended: $(tail -n 1 "$dir/dockerd.log")"
+        kill -0 "$starting" 2>/dev/null || die "dockerd ended: $(tail -n 1 "$dir/dockerd.log")"
         sleep 0.5
     done
-    kill "$engine"
     die "dockerd did not answer within 30 s, see $dir/dockerd.log"
 }
 
@@ -85,16 +114,24 @@ base() {
         [ "$(id -u)" = 0 ] || die "the base image is missing and only root can run debootstrap"
         install_packages debootstrap debootstrap
         mkdir -p "$dir"
-        local root
-        root=$(mktemp -d "$dir/rootfs.XXXXXX")
-        echo "building a Debian base with debootstrap (a minute or two, once)"
-        timeout 900 debootstrap --variant=minbase --include="python3,${packages// /,}" bookworm "$root" >"$dir/debootstrap.log" 2>&1 ||
-            { rm -rf "$root"; die "debootstrap failed, see $dir/debootstrap.log"; }
-        rm -rf "$root"/var/cache/apt/archives/*.deb "$root"/var/lib/apt/lists/*
-        tar -C "$root" -c . -f "$tarball.part" && mv "$tarball.part" "$tarball"
-        rm -rf "$root"
+        exec 9>"$dir/lock"
+        flock 9
     fi
-    timeout 300 docker import -c 'ENV PATH=/usr/local/bin:/usr/bin:/bin LANG=C.UTF-8' "$tarball" "$local_base" >/dev/null
+    if [ ! -s "$tarball" ]; then
+        local left
+        for left in "$dir"/rootfs.*; do drop "$left"; done  # of a call that was killed
+        rootfs=$(mktemp -d "$dir/rootfs.XXXXXX")
+        echo "building a Debian base with debootstrap (a minute or two, once)"
+        limited 900 debootstrap --variant=minbase --include="python3,${packages// /,}" bookworm "$rootfs" \
+            >"$dir/debootstrap.log" 2>&1 || die "debootstrap failed: $(tail -n 1 "$dir/debootstrap.log") ($dir/debootstrap.log)"
+        rm -rf "$rootfs"/var/cache/apt/archives/*.deb "$rootfs"/var/lib/apt/lists/*
+        tar -C "$rootfs" -c . -f "$tarball.part" || { rm "$tarball.part"; die "$tarball could not be written"; }
+        mv "$tarball.part" "$tarball"
+        drop "$rootfs"
+        rootfs=''
+    fi
+    limited 300 docker import -c 'ENV PATH=/usr/local/bin:/usr/bin:/bin LANG=C.UTF-8' "$tarball" "$local_base" >/dev/null ||
+        die "docker import of $tarball failed"
 }
 
 # The same hash is computed by sandbox_workers/backends.py: a changed runner is never judged by an old image.
@@ -108,7 +145,7 @@ image() {
     tag=sparring-sandbox:$(content_hash)
     if docker image inspect "$tag" >/dev/null 2>&1; then echo "$tag is up to date"; return; fi
     if docker image inspect "$registry_base" >/dev/null 2>&1 ||
-        timeout 180 docker pull -q "$registry_base" >/dev/null 2>&1; then
+        { echo "pulling $registry_base" && limited 180 docker pull -q "$registry_base" >/dev/null 2>&1; }; then
         base_image=$registry_base network=host
     else
         echo "$registry_base cannot be pulled: using a debootstrap base"
@@ -116,16 +153,21 @@ image() {
         base_image=$local_base network=none
     fi
     # The legacy builder needs no buildx plugin; the context is the runner alone, never the working tree.
-    tar -c docker/sandbox.Dockerfile sandbox_workers/runner/*.py |
-        DOCKER_BUILDKIT=0 timeout 900 docker build -q --network="$network" --build-arg BASE_IMAGE="$base_image" \
-            --label "sparring.base=$base_image" -t "$tag" -f docker/sandbox.Dockerfile - >/dev/null 2>"${TMPDIR:-/tmp}/sparring-build.$$" ||
-        die "docker build failed: $(tail -n 1 "${TMPDIR:-/tmp}/sparring-build.$$")"
-    rm -f "${TMPDIR:-/tmp}/sparring-build.$$"
+    log=$(mktemp)
+    DOCKER_BUILDKIT=0 limited 900 docker build -q --force-rm --network="$network" --build-arg BASE_IMAGE="$base_image" \
+        --label "sparring.base=$base_image" -t "$tag" -f docker/sandbox.Dockerfile - >/dev/null 2>"$log" \
+        < <(tar -c docker/sandbox.Dockerfile sandbox_workers/runner/*.py) ||
+        die "docker build failed: $(tail -n 1 "$log")"
     echo "$tag built from $base_image"
 }
 
 case "${1:-}" in
 start | stop | image) "$1" ;;
+setup)
+    answers || { echo "no Docker Engine answers: programs will be judged without one (make engine starts one)"; exit; }
+    failure=0 consequence='; going on: programs will be judged without Docker'
+    image
+    ;;
 base) answers || die "no Docker Engine answers: start one (docker/engine.sh start)"; base ;;
-*) die "usage: docker/engine.sh start|stop|image|base" ;;
+*) die "usage: docker/engine.sh start|stop|image|setup|base" ;;
 esac

@@ -1,7 +1,9 @@
-"""Derive docker/seccomp.json from the container world's default profile.
+"""Make docker/seccomp.*.bpf of docker/seccomp.json, and with an argument that of the container world's default profile.
 
-    python docker/make_seccomp.py /usr/share/containers/seccomp.json     # Debian:
-    golang-github-containers-common
+    python docker/make_seccomp.py
+    python docker/make_seccomp.py /usr/share/containers/seccomp.json     # Debian: golang-github-containers-common
+
+It needs libseccomp (Debian: libseccomp2); what reads the made files does not.
 
 Kept: what the default allows to a process without capabilities. Taken away: sockets of every kind (pairs that
 have no name stay), System V and POSIX queues, ptrace and its relatives, namespaces, mounts, keyrings, io_uring,
@@ -9,8 +11,10 @@ scheduling, whole-file locks, extended attributes: two jobs on one kernel, or on
 object that they could signal each other with.
 """
 
+import ctypes
 import json
 import sys
+import tempfile
 from pathlib import Path
 
 TAKEN_NAMES = """
@@ -30,6 +34,16 @@ NEW_NAMESPACES = 0x7E020000
 """CLONE_NEW* bits of clone(2)."""
 ENOSYS, EAFNOSUPPORT = 38, 97
 SOCK_STREAM, SOCK_SEQPACKET = 1, 5
+
+PROFILE = Path(__file__).with_name("seccomp.json")
+ARCHITECTURES = ("x86_64", "aarch64")
+"""As libseccomp and `uname -m` call them."""
+LIBSECCOMP = (2, 5, 4)
+"""What the files were made with. Another version knows other system calls, and orders them otherwise."""
+ALLOW, ERRNO = 0x7FFF0000, 0x00050000
+COMPARISONS = {"SCMP_CMP_EQ": 4, "SCMP_CMP_MASKED_EQ": 7}
+UNKNOWN_SYSCALL = -1
+NATIVE = 0
 
 
 def unconditional(source: dict) -> set[str]:
@@ -77,8 +91,93 @@ def derive(source: dict) -> dict:
     }
 
 
-if __name__ == "__main__":
-    if len(sys.argv) != 2:
+# ---------------------------------------------------------------- the profile as BPF
+
+
+class _Argument(ctypes.Structure):
+    _fields_ = [
+        ("arg", ctypes.c_uint),
+        ("op", ctypes.c_int),
+        ("datum_a", ctypes.c_uint64),
+        ("datum_b", ctypes.c_uint64),
+    ]
+
+
+class _Version(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_uint) for name in ("major", "minor", "micro")]
+
+
+def libseccomp() -> ctypes.CDLL:
+    """Raise OSError where it is missing."""
+    lib = ctypes.CDLL("libseccomp.so.2")
+    lib.seccomp_init.restype = ctypes.c_void_p
+    lib.seccomp_version.restype = ctypes.POINTER(_Version)
+    return lib
+
+
+def version(lib: ctypes.CDLL) -> tuple[int, int, int]:
+    found = lib.seccomp_version().contents
+    return found.major, found.minor, found.micro
+
+
+def export_bpf(lib: ctypes.CDLL, profile: dict, architecture: str) -> bytes:
+    """The program that the kernel of this architecture takes; any other architecture's calls kill."""
+    token = ctypes.c_uint32(lib.seccomp_arch_resolve_name(architecture.encode()))
+    context = ctypes.c_void_p(lib.seccomp_init(_action(profile["defaultAction"], profile["defaultErrnoRet"])))
+    try:
+        if token.value != lib.seccomp_arch_native() & 0xFFFFFFFF:
+            _check(lib.seccomp_arch_add(context, token), f"add {architecture}")
+            _check(lib.seccomp_arch_remove(context, NATIVE), "remove the native architecture")
+        for rule in profile["syscalls"]:
+            _add_rule(lib, context, rule)
+        with tempfile.TemporaryFile() as file:
+            _check(lib.seccomp_export_bpf(context, file.fileno()), "export")
+            file.seek(0)
+            return file.read()
+    finally:
+        lib.seccomp_release(context)
+
+
+def _check(result: int, what: str) -> None:
+    if result:
+        raise OSError(-result, f"libseccomp cannot {what}")
+
+
+def _action(name: str, errno: int = 1) -> int:
+    return ALLOW if name == "SCMP_ACT_ALLOW" else ERRNO | errno
+
+
+def _add_rule(lib: ctypes.CDLL, context: ctypes.c_void_p, rule: dict) -> None:
+    action = ctypes.c_uint32(_action(rule["action"], rule.get("errnoRet", 1)))
+    arguments = [_argument(entry) for entry in rule.get("args", ())]
+    array = (_Argument * max(1, len(arguments)))(*arguments)
+    for name in rule["names"]:
+        number = lib.seccomp_syscall_resolve_name(name.encode())
+        if number == UNKNOWN_SYSCALL:
+            continue  # newer than this libseccomp: stays denied
+        _check(lib.seccomp_rule_add_array(context, action, number, len(arguments), array), f"add {name}")
+
+
+def _argument(entry: dict) -> _Argument:
+    operation = COMPARISONS[entry["op"]]
+    if entry["op"] == "SCMP_CMP_MASKED_EQ":  # Docker: value is the mask, valueTwo the datum
+        return _Argument(entry["index"], operation, entry["value"], entry["valueTwo"])
+    return _Argument(entry["index"], operation, entry["value"], 0)
+
+
+def main(arguments: list[str]) -> None:
+    if len(arguments) > 1:
         sys.exit(__doc__)
-    profile = derive(json.loads(Path(sys.argv[1]).read_text()))
-    Path(__file__).with_name("seccomp.json").write_text(json.dumps(profile, indent=1) + "\n")
+    lib = libseccomp()
+    if version(lib) != LIBSECCOMP:
+        sys.exit(f"LIBSECCOMP says {LIBSECCOMP}, here is {version(lib)}: change it, and read what changes")
+    if arguments:
+        profile = derive(json.loads(Path(arguments[0]).read_text()))
+        PROFILE.write_text(json.dumps(profile, indent=1) + "\n")
+    for architecture in ARCHITECTURES:
+        bpf = export_bpf(lib, json.loads(PROFILE.read_text()), architecture)
+        PROFILE.with_name(f"seccomp.{architecture}.bpf").write_bytes(bpf)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -122,6 +122,10 @@ def _parts(
         build = functools.partial(build_runner, config, dict(start.models), pool.client())
         rollout = config.rollout
         rollouts = RayRollouts(build, rollout.actors, rollout.cpus, rollout.gpus or 0, config.device)
+        if (
+            start.checkpoint is None
+        ):  # nothing is asked of the learners before the first evaluation: they start beside it
+            rollouts.wait_ready()
         runs += [
             TrainRun(group, dict(start.versions), ray_train, republish=start.checkpoint is not None)
             for group in groups
@@ -161,6 +165,7 @@ def _pool(config: Config, start: Start) -> SandboxPool | NoSandbox:
         slots=config.sandbox.slots,
         run_id=start.run_directory.name,
         limits=config.sandbox_limits,
+        trusted=config.trusts_programs,
     )
 
 

@@ -93,6 +93,7 @@ def _sandbox(config: Config, start: Start) -> LocalSandbox | NoSandbox:
         slots=config.sandbox.slots,
         run_id=start.run_directory.name,
         limits=config.sandbox_limits,
+        trusted=config.trusts_programs,
     )
 
 

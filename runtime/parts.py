@@ -78,5 +78,3 @@ class Start:
     checkpoint: Path | None
     versions: Mapping[str, int]
     """Version of each policy's weights at the start: 0, or the checkpoint's."""
-    warm_start_s: float
-    """Seconds that making the warm start took; about 0 where it was cached."""

@@ -3,7 +3,6 @@
 import errno
 import shutil
 import time
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 from actors.episodes import PlayRequest
 from configs.load import Run
 from configs.schema import Config
+from configs.sections import EMBEDDED
 from core.episode import Episode
 from core.interfaces import Branching, SandboxFailure
 from core.problem import Problem
@@ -28,19 +28,32 @@ from problems.loader import ProblemFileError
 from problems.references import failing_references, validate_references
 from runtime.build import check_context_lengths, ordered_ids
 from runtime.parts import Parts, Start
+from runtime.plan import make_plan
 from runtime.problem_sets import load_splits, without_failing
-from runtime.start import STARTED_FROM, SessionError, load_tokenizers, resolve
+from runtime.start import STARTED_FROM, SessionError, load_tokenizers, make_embedded_models, resolve
 from sandbox_workers.jobs import SandboxUnavailable
+from tracking.clock import Clock
 from tracking.divergence import Divergence
 from tracking.episodes import episode_rows
 from tracking.plots import LearningCurves
-from tracking.progress import Display, display
+from tracking.progress import Display, display, say
 from tracking.run_log import run_log
 from tracking.run_record import RunRecord, versions
 from tracking.solutions import SolutionDatabase
 
-_PROCESS_START = time.perf_counter()
 _OURS = (SandboxFailure, PublishError, CheckpointError, SandboxUnavailable, ProblemFileError)
+_SECONDS = (
+    "warm_start",
+    "startup",
+    "rollout",
+    "sandbox",
+    "learn",
+    "publish",
+    "evaluation",
+    "checkpoint",
+    "records",
+)
+"""Parts of a run's time that its results always name."""
 _SAMPLES = 3
 """Episodes written out per stage."""
 _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
@@ -50,29 +63,41 @@ _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 def open_session(run: Run, recipe: str) -> Iterator["Session"]:
     """Set everything up, and take it down again. Raises SessionError."""
     try:
-        with ExitStack() as stack:
-            log, show = stack.enter_context(run_log()), stack.enter_context(display())
+        clock = Clock()
+        with run_log() as log, display() as show:
             config, start, state = resolve(run, recipe)
             log.open(start.run_directory)
-            show.phase("starting the sandbox, the engines and the learners")
-            parts, train, held_out = stack.enter_context(_parts(config, start))
-            show.phase("judging the problems' references")
-            if config.problems.failing_references == "refuse":
-                held_out_file = config.problems.held_out_file or config.problems.file
-                parts.wait(validate_references(train, parts.sandbox, config.problems.file))
-                parts.wait(validate_references(held_out, parts.sandbox, held_out_file))
-            else:
-                failing = parts.wait(failing_references([*train, *held_out], parts.sandbox))
-                train, held_out = (without_failing(problems, failing) for problems in (train, held_out))
-                parts.scheduler.leave_out(set(failing))
-            if state is not None:
-                try:
-                    parts.scheduler.load_state_dict(state["curriculum"])
-                except ValueError as error:  # the schedule is shorter than what is done already
-                    raise SessionError(f"{start.checkpoint}: {error}") from error
-            done = state["step"] if state else 0
-            show.begin(parts.scheduler.total_steps, done)
-            yield Session(config, start, parts, train, held_out, show, state)
+            train, held_out = _problems(config)
+            if obstacles := make_plan(config, start, train, held_out).obstacles:
+                raise SessionError("; ".join(obstacles))
+            clock.lap("startup")
+            make_embedded_models(config)
+            clock.lap("warm_start")
+            _check_lengths(config, start, [*train, *held_out])
+            show.phase("starting the sandbox and the engines")
+            with _parts(config, start, train) as parts:
+                if config.problems.file == EMBEDDED:
+                    pass  # a test of ours judges those
+                elif config.problems.failing_references == "refuse":
+                    show.phase("judging the problems' references")
+                    held_out_file = config.problems.held_out_file or config.problems.file
+                    parts.wait(validate_references(train, parts.sandbox, config.problems.file))
+                    parts.wait(validate_references(held_out, parts.sandbox, held_out_file))
+                else:
+                    show.phase("judging the problems' references")
+                    failing = parts.wait(failing_references([*train, *held_out], parts.sandbox))
+                    train, held_out = (without_failing(problems, failing) for problems in (train, held_out))
+                    parts.scheduler.leave_out(set(failing))
+                if state is not None:
+                    try:
+                        parts.scheduler.load_state_dict(state["curriculum"])
+                    except ValueError as error:  # the schedule is shorter than what is done already
+                        raise SessionError(f"{start.checkpoint}: {error}") from error
+                done = state["step"] if state else 0
+                show.begin(parts.scheduler.total_steps, done)
+                session = Session(config, start, parts, train, held_out, show, clock, state)
+                yield session
+            session.account()
     except (CheckpointError, ProblemFileError, SandboxUnavailable) as error:
         raise SessionError(str(error)) from error
     except OSError as error:
@@ -83,20 +108,45 @@ def open_session(run: Run, recipe: str) -> Iterator["Session"]:
         ) from error
 
 
-@contextmanager
-def _parts(config: Config, start: Start) -> Iterator[tuple[Parts, list[Problem], list[Problem]]]:
+def show_plan(run: Run, recipe: str) -> None:
+    """Print what would run. Raises SessionError with the reasons why it cannot."""
+    config, start, _ = resolve(run, recipe)
+    train, held_out = _problems(config)
+    plan = make_plan(config, start, train, held_out)
+    for line in plan.lines:
+        say(line)
+    if all(
+        Path(model).is_dir() for model in start.models.values()
+    ):  # the others' tokenizers are not here yet
+        _check_lengths(config, start, [*train, *held_out])
+    if plan.obstacles:
+        raise SessionError("; ".join(plan.obstacles))
+
+
+def _problems(config: Config) -> tuple[list[Problem], list[Problem]]:
+    """(training, held-out). Raises SessionError."""
     try:
         train, held_out = load_splits(config)
-        held_out = held_out if config.evaluation.enabled else []
         ordered_ids(config, train)  # while a difficulty that is no number can still be told plainly
-        check_context_lengths(config, train + held_out, load_tokenizers(start.models))
     except ValueError as error:
         raise SessionError(str(error)) from error
+    return train, held_out
+
+
+def _check_lengths(config: Config, start: Start, problems: Sequence[Problem]) -> None:
+    try:
+        check_context_lengths(config, problems, load_tokenizers(start.models))
+    except ValueError as error:
+        raise SessionError(str(error)) from error
+
+
+@contextmanager
+def _parts(config: Config, start: Start, train: list[Problem]) -> Iterator[Parts]:
     if config.local:
         from runtime.local import local_parts
 
         with local_parts(config, train, start) as parts:
-            yield parts, train, held_out
+            yield parts
         return
     from ray.exceptions import RayError
 
@@ -105,7 +155,7 @@ def _parts(config: Config, start: Start) -> Iterator[tuple[Parts, list[Problem],
 
     try:
         with cluster_parts(config, train, start) as parts:
-            yield parts, train, held_out
+            yield parts
     except ClusterTooSmall as error:
         raise SessionError(str(error)) from error
     except LearnerFailed as error:
@@ -134,9 +184,10 @@ class Session:
         train: Sequence[Problem],
         held_out: Sequence[Problem],
         show: Display,
+        clock: Clock,
         state: Mapping[str, Any] | None,
     ) -> None:
-        self.config, self.parts, self.display = config, parts, show
+        self.config, self.parts, self.display, self.clock = config, parts, show, clock
         self._start, self._state = start, state
         self._train = {p.id: p for p in train}
         self._record = RunRecord(start.run_directory)
@@ -157,10 +208,10 @@ class Session:
             self._divergence.load_state_dict(state["divergence"])
         self._solutions = _solutions(config, start, state)
         self._bank: Any = None
-        self._seconds: dict[str, float] = defaultdict(float, state["seconds"] if state else {})
-        self._stage_seconds: dict[str, float] = defaultdict(float, state["stage_seconds"] if state else {})
-        self._seconds["warm_start"] += start.warm_start_s
-        self._earlier = self._seconds.pop("total", 0.0)
+        self._results: dict[str, Any] = {}
+        for part, seconds in (state["seconds"] if state else {}).items():
+            clock.seconds[part] += seconds
+        self._stage_began: dict[str, float] = dict(state["stage_began"]) if state else {}
         self._before: dict[str, float] = state["before"] if state else {}
         own = start.checkpoint is not None and start.checkpoint.parent.parent == start.run_directory
         self._best = state["best"] if state and own else None  # not another run's
@@ -171,6 +222,7 @@ class Session:
     def evaluate_start(self) -> None:
         """Write the config, make (or read again) the bank, and score the players before they learn; without evaluation
         the config alone."""
+        self.clock.lap("startup")
         say, directory = self.display.say, self._start.run_directory
         say(f"run: {directory}")
         say(self.parts.describe)
@@ -195,9 +247,11 @@ class Session:
         if self._evaluator is None:
             return
         if (request := self._evaluator.bank_request()) is not None:
+            self.display.phase("playing the yardstick of the evaluations")
             episodes = self.parts.rollouts.play(request).episodes
             self._bank = self.parts.wait(self._evaluator.bank_of(episodes))
             save_bank(bank_file, self._bank)
+            self.clock.lap("evaluation")
         before = self._evaluate(self._evaluator, step=0)
         self._before = before.values
         self._record.add({"step": 0, "held_out": before.values})
@@ -240,10 +294,6 @@ class Session:
         self._keep_solutions(assignment.step, episodes)
         self._keep_episodes(assignment, episodes)
         step, last = assignment.step, self.parts.scheduler.is_last_of_stage(assignment.step)
-        for name, seconds in row["seconds"].items():
-            if name != "total":
-                self._seconds[name] += seconds
-            self._stage_seconds[name] += seconds
         every = self.config.evaluation.every
         scores = None
         if self._evaluator is not None and (last or (every is not None and step % every == 0)):
@@ -253,8 +303,8 @@ class Session:
             self.display.scores(title, scores.values, self._shown)
         if last:
             stage = {"stage": assignment.stage, "step": step, "held_out": scores.values if scores else {}}
-            self._stages.append(stage | {"seconds": dict(self._stage_seconds)})
-            self._stage_seconds.clear()
+            self._stages.append(stage | {"seconds": self.clock.since(self._stage_began)})
+            self._stage_began = dict(self.clock.seconds)
             self._stage_ends.add(f"step_{step:06d}")
             self._record.add_samples(f"stage_{assignment.stage}_step_{step:06d}", episodes[:_SAMPLES])
         self._record.add(row)
@@ -266,7 +316,12 @@ class Session:
             row.get(role, {}).get("skipped_updates") or row.get(role, {}).get("reloaded")
             for role in self.config.policies
         )
-        if last or scores is not None or diverged or (step % self.config.checkpoint.every == 0 and not broken):
+        if (
+            last
+            or scores is not None
+            or diverged
+            or (step % self.config.checkpoint.every == 0 and not broken)
+        ):
             self._save(step, row, scores)
         if diverged:
             raise SessionError(
@@ -288,7 +343,7 @@ class Session:
             self.display.say(told)
 
     def _save(self, step: int, row: Mapping[str, Any], scores: Scores | None) -> None:
-        started = time.perf_counter()
+        self.clock.lap("records")
         self.display.phase(f"step {step}: checkpoint")
         is_best = scores is not None and (self._best is None or scores.combined > self._best["score"])
         if is_best and scores is not None:
@@ -300,8 +355,8 @@ class Session:
             "versions": {role: learner.version for role, learner in self.parts.learners.items()},
             "curriculum": self.parts.scheduler.state_dict(),
             "advantages": {role: estimator.state_dict() for role, estimator in self.advantages.items()},
-            "seconds": self._wall_time(),
-            "stage_seconds": dict(self._stage_seconds),
+            "seconds": dict(self.clock.seconds),
+            "stage_began": self._stage_began,
             "divergence": self._divergence.state_dict(),
             "before": self._before,
             "best": self._best,
@@ -318,10 +373,10 @@ class Session:
         if is_best:
             self._store.mark_best(checkpoint)
         self._store.prune(self._stage_ends)
-        self._seconds["checkpoint"] += time.perf_counter() - started
+        self.clock.lap("checkpoint")
 
     def _evaluate(self, evaluator: Evaluator, step: int) -> Scores:
-        started = time.perf_counter()
+        self.clock.lap("records")
         self.display.phase(f"step {step}: evaluation" if step else "evaluation before the first step")
         played = [self.parts.rollouts.play(r).episodes for r in evaluator.requests(self._bank)]
         scores = self.parts.wait(evaluator.scores(played, self._bank))
@@ -329,7 +384,7 @@ class Session:
         alarm = GapAlarm(self.config.evaluation.gap_alarm)
         if message := alarm.message(scores.values.get("proxy_gold_gap")):
             self.display.say(message)
-        self._seconds["evaluation"] += time.perf_counter() - started
+        self.clock.lap("evaluation")
         return scores
 
     # ------------------------------------------------------------------ the end
@@ -337,15 +392,15 @@ class Session:
         """Results, learning curves, the table."""
         before = self._before
         after = self._stages[-1]["held_out"] if self._stages else before
-        results = {
+        self._results = {
             "held_out": {"before": before, "after": after},
             "stages": self._stages,
             "best": self._best,
-            "wall_time_s": self._wall_time(),
             "config": self.config.model_dump(mode="json"),
             "versions": versions(),
         }
-        path = self._record.finish(results)
+        self.clock.lap("records")
+        path = self._record.finish(self._results | {"wall_time_s": self._wall_time()})
         self._curves.draw(self._record.rows())
         if before and after:  # evaluation was on at both ends
             self.display.summary(before, after, self._shown)
@@ -356,9 +411,16 @@ class Session:
         self.display.say(f"results: {path}")
         self.display.phase("stopping")
 
+    def account(self) -> None:
+        """After the parts have stopped: the seconds that this took, too, and all of them in one line."""
+        self.clock.lap("shutdown")
+        seconds = self._wall_time()
+        self._record.finish(self._results | {"wall_time_s": seconds})
+        self.display.say("seconds: " + ", ".join(f"{part} {s:.0f}" for part, s in seconds.items()))
+
     def _wall_time(self) -> dict[str, float]:
-        """Seconds by part; the total counts earlier halves of a resumed run too."""
-        return {**self._seconds, "total": self._earlier + time.perf_counter() - _PROCESS_START}
+        """Seconds by part and in all; those of the earlier halves of a resumed run are among them."""
+        return dict.fromkeys(_SECONDS, 0.0) | self.clock.seconds | {"total": self.clock.total}
 
 
 def _solutions(config: Config, start: Start, state: Mapping[str, Any] | None) -> SolutionDatabase | None:

@@ -44,9 +44,7 @@ def resolve(run: Run, recipe: str) -> tuple[Config, Start, dict[str, Any] | None
         if changed:
             say(f"resuming with other settings than the run began with: {', '.join(changed)}")
     state = read_checkpoint(checkpoint) if checkpoint else None
-    began = time.perf_counter()
     models = _models(config)
-    warm_start_s = time.perf_counter() - began
     if checkpoint:
         for role in config.policies:
             if Path(models[role]).is_dir():
@@ -54,13 +52,7 @@ def resolve(run: Run, recipe: str) -> tuple[Config, Start, dict[str, Any] | None
             if state is not None:
                 _check_tuning(config, state, role, checkpoint)
     found = {role: state["versions"][role] if state else 0 for role in config.policies}
-    start = Start(
-        run_directory=directory,
-        models=models,
-        checkpoint=checkpoint,
-        versions=found,
-        warm_start_s=warm_start_s,
-    )
+    start = Start(run_directory=directory, models=models, checkpoint=checkpoint, versions=found)
     return config, start, state
 
 
@@ -129,16 +121,25 @@ def _differences(saved: Mapping[str, Any], now: Mapping[str, Any], prefix: str =
 
 
 def _models(config: Config) -> dict[str, str]:
-    """Directory or hub id of each policy's warm start. Raises SessionError for a path that is not there."""
-    from scripts.warm_start import ensure_embedded
+    """Directory or hub id of each policy's warm start; an embedded model's is made by make_embedded_models, later.
 
-    wanted = [role for role in config.policies if config.policy(role).model == EMBEDDED]
-    embedded = ensure_embedded(config, wanted) if wanted else {}
+    Raises SessionError for a path that is not there.
+    """
+    from scripts.warm_start import find_embedded
+
     models = {}
     for role in config.policies:
         name = config.policy(role).model
-        models[role] = str(embedded[role]) if name == EMBEDDED else find_model(name, f"{role}.model")
+        own = name != EMBEDDED
+        models[role] = find_model(name, f"{role}.model") if own else str(find_embedded(config, role))
     return models
+
+
+def make_embedded_models(config: Config) -> None:
+    """Those that are not there yet."""
+    from scripts.warm_start import ensure_embedded
+
+    ensure_embedded(config, [role for role in config.policies if config.policy(role).model == EMBEDDED])
 
 
 def find_model(name: str, key: str) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from sandbox_workers.jobs import Backend, SandboxUnavailable
-from sandbox_workers.namespace_backend import NamespaceBackend, privilege, require_bubblewrap
+from sandbox_workers.namespace_backend import NamespaceBackend, find_way
 from sandbox_workers.process_backend import ProcessBackend, weaker_points
 from sandbox_workers.runner.zygote import UIDS_PER_SANDBOX
 
@@ -80,11 +80,12 @@ def uid_range(run_id: str, index: int) -> int:
     return UID_FLOOR + (start + index) % UID_RANGES * UIDS_PER_SANDBOX
 
 
-def choose_backend(kind: Kind = "auto", runtime: str | None = None) -> Choice:
+def choose_backend(kind: Kind = "auto", runtime: str | None = None, *, trusted: bool = False) -> Choice:
     """Docker where an engine answers and has the image, else namespaces; or the kind that is asked for.
 
     Args:
         runtime: of the containers; with "auto" it asks for Docker.
+        trusted: the programs are those of the embedded models: where neither is to be had, processes will do.
 
     Raises:
         SandboxUnavailable: what is missing, and how to get it.
@@ -94,19 +95,24 @@ def choose_backend(kind: Kind = "auto", runtime: str | None = None) -> Choice:
     if kind == "docker" or (kind == "auto" and runtime is not None):
         return _docker("as configured", runtime)
     if kind == "process":
-        return _process()
+        return _process("as configured")
     if kind != "auto":
         raise ValueError(f"sandbox backend must be auto, docker, namespace or process, not {kind!r}")
     try:
         return _docker("an engine answers and has the image", None)
-    except SandboxUnavailable as missing:
-        try:
-            return _namespace(str(missing))
-        except SandboxUnavailable as error:
-            raise SandboxUnavailable(
-                f"no sandbox can run here. Docker: {missing}. Namespaces: {error}. Where you trust the programs, "
-                "the backend 'process' runs anywhere; python -m sandbox_workers check_host says what it lacks"
-            ) from None
+    except SandboxUnavailable as error:
+        no_docker = str(error)
+    try:
+        return _namespace(no_docker)
+    except SandboxUnavailable as error:
+        missing = f"{no_docker}; {error}"
+    if trusted:
+        return _process(f"for programs of the embedded models only; {missing}")
+    raise SandboxUnavailable(
+        f"no sandbox can run here: {missing}. Start Docker, or allow user namespaces (how: sandbox_workers/README.md), "
+        "or say yourself that plain processes will do: backend process (driver.py --sandbox.backend process); "
+        "python -m sandbox_workers check_host says what they lack"
+    )
 
 
 def _docker(why: str, runtime: str | None) -> Choice:
@@ -129,18 +135,17 @@ def _docker(why: str, runtime: str | None) -> Choice:
 
 
 def _namespace(why: str) -> Choice:
-    require_bubblewrap()
+    way = find_way()
     return Choice(
         kind="namespace",
-        description=f"sandbox: bubblewrap namespaces as {privilege()} ({why})",
+        description=f"sandbox: bubblewrap namespaces as {way.privilege} ({why})",
         version=f"namespace {runner_version()}",
     )
 
 
-def _process() -> Choice:
-    weaker = "; ".join(weaker_points())
+def _process(why: str) -> Choice:
     return Choice(
         kind="process",
-        description=f"sandbox: plain processes (as configured). NOT CONTAINED: {weaker}",
+        description=f"sandbox: plain processes ({why}). NOT CONTAINED: {'; '.join(weaker_points())}",
         version=f"process {runner_version()}",
     )

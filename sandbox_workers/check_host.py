@@ -11,7 +11,7 @@ from core.verdict import Limits, Status
 from sandbox_workers.backends import Choice, Kind, choose_backend
 from sandbox_workers.jobs import BackendDied, Job, SandboxUnavailable
 from sandbox_workers.languages import UnknownLanguage, languages, require_commands
-from sandbox_workers.namespace_backend import Privilege, privilege
+from sandbox_workers.namespace_backend import Privilege, find_way
 from sandbox_workers.process_backend import weaker_points
 
 KINDS: tuple[Kind, ...] = ("docker", "namespace", "process")
@@ -22,6 +22,10 @@ CHECKS = (
     ("def f(x):\n    while True: pass", "assert f(1) == 2", Status.TIME_LIMIT),
     ("import socket\ndef f(x): socket.create_connection(('127.0.0.1', 9), 1)", "f(1)", Status.RUNTIME_ERROR),
     ("def f(x): return len(' ' * (1 << 30))", "f(1)", Status.MEMORY_LIMIT),
+)
+NOTHING_CONTAINS = (
+    "process for programs of the embedded models, nothing for others: start Docker or allow user namespaces "
+    "(how: sandbox_workers/README.md)"
 )
 
 
@@ -47,7 +51,7 @@ def check_host() -> int:
         for point in finding.weaker:
             print(f"  weaker: {point}")
     picked = next((f.kind for f in findings if f.fit and f.kind != "process"), None)
-    print(f"\nauto picks: {picked or 'nothing: install Docker or bubblewrap'}")
+    print(f"\nauto picks: {picked or NOTHING_CONTAINS}")
     return 0 if picked else 1
 
 
@@ -74,6 +78,9 @@ def examine(kind: Kind) -> Finding:
         if verdict.status is not expected
     ]
     text = "; ".join(wrong) if wrong else f"{len(CHECKS)} of {len(CHECKS)} checks"
+    if kind == "namespace":
+        way = find_way()
+        text += f", as {way.privilege}, by {way.bubblewrap}"
     return Finding(kind, not wrong, text, tuple(_languages(found)), weaker(choice))
 
 
@@ -91,7 +98,7 @@ def weaker(choice: Choice) -> tuple[str, ...]:
         return (shared, *weaker_points())
     points = (shared, "no cap on the memory of the sandbox as a whole, only on each process")
     points += ("programs can read the host's /usr",)
-    if privilege() is Privilege.ONE_UID:
+    if find_way().privilege is Privilege.ONE_UID:
         points += ("program and tests share a uid, kept apart by namespaces alone",)
     return points
 

@@ -21,8 +21,8 @@ from core.verdict import Verdict
 from sandbox_workers.channel import CLOSE_WAIT_S, RunnerChannel
 from sandbox_workers.jobs import BackendDied, Job, SandboxUnavailable
 from sandbox_workers.languages import all_commands, mounts
+from sandbox_workers.seccomp import PROFILE
 
-SECCOMP = Path(__file__).parent.parent / "docker" / "seccomp.json"
 LABEL, RUN_LABEL, OWNER_LABEL = "sparring.sandbox", "sparring.run", "sparring.owner"
 STDOUT = 1
 TEST_MEMORY_MB = 192
@@ -39,9 +39,16 @@ def connect() -> docker.DockerClient:
     except (DockerException, OSError) as error:
         where = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
         raise SandboxUnavailable(
-            f"no Docker Engine answers at {where}; start one: make engine ({error})"
+            f"no Docker Engine answers at {where} ({_first_cause(error)}); start one: make engine"
         ) from None
     return client
+
+
+def _first_cause(error: BaseException) -> str:
+    """In the operating system's words where it has any: the SDK wraps an error of a socket three times."""
+    while (cause := error.__cause__ or error.__context__) is not None:
+        error = cause
+    return getattr(error, "strerror", None) or str(error)
 
 
 def require_image(client: docker.DockerClient, tag: str) -> str:
@@ -49,7 +56,9 @@ def require_image(client: docker.DockerClient, tag: str) -> str:
     try:
         return str(client.images.get(tag).id)
     except ImageNotFound:
-        raise SandboxUnavailable(f"the engine has no image {tag}; build it: make image") from None
+        raise SandboxUnavailable(
+            f"the Docker Engine has no image {tag}; build it: make image (or docker/engine.sh image)"
+        ) from None
     except (DockerException, OSError) as error:  # the SDK lets time-outs of its HTTP client through
         raise SandboxUnavailable(f"the engine does not answer: {error}") from None
 
@@ -172,7 +181,7 @@ class DockerBackend:
             "cap_drop": ["ALL"],
             "cap_add": ["SETUID", "SETGID"],
             # The profile's text, not its path: the engine may be on another machine.
-            "security_opt": ["no-new-privileges:true", "seccomp=" + SECCOMP.read_text()],
+            "security_opt": ["no-new-privileges:true", "seccomp=" + PROFILE.read_text()],
             "tmpfs": directories,
             "mem_limit": memory,
             "memswap_limit": memory,
@@ -218,7 +227,7 @@ class DockerBackend:
             self._socket.shutdown(socket.SHUT_RDWR)
             if self._channel is not None:
                 self._channel.wait_ended(CLOSE_WAIT_S)
-            self._attached.close()
+            self._attached._response.close()  # Python 3.13 complains of a response whose socket was closed first
             self._socket.close()
         if container is not None:
             with contextlib.suppress(DockerException):  # the engine may be removing it already

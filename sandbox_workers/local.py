@@ -49,7 +49,7 @@ class ThreadTransport:
 
 
 class LocalSandbox(SandboxClient):
-    """A sandbox without Ray. Close it, or use it as a context manager.
+    """A sandbox without Ray. Close it, or use it as a context manager. `trusted`: see choose_backend.
 
     Example:
         with LocalSandbox("auto") as sandbox:
@@ -66,8 +66,9 @@ class LocalSandbox(SandboxClient):
         limits: Limits | None = None,
         memory_mb: int = 512,
         cache_size: int = 100_000,
+        trusted: bool = False,
     ) -> None:
-        choice: Choice = choose_backend(kind, runtime)
+        choice: Choice = choose_backend(kind, runtime, trusted=trusted)
         run_id = run_id or f"local-{os.getpid()}"  # processes of one machine shall not share uids
         memory_mb = max(memory_mb, (limits or Limits()).memory_mb)
         worker = SandboxWorker(partial(choice.open, slots=slots, index=0, run_id=run_id, memory_mb=memory_mb))

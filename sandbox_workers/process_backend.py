@@ -1,44 +1,56 @@
-"""The same runner as plain processes, for hosts that allow neither containers nor namespaces (hosted notebooks).
+"""The same runner as plain processes, for hosts that allow neither containers nor namespaces (unprivileged containers,
+hosted notebooks).
 
-Never picked by itself: it contains much less than the others. See WEAKER.
+Picked by itself only for programs of the embedded models: it contains much less than the others. See WEAKER.
 """
 
 import os
 import shutil
+import subprocess
 import tempfile
+from functools import cache
 from pathlib import Path
 
 from sandbox_workers.jobs import SandboxUnavailable
 from sandbox_workers.languages import all_commands
-from sandbox_workers.namespace_backend import RUNNER, SECCOMP, interpreter
+from sandbox_workers.namespace_backend import RUNNER, TAKE_UID, TRIAL_TIMEOUT_S, interpreter
 from sandbox_workers.piped import PipedBackend
-from sandbox_workers.seccomp import export_bpf
+from sandbox_workers.seccomp import bpf_path
 
 ENTRY = "import sys; sys.path.insert(0, sys.argv.pop()); from runner.supervisor import main; main()"
 WEAKER_ALWAYS = (
     "programs see the host's processes, and its files as far as any user may read them",
     "no cap on memory, processes and disk of the sandbox as a whole",
 )
-WEAKER_AS_USER = (
+WEAKER_ONE_UID = (
     "program, tests and this process share one uid: a program can signal them, read their files and memory, "
     "and so end them or forge verdicts",
 )
-WEAKER_WITHOUT_SECCOMP = ("libseccomp.so.2 is missing: programs may use the network and every system call",)
+WEAKER_WITHOUT_SECCOMP = ("programs may use the network and every system call",)
 
 
 def weaker_points() -> tuple[str, ...]:
     """What this backend does not contain here, a sentence each."""
     points = WEAKER_ALWAYS
-    if os.geteuid() != 0:
-        points += WEAKER_AS_USER
+    if not may_give_uids():
+        points += WEAKER_ONE_UID
     if _filter() is None:
         points += WEAKER_WITHOUT_SECCOMP
     return points
 
 
-def _filter() -> bytes | None:
+@cache
+def may_give_uids() -> bool:
+    """Whether each job can have a uid of its own, found out by trying: uid 0 of a container may be no root."""
+    python, _ = interpreter()
+    with tempfile.TemporaryDirectory(prefix="sparring-trial-") as home:
+        trial = [python, "-I", "-S", "-c", TAKE_UID, home, "200000"]
+        return subprocess.run(trial, capture_output=True, timeout=TRIAL_TIMEOUT_S).returncode == 0
+
+
+def _filter() -> Path | None:
     try:
-        return export_bpf(SECCOMP)
+        return bpf_path()
     except SandboxUnavailable:
         return None
 
@@ -47,12 +59,12 @@ class ProcessBackend(PipedBackend):
     """`slots` slots.
 
     Args:
-        own_uids: give each job uids of its own, which takes root; found out where None.
+        own_uids: give each job uids of its own; found out where None.
     """
 
     def __init__(self, *, slots: int = 2, uid_base: int = 200_000, own_uids: bool | None = None) -> None:
         super().__init__(slots)
-        self._own_uids = os.geteuid() == 0 if own_uids is None else own_uids
+        self._own_uids = may_give_uids() if own_uids is None else own_uids
         self._uid_base = uid_base
         self._directory: str | None = None
 
@@ -60,7 +72,7 @@ class ProcessBackend(PipedBackend):
         python, prefix = interpreter()
         if self._own_uids and prefix is not None and not _open_to_all(Path(prefix)):
             raise SandboxUnavailable(
-                f"other users cannot read {prefix}: install a Python of at least 3.11 in /usr"
+                f"other users cannot read {prefix}: install a Python of at least 3.11 in /usr, or this one elsewhere"
             )
         self._directory = tempfile.mkdtemp(prefix="sparring-jobs-")
         os.chmod(self._directory, 0o711)  # jobs must reach their own directories, and list none
@@ -79,9 +91,7 @@ class ProcessBackend(PipedBackend):
             "COMMANDS": " ".join(all_commands()),
         }
         if (bpf := _filter()) is not None:
-            path = Path(self._directory) / "job.bpf"
-            path.write_bytes(bpf)
-            environment["SECCOMP_BPF"] = str(path)
+            environment["SECCOMP_BPF"] = str(bpf)
         self._launch(
             [python, "-s", "-P", "-B", "-c", ENTRY, str(RUNNER.parent)],
             "plain processes",

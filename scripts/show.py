@@ -181,7 +181,7 @@ def _show_run(run: Path) -> None:
     steps: dict[str, dict[int, None]] = {}
     for row in _played(run):
         steps.setdefault(row["problem"], {})[row["step"]] = None
-    console.print(f"{len(steps)} problems played, by step:", highlight=False)
+    console.print(f"problems played ({len(steps)}), by step:", highlight=False)
     for problem in list(steps)[:_NAMED]:
         console.print(f"  {problem}: {', '.join(map(str, steps[problem]))}", markup=False, highlight=False)
     if len(steps) > _NAMED:

@@ -74,10 +74,15 @@ def cache_directory() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "sparring" / "warm_start"
 
 
+def find_embedded(config: Config, role: str) -> Path:
+    """Directory of a policy's warm-started embedded model: the shipped one where it is what the config asks for, else
+    one of the cache, which may have to be made."""
+    return _shipped(config, role) or cache_directory() / _key(config, role)
+
+
 def ensure_embedded(config: Config, roles: Sequence[str]) -> dict[str, Path]:
-    """Directories of the warm-started embedded models by role: the shipped ones where they are what the config asks
-    for, else those of the cache, made where they are not there."""
-    targets = {role: _shipped(config, role) or cache_directory() / _key(config, role) for role in roles}
+    """Directories of these policies' embedded models, made where they are not there."""
+    targets = {role: find_embedded(config, role) for role in roles}
     missing = {role: target for role, target in targets.items() if not target.is_dir()}
     if missing:
         make_embedded(config, missing)

@@ -173,7 +173,6 @@ async def compare(options: argparse.Namespace, config: Config, untrained: Path) 
 
 def main() -> None:
     parser = arguments(__doc__)
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--checkpoint", type=Path, action="append", default=[], metavar="DIR")
     parser.add_argument("--untrained", type=Path, metavar="DIR")
     parser.add_argument("--config", help="the recipe of the runs (embedded; with --quick debug)")
@@ -193,6 +192,8 @@ def main() -> None:
         from scripts.warm_start import ensure_embedded
 
         untrained = ensure_embedded(config, ["discriminator"])["discriminator"]
+    if options.quick:
+        options.checkpoint = options.checkpoint or [untrained]
     start = time.perf_counter()
     figures = asyncio.run(compare(options, config, untrained))
     seconds = time.perf_counter() - start

@@ -9,10 +9,12 @@ kills: of the wrong programs of the column's generator, the share that a suite o
 is wrong if it fails a hidden test.
 survival: of all programs of the row's generator, the share that every suite of the column's discriminator lets pass.
 Later discriminators should find more in each column of the first, later generators survive more in each of the second.
+--quick makes a short run of the debug recipe for it.
 """
 
 import asyncio
 import json
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -21,6 +23,7 @@ from pathlib import Path
 from statistics import fmean
 
 from benchmarks.experiments.intervals import interval, print_table
+from benchmarks.experiments.runs import SHORT, finished_run
 from benchmarks.report import arguments, write
 from configs.load import load_run
 from configs.schema import Config
@@ -156,13 +159,27 @@ async def play(run: Path, count: int, sandbox_kind: Kind) -> tuple[list[str], li
 
 def main() -> None:
     parser = arguments(__doc__)
-    parser.add_argument("--run", type=Path, action="append", required=True, metavar="DIR")
+    parser.add_argument(
+        "--run", type=Path, action="append", metavar="DIR", help="finished, of the embedded models"
+    )
     parser.add_argument("--problems", type=int, default=120)
     parser.add_argument("--sandbox", choices=["auto", "docker", "namespace", "process"], default="auto")
     options = parser.parse_args()
+    count = 4 if options.quick else options.problems
+    if options.run:
+        write(options.json, *compare(options.run, count, options.sandbox))
+    elif options.quick:
+        with tempfile.TemporaryDirectory() as directory:
+            run = finished_run("debug", "run", Path(directory), SHORT)
+            write(options.json, *compare([run], count, options.sandbox))
+    else:
+        parser.error("--run DIR is missing: a finished run, such as benchmarks.experiments.sparring makes")
+
+
+def compare(runs: Sequence[Path], count: int, sandbox: Kind) -> tuple[dict[str, object], dict[str, float]]:
+    """(figures, ratios) on `count` held-out problems. Prints the tables."""
     start = time.perf_counter()
-    count = 20 if options.quick else options.problems
-    played = [asyncio.run(play(run, count, options.sandbox)) for run in options.run]
+    played = [asyncio.run(play(run, count, sandbox)) for run in runs]
     names, numbers = played[0][0], range(len(played[0][0]))
     figures: dict[str, object] = {"runs": len(played), "problems": count, "generations": names}
     ratios: dict[str, float] = {}
@@ -177,9 +194,9 @@ def main() -> None:
         print_table("last row - first row", names, [gains])
         figures |= {title: cells, f"{title}, last row - first row": [gain.plain() for gain in gains]}
         first, last = (fmean(value for cell in cells[row] for value in cell) for row in (0, -1))
-        ratios[f"{title}_last_vs_first"] = last / first
+        ratios[f"{title}_last_vs_first"] = last / first if first else float("inf")
     print(f"\n95% intervals, {time.perf_counter() - start:.0f} s")
-    write(options.json, figures, ratios)
+    return figures, ratios
 
 
 if __name__ == "__main__":

@@ -3,11 +3,15 @@
     python -m benchmarks.experiments.games --output output/experiments [--games spiral_kuhn code_golf]
 
 Seeds vary play and learning, not the warm start. Each run is one process with the transformers engine and one thread:
-the same to the bit every time. Runs that are finished already are not run again. --quick makes one seed of one game.
+the same to the bit every time. Runs that are finished already are not run again. --quick makes two steps of Kuhn poker,
+always anew.
 """
 
+import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean, stdev
+from typing import Any
 
 from benchmarks.experiments.intervals import print_table
 from benchmarks.experiments.runs import finished_run, held_out, in_one_process
@@ -22,6 +26,8 @@ SCORES = {
     "code_golf": ("solved", "pass_rate", "bytes", "kaggle_score"),
 }
 """By recipe, the held-out scores that are shown."""
+SHORT = ["--n-generator-steps", "2", "--evaluation.every", "1", "--evaluation.problems", "20"]
+SHORT += ["--curriculum.problems-per-step", "4", "--curriculum.attempts", "8"]
 
 
 def main() -> None:
@@ -30,32 +36,44 @@ def main() -> None:
     parser.add_argument("--games", nargs="+", choices=list(SCORES), default=list(SCORES))
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     options = parser.parse_args()
-    games, seeds = (["spiral_kuhn"], [1]) if options.quick else (options.games, options.seeds)
+    if not options.quick:
+        write(options.json, *compare(options.games, options.seeds, options.output))
+        return
+    with tempfile.TemporaryDirectory() as directory:
+        write(options.json, *compare(["spiral_kuhn"], [1], Path(directory), SHORT))
+
+
+def compare(
+    games: Sequence[str], seeds: Sequence[int], output: Path, more: Sequence[str] = ()
+) -> tuple[dict[str, object], dict[str, float]]:
+    """(figures, ratios). Prints the tables. `more`: arguments of every run."""
     figures: dict[str, object] = {}
     ratios: dict[str, float] = {}
     for game in games:
-        curves = [curve(game, seed, options.output) for seed in seeds]
+        curves = [curve(game, seed, output, more) for seed in seeds]
         steps = list(curves[0])
         rows: list[list[object]] = []
         for name in SCORES[game]:
             by_step = [[of_seed[step][name] for of_seed in curves] for step in steps]
-            rows.append([name, *map(_spread, by_step)])
-            figures[f"{game}, {name}"] = dict(zip(steps, by_step, strict=True))
+            spreads = [spread(values) for values in by_step]
+            rows.append([name, *(f"{of['mean']:.3f} ±{of['std']:.3f}" for of in spreads)])
+            figures[f"{game}, {name}"] = {f"step {s}": of for s, of in zip(steps, spreads, strict=True)}
         print_table(f"{game}: mean ± std of {len(seeds)} seeds, by step", ["", *map(str, steps)], rows)
         first = SCORES[game][0]
         before, after = (fmean(c[step][first] for c in curves) for step in (steps[0], steps[-1]))
         ratios[f"{game}_{first}_after_vs_before"] = after / before if before else float("inf")
-    write(options.json, figures, ratios)
+    return figures, ratios
 
 
-def curve(game: str, seed: int, output: Path) -> dict[int, dict[str, float]]:
+def curve(game: str, seed: int, output: Path, more: Sequence[str]) -> dict[int, dict[str, float]]:
     """Held-out scores by step."""
-    arguments = ["--seed", str(seed), *in_one_process(game)]
+    arguments = ["--seed", str(seed), *in_one_process(game), *more]
     return dict(held_out(finished_run(game, f"{game}-seed{seed}", output, arguments)))
 
 
-def _spread(values: list[float]) -> str:
-    return f"{fmean(values):.3f}" + (f" ±{stdev(values):.3f}" if len(values) > 1 else "")
+def spread(by_seed: Sequence[float]) -> dict[str, Any]:
+    std = stdev(by_seed) if len(by_seed) > 1 else 0.0
+    return {"mean": fmean(by_seed), "std": std, "by_seed": by_seed}
 
 
 if __name__ == "__main__":

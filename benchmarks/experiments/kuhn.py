@@ -15,7 +15,6 @@ Judged are the last policies, and the mean of those of the second half: gradient
 which its last policy shows and its mean does not.
 """
 
-import argparse
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -262,7 +261,6 @@ def exploitability(settings: Settings, seeds: Sequence[int], entropies: Sequence
 
 def main() -> None:
     parser = arguments(__doc__)
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("experiment", choices=["rae", "exploitability"])
     parser.add_argument("--seeds", type=int, nargs="+", default=list(range(1, 11)))
     parser.add_argument("--episodes", type=int, default=Settings().episodes)

@@ -17,7 +17,6 @@ can be had, which hold but count with a share 1 - s of the programs only, v (1 -
 Whatever an arm rewards, its suites are measured alike: validity and duplicates are shares of the tests written.
 """
 
-import argparse
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -211,7 +210,6 @@ def over_seeds(arm: Arm, settings: Settings, seeds: Sequence[int]) -> list[Figur
 
 def main() -> None:
     parser = arguments(__doc__)
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--seeds", type=int, nargs="+", default=list(range(1, 6)))
     parser.add_argument("--updates", type=int, default=Settings().updates, help="of each phase")
     options = parser.parse_args()

@@ -9,6 +9,11 @@ from typing import Any
 
 from configs.load import load_run
 
+SHORT = ["--curriculum.stages", "1", "--n-discriminator-steps", "1", "--n-generator-steps", "1"]
+SHORT += ["--k-alternating-steps", "1", "--curriculum.problems-per-step", "2", "--curriculum.attempts", "2"]
+SHORT += ["--evaluation.problems", "8"]
+"""Arguments of a run that is there to see that the rest still works."""
+
 
 def finished_run(recipe: str, name: str, output: Path, arguments: Sequence[str] = ()) -> Path:
     """The run's directory. It is made where it is not there, continued where it was interrupted."""

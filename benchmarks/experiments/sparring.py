@@ -7,17 +7,20 @@ same warm start, several seeds, the same hidden tests on held-out problems.
     python -m benchmarks.experiments.sparring --output output/experiments
 
 Runs that are finished already are not run again. --local runs each in one process with the transformers engine and one
-thread: the same to the bit every time, and several can run beside each other. --quick runs one stage with one seed.
+thread: the same to the bit every time, and several can run beside each other. --quick makes two arms' runs of the debug
+recipe with one stage and seed, always anew.
 """
 
 import argparse
 import statistics
+import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.experiments.runs import finished_run, in_one_process, results_of
-from benchmarks.report import arguments, publish
+from benchmarks.experiments.intervals import print_table
+from benchmarks.experiments.runs import SHORT, finished_run, in_one_process, results_of
+from benchmarks.report import arguments, write
 
 ARMS: dict[str, list[str]] = {
     "adversarial": [],
@@ -39,42 +42,46 @@ _STATIC = [
 ARMS["baseline_tests"] = _STATIC
 ARMS["random_tests"] = [*_STATIC, "--problems.random-tests", "3"]
 ARMS["blind_tests"] = [*_STATIC, "--problems.random-tests", "12", "--no-problems.tests-at-boundaries"]
-SHORT = ["--curriculum.stages", "1", "--n-discriminator-steps", "1", "--n-generator-steps", "1"]
-SHORT += ["--k-alternating-steps", "1", "--evaluation.problems", "20"]
-KEYS = ("generator_pass_rate", "test_validity", "kill_rate")
+KEYS, AT = ("generator_pass_rate", "test_validity", "kill_rate"), ("before", "after")
 
 
 def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--output", type=Path, default=Path("output/experiments"))
-    parser.add_argument("--config", default="embedded")
+    parser.add_argument("--config", help="default: embedded, with --quick debug")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--local", action="store_true", help="in one process each, not on Ray")
     parser.add_argument("--arms", nargs="+", choices=sorted(ARMS), default=list(ARMS))
     options = parser.parse_args()
-    seeds = options.seeds[:1] if options.quick else options.seeds
+    options.config = options.config or ("debug" if options.quick else "embedded")
+    if not options.quick:
+        write(options.json, *compare(options))
+        return
+    options.seeds, options.arms = options.seeds[:1], ["adversarial", "blind_tests"]
+    with tempfile.TemporaryDirectory() as directory:
+        options.output = Path(directory)
+        write(options.json, *compare(options))
+
+
+def compare(options: argparse.Namespace) -> tuple[dict[str, Any], dict[str, float]]:
+    """(figures by arm, ratios). Prints the table."""
     figures: dict[str, Any] = {}
-    gains: dict[str, list[float]] = {}
+    rows: list[list[object]] = []
     for arm in options.arms:
-        results = {seed: run(arm, seed, options) for seed in seeds}
-        for seed, result in results.items():
-            before, after = result["held_out"]["before"], result["held_out"]["after"]
-            figures[f"{arm} seed {seed}"] = ", ".join(f"{k} {before[k]:.3f} -> {after[k]:.3f}" for k in KEYS)
-            figures[f"{arm} seed {seed} by stage"] = _row(by_stage(result))
-        mean = map(statistics.fmean, zip(*map(by_stage, results.values()), strict=True))
-        figures[f"{arm} mean by stage"] = _row(mean)
-        gains[arm] = [
-            r["held_out"]["after"]["generator_pass_rate"] - r["held_out"]["before"]["generator_pass_rate"]
-            for r in results.values()
-        ]
-        figures[f"{arm} mean gain"] = statistics.fmean(gains[arm])
+        results = [run(arm, seed, options) for seed in options.seeds]
+        rates = list(zip(*map(by_stage, results), strict=True))
+        when = [result["held_out"] for result in results]
+        scores = {f"{key} {at}": [held_out[at][key] for held_out in when] for key in KEYS for at in AT}
+        gains = [held_out["after"][KEYS[0]] - held_out["before"][KEYS[0]] for held_out in when]
+        mean = [statistics.fmean(of_stage) for of_stage in rates]
+        figures[arm] = {"pass rate by stage": mean, **scores, "gain": statistics.fmean(gains)}
+        rows.append([arm, *(_row(values) for values in (mean, *scores.values()))])
+    print_table("held out, by seed", ["", "pass rate by stage, mean", *scores], rows)
     ratios = {}
-    for arm in set(gains) - {"adversarial"} if "adversarial" in gains else ():
-        figures[f"gap by seed (adversarial - {arm})"] = " ".join(
-            f"{a - f:+.3f}" for a, f in zip(gains["adversarial"], gains[arm], strict=True)
-        )
-        ratios[f"gain_vs_{arm}"] = statistics.fmean(gains["adversarial"]) / statistics.fmean(gains[arm])
-    publish(options.json, figures, ratios)
+    for arm in set(figures) - {"adversarial"} if "adversarial" in figures else ():
+        gain = figures[arm]["gain"]
+        ratios[f"gain_vs_{arm}"] = figures["adversarial"]["gain"] / gain if gain else float("inf")
+    return figures, ratios
 
 
 def by_stage(result: Mapping[str, Any]) -> list[float]:
@@ -90,8 +97,7 @@ def run(arm: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
     arguments = ["--seed", str(seed), *ARMS[arm]]
     arguments += in_one_process(options.config) if options.local else []
     arguments += SHORT if options.quick else []
-    name = f"{arm}-seed{seed}" + ("-quick" if options.quick else "")
-    return results_of(finished_run(options.config, name, options.output, arguments))
+    return results_of(finished_run(options.config, f"{arm}-seed{seed}", options.output, arguments))
 
 
 if __name__ == "__main__":

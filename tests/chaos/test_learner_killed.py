@@ -22,8 +22,8 @@ from safetensors.torch import load_file
 from core.batch import Batch, Sample
 from learners import checkpoints, train_loop
 from learners.checkpoints import CheckpointError, CheckpointStore, read_checkpoint
-from learners.settings import LearnerSettings, LoraSettings
 from learners.mailbox import LearnerFailed
+from learners.settings import LearnerSettings, LoraSettings
 from learners.train_loop import RayLearner, TrainRun
 from learners.train_spec import LearnerSpec
 from tests.learning import VOCABULARY, one_torch_thread, save_tiny_model

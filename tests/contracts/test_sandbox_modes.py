@@ -6,7 +6,7 @@ import pytest
 
 from core.verdict import Limits, OutputTest
 from sandbox_workers.jobs import Backend, Job, SandboxUnavailable
-from sandbox_workers.namespace_backend import NamespaceBackend, Privilege, require_bubblewrap
+from sandbox_workers.namespace_backend import NamespaceBackend, Privilege, find_way
 from sandbox_workers.process_backend import ProcessBackend
 
 QUICK = Limits(cpu_s=0.5, wall_s=3.0, memory_mb=128, output_kb=16, processes=100)
@@ -18,10 +18,9 @@ def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
         made: Backend = ProcessBackend(slots=1, own_uids=False)
     else:
         try:
-            require_bubblewrap()
+            made = NamespaceBackend(slots=1, way=find_way((Privilege.ONE_UID,)))
         except SandboxUnavailable as missing:
             pytest.skip(str(missing))
-        made = NamespaceBackend(slots=1, mode=Privilege.ONE_UID)
     made.start()
     yield made
     made.close()

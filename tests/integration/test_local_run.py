@@ -4,6 +4,7 @@ import json
 import shutil
 from pathlib import Path
 
+import pytest
 import yaml
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -40,7 +41,7 @@ def test_the_debug_recipe_leaves_every_file_it_promises(
     run = tmp_path / name
     assert {p.name for p in run.iterdir()} == {
         "config.yaml", "versions.json", "metrics.jsonl", "task_history.jsonl", "bank.json", "samples", "checkpoints",
-        "training_results.json", "learning_curves.png",
+        "training_results.json", "learning_curves.png", "run.log", "episodes.jsonl",
     }  # fmt: skip
 
     rows = rows_of(run)
@@ -81,6 +82,18 @@ def test_the_debug_recipe_leaves_every_file_it_promises(
         assert "=== " in text and "--- generator #0" in text and "valid tests:" in text
     assert (run / "checkpoints" / "best").resolve() in set((run / "checkpoints").glob("step_*"))
     assert "best checkpoint" in done.out and "generator pass rate" in done.out
+
+    log = (run / "run.log").read_text()
+    for line in done.out.splitlines():
+        assert line in log or line.startswith((" ", "┏", "┃", "┡", "│", "└", "held out")), line
+    attempts = [json.loads(line) for line in (run / "episodes.jsonl").read_text().splitlines()]
+    assert {a["step"] for a in attempts} == {1, 2, 3, 4, 5, 6}, "held-out attempts are not among them"
+    for row in rows[1:]:
+        rewards = {role: [a["reward"] for a in attempts if a["step"] == row["step"] and a["player"] == role] for role in ROLES}  # fmt: skip
+        for role in ROLES:
+            judged = [reward for reward in rewards[role] if reward is not None]
+            assert sum(judged) / len(judged) == pytest.approx(row[f"{role}_reward"])
+    assert any(o["status"] == "WRONG_ANSWER" for a in attempts for o in a["outcomes"])
 
     probe = "Return the numbers in xs.\nr = []\nfor x in xs:\n    if x >= 2:\n        r.append(x * 3)\n"
     for checkpoint in sorted((run / "checkpoints").glob("step_*")):

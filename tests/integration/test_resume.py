@@ -54,6 +54,7 @@ def test_killed_and_resumed_equals_run_in_one_go(
         assert f"resuming after step {saved[0]} of 6" in done.out
     assert "other settings" not in done.out
     assert learned(run) == learned(finished)
+    assert (run / "episodes.jsonl").read_text() == (finished / "episodes.jsonl").read_text()
     assert weights_of(run) == weights_of(finished)
     assert json.loads((run / "bank.json").read_text()) == json.loads((finished / "bank.json").read_text())
     ours, theirs = (json.loads((r / "training_results.json").read_text()) for r in (run, finished))

@@ -8,7 +8,7 @@ import pytest
 from configs.schema import Config
 from core.episode import Completion, Episode, FinishReason, Trajectory, Turn
 from curriculum.curriculum import Assignment, Phase
-from driver import StepClock, best_programs, episode_metrics, make_batch
+from driver import best_programs, episode_metrics, make_batch
 from learners.advantages.estimate import Advantages
 
 
@@ -115,15 +115,6 @@ def test_the_length_of_answers_is_told_by_player() -> None:
 def test_only_rewarded_programs_are_remembered() -> None:
     assert best_programs(EPISODES) == {"a": (1.0, "program 1.0"), "b": (0.5, "program 0.5")}
     assert best_programs([Episode(problem_id="c", trajectories=[trajectory("generator", 0.0)])]) == {}
-
-
-def test_the_clock_gives_judging_to_the_sandbox_and_the_rest_of_a_play_to_the_rollout() -> None:
-    clock = StepClock()
-    clock.split({"sandbox": -1.0, "generate": 0.0})
-    clock.lap("learn")
-    seconds = clock.seconds()
-    assert seconds["sandbox"] == -1.0 and seconds["rollout"] >= 1.0
-    assert seconds["total"] >= seconds["learn"] >= 0.0
 
 
 # ---------------------------------------------------------------------- stage credit

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from benchmarks.experiments import runs
+from benchmarks.experiments import games, runs, sparring
 from benchmarks.experiments.games import SCORES
 from configs.load import load_run
 
@@ -14,6 +14,15 @@ def test_every_recipe_runs_in_one_process(recipe):
     for role in config.policies:
         seat = config.policy(role)
         assert (seat.engine.kind, seat.learner.threads) == ("transformers", 1)
+
+
+@pytest.mark.parametrize("arm", sparring.ARMS)
+def test_every_arm_s_arguments_are_keys(arm):
+    load_run(["--config", "embedded", *sparring.ARMS[arm], *runs.SHORT])[0].to_config()
+
+
+def test_the_short_run_s_arguments_are_keys():
+    load_run(["--config", "spiral_kuhn", *games.SHORT])[0].to_config()
 
 
 def test_a_finished_run_is_not_run_again_and_an_interrupted_one_goes_on(tmp_path, monkeypatch):

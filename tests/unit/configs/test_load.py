@@ -54,6 +54,12 @@ def test_every_key_of_every_recipe_arrives(path):
     check(yaml.safe_load(path.read_text()), load("--config", path.stem))
 
 
+def test_only_embedded_models_are_trusted_with_a_sandbox_that_does_not_contain():
+    assert load().trusts_programs
+    assert not load("--config", "debug", "--discriminator.model", "/models/mine").trusts_programs
+    assert not load("--config", "qwen_1_5b_cpu").trusts_programs
+
+
 def test_the_embedded_recipe_is_the_default():
     assert load_run([]) == load_run(["--config", "embedded"])
 

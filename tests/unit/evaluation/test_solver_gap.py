@@ -126,7 +126,7 @@ def test_an_evaluation_of_a_run_sounds_the_alarm(gap, rings):
     vars(session).update(
         config=load_run(["--config", "unit_tests_lua"])[0].to_config(),
         parts=SimpleNamespace(rollouts=None, wait=asyncio.run),
-        display=SimpleNamespace(say=said.append),
+        display=SimpleNamespace(say=said.append, phase=lambda name: None),
         _evaluator=SimpleNamespace(requests=lambda bank: [], scores=scores),
         _record=SimpleNamespace(add_tasks=lambda step, tasks: None),
         _bank=None,

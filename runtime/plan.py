@@ -1,0 +1,184 @@
+"""What a run would be, and what would keep it from being: found out before anything takes time.
+
+Not here: whether a model fits a GPU's memory, and what other nodes of a cluster have.
+"""
+
+import json
+import math
+import os
+import shutil
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from configs.schema import Config
+from configs.sections import EMBEDDED
+from core.problem import Problem
+from curriculum.curriculum import Curriculum
+from runtime.build import ordered_ids
+from runtime.parts import Start
+from sandbox_workers.backends import choose_backend
+from sandbox_workers.jobs import SandboxUnavailable
+
+_GIB, _MIB = 1 << 30, 1 << 20
+_WEIGHTS, _ADAM, _GRADIENT = 4, 8, 4
+"""Bytes per parameter, fp32."""
+_OBJECT_STORE = 512 << 20
+_ANSWER_S = 3.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    lines: Sequence[str]
+    """What would run, a line a subject."""
+    obstacles: Sequence[str]
+    """What is in the way, and how to mend it; a run with any does not start."""
+
+
+def make_plan(config: Config, start: Start, train: Sequence[Problem], held_out: Sequence[Problem]) -> Plan:
+    lines = [f"run: {start.run_directory}", *_models(config, start)]
+    schedule = Curriculum(**config.curriculum_arguments(ordered_ids(config, train)))
+    at = config.curriculum
+    lines.append(
+        f"steps: {schedule.total_steps}, each {at.problems_per_step} problems x {at.attempts} attempts; "
+        f"{len(train)} problems to train on, {len(held_out)} held out"
+    )
+    where = (
+        "this process"
+        if config.local
+        else os.environ.get("RAY_ADDRESS") or "a Ray of its own on this machine"
+    )
+    lines.append(f"runs in {where}; device {config.device}")
+    obstacles = []
+    for look in (_sandbox, _cluster, _shared_memory, _memory, _disk):
+        line, obstacle = look(config, start)
+        lines += [line] if line else []
+        obstacles += [obstacle] if obstacle else []
+    return Plan(lines=lines, obstacles=obstacles)
+
+
+Look = tuple[str | None, str | None]
+"""(what there is, what is in the way)."""
+
+
+def _models(config: Config, start: Start) -> list[str]:
+    lines = []
+    for role in config.policies:
+        policy = config.policy(role)
+        size = parameters(start.models[role])
+        known = f"{size / 1e6:.1f}M parameters" if size else "not on this machine yet"
+        if policy.model == EMBEDDED and not size:
+            known = "made first, on demonstrations: some minutes, once"
+        tuning = f"LoRA of rank {policy.learner.lora.rank}" if policy.learner.lora else "in full"
+        lines.append(
+            f"{role}: {policy.model} ({known}), by {policy.engine.kind}, learns {tuning} by {policy.learner.estimator}"
+        )
+    return lines
+
+
+def _sandbox(config: Config, start: Start) -> Look:
+    if config.sandbox_limits is None:
+        return "sandbox: none, the game runs no programs", None
+    if os.environ.get("RAY_ADDRESS") and not config.local:
+        return "sandbox: what the nodes with the resource `sandbox` have", None
+    try:
+        choice = choose_backend(
+            config.sandbox.backend, config.sandbox.runtime, trusted=config.trusts_programs
+        )
+    except SandboxUnavailable as error:
+        return None, str(error)
+    return choice.description, None
+
+
+def _cluster(config: Config, start: Start) -> Look:
+    address = os.environ.get("RAY_ADDRESS", "")
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if config.local or not host or not port.isdigit():
+        return None, None
+    try:
+        socket.create_connection((host, int(port)), _ANSWER_S).close()
+    except OSError as error:
+        return None, (
+            f"RAY_ADDRESS={address}: no cluster answers there ({error.strerror or error}): start one (ray start --head), or "
+            "unset RAY_ADDRESS to run on this machine"
+        )
+    return None, None
+
+
+def _shared_memory(config: Config, start: Start) -> Look:
+    store = Path("/dev/shm")
+    if config.local or os.environ.get("RAY_ADDRESS") or not store.is_dir():
+        return None, None
+    free = shutil.disk_usage(store).free
+    if free >= _OBJECT_STORE:
+        return None, None
+    return (
+        f"/dev/shm has {free / _MIB:.0f} MiB: Ray's objects go to /tmp, which is slower (docker run --shm-size 1g)",
+        None,
+    )
+
+
+def _memory(config: Config, start: Start) -> Look:
+    """On CPU, by arithmetic: learners (weights, gradients, Adam, the reference), engines with their caches."""
+    sizes = {role: parameters(start.models[role]) for role in config.policies}
+    if config.device != "cpu" or not all(sizes.values()):
+        return None, None
+    needed = 0
+    for role, size in sizes.items():
+        learner, engine = config.policy(role).learner, config.policy(role).engine
+        needed += size * (_WEIGHTS * 2 if learner.lora else _WEIGHTS * 2 + _GRADIENT + _ADAM)
+        needed += size * (2 if engine.dtype == "bfloat16" else 4)
+        needed += engine.kv_cache_mb * _MIB if engine.kind == "vllm" else 0
+    have = psutil.virtual_memory().available
+    line = f"memory: about {needed / _GIB:.1f} GiB for weights, optimizers and caches; {have / _GIB:.1f} GiB are free"
+    if needed <= have:
+        return line, None
+    return line, (
+        f"this takes about {needed / _GIB:.0f} GiB of memory, and {have / _GIB:.0f} GiB are free: give smaller models, "
+        "--generator.learner.lora.rank 16 --discriminator.learner.lora.rank 16, or --device cuda"
+    )
+
+
+def _disk(config: Config, start: Start) -> Look:
+    """Checkpoints that are kept at once: the last ones, the best, one per stage, and the one being written."""
+    sizes = {role: parameters(start.models[role]) for role in config.policies}
+    if not all(sizes.values()):
+        return None, None
+    each = sum(
+        size * (_WEIGHTS if config.policy(role).learner.lora else _WEIGHTS + _ADAM)
+        for role, size in sizes.items()
+    )
+    count = config.checkpoint.keep + 2 + (len(config.curriculum.stages) if config.staged else 1)
+    there = next(p for p in (start.run_directory, *start.run_directory.parents) if p.exists())
+    free = shutil.disk_usage(there).free
+    line = f"disk: about {each / _MIB:.0f} MiB a checkpoint, at most {count} at once; {free / _GIB:.0f} GiB are free at {there}"
+    if each * count <= free:
+        return line, None
+    return line, (
+        f"{there} has {free / _GIB:.1f} GiB free, the checkpoints of this run take about {each * count / _GIB:.1f}: give "
+        f"another --output-dir, or keep fewer (--checkpoint.keep, now {config.checkpoint.keep})"
+    )
+
+
+def parameters(model: str) -> int:
+    """Of a model directory, as its safetensors' headers say; 0 where it is not on this machine."""
+    return sum(_in_header(file) for file in Path(model).glob("*.safetensors")) if Path(model).is_dir() else 0
+
+
+def _in_header(file: Path) -> int:
+    try:
+        with file.open("rb") as stream:
+            header: Mapping[str, Any] = json.loads(stream.read(int.from_bytes(stream.read(8), "little")))
+    except (
+        OSError,
+        ValueError,
+        OverflowError,
+        MemoryError,
+    ):  # a damaged one is named when its model is loaded
+        return 0
+    shapes = (tensor["shape"] for name, tensor in header.items() if name != "__metadata__")
+    return sum(math.prod(shape) for shape in shapes)

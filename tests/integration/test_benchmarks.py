@@ -1,0 +1,30 @@
+"""Every benchmark still runs: the whole set, as `make bench ARGS=--quick` does."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.catalogue import BENCHMARKS
+from benchmarks.report import ROOT, read
+
+pytestmark = [pytest.mark.slow, pytest.mark.vllm, pytest.mark.timeout(3600)]
+AGAINST_TRL = [name for name in BENCHMARKS if name.startswith("trl_")]
+OTHERS = [name for name in BENCHMARKS if name not in AGAINST_TRL]
+needs_trl = pytest.mark.skipif(not (ROOT / ".bench" / ".installed").is_file(), reason="`make .bench` installs TRL")
+
+
+@pytest.mark.parametrize("names", [OTHERS, pytest.param(AGAINST_TRL, marks=needs_trl)], ids=["all", "trl"])
+def test_the_set_runs_to_the_end(names: list[str], tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "benchmarks", *names, "--quick", "--output", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, f"{done.stdout[-8000:]}\n{done.stderr[-8000:]}"
+    for name in names:
+        result = read(tmp_path / f"{name}.json")
+        assert result["figures"] and "--quick" in result["command"]
+        template = ROOT / "benchmarks" / "results" / f"{name}.md"
+        if (
+            template.is_file() and result["figures"].get("backend") != "namespace"
+        ):  # its table is of containers
+            assert template.read_text().format_map(result)

@@ -1,0 +1,31 @@
+import argparse
+
+from benchmarks.experiments import sparring
+from benchmarks.experiments.games import spread
+
+
+def result(*by_stage: float) -> dict:
+    before, after = (dict.fromkeys(sparring.KEYS, rate) for rate in (0.4, by_stage[-1]))
+    stages = [{"held_out": {"generator_pass_rate": rate}} for rate in by_stage]
+    return {"held_out": {"before": before, "after": after}, "stages": stages}
+
+
+def test_arms_are_compared_by_what_each_gained(monkeypatch, capsys):
+    runs = {
+        ("adversarial", 1): result(0.5, 0.9),
+        ("adversarial", 2): result(0.7, 0.7),
+        ("frozen", 1): result(0.4, 0.6),
+        ("frozen", 2): result(0.4, 0.6),
+    }
+    monkeypatch.setattr(sparring, "run", lambda arm, seed, options: runs[arm, seed])
+    options = argparse.Namespace(arms=["adversarial", "frozen"], seeds=[1, 2])
+    figures, ratios = sparring.compare(options)
+    assert figures["adversarial"]["pass rate by stage"] == [0.6, 0.8]
+    assert figures["adversarial"]["generator_pass_rate after"] == [0.9, 0.7]
+    assert round(ratios["gain_vs_frozen"], 9) == 2
+    assert "0.600 0.800" in capsys.readouterr().out
+
+
+def test_a_game_s_scores_are_shown_with_their_spread():
+    assert spread([1.0, 3.0]) == {"mean": 2, "std": 2**0.5, "by_seed": [1, 3]}
+    assert spread([1.0])["std"] == 0

@@ -1,0 +1,114 @@
+import json
+import socket
+from pathlib import Path
+
+import pytest
+
+import driver
+from configs.load import load_run
+from runtime import plan
+from runtime.parts import Start
+from scripts.warm_start import SHIPPED
+
+ONE_PROCESS = ("--config", "debug", "--sandbox.backend", "process")
+
+
+def model_of(directory: Path, parameters: int) -> str:
+    """A model directory as far as its weights' header goes."""
+    directory.mkdir(exist_ok=True)
+    header = json.dumps(
+        {"__metadata__": {}, "w": {"dtype": "F32", "shape": [parameters, 1], "data_offsets": [0, 0]}}
+    )
+    (directory / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header.encode())
+    return str(directory)
+
+
+def planned(tmp_path: Path, *arguments: str, parameters: int = 1000) -> plan.Plan:
+    config = load_run([*ONE_PROCESS, "--device", "cpu", *arguments])[0].to_config()
+    model = model_of(tmp_path / "model", parameters)
+    start = Start(
+        run_directory=tmp_path / "run",
+        models=dict.fromkeys(config.policies, model),
+        checkpoint=None,
+        versions={},
+    )
+    return plan.make_plan(config, start, (), ())
+
+
+def test_the_shipped_models_have_0_4_million_parameters() -> None:
+    assert 300_000 < plan.parameters(str(SHIPPED / "generator")) < 500_000
+
+
+def test_a_model_that_is_not_here_or_is_damaged_has_no_known_size(tmp_path: Path) -> None:
+    assert plan.parameters("owner/name") == 0
+    (tmp_path / "model.safetensors").write_bytes(b"\xff" * 20)
+    assert plan.parameters(str(tmp_path)) == 0
+
+
+def test_a_plan_names_models_steps_sandbox_memory_and_disk(tmp_path: Path) -> None:
+    made = planned(tmp_path)
+    assert not made.obstacles
+    text = "\n".join(made.lines)
+    for word in (
+        "generator: embedded",
+        "discriminator: embedded",
+        "steps: ",
+        "plain processes",
+        "memory: ",
+        "disk: ",
+    ):
+        assert word in text
+
+
+def test_models_beyond_memory_and_disk_are_refused_with_ways_out(tmp_path: Path) -> None:
+    memory, disk = planned(tmp_path, parameters=10**13).obstacles
+    assert "GiB of memory" in memory and "lora.rank" in memory
+    assert str(tmp_path) in disk and "--output-dir" in disk and "--checkpoint.keep" in disk
+
+
+def test_adapters_need_less_memory_and_disk(tmp_path: Path) -> None:
+    def gib(made: plan.Plan, subject: str) -> float:
+        line = next(line for line in made.lines if line.startswith(subject))
+        return float(line.split("about ")[1].split(" ")[0])
+
+    lora = [f"--{role}.learner.lora.rank=8" for role in ("generator", "discriminator")]
+    full, adapters = planned(tmp_path, parameters=10**8), planned(tmp_path, *lora, parameters=10**8)
+    assert gib(adapters, "memory") < gib(full, "memory") and gib(adapters, "disk") < gib(full, "disk")
+
+
+def test_a_cluster_that_does_not_answer_is_told_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))  # bound, never listening
+        monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{closed.getsockname()[1]}")
+        (obstacle,) = planned(tmp_path, "--no-local").obstacles
+    assert "RAY_ADDRESS" in obstacle and "ray start --head" in obstacle
+
+
+def test_little_shared_memory_is_told_and_is_no_obstacle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(plan, "_OBJECT_STORE", 1 << 60)
+    made = planned(tmp_path, "--no-local")
+    assert any("/dev/shm has" in line and "slower" in line for line in made.lines) and not made.obstacles
+
+
+def test_plan_starts_nothing_and_exits_without_an_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    driver.main([*ONE_PROCESS, "--plan", "--output-dir", str(tmp_path)])
+    assert "steps: " in capsys.readouterr().out
+    assert not list(tmp_path.iterdir())
+
+
+def test_plan_exits_with_the_reason_why_a_run_cannot_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(plan, "parameters", lambda model: 10**13)
+    with pytest.raises(SystemExit) as ended:
+        driver.main([*ONE_PROCESS, "--plan", "--output-dir", str(tmp_path)])
+    assert ended.value.code == 2
+    told = capsys.readouterr()
+    assert "steps: " in told.out and "GiB of memory" in told.err

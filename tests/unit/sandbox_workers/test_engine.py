@@ -1,0 +1,70 @@
+"""A Docker Engine that answers, but has not what a sandbox needs."""
+
+import json
+import socketserver
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+
+import pytest
+
+from sandbox_workers.backends import choose_backend, image_tag
+from sandbox_workers.jobs import SandboxUnavailable
+
+
+class NoImages(BaseHTTPRequestHandler):
+    """An engine without images, as the Docker SDK asks it."""
+
+    def do_GET(self) -> None:
+        asked = self.path.rpartition("/")[2]
+        status, answer = {
+            "version": (200, {"ApiVersion": "1.44"}),
+            "_ping": (200, "OK"),
+        }.get(asked, (404, {"message": "No such image"}))
+        body = json.dumps(answer).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *arguments: object) -> None:
+        pass
+
+
+class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+    daemon_threads = True
+
+
+@pytest.fixture
+def empty_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with Server(str(tmp_path / "engine.sock"), NoImages) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/engine.sock")
+        yield
+        server.shutdown()
+
+
+MISSING = f"the Docker Engine has no image {image_tag()}; build it: make image (or docker/engine.sh image)"
+
+
+def test_docker_without_the_image_says_how_to_build_it(empty_engine: None) -> None:
+    with pytest.raises(SandboxUnavailable) as refused:
+        choose_backend("docker")
+    assert str(refused.value) == MISSING
+
+
+def test_auto_goes_on_to_what_needs_no_image_and_says_why(empty_engine: None) -> None:
+    choice = choose_backend("auto", trusted=True)
+    assert choice.kind != "docker" and MISSING in choice.description
+
+
+def test_a_socket_that_nobody_serves_is_named_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
+    with pytest.raises(SandboxUnavailable) as refused:
+        choose_backend("docker")
+    expected = f"no Docker Engine answers at unix://{tmp_path}/none.sock (No such file or directory); "
+    assert str(refused.value) == f"{expected}start one: make engine"

@@ -1,0 +1,42 @@
+"""Where a run's wall-clock goes."""
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+
+import psutil
+
+
+class Clock:
+    """Gives every second since the process began to one of the run's parts: none is left over.
+
+    Example:
+        clock.lap("startup"); play(); clock.split({"sandbox": 1.5}, "rollout"); learn(); clock.lap("learn")
+    """
+
+    def __init__(self, now: Callable[[], float] = time.time, began: float | None = None) -> None:
+        """began: when the first part did, by `now`; None: when this process did."""
+        self.seconds: dict[str, float] = defaultdict(float)
+        self._now = now
+        self._last = psutil.Process().create_time() if began is None else began
+
+    @property
+    def total(self) -> float:
+        return sum(self.seconds.values())
+
+    def lap(self, part: str) -> None:
+        """What has passed since the last lap was `part`."""
+        self.split({}, part)
+
+    def split(self, parts: Mapping[str, float], rest: str) -> None:
+        """Of what has passed since the last lap, these parts took their seconds, and `rest` the others."""
+        now = self._now()
+        for part, seconds in parts.items():
+            self.seconds[part] += seconds
+        self.seconds[rest] += now - self._last - sum(parts.values())
+        self._last = now
+
+    def since(self, mark: Mapping[str, float]) -> dict[str, float]:
+        """Seconds by part since `mark`, an earlier copy of `seconds`; and their total."""
+        passed = {part: seconds - mark.get(part, 0.0) for part, seconds in self.seconds.items()}
+        return {part: s for part, s in passed.items() if s} | {"total": sum(passed.values())}
