@@ -19,6 +19,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+
+os.environ.setdefault("VLLM_CONFIGURE_LOGGING", "0")  # else it closes the log handlers of this process
+
 from vllm import SamplingParams
 from vllm.engine.arg_utils import EngineArgs
 from vllm.inputs.engine import tokens_input
@@ -47,6 +50,7 @@ def engine_args(model: str, settings: EngineSettings, device: str) -> EngineArgs
         max_model_len=settings.max_model_len,
         max_num_seqs=settings.max_num_seqs or MAX_NUM_SEQS,
         disable_log_stats=True,
+        use_tqdm_on_load=False,
         logprobs_mode="processed_logprobs",
         generation_config="vllm",  # the hub's generation_config.json would change the sampling distribution
         worker_extension_cls="actors.vllm_worker.WeightReload",
