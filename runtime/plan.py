@@ -10,6 +10,7 @@ import shutil
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,7 @@ def make_plan(config: Config, start: Start, train: Sequence[Problem], held_out: 
     )
     lines.append(f"runs in {where}; device {config.device}")
     obstacles = []
-    for look in (_sandbox, _cluster, _shared_memory, _memory, _disk):
+    for look in (_engines, _sandbox, _cluster, _shared_memory, _memory, _disk):
         line, obstacle = look(config, start)
         lines += [line] if line else []
         obstacles += [obstacle] if obstacle else []
@@ -78,6 +79,17 @@ def _models(config: Config, start: Start) -> list[str]:
             f"{role}: {policy.model} ({known}), by {policy.engine.kind}, learns {tuning} by {policy.learner.estimator}"
         )
     return lines
+
+
+def _engines(config: Config, start: Start) -> Look:
+    roles = [role for role in config.policies if config.policy(role).engine.kind == "vllm"]
+    if not roles or find_spec("vllm") or (os.environ.get("RAY_ADDRESS") and not config.local):
+        return None, None
+    instead = " ".join(f"--{role}.engine.kind transformers" for role in roles)
+    return (
+        None,
+        f"{roles[0]}.engine.kind vllm: vLLM is not installed: make setup, or do without it: {instead}",
+    )
 
 
 def _sandbox(config: Config, start: Start) -> Look:

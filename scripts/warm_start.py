@@ -38,6 +38,7 @@ from core.seeding import derive_seed
 from core.weights import digest_of
 from games.multistage import MultistageRules
 from games.prompts import END, MARKER_TOKENS, PAD, format_for
+from games.stages import REASONING_STAGES
 from problems.loader import ProblemFileError, load_problems
 from problems.splits import split_problems
 from problems.traces import render_suite, render_trace
@@ -93,7 +94,8 @@ def _asked(config: Config, role: str) -> dict[str, Any]:
     other = "discriminator" if role == "generator" else "generator"
     settings = {k: v for k, v in config.warm_start.model_dump().items() if not k.startswith(other)}
     told = getattr(config.game, "max_tests", None) if config.staged else dict(config.seats)
-    return {"game": config.game.kind, "role": role, "told": told, "settings": settings}
+    stages = [stage.name for stage in REASONING_STAGES]  # each has a token of its own
+    return {"game": config.game.kind, "role": role, "told": told, "stages": stages, "settings": settings}
 
 
 def _shipped(config: Config, role: str) -> Path | None:

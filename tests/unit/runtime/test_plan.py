@@ -60,6 +60,13 @@ def test_a_plan_names_models_steps_sandbox_memory_and_disk(tmp_path: Path) -> No
         assert word in text
 
 
+def test_an_engine_that_is_not_installed_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan, "find_spec", lambda name: None)
+    (obstacle,) = planned(tmp_path, "--generator.engine.kind", "vllm").obstacles
+    assert "vLLM is not installed" in obstacle and "--generator.engine.kind transformers" in obstacle
+    assert not planned(tmp_path).obstacles
+
+
 def test_models_beyond_memory_and_disk_are_refused_with_ways_out(tmp_path: Path) -> None:
     memory, disk = planned(tmp_path, parameters=10**13).obstacles
     assert "GiB of memory" in memory and "lora.rank" in memory
