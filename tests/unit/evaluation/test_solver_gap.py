@@ -115,6 +115,7 @@ def test_a_gap_alarm_that_cannot_ring_is_refused():
 @pytest.mark.parametrize(("gap", "rings"), [(0.4, True), (0.2, False), (None, False)])
 def test_an_evaluation_of_a_run_sounds_the_alarm(gap, rings):
     from runtime.session import Session
+    from tracking.clock import Clock
 
     said: list[str] = []
     values = {} if gap is None else {"proxy_gold_gap": gap}
@@ -127,10 +128,9 @@ def test_an_evaluation_of_a_run_sounds_the_alarm(gap, rings):
         config=load_run(["--config", "unit_tests_lua"])[0].to_config(),
         parts=SimpleNamespace(rollouts=None, wait=asyncio.run),
         display=SimpleNamespace(say=said.append, phase=lambda name: None),
-        _evaluator=SimpleNamespace(requests=lambda bank: [], scores=scores),
         _record=SimpleNamespace(add_tasks=lambda step, tasks: None),
         _bank=None,
-        _seconds={"evaluation": 0.0},
+        clock=Clock(),
     )
-    session._evaluate(step=1)
+    session._evaluate(SimpleNamespace(requests=lambda bank: [], scores=scores), step=1)
     assert [text.startswith("hacking alarm") for text in said] == [True] * rings
