@@ -108,6 +108,9 @@ class TransformersPolicy:
             mask[row, width - len(prompt) :] = 1
         uniforms = torch.stack([_uniforms(s, max(budgets)) for _, s in requests]).to(self._device)
         temperatures = torch.tensor([s.temperature for _, s in requests], device=self._device)
+        top_ps = torch.tensor([s.top_p for _, s in requests], device=self._device)
+        top_ks = torch.tensor([s.top_k for _, s in requests], device=self._device)
+        truncated = any(s.temperature and (s.top_k or s.top_p < 1) for _, s in requests)
         stops = [frozenset(s.stop_token_ids) for _, s in requests]
         ids, mask = ids.to(self._device), mask.to(self._device)
         positions = (mask[:, :width].cumsum(1) - 1).clamp(min=0)
@@ -125,7 +128,10 @@ class TransformersPolicy:
                 logits_to_keep=1,
             )
             cache = output.past_key_values
-            chosen, chosen_logprobs = _sample(output.logits[:, -1].float(), temperatures, uniforms[:, t])
+            logits = output.logits[:, -1].float()
+            if truncated:
+                logits = _truncate(logits, temperatures, top_ks, top_ps)
+            chosen, chosen_logprobs = _sample(logits, temperatures, uniforms[:, t])
             for row, (token, logprob) in enumerate(
                 zip(chosen.tolist(), chosen_logprobs.tolist(), strict=True)
             ):
@@ -158,6 +164,26 @@ def _uniforms(sampling: Sampling, count: int) -> torch.Tensor:
     else:
         generator.manual_seed(sampling.seed)
     return torch.rand(count, generator=generator)
+
+
+def _truncate(
+    logits_BV: torch.Tensor, temperatures_B: torch.Tensor, top_ks_B: torch.Tensor, top_ps_B: torch.Tensor
+) -> torch.Tensor:
+    """Logits with those at -inf that are not to be sampled: first by top-k, then by top-p of what is left. Greedy rows
+    stay as they are."""
+    count = logits_BV.shape[1]
+    greedy = temperatures_B == 0
+    top_ks = torch.where(greedy | (top_ks_B == 0), count, top_ks_B)
+    top_ps = torch.where(greedy, 1.0, top_ps_B)
+    ordered, order = logits_BV.sort(-1, descending=True)
+    beyond = torch.arange(count, device=logits_BV.device) >= top_ks[:, None]
+    ordered = ordered.masked_fill(beyond, -torch.inf)
+    probabilities = (ordered / torch.where(greedy, 1.0, temperatures_B)[:, None]).softmax(-1)
+    likelier = (
+        probabilities.cumsum(-1) - probabilities
+    )  # 0 for the likeliest token, which stays whatever top-p is
+    ordered = ordered.masked_fill((likelier >= top_ps[:, None]) & (top_ps < 1)[:, None], -torch.inf)
+    return torch.empty_like(ordered).scatter_(-1, order, ordered)
 
 
 def _sample(

@@ -5,8 +5,8 @@ The engine is stepped by a thread of its own. vLLM's asynchronous front end woul
 benchmarks/rollout.py. Engines of one process take turns, step by step, for vLLM keeps the context of a forward pass in
 a global.
 
-Not here: truncation of the sampling distribution (top-p, top-k). Log-probabilities would then be of another
-distribution than the learner's.
+Where sampling is truncated (top-p, top-k) the log-probabilities are of the truncated distribution, which is not the
+learner's: training never asks for it.
 """
 
 import asyncio
@@ -104,6 +104,8 @@ class VllmPolicy:
             temperature=sampling.temperature,
             max_tokens=sampling.max_tokens,
             seed=sampling.seed,
+            top_p=sampling.top_p,
+            top_k=sampling.top_k,
             stop_token_ids=list(sampling.stop_token_ids),
             ignore_eos=True,  # the stop tokens are named above, the model's eos among them where it is one
             logprobs=0,

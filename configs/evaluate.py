@@ -45,6 +45,10 @@ class EvaluateOptions(BaseSettings):
     """Sampled programs per problem, for pass@k."""
     temperature: float = Field(1.0, gt=0)
     """Of the sampled programs."""
+    top_p: float = Field(1.0, gt=0, le=1)
+    """Of the sampled programs: each token among the likeliest that together have this much probability."""
+    top_k: int = Field(0, ge=0)
+    """Of the sampled programs: each token among so many likeliest ones; 0: all."""
     pass_at: list[Annotated[int, Field(ge=1)]] = [1]
     """A k of pass@k; may be repeated."""
     stages: str | None = None
@@ -109,7 +113,7 @@ class EvaluateOptions(BaseSettings):
         if self.policy in FIXED:
             self._refuse((*_OF_MODELS, *_OF_PROGRAMS), f"with --policy {self.policy}")
         if not self.samples:
-            self._refuse(("temperature", "pass_at"), "without --samples")
+            self._refuse(("temperature", "top_p", "top_k", "pass_at"), "without --samples")
         elif max(self.pass_at, default=0) > self.samples:
             raise ValueError(
                 f"--pass-at {max(self.pass_at)} needs as many --samples (they are {self.samples})"

@@ -35,6 +35,11 @@ SHORTCUTS = {
     "problems.file": "problems-file",
 }
 
+_FIRST_DAY = (
+    "config", "plan", "resume", "resume_from", "output_dir", "run_name", "seed", "local", "device", "learning_rate",
+    "generator.model", "discriminator.model", "problems.file", "curriculum.n_discriminator_steps",
+    "curriculum.n_generator_steps", "curriculum.k_alternating_steps",
+)  # fmt: skip
 _OWN = ("generator.model", "discriminator.model", "problems.file")
 """Who brings one of these and names no recipe is given CHAT_RECIPE: the default one is for the embedded models."""
 
@@ -188,6 +193,8 @@ def _resolve(
     command_line.root_parser.epilog = HELP
     command_line.root_parser.formatter_class = argparse.RawDescriptionHelpFormatter
     command_line.root_parser.error = _refuse  # argparse would print the usage and exit
+    if {"-h", "--help"} & set(arguments):
+        _first_things_first(command_line.root_parser, dict(leaves(values)), Path(origin).stem)
     variables: dict[str, str] = {}
     try:
         command_line(args=arguments)
@@ -222,6 +229,21 @@ def _not_overridden(
             continue  # its format goes with its file
         taken[name] = {key: value for key, value in values.items() if key not in on_command_line}
     return taken
+
+
+def _first_things_first(parser: argparse.ArgumentParser, recipe: Mapping[str, Any], name: str) -> None:
+    """In the help: the keys of a first day in a group at the top, and beside a default what the recipe says."""
+    groups = parser._action_groups
+    first = argparse._ArgumentGroup(parser, "the first day")
+    for action in parser._actions:
+        keys = {option.lstrip("-").replace("-", "_") for option in action.option_strings}
+        for key in keys & recipe.keys():
+            action.help = f"{action.help} (recipe {name}: {recipe[key]})"
+        if keys & set(_FIRST_DAY):
+            group = next(g for g in groups if action in g._group_actions)
+            group._group_actions.remove(action)
+            first._group_actions.append(action)
+    groups.insert(0, first)
 
 
 def _refuse(message: str) -> NoReturn:

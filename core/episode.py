@@ -101,6 +101,11 @@ class Trajectory:
     def token_count(self) -> int:
         return sum(len(turn.completion.tokens) for turn in self.turns)
 
+    @property
+    def version(self) -> int:
+        """Oldest version of the weights among the turns."""
+        return min(turn.completion.version for turn in self.turns)
+
 
 @dataclass(kw_only=True, slots=True)
 class Episode:

@@ -47,6 +47,11 @@ class Sampling:
     temperature: float = 1.0
     """0 means greedy."""
     seed: int | None = None
+    top_p: float = 1.0
+    """Sample among the likeliest tokens that together have this much probability. This and top_k are never set for
+    training: the log-probabilities are then those of the truncated distribution, which the learner does not compute."""
+    top_k: int = 0
+    """Sample among so many likeliest tokens, before top_p; 0: all."""
 
 
 class Actor(Protocol):
@@ -139,6 +144,9 @@ class Player:
     """Seed of this (run, step, problem, player); turns derive theirs from it."""
     max_tokens: int
     """Per turn."""
+    top_p: float = 1.0
+    top_k: int = 0
+    """See Sampling; only where nothing learns."""
     branching: Branching | None = None
     """None: all attempts are played apart."""
 

@@ -21,6 +21,9 @@ class Writer:
     max_tokens: int
     """Per turn."""
     seed: int
+    top_p: float = 1.0
+    top_k: int = 0
+    """See Sampling; of what is sampled, not of greedy turns."""
 
     def player(self, name: str, problem: Problem, attempts: int, temperature: float, purpose: str) -> Player:
         """purpose: decides the seeds, with the writer's own and the problem."""
@@ -32,6 +35,8 @@ class Writer:
             temperature=temperature,
             seed=derive_seed(self.seed, purpose, problem.id),
             max_tokens=self.max_tokens,
+            top_p=self.top_p if temperature else 1.0,
+            top_k=self.top_k if temperature else 0,
         )
 
 

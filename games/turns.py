@@ -15,6 +15,8 @@ async def take_turn(player: Player, tokens: Sequence[int], attempt: int, place: 
         stop_token_ids=player.format.stop_token_ids(place),
         temperature=player.temperature,
         seed=derive_seed(player.seed, attempt, place),
+        top_p=player.top_p,
+        top_k=player.top_k,
     )
     completion = await player.policy.generate(list(tokens), sampling)
     text = player.format.text(completion.tokens)

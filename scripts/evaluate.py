@@ -16,7 +16,7 @@ import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
@@ -142,6 +142,7 @@ async def _written_programs_report(
     async with loaded(model, engine, settings.device, style, max_tokens, settings.seed) as writer:
         for arm, game in games.items():
             print(f"stages {arm}: {settings.policy} writes, at most {max_tokens} tokens a turn", flush=True)
+            writer = replace(writer, top_p=settings.top_p, top_k=settings.top_k)
             with counter("problems", len(asked) * len(problems)) as tick:
                 written[arm] = [await write_programs(problems, writer, game, n, t, tick) for n, t in asked]
     reports = {}

@@ -20,6 +20,7 @@ if not __package__:  # run as a file: the rooms are found from the root
 Row = Mapping[str, Any]
 _ATTEMPTS = 10
 _NAMED = 12
+_SCORES = 4
 _UNJUDGED = {
     "sandbox_failure": "the sandbox failed, so the attempt was dropped",
     "no_valid_test": "there was no valid test to meet, so the attempt was dropped",
@@ -159,7 +160,7 @@ def _show_run(run: Path) -> None:
 
     rows = list(read_rows(run / "metrics.jsonl"))
     rewards = list(dict.fromkeys(key for row in rows for key in row if key.endswith("_reward")))
-    scores = list(dict.fromkeys(key for row in rows for key in row.get("held_out", {})))[:3]
+    scores = list(dict.fromkeys(key for row in rows for key in row.get("held_out", {})))[:_SCORES]
     table = Table(title=str(run), title_justify="left")
     names = [key.removesuffix("_reward") for key in rewards] + ["valid", "kill"]
     for heading in (

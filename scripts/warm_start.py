@@ -35,9 +35,9 @@ from configs.schema import Config
 from configs.sections import ProblemSettings
 from core.problem import Problem
 from core.seeding import derive_seed
-from core.weights import digest_of
 from games.multistage import MultistageRules
 from games.prompts import END, MARKER_TOKENS, PAD, format_for
+from games.stages import REASONING_STAGES
 from problems.loader import ProblemFileError, load_problems
 from problems.splits import split_problems
 from problems.traces import render_suite, render_trace
@@ -93,7 +93,8 @@ def _asked(config: Config, role: str) -> dict[str, Any]:
     other = "discriminator" if role == "generator" else "generator"
     settings = {k: v for k, v in config.warm_start.model_dump().items() if not k.startswith(other)}
     told = getattr(config.game, "max_tests", None) if config.staged else dict(config.seats)
-    return {"game": config.game.kind, "role": role, "told": told, "settings": settings}
+    stages = [stage.name for stage in REASONING_STAGES]  # each has a token of its own
+    return {"game": config.game.kind, "role": role, "told": told, "stages": stages, "settings": settings}
 
 
 def _shipped(config: Config, role: str) -> Path | None:
@@ -116,18 +117,16 @@ def _key(config: Config, role: str) -> str:
 
 
 def fingerprint(config: Config, role: str, demonstrations: int = 64) -> str:
-    """Hash of what an embedded model is made from: what is asked for, its tokenizer and first weights, the first
-    demonstrations as it reads them, and how it learns. Takes some seconds."""
-    from learners import supervised
-
-    model, tokenizer, draw = _student(config, role)
+    """Hash of what an embedded model is made from: what is asked for, its tokenizer, the first demonstrations as it
+    reads them, and the sources of the model and of how it learns. Takes some seconds."""
+    _, tokenizer, draw = _student(config, role)
     shown = [draw() for _ in range(demonstrations)]
     sha = hashlib.sha256()
     sha.update(json.dumps(_asked(config, role), sort_keys=True).encode())
     sha.update(tokenizer.backend_tokenizer.to_str().encode())
-    sha.update(digest_of({k: v.numpy() for k, v in model.state_dict().items()}).encode())
     sha.update(json.dumps([[d.tokens, d.learned] for d in shown]).encode())
-    sha.update(Path(supervised.__file__).read_bytes())
+    for name in ("learners/embedded_model.py", "learners/supervised.py"):
+        sha.update((_ROOT / name).read_bytes())
     return sha.hexdigest()
 
 

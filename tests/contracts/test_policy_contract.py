@@ -231,6 +231,51 @@ def test_a_completion_ends_with_the_context(engine):
     assert completion.finish_reason is FinishReason.LENGTH
 
 
+@pytest.mark.parametrize("truncation", [{"top_k": 1}, {"top_p": 1e-6}])
+def test_sampling_among_one_token_is_greedy(engine, truncation):
+    engine.publish(engine.first)
+    greedy = engine.generate(temperature=0.0, seed=None)
+    completion = engine.generate(**truncation)
+    assert completion.tokens == greedy.tokens
+    assert completion.logprobs == pytest.approx([0.0] * len(greedy.tokens), abs=1e-5), "it is certain"
+
+
+@pytest.mark.parametrize(
+    "truncation", [{"top_k": 4}, {"top_p": 0.05}, {"top_k": 40, "top_p": 0.5}, {"top_p": 0.999}], ids=str
+)
+def test_truncated_sampling_is_of_the_likeliest_tokens(engine, truncation):
+    """Its log-probabilities are those of the truncated distribution."""
+    temperature, tokens = 1.3, list(PROMPT)
+    engine.publish(engine.first)
+    completion = engine.generate(temperature=temperature, stop_token_ids=(), **truncation)
+    for token, logprob in zip(completion.tokens, completion.logprobs, strict=True):
+        with torch.no_grad():
+            ordered, order = (engine.first(torch.tensor([tokens])).logits[0, -1] / temperature).sort(
+                descending=True
+            )
+        kept = ordered[: truncation.get("top_k")].softmax(-1)
+        enough = int((kept.cumsum(-1) < truncation.get("top_p", 1.0)).sum()) + 1
+        place = order.tolist().index(token)
+        assert place < enough
+        assert logprob == pytest.approx((kept[place] / kept[:enough].sum()).log().item(), abs=TOLERANCE)
+        tokens.append(token)
+    assert len({engine.generate(seed=seed, **truncation).tokens for seed in range(8)}) > 1
+
+
+def test_only_the_request_that_asks_for_it_is_truncated(engine):
+    engine.publish(engine.first)
+    plain, narrow = engine.generate(seed=5), engine.generate(seed=5, top_k=2)
+
+    async def together() -> list[Completion]:
+        asked = (ask(seed=5), ask(seed=5, top_k=2), ask(temperature=0.0, seed=None, top_k=2))
+        return await asyncio.gather(*(engine.policy.generate(PROMPT, sampling) for sampling in asked))
+
+    first, second, greedy = engine.run(together())
+    assert (first.tokens, second.tokens) == (plain.tokens, narrow.tokens) and plain.tokens != narrow.tokens
+    assert greedy.tokens == engine.generate(temperature=0.0, seed=None).tokens
+    assert difference(engine.first, PROMPT, greedy, 1.0) <= TOLERANCE
+
+
 # ---------------------------------------------------------------------- agreement with the learner
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 1.7])
 def test_logprobs_are_the_learners(engine, temperature):

@@ -21,12 +21,17 @@ import pytest
 
 from problems.embedded.generate import embedded_path
 from sandbox_workers.jobs import SandboxUnavailable
+from scripts.warm_start import SHIPPED
 
 ROOT = Path(__file__).resolve().parents[2]
 _PR_SET_CHILD_SUBREAPER = 36
 ROLES = ("generator", "discriminator")
-# What the warm start is shrunk to: enough for programs that pass a test now and then, so that there is a signal.
-WARM_START = ("--warm-start.generator-steps", "240", "--warm-start.discriminator-steps", "120")
+# The debug recipe in six steps.
+SHORT = (
+    "--curriculum.n-discriminator-steps", "1", "--curriculum.n-generator-steps", "1",
+    "--curriculum.problems-per-step", "4", "--curriculum.attempts", "4", "--curriculum.frozen-programs", "2",
+    "--evaluation.problems", "12", "--evaluation.suites", "1", "--credit", "stage",
+)  # fmt: skip
 
 
 @dataclass
@@ -207,26 +212,15 @@ def drive(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory)
 
 
 @pytest.fixture(scope="session")
-def warm_start() -> tuple[str, ...]:
-    """Arguments under which the embedded models of the session's cache are used."""
-    return WARM_START
+def short() -> tuple[str, ...]:
+    """Arguments that make the debug recipe six steps."""
+    return SHORT
 
 
 @pytest.fixture(scope="session")
-def models(environment: dict[str, str]) -> dict[str, str]:
-    """Warm-started embedded models by role, in the session's cache."""
-    make = (
-        "import json; from configs.load import load_run; from scripts.warm_start import ensure_embedded\n"
-        "if __name__ == '__main__':\n"
-        f"    found = ensure_embedded(load_run(['--config', 'debug', *{WARM_START}])[0].to_config(), {ROLES})\n"
-        "    print(json.dumps({role: str(path) for role, path in found.items()}))"
-    )
-    command = [sys.executable, "-c", make]
-    done = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=400, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+def models() -> dict[str, str]:
+    """The shipped embedded models by role."""
+    return {role: str(SHIPPED / role) for role in ROLES}
 
 
 @pytest.fixture(scope="session")
@@ -246,13 +240,14 @@ def small(models: dict[str, str], small_problems: tuple[Path, Path]) -> tuple[st
     """Arguments for a run of seconds: warm-started models by path, few problems."""
     train, held_out = small_problems
     return (
+        *SHORT,
         "--generator-model", models["generator"],
         "--discriminator-model", models["discriminator"],
         "--problems-file", str(train),
         "--problems.held-out-file", str(held_out),
         "--evaluation.problems", "6",
         "--checkpoint.every", "2",
-        # models this raw earn the same reward, nothing, in most groups: let them learn from it all the same
+        # few attempts often earn the same: let them learn from it all the same
         "--no-generator.learner.center-rewards",
         "--no-discriminator.learner.center-rewards",
     )  # fmt: skip

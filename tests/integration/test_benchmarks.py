@@ -12,7 +12,9 @@ from benchmarks.report import ROOT, read
 pytestmark = [pytest.mark.slow, pytest.mark.vllm, pytest.mark.timeout(3600)]
 AGAINST_TRL = [name for name in BENCHMARKS if name.startswith("trl_")]
 OTHERS = [name for name in BENCHMARKS if name not in AGAINST_TRL]
-needs_trl = pytest.mark.skipif(not (ROOT / ".bench" / ".installed").is_file(), reason="`make .bench` installs TRL")
+needs_trl = pytest.mark.skipif(
+    not (ROOT / ".bench" / ".installed").is_file(), reason="`make .bench` installs TRL"
+)
 
 
 @pytest.mark.parametrize("names", [OTHERS, pytest.param(AGAINST_TRL, marks=needs_trl)], ids=["all", "trl"])

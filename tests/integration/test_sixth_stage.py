@@ -48,51 +48,64 @@ def run(house: Path, *arguments: object) -> str:
     return done.stdout
 
 
-def test_a_sixth_stage_is_played_trained_and_evaluated(house: Path) -> None:
+MAKE = """
+import itertools, json, random, sys
+from configs.load import load_run
+from games.prompts import END, MARKER_TOKENS, PAD, format_for
+from learners.embedded_model import build_model, build_tokenizer
+from learners.supervised import train_supervised
+from problems.embedded.generate import embedded_path
+from scripts.lessons import lesson_of
+from scripts.warm_start import _shipped
+
+config = load_run(["--config", "debug", "--generator.max-tokens", "24"])[0].to_config()
+assert _shipped(config, "generator") is None, "it does not know the new stage"
+lesson = lesson_of(config, "generator")
+tokenizer = build_tokenizer(itertools.islice(lesson.texts, 900), MARKER_TOKENS, PAD, END)
+style, rng = format_for(tokenizer, "input_only"), random.Random(0)
+print(tokenizer.decode(lesson.draw(style, rng).tokens))
+model = build_model(tokenizer, seed=0)
+train_supervised(model, lambda: lesson.draw(style, rng), steps=4, batch_size=4, learning_rate=1e-3)
+model.save_pretrained("model")
+tokenizer.save_pretrained("model")
+for name, count in (("train", 4), ("held_out", 1)):
+    entries = json.loads(embedded_path(name).read_text())["problems"][:count]
+    open(f"{name}.json", "w").write(json.dumps({"problems": entries}))
+"""
+
+
+@pytest.mark.slow  # a run and an evaluation, in processes of their own
+def test_a_sixth_stage_is_demonstrated_played_trained_and_evaluated(house: Path) -> None:
+    said = run(house, "-c", MAKE)
+    assert "<s5>Nothing to add.\n<s6>def f(" in said and said.strip().endswith("<end>")
+
     run(
         house, "driver.py", "--config", "debug", "--run-name", "six", "--sandbox.backend", "process",
-        "--warm-start.generator-steps", 8, "--warm-start.discriminator-steps", 2,
-        "--generator.max-tokens", 20, "--credit", "stage",
-        "--curriculum.stages", "[5, 6]", "--n-discriminator-steps", 0, "--k-alternating-steps", 0,
-        "--curriculum.problems-per-step", 2, "--no-generator.learner.center-rewards",
-        "--evaluation.problems", 1, "--evaluation.bank-programs", 1,
+        "--generator-model", house / "model", "--discriminator-model", house / "model",
+        "--problems-file", house / "train.json", "--problems.held-out-file", house / "held_out.json",
+        "--generator.max-tokens", 24, "--credit", "stage", "--curriculum.stages", "[5, 6]",
+        "--n-discriminator-steps", 0, "--k-alternating-steps", 0, "--curriculum.problems-per-step", 2,
+        # a model this raw earns nothing in every attempt; the entropy bonus is there all the same
+        "--no-generator.learner.center-rewards", "--game.baseline-in-reward",
+        "--generator.learner.entropy-coefficient", 0.01,
     )  # fmt: skip
     directory = house / "output" / "six"
     before, *rows = [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
     assert "generator_pass_rate" in before["held_out"]
     assert [row["stage"] for row in rows] == [5, 6]
     for row in rows:
-        assert row["generator"]["gradient_norm"] > 0
-        # the tokens of this stage alone: at most one completion of each attempt
-        attempts = row["generator"]["samples"]
-        assert 0 < row["generator"]["trained_tokens"] <= 20 * attempts < row["generator_tokens"] * attempts
-    assert [
-        stage["stage"] for stage in json.loads((directory / "training_results.json").read_text())["stages"]
-    ] == [5, 6]
-    (sample, _) = sorted((directory / "samples").iterdir())
-    assert "stage 6" in sample.read_text()
+        learned, attempts = row["generator"], 2 * 4
+        assert learned["gradient_norm"] > 0
+        # of the stage under training alone: one completion of each attempt
+        assert 0 < learned["trained_tokens"] <= 24 * attempts < row["generator_tokens"] * attempts
+    samples = sorted((directory / "samples").iterdir())
+    assert len(samples) == 2 and all("[stage 6]" in sample.read_text() for sample in samples)
 
-    shown = run(
-        house, "-m", "scripts.evaluate", "--dataset", "embedded", "--problems", 1, "--sandbox", "process",
+    run(
+        house, "-m", "scripts.evaluate", "--dataset", house / "held_out.json", "--sandbox", "process",
         "--policy", directory / "checkpoints" / "best" / "generator", "--engine", "transformers", "--ablate",
         "--json", house / "scores.json",
     )  # fmt: skip
     report = json.loads((house / "scores.json").read_text())
     assert list(report["ablation"]) == ["none", "0", "1", "2", "3", "4", "all"]
-    assert report["stages"] == "all" and "stages 4:" in shown
-
-
-def test_the_demonstrator_says_a_short_sentence_where_it_knows_nothing(house: Path) -> None:
-    script = (
-        "from random import Random\n"
-        "from configs.load import load_run\n"
-        "from games.prompts import END, MARKER_TOKENS, PAD, format_for\n"
-        "from learners.embedded_model import build_tokenizer\n"
-        "from scripts.lessons import lesson_of\n"
-        "config = load_run(['--config', 'debug', '--generator.max-tokens', '20'])[0].to_config()\n"
-        "lesson = lesson_of(config, 'generator')\n"
-        "tokenizer = build_tokenizer(lesson.texts, MARKER_TOKENS, PAD, END)\n"
-        "print(tokenizer.decode(lesson.draw(format_for(tokenizer, 'strict'), Random(0)).tokens))\n"
-    )
-    said = run(house, "-c", script)
-    assert "<s5>Nothing to add.\n<s6>def f(" in said and said.strip().endswith("<end>")
+    assert report["stages"] == "all"

@@ -283,6 +283,40 @@ def test_help_lists_the_keys_and_exits_with_0(capsys):
         assert option in text
 
 
+def test_help_begins_with_the_first_day_and_shows_the_recipes_values(capsys):
+    with pytest.raises(SystemExit):
+        load("--config", "debug", "--help")
+    text = capsys.readouterr().out
+    first, rest = text.split("the first day:")[1].split("generator.engine options:")
+    assert "--generator-model" in first and "--plan" in first and "--problems-file" in first
+    assert "--generator-model" not in rest
+    assert "(recipe debug: 0.00015)" in " ".join(first.split())  # of --learning-rate, beside its default
+    assert "(default: 1e-05)" in " ".join(first.split())
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--generator-model", "a/b"),
+        ("--discriminator.model=a/b",),
+        ("--generator-model", "a/b", "--discriminator-model", "c/d", "--problems-file", "f.json"),
+        ("--problems.file", "f.json"),
+    ],
+)
+def test_models_and_problems_of_ones_own_take_the_chat_recipe(arguments):
+    run, name = load_run(list(arguments))
+    assert name == "chat"
+    assert (run.generator.max_tokens, run.credit, run.learning_rate) == (512, "stage", 1e-5)
+    assert run.multistage.test_format == "strict"
+
+
+def test_a_model_in_the_environment_takes_the_chat_recipe_too(monkeypatch):
+    monkeypatch.setenv("SPARRING_GENERATOR__MODEL", "a/b")
+    assert load_run([])[1] == "chat"
+    assert load_run(["--config", "q_7b"])[1] == "q_7b"
+    assert load_run(["--generator-model", "embedded"])[1] == "embedded"
+
+
 # ---------------------------------------------------------------------- the schema
 def test_a_policys_learning_rate_is_a_multiple_of_the_runs(recipe):
     config = load(*recipe(REAL + "learning_rate: 0.001\n"), "--generator.learner.learning-rate-scale", "2")

@@ -56,6 +56,8 @@ def options(dataset: str, **more) -> EvaluateOptions:
         ("--dataset x --policy a/b --samples two", "--samples: Input should be a valid integer"),
         ("--dataset x --policy a/b --stages 5", "--stages: give all, none, or a number from 0 to 4"),
         ("--dataset x --policy a/b --pass-at 5", "--pass-at has no effect without --samples"),
+        ("--dataset x --policy a/b --top-p .9", "--top-p has no effect without --samples"),
+        ("--dataset x --policy a/b --samples 2 --top-p 0", "--top-p: Input should be greater than 0"),
         ("--dataset x --policy a/b --samples 4 --pass-at 1 --pass-at 5", "--pass-at 5 needs as many --samples"),
         ("--dataset x --policy a/b --samples 4 --pass-at 0", "--pass-at: Input should be greater than or equal to 1"),
         ("--dataset x --policy a/b --ablate --stages 2", "--stages has no effect with --ablate"),
@@ -168,6 +170,18 @@ def test_scores_by_hand(dataset, scripted, tmp_path):
     assert report["tasks"]["b"] == {"test_rate": 0.5, "status": "WRONG_ANSWER", "program": HALF}
     train = load_problems(dataset)
     assert [p.id for p in _learnable(train, tmp_path / "rates.json")] == ["a"]
+
+
+def test_truncation_is_of_the_sampled_programs(dataset, scripted):
+    asked: list[tuple[float, float, int]] = []
+
+    def answer(prompt: str, sampling) -> str:
+        asked.append((sampling.temperature, sampling.top_p, sampling.top_k))
+        return RIGHT
+
+    scripted(answer)
+    evaluate(options(dataset, policy="m/m", samples=2, temperature=0.7, top_p=0.9, top_k=20, stages="none"))
+    assert set(asked) == {(0.0, 1.0, 0), (0.7, 0.9, 20)}
 
 
 @pytest.mark.parametrize(
