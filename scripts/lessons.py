@@ -43,7 +43,7 @@ Draw = Callable[[PromptFormat, Random], Demonstration]
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """Of one policy in one game."""
+    """What one policy is shown of one game."""
 
     texts: Iterator[str]
     """What the tokenizer is trained on."""
