@@ -21,7 +21,6 @@ from benchmarks.report import arguments, publish
 
 os.environ |= ENGINE_ENVIRONMENT
 
-SPEAKS_OF = ("actors/", "games/multistage.py", "games/turns.py")
 Chain = tuple[str, list[tuple[list[int], int]]]
 """(policy, its requests, one after another: prompt and tokens to sample)."""
 
@@ -33,6 +32,7 @@ def main() -> None:
 
 async def measure(quick: bool) -> tuple[dict[str, float], dict[str, float]]:
     from transformers import AutoTokenizer
+    from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.v1.engine.async_llm import AsyncLLM
     from vllm.v1.engine.llm_engine import LLMEngine
 
@@ -55,7 +55,7 @@ async def measure(quick: bool) -> tuple[dict[str, float], dict[str, float]]:
     lengths = {role: config.policy(role).max_tokens for role in roles}
     policies: dict[str, Any] = {role: VllmPolicy(models[role], engines[role]) for role in roles}
     bare = {role: LLMEngine.from_engine_args(args[role]) for role in roles}
-    in_processes = {} if quick else {role: AsyncLLM.from_engine_args(args[role]) for role in roles}
+    in_processes = {} if quick else {r: AsyncLLM.from_engine_args(AsyncEngineArgs(**vars(args[r]))) for r in roles}
 
     figures: dict[str, float] = {}
     ratios: dict[str, float] = {}

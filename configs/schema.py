@@ -104,7 +104,7 @@ class Config(Settings):
         return self.game
 
     def curriculum_arguments(self, problem_ids: Sequence[str]) -> dict[str, Any]:
-        """Of Curriculum, and of its shell."""
+        """What Curriculum is made with, and its shell."""
         return {
             "schedule": self.curriculum,
             "problem_ids": tuple(problem_ids),

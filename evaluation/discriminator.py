@@ -128,7 +128,7 @@ async def _held(
 
 
 def _equal(expected: str, value: str | None) -> bool:
-    """Of two reprs of plain values; the second came from a test that holds."""
+    """Whether two reprs are of equal plain values; the second came from a test that holds."""
     return bool(ast.literal_eval(expected) == ast.literal_eval(value or ""))
 
 

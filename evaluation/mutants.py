@@ -92,7 +92,7 @@ async def seeded_bugs(
     operators: Sequence[str] | None = None,
     probe: Callable[[Random], Test] | None = None,
 ) -> list[Mutant]:
-    """Of `count` mutants of the reference, drawn by the problem's id, those that are bugs.
+    """Those of `count` mutants of the reference, drawn by the problem's id, that are bugs.
 
     operators: of OPERATORS; None: all. probe: draws an input, such as "f([1, -1])", on which a bug may show besides the
     problem's own tests. Raises as `non_equivalent`.

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 STATE_FILE = "learner_state.pt"
-"""Of a policy's directory: optimizer, critic, adapter, counters."""
+"""A file of each policy's directory: optimizer, critic, adapter, counters."""
 RETRY_PAUSES_S = (1.0, 4.0)
 log = logging.getLogger(__name__)
 _HASH_LIMIT = 256 << 20

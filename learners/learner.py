@@ -82,7 +82,7 @@ class Learner:
         self.learning_rate_factor = 1.0
         """Halved by each skipped update."""
         self.halvings = 0
-        """Of micro-batches, where memory ran out."""
+        """How often micro-batches were halved, where memory ran out."""
         self.proven_version = 0
         """The newest weights that a whole step without skipped updates began with."""
         self.updates = 0

@@ -96,7 +96,7 @@ class TokenScores:
     logprobs_P: torch.Tensor
     """log-softmax of logits / temperature at the token, fp32."""
     entropy_P: torch.Tensor
-    """Of the distribution that the token was drawn from, nats; carries a gradient only where asked for."""
+    """Entropy of the distribution that the token was drawn from, nats; carries a gradient only where asked for."""
     hidden_PH: torch.Tensor
     """Last hidden state of the position before the token: what a value head reads."""
 

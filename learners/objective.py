@@ -18,7 +18,7 @@ WATCHED = 16
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Of a whole minibatch, over all workers."""
+    """How much a whole minibatch holds, over all workers."""
 
     samples: int
     trained: int
@@ -123,7 +123,7 @@ def _first_share(micro: MicroBatch) -> tuple[Row, torch.Tensor]:
 
 
 def _sampled(targets: Mapping[int, Targets], micro: MicroBatch, name: str) -> torch.Tensor:
-    """Of all sampled tokens of the micro-batch."""
+    """One field of the targets, over all sampled tokens of the micro-batch."""
     return torch.cat([getattr(targets[i], name) for i in micro.indices]).to(micro.logprobs_N.device)
 
 

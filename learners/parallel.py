@@ -21,7 +21,7 @@ class World:
         self.size = 1 if alone else distributed.get_world_size()
 
     def broadcast(self, value: Value) -> Value:
-        """Rank 0's."""
+        """Every rank gets the value of rank 0."""
         if self.size == 1:
             return value
         box: list[Any] = [value]
@@ -29,7 +29,7 @@ class World:
         return box[0]
 
     def gather(self, value: Value) -> list[Value]:
-        """Of all ranks, in order."""
+        """The values of all ranks, in order."""
         if self.size == 1:
             return [value]
         values: list[Any] = [None] * self.size
@@ -45,8 +45,8 @@ class World:
         return totals
 
     def sum_gradients(self, parameters: Iterable[nn.Parameter], scale: float = 1.0) -> None:
-        """In one message, times `scale`. Sharded parameters are left out: FSDP has reduced theirs in the backward
-        pass."""
+        """Add up the ranks' gradients in one message, times `scale`. Sharded parameters are left out: FSDP has reduced
+        theirs in the backward pass."""
         whole = [p for p in parameters if p.requires_grad and not isinstance(p, DTensor)]
         if self.size == 1 or not whole:
             return

@@ -12,7 +12,7 @@ from learners.settings import LearnerSettings
 
 @dataclass(slots=True)
 class Targets:
-    """Of one sample, over its sampled tokens in order (S of them)."""
+    """What one sample is to learn, over its sampled tokens in order (S of them)."""
 
     advantages_S: torch.Tensor
     logprobs_S: torch.Tensor | None = None

@@ -45,7 +45,7 @@ class _Registered(UserCallback):
 
 
 def _train_loop(config: dict[str, Any]) -> None:
-    """Of each worker. Rank 0 speaks with the mailbox, all do the work."""
+    """What each worker runs. Rank 0 speaks with the mailbox, all do the work."""
     import torch
 
     from learners.parallel import World

@@ -85,7 +85,7 @@ def by_backbone(specs: Mapping[str, LearnerSpec]) -> list[dict[str, LearnerSpec]
 
 
 def build_learners(specs: Mapping[str, LearnerSpec]) -> dict[str, Learner]:
-    """Of one group; several share a backbone. Raises what LearnerSpec.build raises."""
+    """Build the learners of one group; several share a backbone. Raises what LearnerSpec.build raises."""
     import torch
 
     from learners.tuning import Backbone

@@ -152,7 +152,7 @@ def _schema_fault(error: ValidationError) -> str:
 
 
 def kind_of(value: Any) -> str:
-    """Of a JSON value, in words: "a list", "an empty string"."""
+    """A JSON value in words: "a list", "an empty string"."""
     if value is None:
         return "null"
     if isinstance(value, bool):

@@ -26,7 +26,7 @@ from sandbox_workers.pool import SandboxPool, start_pool
 
 _LOCAL_OBJECT_STORE_BYTES = 512 << 20
 _A_LITTLE = 0.01
-"""GPUs, of a task that only looks at one."""
+"""GPUs that a task asks for which only looks at one."""
 _PATIENCE_S = 120
 
 
@@ -67,7 +67,7 @@ def connect(config: Config) -> None:
 
 
 def detect_on_cluster(config: Config) -> Hardware:
-    """Of a node with a GPU, where the cluster has one, with the cluster's number of GPUs; else of this one.
+    """Look at a node with a GPU, where the cluster has one, and count the cluster's GPUs; else at this one.
 
     Raises ClusterTooSmall where all GPUs are taken.
     """

@@ -48,7 +48,7 @@ class Model:
 
     @property
     def max_tokens(self) -> int:
-        """Of a turn in its run, or what is usual."""
+        """The longest turn of its run, or what is usual."""
         return (self.run.get(Path(self.path).name) or {}).get("max_tokens", _MAX_TOKENS)
 
 
@@ -68,7 +68,7 @@ def open_model(name: str, key: str) -> Model:
 
 
 def _run_of(checkpoint: Path) -> dict[str, Any]:
-    """Of RUN/checkpoints/NAME/ROLE, what RUN/config.yaml says; nothing where there is none."""
+    """What RUN/config.yaml says, for RUN/checkpoints/NAME/ROLE; nothing where there is none."""
     file = checkpoint.parent.parent.parent / "config.yaml"
     if checkpoint.parent.parent.name != "checkpoints" or not file.is_file():
         return {}

@@ -227,7 +227,8 @@ class DockerBackend:
             self._socket.shutdown(socket.SHUT_RDWR)
             if self._channel is not None:
                 self._channel.wait_ended(CLOSE_WAIT_S)
-            self._attached._response.close()  # Python 3.13 complains of a response whose socket was closed first
+            # Python 3.13 complains of a response whose socket was closed first
+            self._attached._response.close()  # pyright: ignore[reportAttributeAccessIssue]
             self._socket.close()
         if container is not None:
             with contextlib.suppress(DockerException):  # the engine may be removing it already

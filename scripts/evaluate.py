@@ -292,7 +292,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _explain(fault: Any) -> str:
-    """Of one option, in one line."""
+    """What is wrong with one option, in one line."""
     message = fault["msg"].removeprefix("Value error, ")
     if not fault["loc"]:
         return message

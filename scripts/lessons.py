@@ -43,7 +43,7 @@ Draw = Callable[[PromptFormat, Random], Demonstration]
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """Of one policy in one game."""
+    """What one policy is shown of one game."""
 
     texts: Iterator[str]
     """What the tokenizer is trained on."""
@@ -98,7 +98,7 @@ def solve_demonstration(style: PromptFormat, problem: Problem, trace: tuple[str,
     """A trace (a text for each of _DEMONSTRATED) as one sequence; the model learns what it would have to say itself."""
     tokens: list[int] = style.generator_prompt(problem)
     learned = [False] * len(tokens)
-    texts = dict(zip(_DEMONSTRATED, trace, strict=True))
+    texts: dict[str, str] = dict(zip(_DEMONSTRATED, trace, strict=True))
     texts[REASONING_STAGES[-1].name] = trace[-1]  # whatever it is called, the last stage writes the program
     for stage in REASONING_STAGES:
         text = texts.get(stage.name, _NO_TEXT)

@@ -37,7 +37,7 @@ class RunRecord:
         """Forget the rows of steps that the checkpoint does not have: they will be done again. The config is the
         one of the steps to come, so that the next --resume goes on with it."""
         self._write_config(config)
-        for file in (self._metrics, self._tasks):
+        for file in filter(Path.is_file, (self._metrics, self._tasks)):
             keep_steps(file, step)
         self._episodes.forget_after(step)
 
@@ -56,7 +56,7 @@ class RunRecord:
         return self._episodes.add(rows)
 
     def rows(self) -> list[dict[str, Any]]:
-        """Of the metrics, all complete ones."""
+        """All complete rows of the metrics."""
         return list(read_rows(self._metrics))
 
     def add_samples(self, title: str, episodes: Sequence[Episode]) -> None:

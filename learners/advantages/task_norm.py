@@ -28,7 +28,7 @@ class TaskNormaliser:
         return self._tasks.get(task_id, (0, 0.0, 0.0))[1]
 
     def std(self, task_id: str) -> float:
-        """Of the population, without Bessel's correction; 0 before the second reward."""
+        """The population's, without Bessel's correction; it is 0 before the second reward."""
         episodes, _, squares = self._tasks.get(task_id, (0, 0.0, 0.0))
         return (squares / episodes) ** 0.5 if episodes else 0.0
 

@@ -89,7 +89,7 @@ def _humaneval_problem(entry: Entry, task: _HumanEvalPlus) -> Problem:
 
 
 def _arguments(test: ast.Assert, name: str) -> list[Any] | None:
-    """Of the first call of `name`, where they are literals."""
+    """The arguments of the first call of `name`, where they are literals."""
     for node in ast.walk(test):
         if _is_call(node, name):
             try:

@@ -68,7 +68,7 @@ class Entry:
 
 
 def entries(path: Path, format: str) -> Iterator[Entry]:
-    """Of a file of JSON lines, a JSON array, either with gzip (.gz), or parquet (.parquet), in the file's order.
+    """The entries of a file of JSON lines, a JSON array, either with gzip (.gz), or parquet (.parquet), in the file's order.
 
     Raises ProblemFileError where the file cannot be read, holds anything but objects, or none.
     """

@@ -54,7 +54,7 @@ def signature_of(source: str, name: str) -> str | None:
 
 
 def signature_under_test(source: str, tests: Iterable[str]) -> str | None:
-    """Of the function of `source` that the tests call; the outermost call where they call several."""
+    """The signature of the function of `source` that the tests call; of the outermost call where they call several."""
     tree = parse_python(source)
     defined = {node.name for node in _functions(tree)} if tree else set()
     for test in map(parse_python, tests):

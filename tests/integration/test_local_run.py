@@ -1,6 +1,7 @@
 """A whole run in one process, from the debug recipe to every file it promises."""
 
 import json
+import math
 import shutil
 from pathlib import Path
 
@@ -17,6 +18,8 @@ LEARNED = {
     "gradient_norm",
     "kl_to_warm_start",
     "probe_difference",
+    "policy_loss",
+    "value_loss",
 }
 ROW = {
     "step", "stage", "phase", "generator_reward", "discriminator_reward", "validity", "kill_rate", "dropped",
@@ -54,6 +57,10 @@ def test_the_debug_recipe_leaves_every_file_it_promises(
                 assert row[role].keys() >= LEARNED
                 assert row[role]["probe_difference"] < 1e-4
                 assert row[role]["mismatch_max"] < 1e-3
+                assert all(map(math.isfinite, (row[role]["policy_loss"], row[role]["value_loss"])))
+        assert (
+            0 <= row["generator_components"]["pass_rate"] <= 1
+        )  # R3, property 25: with the reward and the losses
         assert row["dropped"]["sandbox_failure"] == 0
     assert all(any("samples" in row.get(role, {}) for row in rows) for role in ROLES)
 

@@ -63,6 +63,26 @@ def test_killed_and_resumed_equals_run_in_one_go(
     assert os.readlink(run / "checkpoints" / "best") == os.readlink(finished / "checkpoints" / "best")
 
 
+def test_without_evaluation_a_run_learns_the_same_and_has_no_scores(
+    drive, small: tuple[str, ...], finished: Path, tmp_path: Path
+) -> None:
+    at = small.index("--evaluation.problems")
+    run = tmp_path / drive.name()
+    drive.kill_at_step(3, run, "--config", "debug", *small[:at], *small[at + 2 :], "--no-evaluation.enabled")
+    done = drive.run("--resume", "--output-dir", tmp_path, "--run-name", run.name)
+    assert done.code == 0, done.err
+    assert weights_of(run) == weights_of(finished)
+    assert [row["step"] for row in rows_of(run)] == [1, 2, 3, 4, 5, 6]
+    assert not any("held_out" in row for row in rows_of(run))
+    assert not (run / "bank.json").exists() and not (run / "task_history.jsonl").exists()
+    results = json.loads((run / "training_results.json").read_text())
+    assert results["held_out"] == {"before": {}, "after": {}} and results["best"] is None
+    assert [(s["stage"], s["held_out"]) for s in results["stages"]] == [(1, {}), (5, {})]
+    assert not (run / "checkpoints" / "best").exists() and (run / "checkpoints" / "step_000003").is_dir()
+    assert "held out" not in done.out and "latest checkpoint: " in done.out
+    assert (run / "learning_curves.png").is_file() and not done.err.strip()
+
+
 def test_a_stages_checkpoint_starts_a_new_run(
     drive, small: tuple[str, ...], finished: Path, tmp_path: Path
 ) -> None:

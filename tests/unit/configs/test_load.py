@@ -339,3 +339,16 @@ def test_reading_a_config_imports_nothing_heavy():
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+# ---------------------------------------------------------------------- without evaluation
+def test_evaluation_is_switched_off_whatever_else_the_recipe_says_of_it() -> None:
+    config = load("--no-evaluation.enabled")
+    assert not config.evaluation.enabled and config.evaluation.problems == 120
+
+
+def test_a_key_of_evaluation_beside_the_switch_is_refused() -> None:
+    with pytest.raises(
+        ConfigError, match=r"evaluation\.problems has no effect while evaluation\.enabled is false"
+    ):
+        load("--no-evaluation.enabled", "--evaluation.problems", "5")
