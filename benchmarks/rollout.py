@@ -55,7 +55,9 @@ async def measure(quick: bool) -> tuple[dict[str, float], dict[str, float]]:
     lengths = {role: config.policy(role).max_tokens for role in roles}
     policies: dict[str, Any] = {role: VllmPolicy(models[role], engines[role]) for role in roles}
     bare = {role: LLMEngine.from_engine_args(args[role]) for role in roles}
-    in_processes = {} if quick else {r: AsyncLLM.from_engine_args(AsyncEngineArgs(**vars(args[r]))) for r in roles}
+    in_processes = (
+        {} if quick else {r: AsyncLLM.from_engine_args(AsyncEngineArgs(**vars(args[r]))) for r in roles}
+    )
 
     figures: dict[str, float] = {}
     ratios: dict[str, float] = {}
