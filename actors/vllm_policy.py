@@ -31,16 +31,12 @@ from vllm.v1.engine.llm_engine import LLMEngine
 from actors.settings import GPU_MEMORY_UTILIZATION, MAX_NUM_SEQS, EngineSettings
 from actors.weights import make_receipt, tensors_of
 from core.episode import Completion, FinishReason
-from core.interfaces import Sampling
+from core.interfaces import EngineFailure, Sampling
 from core.weights import PublishReceipt, WeightUpdate
 
 log = logging.getLogger(__name__)
 _STEP = threading.Lock()
 """Held by the engine of this process that makes a step."""
-
-
-class EngineDied(RuntimeError):
-    """An engine ended; the message holds its own last words."""
 
 
 def engine_args(model: str, settings: EngineSettings, device: str) -> EngineArgs:
@@ -73,20 +69,20 @@ class VllmPolicy:
     """Must be used from one event loop."""
 
     def __init__(self, model: str, settings: EngineSettings, device: str = "cpu") -> None:
-        """Raises EngineDied where the engine does not start."""
+        """Raises EngineFailure where the engine does not start."""
         self._settings = settings
         self._ids = itertools.count()
         self._version = 0
         self._commands: queue.SimpleQueue[tuple[str, Callable[[str], Any]] | None] = queue.SimpleQueue()
         self._waiting: dict[str, asyncio.Future[Any]] = {}
-        self._death: EngineDied | None = None
+        self._death: EngineFailure | None = None
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # it has precedence over the argument
         set_num_threads = torch.set_num_threads
         try:
             with _STEP:
                 self._engine = LLMEngine.from_engine_args(engine_args(model, settings, device))
         except Exception as error:
-            raise EngineDied(f"vLLM cannot run {model}: {type(error).__name__}: {error}") from error
+            raise EngineFailure(f"vLLM cannot run {model}: {_in_words(error)}") from error
         finally:
             torch.set_num_threads = (
                 set_num_threads  # on CPU vLLM disables it, for a learner of this process, too
@@ -146,11 +142,13 @@ class VllmPolicy:
             return self._engine.reset_prefix_cache()  # stale KV would be used otherwise
 
         if not await self._ask(reload):
-            raise EngineDied("vLLM could not empty its prefix cache: a request was still in flight")
+            raise EngineFailure("vLLM could not empty its prefix cache: a request was still in flight")
         self._version = update.version
         return await make_receipt(update, self.score)
 
     async def close(self) -> None:
+        for answer in self._waiting.values():
+            answer.cancel()
         self._commands.put(None)
         await asyncio.to_thread(self._thread.join)
         self._engine.engine_core.shutdown()
@@ -166,7 +164,7 @@ class VllmPolicy:
     # ------------------------------------------------------------------ between the loop and the engine's thread
     async def _ask(self, act: Callable[[str], Any]) -> Any:
         """What act(name) returns on the engine's thread, or where that is None, the output of the request that it made
-        under this name. Raises what act raises, and EngineDied; a request that nobody waits for any more is aborted."""
+        under this name. Raises what act raises, and EngineFailure; a request that nobody waits for any more is aborted."""
         if self._death is not None:
             raise self._death
         self._loop = asyncio.get_running_loop()
@@ -189,9 +187,9 @@ class VllmPolicy:
                 if finished := [(output.request_id, output) for output in outputs if output.finished]:
                     self._loop.call_soon_threadsafe(self._settle, finished)
         except Exception as error:
-            log.exception("a vLLM engine died")
-            self._death = EngineDied(f"vLLM: {type(error).__name__}: {error}")
-            self._loop.call_soon_threadsafe(self._settle, [(name, self._death) for name in self._waiting])
+            log.exception("a vLLM engine ended")
+            self._death = EngineFailure(f"vLLM ended: {_in_words(error)}")
+            self._loop.call_soon_threadsafe(lambda: self._settle([(n, self._death) for n in self._waiting]))
 
     def _obey(self) -> bool:
         """All commands that are there; wait for one where there is nothing to generate. False to end."""
@@ -218,3 +216,8 @@ class VllmPolicy:
                 answer.set_exception(result)
             else:
                 answer.set_result(result)
+
+
+def _in_words(error: Exception) -> str:
+    """On one line."""
+    return " ".join(f"{type(error).__name__}: {error}".split())

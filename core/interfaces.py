@@ -14,6 +14,10 @@ class SandboxFailure(RuntimeError):
     """The sandbox could not judge after its retries. Never a reward: the caller drops the attempt and counts it."""
 
 
+class EngineFailure(RuntimeError):
+    """An inference engine cannot start, or has ended; the message holds its own reason."""
+
+
 class Sandbox(Protocol):
     async def judge(
         self,

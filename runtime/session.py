@@ -13,7 +13,7 @@ from configs.load import Run
 from configs.schema import Config
 from configs.sections import EMBEDDED
 from core.episode import Episode
-from core.interfaces import Branching, SandboxFailure
+from core.interfaces import Branching, EngineFailure, SandboxFailure
 from core.problem import Problem
 from core.weights import PublishError
 from curriculum.curriculum import Assignment
@@ -145,8 +145,11 @@ def _parts(config: Config, start: Start, train: list[Problem]) -> Iterator[Parts
     if config.local:
         from runtime.local import local_parts
 
-        with local_parts(config, train, start) as parts:
-            yield parts
+        try:
+            with local_parts(config, train, start) as parts:
+                yield parts
+        except EngineFailure as error:
+            raise SessionError(_resumable(error, start)) from error
         return
     from ray.exceptions import RayError
 

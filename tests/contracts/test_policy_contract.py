@@ -16,7 +16,7 @@ from actors.scripted_policy import ScriptedPolicy
 from actors.settings import EngineSettings
 from actors.transformers_policy import TransformersPolicy
 from core.episode import Completion, FinishReason
-from core.interfaces import Policy, Sampling
+from core.interfaces import EngineFailure, Policy, Sampling
 from core.seeding import derive_seed
 from core.weights import PublishError, WeightUpdate, check_receipt, digest_of
 from games.prompts import END, MARKER_TOKENS, PAD
@@ -354,3 +354,78 @@ def test_a_probe_that_the_engine_does_not_reproduce_is_refused(engine):
     assert receipt.digest == doctored.digest
     with pytest.raises(PublishError, match="does not run on the published weights"):
         check_receipt(doctored, receipt, tolerance=1e-3)
+
+
+# ---------------------------------------------------------------------- what goes wrong in an engine
+@pytest.mark.vllm
+def test_who_stops_waiting_ends_the_request(vllm: Subject) -> None:
+    async def give_up() -> Completion:
+        long = asyncio.create_task(vllm.policy.generate(PROMPT, ask(max_tokens=300, stop_token_ids=())))
+        await asyncio.sleep(0.1)
+        long.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await long
+        return await vllm.policy.generate(PROMPT, ask(seed=3))
+
+    assert vllm.run(give_up()).tokens == vllm.generate(seed=3).tokens
+
+
+@pytest.mark.vllm
+def test_new_weights_cancel_what_is_in_flight(vllm: Subject) -> None:
+    update = export(vllm.first, next(vllm.versions))
+
+    async def publish_meanwhile() -> Any:
+        long = asyncio.create_task(vllm.policy.generate(PROMPT, ask(max_tokens=300, stop_token_ids=())))
+        await asyncio.sleep(0.1)
+        receipt = await vllm.policy.load_weights(update)
+        with pytest.raises(asyncio.CancelledError):
+            await long
+        return receipt
+
+    check_receipt(update, vllm.run(publish_meanwhile()), TOLERANCE)
+
+
+@pytest.mark.vllm
+def test_weights_that_do_not_fit_are_refused_and_the_engine_goes_on(vllm: Subject) -> None:
+    update = export(vllm.first, next(vllm.versions))
+    name = next(iter(update.tensors))
+    halved = replace(update, tensors={**update.tensors, name: update.tensors[name][:7]})
+    with pytest.raises(Exception, match=r"size|shape"):
+        vllm.run(vllm.policy.load_weights(halved))
+    vllm.publish(vllm.first)
+    assert vllm.generate().tokens
+
+
+@pytest.mark.vllm
+def test_an_engine_that_cannot_run_a_model_says_why(vllm: Subject, models, tmp_path: Path) -> None:
+    """vLLM's CPU build has no attention for heads of 16."""
+    from actors.vllm_policy import VllmPolicy
+
+    config = models[0].config.__class__(
+        **{**models[0].config.to_dict(), "head_dim": 16, "num_attention_heads": 6}
+    )
+    models[0].__class__(config).save_pretrained(tmp_path)
+    with pytest.raises(EngineFailure, match=r"cannot run .*: \w+: .*head") as failed:
+        VllmPolicy(str(tmp_path), ENGINE)
+    assert "\n" not in str(failed.value)
+
+
+@pytest.mark.vllm
+def test_an_engine_that_ends_tells_all_who_wait_and_who_come_later(models) -> None:
+    with asyncio.Runner() as runner:
+        from actors.vllm_policy import VllmPolicy
+
+        policy = VllmPolicy(str(models[2]), ENGINE)
+
+        def broken() -> None:
+            raise ValueError("no more of this")
+
+        async def ask_twice() -> None:
+            policy._engine.step = broken
+            with pytest.raises(EngineFailure, match="ValueError: no more of this"):
+                await policy.generate(PROMPT, ask())
+            with pytest.raises(EngineFailure, match="no more of this"):
+                await policy.generate(PROMPT, ask())
+
+        runner.run(ask_twice())
+        runner.run(policy.close())
