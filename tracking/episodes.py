@@ -77,7 +77,7 @@ def _attempt(attempt: Trajectory) -> dict[str, Any]:
         "attempt": attempt.attempt,
         "group": attempt.group,
         "place": attempt.place,
-        "version": min(turn.completion.version for turn in attempt.turns),
+        "version": attempt.version,
         "reward": attempt.reward,
         "components": attempt.components,
         "artifact": attempt.artifact,
