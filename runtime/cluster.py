@@ -57,6 +57,7 @@ def connect(config: Config) -> None:
         if not ray.is_initialized():
             ray.init(**quiet)
         return
+    os.environ.setdefault("RAY_TRAIN_ENABLE_PREEMPTION_WATCHER", "0")  # nobody takes this machine away
     ray.init(
         **quiet,
         address="local",  # without it Ray joins any cluster that `ray start` left on this machine
