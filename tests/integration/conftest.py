@@ -20,6 +20,7 @@ import psutil
 import pytest
 
 from problems.embedded.generate import embedded_path
+from problems.loader import load_problems
 from sandbox_workers.jobs import SandboxUnavailable
 from scripts.warm_start import SHIPPED
 
@@ -260,3 +261,40 @@ def finished(session_drive: Drive, small: tuple[str, ...], tmp_path_factory: pyt
     done = session_drive.run("--config", "debug", *small, "--output-dir", run.parent, "--run-name", run.name)
     assert done.code == 0, done.err
     return run
+
+
+@pytest.fixture(scope="session")
+def chat_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random model with a real chat template: it says nothing sensible, and takes the whole way."""
+    from transformers import Qwen2Config, Qwen2ForCausalLM
+
+    from learners.embedded_model import build_tokenizer
+
+    directory = tmp_path_factory.mktemp("chat_model")
+    texts = [
+        f"{p.description} {p.reference_solution}"
+        for p in load_problems(ROOT / "problems" / "example_problems.json")
+    ]
+    markers = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+    tokenizer = build_tokenizer(texts, markers, "<|endoftext|>", "<|im_end|>")
+    tokenizer.chat_template = (
+        "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
+        "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+    )
+    tokenizer.model_max_length = 8192
+    tokenizer.save_pretrained(directory)
+    ids = tokenizer.get_vocab()
+    config = Qwen2Config(
+        vocab_size=(len(tokenizer) + 15) // 16 * 16,
+        hidden_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        intermediate_size=128,
+        max_position_embeddings=8192,
+        tie_word_embeddings=True,
+        eos_token_id=ids["<|im_end|>"],
+        pad_token_id=ids["<|endoftext|>"],
+    )
+    Qwen2ForCausalLM(config).save_pretrained(directory)
+    return directory

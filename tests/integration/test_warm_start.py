@@ -14,28 +14,11 @@ from games.prompts import END, MARKER_TOKENS, PAD, TaggedFormat
 from learners.embedded_model import build_model, build_tokenizer
 from problems.embedded.generate import embedded_problems, embedded_specs
 from problems.embedded.traces import clean_trace
-from problems.loader import load_problems
 from runtime.problem_sets import load_splits
 from scripts.warm_start import WarmStart, shown_problems, warm_start
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "problems" / "example_problems.json"
-
-
-@pytest.fixture(scope="module")
-def chat_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny model in Hugging Face format with a chat template, as a user would bring it."""
-    path = tmp_path_factory.mktemp("chat_model")
-    texts = [f"{p.description} {p.reference_solution}" for p in load_problems(EXAMPLES)]
-    markers = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
-    tokenizer = build_tokenizer(texts, markers, "<|endoftext|>", "<|im_end|>")
-    tokenizer.chat_template = (
-        "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
-        "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-    )
-    tokenizer.save_pretrained(path)
-    build_model(tokenizer, seed=3).save_pretrained(path)
-    return path
 
 
 @pytest.mark.parametrize("role", ["generator", "discriminator"])
