@@ -191,3 +191,41 @@ def test_little_shared_memory_is_enough(kind: str) -> None:
     if (tried := run([*place, "true"])).returncode:
         pytest.skip(f"/dev/shm cannot be made small here: {tried.stderr.strip()}")
     assert_judged(judge("--backend", kind, place=place), "")
+
+
+@pytest.mark.slow
+@pytest.mark.vllm
+def test_a_run_on_ray_needs_no_network_but_loopback(drive, tmp_path: Path) -> None:
+    """In a network namespace of its own, with nothing in it but lo, and nothing told to be offline."""
+    if os.geteuid() != 0:
+        pytest.skip("only root makes a network namespace this way")
+    name = drive.name()
+    short = (
+        "--curriculum.stages",
+        "1",
+        "--curriculum.n-discriminator-steps",
+        "1",
+        "--curriculum.n-generator-steps",
+        "1",
+    )
+    small = (
+        "--curriculum.problems-per-step",
+        "4",
+        "--curriculum.attempts",
+        "4",
+        "--evaluation.problems",
+        "8",
+    )
+    place = ["unshare", "-n", "sh", "-c", 'ip link set lo up; exec "$@"', "sh"]
+    environment = {k: v for k, v in drive.environment.items() if k != "HF_HUB_OFFLINE"}
+    done = subprocess.run(
+        [*place, sys.executable, "driver.py", "--output-dir", tmp_path, "--run-name", name, *short, *small],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=400,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Ray at 127.0.0.1" in done.stdout
+    assert (tmp_path / name / "training_results.json").is_file()
