@@ -24,6 +24,9 @@ from problems.loader import load_problems
 from sandbox_workers.jobs import SandboxUnavailable
 from scripts.warm_start import SHIPPED
 
+# What a shell starts in the background ignores Ctrl-C, and so would all that the tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 ROOT = Path(__file__).resolve().parents[2]
 _PR_SET_CHILD_SUBREAPER = 36
 ROLES = ("generator", "discriminator")
