@@ -11,12 +11,15 @@ from typing import Any
 
 import torch
 from transformers import AutoModelForCausalLM
+from transformers.utils import logging as transformers_logging
 
 from actors.settings import MAX_NUM_SEQS, EngineSettings
 from actors.weights import make_receipt, tensors_of
 from core.episode import Completion, FinishReason
 from core.interfaces import Sampling
 from core.weights import PublishReceipt, WeightUpdate
+
+transformers_logging.disable_progress_bar()  # a bar per load would drown the run's own display
 
 
 @dataclass(slots=True)

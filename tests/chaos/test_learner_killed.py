@@ -271,6 +271,7 @@ def test_a_full_disk_under_ray_train_is_told(
 
 
 # ---------------------------------------------------------------------- several workers, several policies
+@pytest.mark.slow  # forty seconds: the first test's kill, with two workers and adapters
 def test_two_workers_train_two_adapters_on_one_backbone_and_survive_a_kill(
     cluster: None, spec: LearnerSpec, tmp_path: Path
 ) -> None:

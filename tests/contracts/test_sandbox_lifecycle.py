@@ -216,6 +216,7 @@ def test_a_killed_actor_costs_no_verdict() -> None:
         ray.shutdown()
 
 
+@pytest.mark.slow  # half a minute for what no recipe asks for
 def test_the_pool_grows_under_load_and_does_not_wait_for_absent_nodes() -> None:
     require("docker")
     ray = pytest.importorskip("ray")

@@ -290,7 +290,7 @@ def test_help_begins_with_the_first_day_and_shows_the_recipes_values(capsys):
     first, rest = text.split("the first day:")[1].split("generator.engine options:")
     assert "--generator-model" in first and "--plan" in first and "--problems-file" in first
     assert "--generator-model" not in rest
-    assert "(recipe debug: 0.00015)" in " ".join(first.split())  # of --learning-rate, beside its default
+    assert "(recipe debug: 0.0003)" in " ".join(first.split())  # of --learning-rate, beside its default
     assert "(default: 1e-05)" in " ".join(first.split())
 
 
