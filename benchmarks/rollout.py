@@ -7,7 +7,7 @@ log-probabilities, on the same prompts and with as many tokens as were sampled:
 
     bare_vllm              vllm.LLMEngine, stepped in a loop: the same requests
     bare_vllm_one_request  the same, but an attempt is one request for all its tokens: what five requests cost
-    async_vllm             vllm.AsyncLLM in processes of its own, as `vllm serve` has it: the same requests (not --quick)
+    async_vllm             vllm.AsyncLLM in processes of its own, as `vllm serve` has it: the same requests
 """
 
 import asyncio
@@ -55,15 +55,13 @@ async def measure(quick: bool) -> tuple[dict[str, float], dict[str, float]]:
     lengths = {role: config.policy(role).max_tokens for role in roles}
     policies: dict[str, Any] = {role: VllmPolicy(models[role], engines[role]) for role in roles}
     bare = {role: LLMEngine.from_engine_args(args[role]) for role in roles}
-    in_processes = (
-        {} if quick else {r: AsyncLLM.from_engine_args(AsyncEngineArgs(**vars(args[r]))) for r in roles}
-    )
+    in_processes = {r: AsyncLLM.from_engine_args(AsyncEngineArgs(**vars(args[r]))) for r in roles}
 
     figures: dict[str, float] = {}
     ratios: dict[str, float] = {}
-    for episodes in (64,) if quick else (64, 256):
+    for size, episodes in (("few", 8 if quick else 64), ("many", 16 if quick else 256)):
         speeds: dict[str, list[float]] = {}
-        for seed in range(4 if quick else 6):
+        for seed in range(2 if quick else 6):
             start = time.perf_counter()
             played = await play(game, policies, style, problems[:episodes], lengths, seed)
             seconds = {"ours": time.perf_counter() - start}
@@ -74,16 +72,16 @@ async def measure(quick: bool) -> tuple[dict[str, float], dict[str, float]]:
             start = time.perf_counter()
             step_through(bare, [in_one_request(chain) for chain in chains])
             seconds["bare_vllm_one_request"] = time.perf_counter() - start
-            if in_processes:
-                start = time.perf_counter()
-                await asyncio.gather(*(go_through(in_processes, chain, seed) for chain in chains))
-                seconds["async_vllm"] = time.perf_counter() - start
+            start = time.perf_counter()
+            await asyncio.gather(*(go_through(in_processes, chain, seed) for chain in chains))
+            seconds["async_vllm"] = time.perf_counter() - start
             tokens = sum(length for _, requests in chains for _, length in requests)
             for name, taken in seconds.items() if seed else ():  # the first round warms up
                 speeds.setdefault(name, []).append(tokens / taken)
         medians = {name: median(found) for name, found in speeds.items()}
-        figures |= {f"{name}_{episodes}_episodes_tokens_per_s": speed for name, speed in medians.items()}
-        ratios |= {f"vs_{n}_{episodes}": medians["ours"] / s for n, s in medians.items() if n != "ours"}
+        figures[f"{size}_episodes"] = float(episodes)
+        figures |= {f"{name}_{size}_tokens_per_s": speed for name, speed in medians.items()}
+        ratios |= {f"vs_{n}_{size}": medians["ours"] / s for n, s in medians.items() if n != "ours"}
     learner = Learner(config.generator.learner, 1e-4, models["generator"], models["generator"])
     transformers = TransformersPolicy(models["generator"], engines["generator"])
     for name, policy in (("vllm", policies["generator"]), ("transformers", transformers)):
