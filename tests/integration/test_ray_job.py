@@ -88,8 +88,8 @@ def test_a_submitted_job_trains(
     command = [
         "python",
         "driver.py",
-        *SHRUNKEN,
         *small,
+        *SHRUNKEN,
         "--output-dir",
         str(run.parent),
         "--run-name",
@@ -113,6 +113,6 @@ def test_a_submitted_job_trains(
     # without RAY_ADDRESS a run starts a Ray of its own, though a cluster answers on this machine
     shutil.rmtree(run)
     refused = drive.run(
-        *SHRUNKEN, *small, "--rollout.cpus", "1000", "--output-dir", tmp_path, "--run-name", run.name
+        *small, *SHRUNKEN, "--rollout.cpus", "1000", "--output-dir", tmp_path, "--run-name", run.name
     )
     assert refused.code == 2 and "cluster is too small" in refused.err, refused.err
