@@ -1,9 +1,9 @@
 """A policy on vLLM's engine, run inside this process: token ids in, token ids and sampled log-probabilities out.
 
 The engine is stepped by a thread of its own. vLLM's asynchronous front end would run it in a second process instead
-(on CPU in a third, too), and what passes between them costs a small model more than its tokens: see
-benchmarks/rollout.py. Engines of one process take turns, step by step, for vLLM keeps the context of a forward pass in
-a global.
+(on CPU with a third, unless told otherwise), each of which imports all of vLLM again: two engines then take a minute to
+start, and their errors stay behind. Engines of one process take turns, step by step, for vLLM keeps the context of a
+forward pass in a global; several actors use several cores. What that costs and gains: benchmarks/rollout.py.
 
 Where sampling is truncated (top-p, top-k) the log-probabilities are of the truncated distribution, which is not the
 learner's: training never asks for it.
