@@ -34,9 +34,9 @@ RUN_ELSEWHERE = {
     "cd sparring": "by hand, 2026-11-22",
     "ray": "tests/integration/test_ray_job.py",
     "export": "tests/integration/test_ray_job.py",
-    "python -m benchmarks.learner": "tests/integration/test_benchmarks.py (its module imports torch)",
-    "python -m benchmarks.trl_parity": "tests/integration/test_benchmarks.py (its module imports torch)",
-    "python -m benchmarks.trl_speed": "tests/integration/test_benchmarks.py (its module imports torch)",
+    "python -m benchmarks.learner": "tests/integration/test_benchmarks.py",
+    "python -m benchmarks.trl_parity": "tests/integration/test_benchmarks.py",
+    "python -m benchmarks.trl_speed": "tests/integration/test_benchmarks.py",
 }
 """How a command begins -> the test that runs it, or the day on which it was run by hand."""
 
