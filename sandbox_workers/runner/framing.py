@@ -7,6 +7,8 @@ from typing import Any, Protocol
 
 MAX_FRAME = 16 << 20
 """Bytes. A program cannot make its reader allocate more than this."""
+MAX_VALUE = 32 << 20
+"""Bytes of a value between a program and its test."""
 
 
 class FrameTooLarge(ValueError):
@@ -14,13 +16,13 @@ class FrameTooLarge(ValueError):
 
 
 def pack(message: Any) -> bytes:
-    body = json.dumps(message).encode()
+    body = json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
     return struct.pack(">I", len(body)) + body
 
 
-def send_frame(connection: socket.socket, message: Any) -> None:
+def send_frame(connection: socket.socket, message: Any, cap: int = MAX_FRAME) -> None:
     frame = pack(message)
-    if len(frame) > MAX_FRAME:
+    if len(frame) > cap:
         raise FrameTooLarge(f"{len(frame)} bytes")
     connection.sendall(frame)
 
@@ -40,7 +42,7 @@ def recv_frame(connection: socket.socket, cap: int = MAX_FRAME) -> Any:
     (length,) = struct.unpack(">I", recv_exactly(connection, 4))
     if length > cap:
         raise FrameTooLarge(f"{length} bytes")
-    return json.loads(recv_exactly(connection, length))
+    return json.loads(recv_exactly(connection, length).decode("utf-8", "surrogatepass"))
 
 
 class Readable(Protocol):
@@ -55,4 +57,4 @@ def read_frame(stream: Readable) -> Any | None:
     if len(header) < 4:
         return None
     body = stream.read(struct.unpack(">I", header)[0])
-    return json.loads(body)
+    return json.loads(body.decode("utf-8", "surrogatepass"))

@@ -1,30 +1,39 @@
 """The value RPC between a program (S) and its test (T): two ends of one socket, one request at a time.
 
-T may ask S for anything but dunder attributes. S may only call and iterate what T handed over: never getattr,
-since `__globals__` or `gi_frame` of a test's lambda lead to the verdict pipe. No deadline here: the
+T may ask S for anything. S may ask T only for what a test hands over to be used: its functions, iterators, and the
+objects of its own classes, by names without an underscore; never for what leads from there to the verdict pipe
+(`__globals__`, `gi_frame`), nor for functions of the library that do (`eval`, `getattr`). No deadline here: the
 supervisor keeps time.
 """
 
 import builtins
 import contextlib
+import copy
+import io
 import operator
 import os
+import select
 import socket
 import sys
+import threading
+import time
+import types
 from collections.abc import Callable
 from typing import Any
 
-from . import kernel
-from .framing import FrameTooLarge, recv_frame, send_frame
-from .values import Codec
+from . import kernel, remote
+from .codec import Codec
+from .framing import MAX_VALUE, FrameTooLarge, recv_frame, send_frame
+from .remote import NotServed, is_from_program, mark_from_program
 
 ASKING, TESTING = b"asking", b"testing"
 """What a test process calls itself while it waits for the program, or reads what it sent; and else. The supervisor
 looks when a limit is passed: what the program makes the test do is the program's."""
-MAX_LENGTH = 10_000_000
-"""A test's list() would allocate what `__len__` says before it asks for a single item."""
-MAX_TEXT = 2000
-"""Characters of an exception's text that cross the socket."""
+_sleep = time.sleep
+AT_ONCE_S = 0.001
+"""How long one request may gather items of an iterator."""
+TEST = "__main__"
+"""What a test calls its own module."""
 
 
 class ProgramGone(BaseException):
@@ -40,150 +49,17 @@ class ValueTooLarge(BaseException):
     """A value does not fit a frame."""
 
 
+class Refused(AttributeError):
+    """What a program may not ask of a test's object is not there."""
+
+
+def _plain_error(name: str, text: str) -> dict:
+    return {"e": [None, {"K": f"builtins:{name}"}, None, text, None, None, None]}
+
+
+OUT_OF_MEMORY = _plain_error("MemoryError", "")
+REFUSED = _plain_error("AttributeError", "not served")
 Fatal = (ProgramGone, ProgramLied, ValueTooLarge)
-
-
-class FromProgram(Exception):
-    """Carries an exception that the program raised, out of the code that guards against protocol errors."""
-
-
-class Remote:
-    """Handle on an object of the other process. Order and arithmetic against plain data are refused, never
-    delegated: a program's `__lt__` or `__eq__` must not decide a test's comparison."""
-
-    def __init__(self, peer: "Peer", number: int, type_name: str) -> None:
-        self.__peer, self.__number, self.__type_name = peer, number, type_name
-
-    def __ask(self, operation: str, *args: Any, **kwargs: Any) -> Any:
-        return self.__peer.ask(self.__number, operation, args, kwargs)
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_Remote__") or name in ("__array__", "__class__"):
-            raise AttributeError(name)
-        return self.__ask("getattr", name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name.startswith("_Remote__"):
-            object.__setattr__(self, name, value)
-        else:
-            self.__ask("setattr", name, value)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.__ask("call", *args, **kwargs)
-
-    def __iter__(self) -> Any:
-        if self.__type_name in ("generator", "iterator"):
-            return self
-        iterator = self.__ask("iter")
-        if type(iterator) is not Remote:
-            raise mark_from_program(TypeError("the program's iterator is none"))
-        return iterator
-
-    def __next__(self) -> Any:
-        return self.__ask("next")
-
-    def __len__(self) -> int:
-        length = self.__ask("len")
-        if type(length) is not int or not 0 <= length <= MAX_LENGTH:
-            raise mark_from_program(ValueError("the program's length is none"))
-        return length
-
-    def __getitem__(self, key: Any) -> Any:
-        return self.__ask("getitem", key)
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        self.__ask("setitem", key, value)
-
-    def __contains__(self, key: Any) -> bool:
-        return bool(self.__ask("contains", key))
-
-    def __bool__(self) -> bool:
-        return bool(self.__ask("truth"))
-
-    def __str__(self) -> str:
-        return str(self.__ask("str"))
-
-    def __repr__(self) -> str:
-        return str(self.__ask("repr"))
-
-    def __enter__(self) -> Any:
-        return self.__ask("enter")
-
-    def __exit__(self, *details: Any) -> Any:
-        return self.__ask("exit")
-
-    def __eq__(self, other: Any) -> bool:
-        if not isinstance(other, Remote):
-            return False
-        return self.__number == other.__number or bool(self.__ask("eq", other))
-
-    def __ne__(self, other: Any) -> bool:
-        return not self == other
-
-    def __hash__(self) -> int:
-        return hash(("remote", self.__number))
-
-    def __instancecheck__(self, instance: Any) -> bool:
-        return isinstance(instance, Remote) and bool(self.__ask("isinstance", instance))
-
-
-def _refuse(self: Remote, *args: Any) -> Any:
-    raise mark_from_program(TypeError("the program returned an object that is not a plain value"))
-
-
-_REFUSED = """
-    lt le gt ge add radd sub rsub mul rmul truediv rtruediv floordiv rfloordiv mod rmod divmod rdivmod pow rpow
-    matmul rmatmul lshift rlshift rshift rrshift and rand or ror xor rxor abs neg pos invert
-    int float complex index round trunc floor ceil bytes format reversed
-"""
-for _name in _REFUSED.split():
-    setattr(Remote, f"__{_name}__", _refuse)
-
-
-def mark_from_program(error: BaseException) -> BaseException:
-    """The error, marked as the program's own."""
-    error.__dict__["_from_program"] = True
-    return error
-
-
-def is_from_program(error: BaseException) -> bool:
-    return bool(error.__dict__.get("_from_program"))
-
-
-def _remote_number(value: Any) -> int | None:
-    return value._Remote__number if type(value) is Remote else None
-
-
-class _Iterator:
-    def __init__(self, iterator: Any) -> None:
-        self._iterator = iterator
-
-    def __next__(self) -> Any:
-        return next(self._iterator)
-
-
-_Iterator.__name__ = "iterator"  # its handle iterates itself
-
-_OPERATIONS: dict[str, Callable[..., Any]] = {
-    "getattr": getattr,
-    "setattr": setattr,
-    "call": lambda function, *args, **kwargs: function(*args, **kwargs),
-    "iter": lambda value: _Iterator(iter(value)),
-    "next": next,
-    "len": len,
-    "getitem": operator.getitem,
-    "setitem": operator.setitem,
-    "contains": operator.contains,
-    "truth": bool,
-    "str": str,
-    "repr": repr,
-    "enter": lambda manager: manager.__enter__(),
-    "exit": lambda manager: manager.__exit__(None, None, None),
-    "eq": operator.eq,
-    "isinstance": lambda cls, value: isinstance(value, cls),
-}
-_ALLOWED_TO_PROGRAM = ("call", "iter", "next")
-_MUTABLE = (list, dict, set)
 
 
 class Peer:
@@ -192,46 +68,80 @@ class Peer:
     def __init__(self, connection: socket.socket, role: str) -> None:
         self.connection = connection
         self.role = role
-        self.codec = Codec(lambda number, name: Remote(self, number, name), _remote_number)
-        self.exceptions: dict[str, Any] = {}
-        """Exception classes that the program defines, by name."""
+        self.codec = Codec(self.ask, role)
         self.fatal: BaseException | None = None
+        self.asked = 0
+        """Requests so far."""
+        self.not_served = ""
+        """What the program wanted of the test's objects and does not get."""
+        self.module: Any = None
+        """The program's, in its own process."""
+        self.holding = 0
+        """Within how many comparisons a test is: what the program does to the test's containers is seen after."""
+        self._depth = 0
+        self._pid = os.getpid()
+        self._lock = threading.RLock()
 
-    def ask(self, number: int, operation: str, args: tuple, kwargs: dict) -> Any:
+    # ------------------------------------------------------------ asking
+
+    def ask(self, number: int | None, operation: str, args: tuple = (), kwargs: dict | None = None) -> Any:
         """Have the other end apply `operation` to its object `number`; raise what it raised."""
-        if self.fatal is not None:
-            raise self.fatal
-        if self.role == "test":
-            kernel.set_name(ASKING)
-        try:
-            reply = self._exchange(number, operation, args, kwargs)
+        if self.role == "program":
+            with self._lock:
+                return self._result(operation, self._exchange(number, operation, args, kwargs))
+        with self._lock:
+            if self.fatal is not None:
+                raise self.fatal
+            self._depth += 1
+            if self._depth == 1:
+                kernel.set_name(ASKING)
             try:
-                return self._result(args, reply)
-            except FromProgram as carrier:
-                error = carrier.args[0]
-                # Elsewhere than in `next` it would end a loop of the test's, as if there were nothing to check.
-                if isinstance(error, (StopIteration, StopAsyncIteration)) and operation != "next":
-                    error = mark_from_program(RuntimeError(f"the program raised {type(error).__name__}"))
-                raise error from None
-        except Fatal as error:
-            self.fatal = error
-            raise
-        finally:
-            if self.role == "test":
-                kernel.set_name(TESTING)
+                return self._result(operation, self._exchange(number, operation, args, kwargs))
+            except Fatal as error:
+                self.fatal = error
+                raise
+            finally:
+                self._depth -= 1
+                if not self._depth:
+                    kernel.set_name(TESTING)
 
-    def _exchange(self, number: int, operation: str, args: tuple, kwargs: dict) -> dict:
-        encode = self.codec.encode
-        request = {"i": number, "o": operation, "a": [encode(a) for a in args]}
-        request["k"] = {name: encode(value) for name, value in kwargs.items()}
+    def ask_function(self, name: str, /, *args: Any, **kwargs: Any) -> Any:
+        """Call a function of the program by its name."""
+        return self.ask(None, "function", (name, *args), kwargs)
+
+    def _exchange(self, number: int | None, operation: str, args: tuple, kwargs: dict | None) -> dict:
+        codec = self.codec
+        codec.remotes.asked(operation)
+        self.asked += 1
+        turn = self.asked
+        request: dict[str, Any] = {"o": operation, "i": number, "t": turn}
+        mark = codec.mirrors.mark()
+        try:
+            self._add_changes(request)
+            if args:
+                request["a"] = [codec.encode(value) for value in args]
+            if kwargs:
+                request["k"] = {name: codec.encode(value) for name, value in kwargs.items()}
+            if not codec.shared:
+                request["s"] = 1
+            elif self.role == "test":
+                self._describe_io(request)
+            self._add_dropped(request)
+            send_frame(self.connection, request, MAX_VALUE)
+        except (FrameTooLarge, RecursionError) as error:  # this end's own doing
+            codec.mirrors.undo(mark)
+            raise NotServed(f"a value too large to pass between program and test: {error}") from None
+        except (ConnectionError, ValueError):
+            raise ProgramGone("the program's process ended") from None
         # From here on whatever goes wrong is the program's doing, and sticks.
         try:
-            send_frame(self.connection, request)
             while True:
-                message = recv_frame(self.connection)
+                message = recv_frame(self.connection, MAX_VALUE)
                 if "o" not in message:
+                    if message["t"] != turn:
+                        raise ValueError("an answer to another question")
                     return message
-                self.serve_one(message)  # the program calls back into the test
+                self.serve_one(message)  # the other end calls back
         except (EOFError, ConnectionError):
             raise ProgramGone("the program's process ended") from None
         except (FrameTooLarge, MemoryError) as error:
@@ -239,108 +149,357 @@ class Peer:
         except Exception as error:
             raise ProgramLied(type(error).__name__) from None
 
-    def _result(self, args: tuple, reply: dict) -> Any:
+    def _result(self, operation: str, reply: dict) -> Any:
+        raised = None
         try:
             if "big" in reply:
-                raise ValueTooLarge(str(reply.get("v")))
+                raise ValueTooLarge(str(reply["big"]))
+            self._print(reply)
+            self._read_changes(reply, unseen=bool(self.holding) and reply.get("v") is not None)
             if "x" in reply:
-                raise FromProgram(self._exception(str(reply["x"]), str(reply.get("v"))))
-            value = self.codec.decode(reply["v"])
-            # Written back only when the call returns None: else `f(data) == sorted(data)` could be forged.
-            if value is None:
-                self._write_back(args, reply.get("m", ()))
-            return value
-        except FromProgram:
-            raise
+                raised = self._raised(reply["x"], operation)
+            else:
+                value = self.codec.decode(reply["v"])
+            self._forget(reply)
         except MemoryError:
             raise ValueTooLarge("value too large to decode") from None
         except Exception as error:
             raise ProgramLied(type(error).__name__) from None
+        if raised is not None:
+            raise raised
+        return value
 
-    def _write_back(self, args: tuple, changed: Any) -> None:
-        for original, encoded in zip(args, changed, strict=False):
-            if encoded is None:
+    def _raised(self, message: Any, operation: str) -> BaseException:
+        error = self.codec.decode(message)
+        if not isinstance(error, BaseException):
+            raise TypeError("no exception")
+        if "r" in message:  # this end's own, on its way back
+            return error
+        # Elsewhere than in an iteration it would end a loop of the test's, as if there were nothing to check.
+        if isinstance(error, (StopIteration, StopAsyncIteration)) and operation not in (
+            "take",
+            "__anext__",
+            "method",
+        ):
+            error = RuntimeError(f"the program raised {type(error).__name__}")
+        return mark_from_program(error) if self.role == "test" else error
+
+    # ------------------------------------------------------------ what goes along
+
+    def _add_changes(self, message: dict) -> None:
+        """First of all: what else is said may refer to what is new in them."""
+        if self.codec.mirrors.values and (changed := self.codec.mirrors.changes()):
+            message["u"] = [[number, self.codec.items(parts)] for number, parts in changed]
+
+    def _add_dropped(self, message: dict) -> None:
+        codec = self.codec
+        if codec.mirrors.values and (given_up := codec.mirrors.give_up()):
+            message["z"] = given_up
+        if dropped := codec.remotes.dropped:
+            message["y"] = dropped[:]
+            dropped.clear()
+
+    def _read_changes(self, message: dict, unseen: bool = False) -> None:
+        codec = self.codec
+        for number, parts in message.get("u", ()):
+            if number not in codec.mirrors.values:
                 continue
-            new = self.codec.decode(encoded)
-            if type(original) is list and type(new) is list:
-                original[:] = new
-            elif (type(original) is dict and type(new) is dict) or (
-                type(original) is set and type(new) is set
-            ):
-                original.clear()
-                original.update(new)
+            new = codec.parts(parts)
+            if unseen and codec.mirrors.is_own(number):
+                codec.pending[number] = new
+            else:
+                codec.pending.pop(number, None)
+                codec.mirrors.fill(number, new)
 
-    def _exception(self, name: str, text: str) -> BaseException:
-        cls = self.exceptions.get(name) or getattr(builtins, name, None)
-        if not (isinstance(cls, type) and issubclass(cls, Exception)):
-            cls = RuntimeError
-        return mark_from_program(cls.__new__(cls, text[:MAX_TEXT]))
+    def _forget(self, message: dict) -> None:
+        for number in message.get("z", ()):
+            self.codec.mirrors.forget(number)
+        if "y" in message:
+            self.codec.release(message["y"])
 
-    def _serves(self, request: dict) -> bool:
-        if self.role == "test":
-            return request["o"] in _ALLOWED_TO_PROGRAM
-        if request["o"] != "getattr":
-            return True
-        name = str(request["a"][0])
-        return not name.startswith("__") or name in ("__name__", "__doc__")
+    def sleep(self, seconds: float) -> None:
+        """A test's `time.sleep`: a program's thread may call back meanwhile."""
+        if os.getpid() != self._pid:  # a child that the test forked
+            _sleep(seconds)
+            return
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            if select.select([self.connection], [], [], left)[0]:
+                with self._lock:
+                    kernel.set_name(ASKING)
+                    try:
+                        self.serve_one(recv_frame(self.connection, MAX_VALUE))
+                    except Exception as error:
+                        self.fatal = ProgramLied(type(error).__name__)
+                        raise self.fatal from None
+                    finally:
+                        kernel.set_name(TESTING)
+
+    def serve(self) -> None:
+        """In the program: until the test is gone."""
+        while True:
+            if threading.active_count() > 1:  # one of them may be waiting for an answer: only one may read
+                select.select([self.connection], [], [])
+                with self._lock:
+                    if not select.select([self.connection], [], [], 0)[0]:
+                        continue
+                    request = recv_frame(self.connection, MAX_VALUE)
+            else:
+                request = recv_frame(self.connection, MAX_VALUE)
+            self.serve_one(request)
+
+    def see_changes(self) -> None:
+        """What the program did to the test's containers during a comparison, done now."""
+        self.holding = 0
+        for number, parts in self.codec.pending.items():
+            if number in self.codec.mirrors.values:
+                self.codec.mirrors.fill(number, parts)
+        self.codec.pending.clear()
+
+    def _describe_io(self, request: dict) -> None:
+        """Where the test has taken standard streams or `input` over, the program's are the test's."""
+        if sys.stdout is not _OUTPUT[0]:
+            request["p"] = 1
+        if builtins.input is not _INPUT[0]:
+            request["n"] = self.codec.encode(builtins.input)
+        elif sys.stdin is not _INPUT[1]:
+            request["n"] = self.codec.encode(_read_line)
+
+    def _print(self, reply: dict) -> None:
+        if reply.get("p"):
+            sys.stdout.write(str(reply["p"]))
+
+    # ------------------------------------------------------------ serving
 
     def serve_one(self, request: dict) -> None:
-        """Answer one request. In the program, SystemExit and its like end the process, as they would
-        anywhere."""
-        args: list[Any] = []
-        before: list[str | None] = []
-        reply: dict[str, Any]
+        """Answer one request. In the program, `os._exit` and its like end the process, as they would anywhere."""
+        codec = self.codec
+        printed = error = value = None
+        reply: dict[str, Any] = {"t": request["t"]}
+        shared, codec.shared = codec.shared, "s" not in request
         try:
-            if not self._serves(request):
-                raise PermissionError("not served")
-            args = [self.codec.decode(item) for item in request["a"]]
-            before = [repr(value) if type(value) in _MUTABLE else None for value in args]
-            kwargs = {name: self.codec.decode(value) for name, value in request["k"].items()}
-            target = self.codec.objects[request["i"]]
-            reply = {"v": self.codec.encode(_OPERATIONS[request["o"]](target, *args, **kwargs))}
-        except BaseException as error:
-            if self.role == "program" and isinstance(error, (SystemExit, KeyboardInterrupt, GeneratorExit)):
-                flush_output()
-                os._exit(13)
-            reply = {"x": self._known_name(error), "v": describe(error)}
-            before = []
-        reply["m"] = self._changes(args, before)
+            self._read_changes(request)
+            args = codec.parts(request["a"]) if "a" in request else ()
+            kwargs = {name: codec.decode(item) for name, item in request["k"].items()} if "k" in request else {}
+            self._forget(request)
+            target = None if request["i"] is None else codec.objects[request["i"]]
+            if self.role == "test":
+                self._permit(target, request["o"], args)
+            with self._standard_streams(request) as printed:
+                value = self._perform(target, request["o"], args, kwargs)
+        except BaseException as raised:
+            if isinstance(raised, GeneratorExit) or (self.role == "test" and isinstance(raised, Fatal)):
+                raise
+            error = raised
+        self._answer(reply, value, error)
+        args = kwargs = target = value = error = None  # what only they hold is nobody's
+        self._add_dropped(reply)
         flush_output()
-        self._reply(reply)
-
-    def _changes(self, args: list, before: list[str | None]) -> list:
+        if printed is not None:
+            reply["p"] = printed.getvalue()
         try:
-            return [
-                self.codec.encode(value) if old is not None and repr(value) != old else None
-                for value, old in zip(args, before, strict=False)
-            ]
-        except BaseException:
-            return []
-
-    def _reply(self, reply: dict) -> None:
-        try:
-            send_frame(self.connection, reply)
-        except FrameTooLarge as error:
-            send_frame(
-                self.connection, {"x": "OverflowError", "v": f"value too large: {error}", "m": [], "big": 1}
-            )
+            send_frame(self.connection, reply, MAX_VALUE)
+        except (FrameTooLarge, RecursionError) as large:
+            send_frame(self.connection, {"t": reply["t"], "big": str(large)})
         except MemoryError:
-            send_frame(self.connection, {"x": "MemoryError", "v": "", "m": []})
+            send_frame(self.connection, {"t": reply["t"], "x": OUT_OF_MEMORY})
+        codec.shared = shared
 
-    def _known_name(self, error: BaseException) -> str:
-        """The most derived class of the error that the other end knows too."""
-        for cls in type(error).__mro__:
-            if cls.__name__ in self.exceptions or hasattr(builtins, cls.__name__):
-                return cls.__name__
-        return "Exception"
+    def _perform(self, target: Any, operation: str, args: Any, kwargs: dict) -> Any:
+        if operation == "name":
+            return self.module.__dict__[args[0]]
+        if operation == "rename":
+            self.module.__dict__[args[0]] = args[1]
+            return None
+        if operation == "function":
+            return self.module.__dict__[args[0]](*args[1:], **kwargs)
+        if operation in OPERATIONS:
+            return OPERATIONS[operation](target, *args, **kwargs)
+        return getattr(type(target), operation)(target, *args)
+
+    def _answer(self, reply: dict, value: Any, error: BaseException | None) -> None:
+        codec = self.codec
+        try:
+            self._add_changes(reply)
+            mark = codec.mirrors.mark()
+            if error is None:
+                try:
+                    reply["v"] = codec.encode(value)
+                    return
+                except BaseException as failed:
+                    codec.mirrors.undo(mark)
+                    error = failed
+            reply["x"] = REFUSED if isinstance(error, Refused) else codec.encode(error)
+            error.__traceback__ = None
+        except MemoryError:
+            reply["x"] = OUT_OF_MEMORY
+
+    @contextlib.contextmanager
+    def _standard_streams(self, request: dict) -> Any:
+        if "p" not in request and "n" not in request:
+            yield None
+            return
+        printed = io.StringIO() if "p" in request else None
+        with contextlib.ExitStack() as stack:
+            if printed is not None:
+                stack.enter_context(contextlib.redirect_stdout(printed))
+            if "n" in request:
+                before, builtins.input = builtins.input, self.codec.decode(request["n"])
+                stack.callback(setattr, builtins, "input", before)
+            yield printed
+
+    # ------------------------------------------------------------ what a program may ask of its test
+
+    def _permit(self, target: Any, operation: str, args: Any) -> None:
+        if self._is_permitted(target, operation, args):
+            return
+        what = f" {args[0]}" if operation in ("get", "set", "method") and args else ""
+        self.not_served = f"{operation}{what} on the test's {type(target).__name__}"
+        raise Refused
+
+    def _is_permitted(self, target: Any, operation: str, args: Any) -> bool:
+        kind = type(target)
+        own_class = isinstance(target, type) and target.__module__ == TEST
+        is_own = kind.__module__ == TEST or kind.__module__ == "unittest.mock"
+        if operation in ("get", "method"):
+            name = args[0]
+            if type(name) is not str:
+                return False
+            if isinstance(target, types.FunctionType):
+                return operation == "get" and name in ("__name__", "__qualname__", "__module__")
+            return (is_own or own_class) and name[:1] != "_"
+        if operation in ("set", "del"):
+            return kind.__module__ == TEST and type(args[0]) is str and args[0][:1] != "_"
+        if operation == "call":
+            return self._may_be_called(target)
+        if operation in ("take", "__iter__", "__len__", "__contains__", "__bool__"):
+            return True
+        return is_own and operation in remote.DUNDERS
+
+    def _may_be_called(self, target: Any) -> bool:
+        if isinstance(target, types.MethodType):
+            return self._may_be_called(target.__func__) or type(target.__self__).__module__ == "unittest.mock"
+        if isinstance(target, types.FunctionType):
+            return (
+                target.__globals__.get("__name__") == TEST
+                or target.__module__ in HARMLESS
+                or target is _read_line
+            )
+        if isinstance(target, type):
+            return target.__module__ == TEST or target in _MADE_BY_CALL
+        if isinstance(
+            target, types.BuiltinFunctionType | types.MethodDescriptorType | types.MethodWrapperType
+        ):
+            holder = getattr(target, "__self__", None)
+            if holder is None or isinstance(holder, types.ModuleType):
+                return (getattr(target, "__module__", None) or "builtins") in HARMLESS and target.__name__ not in _HARMFUL
+            return not isinstance(holder, types.ModuleType)
+        return type(target).__module__ in (TEST, "unittest.mock", *HARMLESS)
 
 
-def describe(error: BaseException) -> str:
-    """str(error) where that works: it is the program's code. Encodable: lone surrogates are replaced."""
+HARMLESS = (
+    "builtins math cmath operator _operator functools itertools statistics random _random heapq _heapq bisect _bisect "
+    "string re decimal _decimal fractions datetime _datetime collections _collections time copy textwrap"
+).split()
+"""Modules of the library whose functions a test may hand to a program."""
+_HARMFUL = frozenset(
+    "eval exec compile open getattr setattr delattr hasattr vars globals locals dir __import__ input breakpoint "
+    "__build_class__ attrgetter methodcaller sleep".split()
+)
+_MADE_BY_CALL = (staticmethod, classmethod, property)
+
+
+def _special_get(target: Any, name: str) -> Any:
+    """An attribute. A function's code is told by its shape: what `inspect` reads of it."""
+    value = getattr(target, name)
+    if name == "__code__" and isinstance(value, types.CodeType):
+        names = [
+            part
+            for part in dir(value)
+            if part.startswith("co_") and type(getattr(value, part)) in (int, str, tuple)
+        ]
+        return types.SimpleNamespace(**{part: getattr(value, part) for part in names if part != "co_consts"})
+    return value
+
+
+def _take(iterator: Any, most: int) -> tuple[list, BaseException | None]:
+    """(up to `most` items, none where there are no more; what was raised after them)"""
+    items: list[Any] = []
+    until = time.monotonic() + AT_ONCE_S
     try:
-        return str(error)[:MAX_TEXT].encode("utf-8", "replace").decode()
-    except BaseException:
-        return ""
+        while not items or (len(items) < most and time.monotonic() < until):
+            items.append(next(iterator))
+    except StopIteration:
+        pass
+    except Exception as error:
+        if not items:
+            raise
+        return items, error
+    return items, None
+
+
+def _leave(target: Any, error: BaseException | None) -> Any:
+    return type(target).__exit__(target, type(error) if error else None, error, error and error.__traceback__)
+
+
+def _run(coroutine: Any) -> Any:
+    import asyncio  # few programs need it, and each child would pay for it
+
+    async def whole() -> Any:
+        return await coroutine
+
+    return asyncio.run(whole())
+
+
+def _fields(target: Any) -> list:
+    return [name for name, field in target.__dataclass_fields__.items() if field._field_type.name == "_FIELD"]
+
+
+OPERATIONS: dict[str, Callable[..., Any]] = {
+    "call": lambda target, /, *args, **kwargs: target(*args, **kwargs),
+    "method": lambda target, name, /, *args, **kwargs: getattr(target, name)(*args, **kwargs),
+    "get": _special_get,
+    "set": setattr,
+    "del": delattr,
+    "take": _take,
+    "dir": dir,
+    "vars": vars,
+    "copy": copy.copy,
+    "deepcopy": copy.deepcopy,
+    "fields": _fields,
+    "__iter__": iter,
+    "__next__": next,
+    "__len__": len,
+    "__bool__": bool,
+    "__str__": str,
+    "__repr__": repr,
+    "__hash__": hash,
+    "__format__": format,
+    "__getitem__": operator.getitem,
+    "__setitem__": operator.setitem,
+    "__delitem__": operator.delitem,
+    "__contains__": operator.contains,
+    "__reversed__": reversed,
+    "__exit__": _leave,
+    "__await__": _run,
+}
+"""Beside the special methods of the object's class, under their own names."""
+_OUTPUT: list[Any] = [None]
+_INPUT: list[Any] = [None, None]
+
+
+def remember_streams() -> None:
+    """As they are before a test can change them."""
+    _OUTPUT[:] = [sys.stdout]
+    _INPUT[:] = [builtins.input, sys.stdin]
+
+
+def _read_line(prompt: str = "") -> str:
+    """`input()` on what the test made of standard input."""
+    line = sys.stdin.readline()
+    if not line:
+        raise EOFError("EOF when reading a line")
+    return line.removesuffix("\n")
 
 
 def flush_output() -> None:

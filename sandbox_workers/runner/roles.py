@@ -4,17 +4,15 @@ Only T has the verdict pipe. All tests of one job share S and T, as a test file 
 own job. A T that was given nothing but inert tests may judge further jobs.
 """
 
-import ast
-import builtins
-import importlib
 import os
 import socket
 import sys
+import time
 import types
 from typing import Any
 
-from . import kernel
-from .framing import FrameTooLarge, recv_frame, send_frame
+from . import kernel, suite
+from .framing import MAX_VALUE, FrameTooLarge, recv_frame, send_frame
 from .peer import (
     ASKING,
     TESTING,
@@ -22,13 +20,12 @@ from .peer import (
     ProgramGone,
     ProgramLied,
     ValueTooLarge,
-    describe,
     flush_output,
-    is_from_program,
+    remember_streams,
 )
-from .values import NotPlain, TooLong, plain_repr
+from .remote import NotServed, describe, is_from_program
+from .values import NotPlain, TooLong
 
-LIBRARY = {name for name in sys.stdlib_module_names if name[0] != "_"} - {"antigravity", "this"}
 MAX_ERROR = 500
 """Characters of an error text in a verdict."""
 
@@ -43,46 +40,45 @@ def run_program(control: socket.socket, rpc: socket.socket) -> None:
     module = types.ModuleType("program")
     sys.modules["program"] = sys.modules["solution"] = module
     peer = Peer(rpc, "program")
-    try:
-        hello = load(source, module, peer)
-    except MemoryError:
-        hello = {"failed": "MEMORY_LIMIT", "error": "MemoryError"}
+    peer.module = module
+    hello = load(source, module)
     flush_output()
     try:
-        send_frame(rpc, hello)
-        while True:
-            peer.serve_one(recv_frame(rpc))
+        send_frame(rpc, hello, MAX_VALUE)
+        peer.serve()
     except FrameTooLarge:
         os._exit(14)
     except (EOFError, OSError):
         os._exit(0)
 
 
-def load(source: str, module: types.ModuleType, peer: Peer) -> dict:
+def load(source: str, module: types.ModuleType) -> dict:
+    """What the program has to say first: its names, or why it has none."""
     try:
         code = compile(source, "program.py", "exec", dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError) as error:
-        return {"failed": "SYNTAX_ERROR", "error": f"{type(error).__name__}: {describe(error)}"[:MAX_ERROR]}
+        return failed("SYNTAX_ERROR", error)
+    except MemoryError as error:
+        return failed("MEMORY_LIMIT", error)
     try:
         exec(code, module.__dict__)
-    except MemoryError:
-        raise
+    except MemoryError as error:
+        return failed("MEMORY_LIMIT", error)
     except BaseException as error:
-        return {"failed": "RUNTIME_ERROR", "error": f"{type(error).__name__}: {describe(error)}"[:MAX_ERROR]}
-    peer.exceptions = {
-        name: next(base.__name__ for base in value.__mro__ if hasattr(builtins, base.__name__))
-        for name, value in module.__dict__.items()
-        if isinstance(value, type) and issubclass(value, Exception)
-    }
-    public = {
-        name: peer.codec.encode(value)
-        for name, value in list(module.__dict__.items())
-        if not name.startswith("__")
-        and name not in peer.exceptions
-        and not isinstance(value, types.ModuleType)
-    }
-    modules = [name for name, value in module.__dict__.items() if value is sys.modules.get(name)]
-    return {"names": public, "exceptions": peer.exceptions, "modules": modules}
+        return failed("RUNTIME_ERROR", error)
+    names, modules = [], {}
+    for name, value in list(module.__dict__.items()):
+        if type(name) is not str or name.startswith("__"):
+            continue
+        if isinstance(value, types.ModuleType):
+            modules[name] = str(value.__name__)
+        else:
+            names.append(name)
+    return {"names": names, "modules": modules}
+
+
+def failed(status: str, error: BaseException) -> dict:
+    return {"failed": status, "error": f"{type(error).__name__}: {describe(error)}"[:MAX_ERROR]}
 
 
 # ---------------------------------------------------------------- T: the tests
@@ -105,85 +101,77 @@ def run_tests(control: socket.socket) -> None:
 
 def judge_job(control: socket.socket, rpc: socket.socket, tests: list[str], inert: bool) -> None:
     """Judge the tests in order, a frame each; stop after one that lost the program."""
-    kernel.set_name(ASKING)
+    kernel.set_name(TESTING)
     peer = Peer(rpc, "test")
+    peer.codec.shared = not inert
     import random  # loaded by the zygote, in its own way
 
     random.seed(repr(tests))  # a program cannot draw the same numbers: it does not know the tests
+    remember_streams()
+    time.sleep = peer.sleep
+    suites = [read(test) for test in tests]  # all before the program runs on: it can see how long that takes
+    kernel.set_name(ASKING)
     try:
-        names = meet_program(peer, modules=not inert)  # inert tests have no use for them
+        names, modules = meet_program(peer)
     except BaseException as error:
         outcome = outcome_of(error)
         for index in range(len(tests)):
             send_frame(control, {"index": index, **outcome})
         return
     send_frame(control, {"loaded": True})
-    for index, test in enumerate(tests):
+    for index, read_suite in enumerate(suites):
         control.recv(1)  # the supervisor has read what was printed and the clocks: this test's begin at zero
-        outcome = judge(test, dict(names), peer)
+        outcome = judge(read_suite, names, modules, peer)
         send_frame(control, {"index": index, **outcome, "last": peer.fatal is not None})
         if peer.fatal is not None:
             return
 
 
-def meet_program(peer: Peer, modules: bool) -> dict[str, Any]:
-    """The test's namespace: the program's public names, none of which may shadow a builtin of the test."""
+def read(test: str) -> suite.Suite | BaseException:
     try:
-        hello = recv_frame(peer.connection)
+        return suite.read(test)
+    except BaseException as error:
+        return error
+
+
+def meet_program(peer: Peer) -> tuple[frozenset[str], dict[str, str]]:
+    """The program's names, and the modules of the library that it imports, by its own names for them."""
+    try:
+        hello = recv_frame(peer.connection, MAX_VALUE)
     except (EOFError, ConnectionError):
         raise ProgramGone("the program's process ended while it was loaded") from None
     except FrameTooLarge as error:
         raise ValueTooLarge(str(error)) from None
     except Exception as error:
         raise ProgramLied(type(error).__name__) from None
+    if type(hello) is dict and "failed" in hello:
+        raise LoadFailed(str(hello["failed"]), str(hello.get("error")))
     try:
-        if "failed" in hello:
-            raise LoadFailed(str(hello["failed"]), str(hello["error"]))
-        names: dict[str, Any] = {}
-        for name, base in hello["exceptions"].items():
-            cls = getattr(builtins, str(base), Exception)
-            parent = cls if isinstance(cls, type) and issubclass(cls, Exception) else Exception
-            peer.exceptions[name] = names[name] = type(name, (parent,), {})
-        names |= {name: peer.codec.decode(value) for name, value in hello["names"].items()}
-        # What a program imports under its own name a test may use: from the test's own library.
-        if modules:
-            names |= {name: importlib.import_module(name) for name in hello["modules"] if name in LIBRARY}
-        if any(name.startswith("__") for name in names):  # `__builtins__` would be the test's own
-            raise ProgramLied("a name that is not the program's to give")
-    except (LoadFailed, ProgramLied):
-        raise
+        names = frozenset(name for name in hello["names"] if type(name) is str and name[:2] != "__")
+        modules = {str(name): str(module) for name, module in hello["modules"].items()}
     except Exception as error:
         raise ProgramLied(type(error).__name__) from None
-    names = {name: value for name, value in names.items() if not hasattr(builtins, name)}
-    module = types.ModuleType("program")
-    module.__dict__.update(names)
-    sys.modules["program"] = sys.modules["solution"] = module
-    return names
+    return names, modules
 
 
-def judge(test: str, names: dict[str, Any], peer: Peer) -> dict:
+def judge(
+    test: suite.Suite | BaseException, names: frozenset[str], modules: dict[str, str], peer: Peer
+) -> dict:
     kernel.set_name(TESTING)
+    peer.not_served = ""
+    peer.codec.remotes.met = False
     try:
-        value = evaluate(test, {**names, "__name__": "__test__"})
+        if isinstance(test, BaseException):
+            raise test
+        value = suite.run(test, names, modules, peer)
         outcome = {"status": "PASSED", "value": value, "error": "", "by_test": False}
     except BaseException as error:
         outcome = outcome_of(error)
+        if outcome["by_test"] and peer.codec.remotes.met:  # it may have broken on what the program returned
+            outcome |= {"by_test": False, "error": outcome["error"].removeprefix("test: ")}
     if peer.fatal is not None:  # sticky: a bare `except:` in the test cannot make a pass of it
         outcome = outcome_of(peer.fatal)
     return outcome
-
-
-def evaluate(test: str, namespace: dict[str, Any]) -> str | None:
-    """Run statements and return None, or evaluate a single expression and return the repr of its value."""
-    tree = ast.parse(test, "test.py")
-    if len(tree.body) == 1 and isinstance(tree.body[0], ast.Expr):
-        expression = compile(ast.Expression(tree.body[0].value), "test.py", "eval", dont_inherit=True)
-        return plain_repr(eval(expression, namespace))
-    exec(compile(tree, "test.py", "exec", dont_inherit=True), namespace)
-    for node in tree.body:  # a pytest-style suite: define test functions, then call them
-        if isinstance(node, ast.FunctionDef) and node.name.startswith("test") and not node.args.args:
-            namespace[node.name]()
-    return None
 
 
 def outcome_of(error: BaseException) -> dict:
@@ -201,6 +189,7 @@ def classify(error: BaseException) -> tuple[str, str, bool]:
     match error:
         case LoadFailed():
             status, text = error.args
+            text = "".join(letter for letter in text if letter.isprintable())
             known = ("SYNTAX_ERROR", "RUNTIME_ERROR", "MEMORY_LIMIT")
             return (status if status in known else "RUNTIME_ERROR"), text, False
         case ProgramGone() | ProgramLied():

@@ -20,7 +20,7 @@ ATTACKS: dict[str, tuple] = {
     "load error in the test's words": (
         "import sys\nroles = sys.modules['runner.roles']\nsend = roles.send_frame\n"
         "failed = {'failed': 'RUNTIME_ERROR', 'error': 'test: NameError'}\n"
-        "roles.send_frame = lambda c, m: send(c, failed)\n",
+        "roles.send_frame = lambda c, m, *cap: send(c, failed)\n",
         ANSWER,
         {ERROR},
     ),
@@ -84,14 +84,14 @@ ATTACKS: dict[str, tuple] = {
     "length below zero": (
         "import sys\npeer = sys.modules['runner.peer']\nsend = peer.send_frame\n"
         "class A:\n    def __len__(self): return 3\n"
-        "def forge(c, m):\n    if m.get('v') == 3: m['v'] = -3\n    send(c, m)\n"
+        "def forge(c, m, *cap):\n    if m.get('v') == 3: m['v'] = -3\n    send(c, m)\n"
         "peer.send_frame = forge\ndef f(x): return A()",
         "assert len(f(1)) == 2",
         {ERROR},
     ),
     "truth that is a handle on itself": (
         "import sys\npeer = sys.modules['runner.peer']\nsend = peer.send_frame\n"
-        "peer.send_frame = lambda c, m: send(c, {**m, 'v': {'h': 0, 'n': 'A'}})\ndef f(x): return 5",
+        "peer.send_frame = lambda c, m, *cap: send(c, {**m, 'v': {'h': [1, [2]]}})\ndef f(x): return 5",
         "assert f(1)",
         {ERROR, TIME},
     ),

@@ -15,9 +15,9 @@ HELLO = """
 import sys
 roles = sys.modules["runner.roles"]
 send = roles.send_frame
-def forge(connection, message):
+def forge(connection, message, *cap):
     if "names" in message: edit(message)
-    send(connection, message)
+    send(connection, message, *cap)
 roles.send_frame = forge
 """
 REPLY = HELLO.replace("roles", "peer").replace('"names"', '"v"')
@@ -187,13 +187,13 @@ ATTACKS: dict[str, tuple[str, str, set[Status]]] = {
         {ERROR},
     ),
     "handle on the test's own object": (
-        REPLY + "edit = lambda reply: reply.update(v={'r': 0})\ndef f(g): return 5",
+        REPLY + "edit = lambda reply: reply.update(v={'r': 1})\ndef f(g): return 5",
         "answer = 6\nassert f(lambda: answer) == answer",
         {WRONG},
     ),
     "None, and arguments written back": (
         REPLY
-        + "edit = lambda reply: reply.update(v=None, m=[[9], {'d': []}, 'no'])\ndef f(a, b, c): return 5",
+        + "edit = lambda reply: reply.update(v=None, u=[[0, [9]], [2, []], [4, 'no']])\ndef f(a, b, c): return 5",
         "xs = [2, 1]\nassert f(xs, {1: 2}, 'c') == sorted(xs)",
         {WRONG},
     ),

@@ -1,0 +1,295 @@
+"""One test as code: what its names mean, when it sees what the program changed, what of it is run.
+
+A free name of a test is the program's unless a library has it: `sorted`, `math`, `Counter` are the library's, whatever
+a program calls so. But a test that asks for nothing else asks the program for that.
+"""
+
+import ast
+import builtins
+import importlib
+import symtable
+import sys
+import types
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from .peer import TEST, Peer
+from .remote import ForeignClass
+from .values import LIBRARY, plain_repr
+
+USUAL = (
+    "math collections itertools functools heapq bisect re string operator random copy json datetime decimal fractions "
+    "statistics typing"
+).split()
+"""Modules that a test may use, and whose functions and classes, as if it had imported them: the programs that tests are
+written with have."""
+ORACLES = frozenset(
+    "Counter OrderedDict defaultdict deque Decimal Fraction isclose isnan isinf sqrt floor ceil gcd lcm comb perm prod "
+    "factorial fsum mean median permutations combinations product chain accumulate reduce partial deepcopy".split()
+)
+"""Of them what tests compare with: a program's own would decide."""
+COMPARING = ("assert", "isclose")
+"""How functions that compare their arguments are called, or begin to be."""
+
+
+class NeverAsked(Exception):
+    """A test that says nothing of the program."""
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """A test that was read."""
+
+    code: types.CodeType
+    is_expression: bool
+    """A single expression: its value is wanted."""
+    free: frozenset[str]
+    """Names that it uses and does not define."""
+    called: frozenset[str]
+    """Of these, those that it uses in another way than `name.attribute`."""
+
+
+def read(source: str) -> Suite:
+    """Raise SyntaxError, ValueError, RecursionError, MemoryError."""
+    tree = ast.parse(source, "test.py")
+    free = _free_names(symtable.symtable(source, "test.py", "exec"))
+    whole = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    called = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and id(n) not in whole} & free
+    is_expression = len(tree.body) == 1 and isinstance(tree.body[0], ast.Expr)
+    if any(_holds(node) for node in ast.walk(tree)):
+        tree = ast.fix_missing_locations(_Seams().visit(tree))
+    compiled: Any = ast.Expression(tree.body[0].value) if is_expression else tree  # type: ignore[attr-defined]
+    code = compile(compiled, "test.py", "eval" if is_expression else "exec", dont_inherit=True)
+    return Suite(code, is_expression, frozenset(free), frozenset(called))
+
+
+def _free_names(table: symtable.SymbolTable) -> set[str]:
+    """Of the module and all within it."""
+    at_top = table.get_type() == "module"
+    names = {
+        symbol.get_name()
+        for symbol in table.get_symbols()
+        if symbol.is_referenced() and (at_top or symbol.is_global())
+    }
+    for child in table.get_children():
+        names |= _free_names(child)
+    if at_top:
+        names -= {
+            symbol.get_name()
+            for symbol in table.get_symbols()
+            if symbol.is_assigned() or symbol.is_imported()
+        }
+    return names
+
+
+# ---------------------------------------------------------------- when changes are seen
+
+BEFORE, AFTER, SEE = "__before__", "__after__", "__see__"
+
+
+def _holds(node: ast.AST) -> bool:
+    """Whether a program that is called in one operand could change what a later operand says."""
+    if isinstance(node, ast.Compare):
+        if any(isinstance(operator, ast.Is | ast.IsNot) for operator in node.ops):
+            return False
+        operands = [node.left, *node.comparators]
+    elif isinstance(node, ast.Call):
+        name = getattr(node.func, "attr", None) or getattr(node.func, "id", "")
+        if not name.startswith(COMPARING):
+            return False
+        operands = list(node.args)
+    else:
+        return False
+    calls = [any(isinstance(part, ast.Call) for part in ast.walk(operand)) for operand in operands]
+    computed = [any(isinstance(part, ast.Name) for part in ast.walk(operand)) for operand in operands]
+    return any(calls[i] and any(computed[i + 1 :]) for i in range(len(operands)))
+
+
+class _Seams(ast.NodeTransformer):
+    """Within a comparison the test's containers are as they were when it began, as far as a program has changed them:
+    else `f(data) == sorted(data)` could be forged."""
+
+    depth = 0
+
+    def visit(self, node: ast.AST) -> Any:
+        holds = _holds(node)
+        self.depth += holds
+        node = self.generic_visit(node)
+        if holds:
+            level = ast.Constant(self.depth)
+            began = ast.Call(ast.Name(BEFORE, ast.Load()), [level], [])
+            value = ast.BoolOp(ast.Or(), [began, node])  # type: ignore[list-item]
+            node = ast.Call(ast.Name(AFTER, ast.Load()), [level, value], [])
+            self.depth -= 1
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            see = ast.Expr(ast.Call(ast.Name(SEE, ast.Load()), [], []))
+            node.body.insert(ast.get_docstring(node) is not None, see)
+        return node
+
+
+def _seams(peer: Peer) -> dict[str, Callable]:
+    def before(level: int) -> None:
+        if level == 1:
+            peer.see_changes()
+        peer.holding = level
+
+    def after(level: int, value: Any) -> Any:
+        peer.holding = level - 1
+        if not peer.holding:
+            peer.see_changes()
+        return value
+
+    return {BEFORE: before, AFTER: after, SEE: peer.see_changes}
+
+
+# ---------------------------------------------------------------- what names mean
+
+
+class Namespace(dict):
+    """A test's module. What is missing is looked up where it is used: a program's variables change."""
+
+    def __init__(self, suite: Suite, names: Collection[str], modules: dict[str, str], peer: Peer) -> None:
+        super().__init__(_seams(peer), __name__=TEST, __builtins__=builtins)
+        wanted = suite.free.intersection(names)
+        own = {name for name in wanted if not _is_librarys(name, suite)}
+        self._programs = own or wanted
+        self._modules = modules
+        self._peer = peer
+
+    def __missing__(self, name: str) -> Any:
+        if name in self._programs and not self._peer.codec.shared:  # one call of one function: one request
+            return self.setdefault(name, partial(self._peer.ask_function, name))
+        if name in self._programs:
+            value = self._peer.ask(None, "name", (name,))
+            if isinstance(value, ForeignClass):
+                self._peer.codec.remotes.named.add(value)
+            if type(type(value)) is ForeignClass or isinstance(value, type):
+                self[name] = value
+            return value
+        if not hasattr(builtins, name):
+            if (module := self._modules.get(name)) is not None and module.partition(".")[0] in LIBRARY:
+                return self.setdefault(name, importlib.import_module(module))
+            if (value := _of_library(name)) is not None:
+                return self.setdefault(name, value)
+        raise KeyError(name)
+
+
+def _is_librarys(name: str, suite: Suite) -> bool:
+    return hasattr(builtins, name) or name in ORACLES or (name in USUAL and name not in suite.called)
+
+
+def _of_library(name: str) -> Any:
+    """A usual module, or a function or class of one; None where there is none of that name."""
+    if name[:1] == "_":
+        return None
+    if name in USUAL:
+        return importlib.import_module(name)
+    for module in USUAL:
+        value = getattr(importlib.import_module(module), name, None)
+        if callable(value):
+            return value
+    return None
+
+
+class _Module(types.ModuleType):
+    """A module whose names are a namespace's."""
+
+    def __init__(self, name: str, names: dict) -> None:
+        super().__init__(name)
+        super().__setattr__("_names", names)
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "__dict__":
+            return super().__getattribute__("_names")
+        return super().__getattribute__(name)
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattribute__("_names")[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__getattribute__("_names")[name] = value
+
+
+class _Program(types.ModuleType):
+    """What `import program` gives to a test."""
+
+    def __init__(self, names: Collection[str], peer: Peer) -> None:
+        super().__init__("program")
+        self.__dict__.update(_peer=peer, __all__=sorted(names))
+
+    def __getattr__(self, name: str) -> Any:
+        if name[:2] == "__" or name not in self.__all__:
+            raise AttributeError(name)
+        return self._peer.ask(None, "name", (name,))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self._peer.ask(None, "rename", (name, value))
+
+
+# ---------------------------------------------------------------- running
+
+
+def run(suite: Suite, names: Collection[str], modules: dict[str, str], peer: Peer) -> str | None:
+    """Run statements and return None, or evaluate a single expression and return the repr of its value.
+
+    Raises:
+        NeverAsked: a test that asked the program for nothing.
+    """
+    namespace = Namespace(suite, names, modules, peer)
+    sys.modules[TEST] = _Module(TEST, namespace)
+    sys.modules["program"] = sys.modules["solution"] = _Program(names, peer)
+    if "unittest" in suite.code.co_names:
+        import unittest
+
+        unittest.main = lambda *args, **kwargs: None  # type: ignore[assignment,misc]  # all cases are run below
+    asked = peer.asked
+    if suite.is_expression:
+        return plain_repr(eval(suite.code, namespace))
+    exec(suite.code, namespace)
+    for name, value in list(namespace.items()):
+        if getattr(value, "__module__", None) != TEST:
+            continue
+        if isinstance(value, types.FunctionType) and name.startswith("test"):
+            _call(value)
+        elif isinstance(value, type):
+            _run_class(value)
+    if peer.asked == asked:
+        raise NeverAsked("the test never uses the program")
+    return None
+
+
+def _call(function: Callable) -> None:
+    result = function()
+    if isinstance(result, types.CoroutineType):
+        import asyncio
+
+        asyncio.run(result)
+
+
+def _run_class(cls: type) -> None:
+    """As unittest or pytest would: a new object for each test method."""
+    methods = [name for name in dir(cls) if name.startswith("test") and callable(getattr(cls, name))]
+    unittest = sys.modules.get("unittest")
+    if unittest is not None and issubclass(cls, unittest.TestCase):
+        cls.setUpClass()
+        for name in methods:
+            case = cls(name)
+            try:
+                case.debug()
+            except unittest.SkipTest:
+                continue
+        cls.tearDownClass()
+        cls.doClassCleanups()
+    elif cls.__name__.startswith("Test") and methods:
+        for name in methods:
+            case = cls()
+            getattr(case, "setup_method", lambda *_: None)()
+            try:
+                _call(getattr(case, name))
+            finally:
+                getattr(case, "teardown_method", lambda *_: None)()
