@@ -55,8 +55,8 @@ class Codec:
         self._next = 0
         self._described: set[int] = set()
         self.remotes = remote.Remotes(self, strict=role == "test")
-        self.pending: dict[int, list] = {}
-        """Parts of own containers that the other end changed, not to be seen yet."""
+        self.pending: dict[int, tuple[Any, list]] = {}
+        """Own containers that the other end changed, and their parts since, not to be seen yet."""
         self.shared = True
         """Whether containers are to have twins."""
         self._encoders: dict[type, Callable[[Any], Any]] = {
@@ -143,7 +143,7 @@ class Codec:
     def _handle(self, value: Any) -> Any:
         kind = type(value)
         body = [self.number(value), self.encode_class(kind)]
-        if (base := next((k for k in kind.__mro__ if k in mirrors.KINDS), None)) is not None:
+        if (base := mirrors.base_of(value)) is not None:
             return self._container(value, base, body)
         if (plain := base_value(value)) is not None:
             body.append(self.encode(plain[0]))
@@ -247,11 +247,11 @@ class Codec:
         return value
 
     def _again(self, number: int) -> Any:
-        if (parts := self.pending.get(number)) is None:
+        if number not in self.pending:
             return self.mirrors.values[number]
-        kind = next(k for k in type(self.mirrors.values[number]).__mro__ if k in mirrors.KINDS)
-        value = mirrors.make(kind, None)
-        mirrors.KINDS[kind].fill(value, parts)
+        container, parts = self.pending[number]
+        value = mirrors.make(mirrors.base_of(container), None)
+        mirrors.kind_of(container).fill(value, parts)
         return value
 
     def _decode_view(self, body: list) -> Any:

@@ -15,8 +15,11 @@ class FrameTooLarge(ValueError):
     """The sender announced, or was asked to send, more than the cap."""
 
 
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
+
+
 def pack(message: Any) -> bytes:
-    body = json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+    body = _encode(message).encode("utf-8", "surrogatepass")
     return struct.pack(">I", len(body)) + body
 
 
@@ -38,11 +41,42 @@ def recv_exactly(connection: socket.socket, count: int) -> bytes:
     return bytes(received)
 
 
-def recv_frame(connection: socket.socket, cap: int = MAX_FRAME) -> Any:
+def recv_frame(connection: socket.socket) -> Any:
     (length,) = struct.unpack(">I", recv_exactly(connection, 4))
-    if length > cap:
+    if length > MAX_FRAME:
         raise FrameTooLarge(f"{length} bytes")
     return json.loads(recv_exactly(connection, length).decode("utf-8", "surrogatepass"))
+
+
+class Frames:
+    """Frames of one connection, a system call each where they are short."""
+
+    def __init__(self, connection: socket.socket, cap: int) -> None:
+        self._connection, self._cap = connection, cap
+        self._read = b""
+
+    def waiting(self) -> bool:
+        """Something was read and not yet taken."""
+        return bool(self._read)
+
+    def next(self) -> Any:
+        """Raise EOFError where the other end closed, FrameTooLarge."""
+        read = self._read
+        while len(read) < 4:
+            read += self._more()
+        end = 4 + struct.unpack_from(">I", read)[0]
+        if end > self._cap:
+            raise FrameTooLarge(f"{end} bytes")
+        if end > len(read):
+            read += recv_exactly(self._connection, end - len(read))
+        self._read = read[end:]
+        return json.loads(read[4:end].decode("utf-8", "surrogatepass"))
+
+    def _more(self) -> bytes:
+        chunk = self._connection.recv(65536)
+        if not chunk:
+            raise EOFError
+        return chunk
 
 
 class Readable(Protocol):

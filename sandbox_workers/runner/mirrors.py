@@ -88,6 +88,16 @@ KINDS: dict[type, Kind] = {
 """In both processes the same classes."""
 
 
+def base_of(value: Any) -> type | None:
+    """The class of KINDS that it is of, or derives from."""
+    return next((base for base in type(value).__mro__ if base in KINDS), None)
+
+
+def kind_of(value: Any) -> Kind:
+    """Raise KeyError where it is no container."""
+    return KINDS[base_of(value)]  # type: ignore[index]
+
+
 def make(kind: type, head: Any) -> Any:
     """An empty container."""
     if kind is collections.deque:

@@ -23,8 +23,9 @@ from typing import Any
 
 from . import kernel, remote
 from .codec import Codec
-from .framing import MAX_VALUE, FrameTooLarge, recv_frame, send_frame
-from .remote import NotServed, is_from_program, mark_from_program
+from .framing import MAX_VALUE, Frames, FrameTooLarge, send_frame
+from .mirrors import kind_of
+from .remote import NotServed, mark_from_program
 
 ASKING, TESTING = b"asking", b"testing"
 """What a test process calls itself while it waits for the program, or reads what it sent; and else. The supervisor
@@ -67,6 +68,7 @@ class Peer:
 
     def __init__(self, connection: socket.socket, role: str) -> None:
         self.connection = connection
+        self.frames = Frames(connection, MAX_VALUE)
         self.role = role
         self.codec = Codec(self.ask, role)
         self.fatal: BaseException | None = None
@@ -136,7 +138,7 @@ class Peer:
         # From here on whatever goes wrong is the program's doing, and sticks.
         try:
             while True:
-                message = recv_frame(self.connection, MAX_VALUE)
+                message = self.frames.next()
                 if "o" not in message:
                     if message["t"] != turn:
                         raise ValueError("an answer to another question")
@@ -206,7 +208,7 @@ class Peer:
                 continue
             new = codec.parts(parts)
             if unseen and codec.mirrors.is_own(number):
-                codec.pending[number] = new
+                codec.pending[number] = codec.mirrors.values[number], new
             else:
                 codec.pending.pop(number, None)
                 codec.mirrors.fill(number, new)
@@ -224,11 +226,11 @@ class Peer:
             return
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
-            if select.select([self.connection], [], [], left)[0]:
+            if self.frames.waiting() or select.select([self.connection], [], [], left)[0]:
                 with self._lock:
                     kernel.set_name(ASKING)
                     try:
-                        self.serve_one(recv_frame(self.connection, MAX_VALUE))
+                        self.serve_one(self.frames.next())
                     except Exception as error:
                         self.fatal = ProgramLied(type(error).__name__)
                         raise self.fatal from None
@@ -239,21 +241,24 @@ class Peer:
         """In the program: until the test is gone."""
         while True:
             if threading.active_count() > 1:  # one of them may be waiting for an answer: only one may read
-                select.select([self.connection], [], [])
+                if not self.frames.waiting():
+                    select.select([self.connection], [], [])
                 with self._lock:
-                    if not select.select([self.connection], [], [], 0)[0]:
+                    if not (self.frames.waiting() or select.select([self.connection], [], [], 0)[0]):
                         continue
-                    request = recv_frame(self.connection, MAX_VALUE)
+                    request = self.frames.next()
             else:
-                request = recv_frame(self.connection, MAX_VALUE)
+                request = self.frames.next()
             self.serve_one(request)
 
     def see_changes(self) -> None:
         """What the program did to the test's containers during a comparison, done now."""
         self.holding = 0
-        for number, parts in self.codec.pending.items():
+        for number, (value, parts) in self.codec.pending.items():
             if number in self.codec.mirrors.values:
                 self.codec.mirrors.fill(number, parts)
+            else:  # the program has let go of its own
+                kind_of(value).fill(value, parts)
         self.codec.pending.clear()
 
     def _describe_io(self, request: dict) -> None:
@@ -280,12 +285,17 @@ class Peer:
         try:
             self._read_changes(request)
             args = codec.parts(request["a"]) if "a" in request else ()
-            kwargs = {name: codec.decode(item) for name, item in request["k"].items()} if "k" in request else {}
+            kwargs = (
+                {name: codec.decode(item) for name, item in request["k"].items()} if "k" in request else {}
+            )
             self._forget(request)
             target = None if request["i"] is None else codec.objects[request["i"]]
             if self.role == "test":
                 self._permit(target, request["o"], args)
-            with self._standard_streams(request) as printed:
+            if "p" in request or "n" in request:
+                with self._standard_streams(request) as printed:
+                    value = self._perform(target, request["o"], args, kwargs)
+            else:
                 value = self._perform(target, request["o"], args, kwargs)
         except BaseException as raised:
             if isinstance(raised, GeneratorExit) or (self.role == "test" and isinstance(raised, Fatal)):
@@ -336,9 +346,6 @@ class Peer:
 
     @contextlib.contextmanager
     def _standard_streams(self, request: dict) -> Any:
-        if "p" not in request and "n" not in request:
-            yield None
-            return
         printed = io.StringIO() if "p" in request else None
         with contextlib.ExitStack() as stack:
             if printed is not None:
@@ -383,7 +390,7 @@ class Peer:
             return (
                 target.__globals__.get("__name__") == TEST
                 or target.__module__ in HARMLESS
-                or target is _read_line
+                or target in (_read_line, builtins.input)
             )
         if isinstance(target, type):
             return target.__module__ == TEST or target in _MADE_BY_CALL
@@ -392,19 +399,64 @@ class Peer:
         ):
             holder = getattr(target, "__self__", None)
             if holder is None or isinstance(holder, types.ModuleType):
-                return (getattr(target, "__module__", None) or "builtins") in HARMLESS and target.__name__ not in _HARMFUL
+                return (
+                    getattr(target, "__module__", None) or "builtins"
+                ) in HARMLESS and target.__name__ not in _HARMFUL
             return not isinstance(holder, types.ModuleType)
         return type(target).__module__ in (TEST, "unittest.mock", *HARMLESS)
 
 
-HARMLESS = (
-    "builtins math cmath operator _operator functools itertools statistics random _random heapq _heapq bisect _bisect "
-    "string re decimal _decimal fractions datetime _datetime collections _collections time copy textwrap"
-).split()
+HARMLESS = [
+    "builtins",
+    "math",
+    "cmath",
+    "operator",
+    "_operator",
+    "functools",
+    "itertools",
+    "statistics",
+    "random",
+    "_random",
+    "heapq",
+    "_heapq",
+    "bisect",
+    "_bisect",
+    "string",
+    "re",
+    "decimal",
+    "_decimal",
+    "fractions",
+    "datetime",
+    "_datetime",
+    "collections",
+    "_collections",
+    "time",
+    "copy",
+    "textwrap",
+]
 """Modules of the library whose functions a test may hand to a program."""
 _HARMFUL = frozenset(
-    "eval exec compile open getattr setattr delattr hasattr vars globals locals dir __import__ input breakpoint "
-    "__build_class__ attrgetter methodcaller sleep".split()
+    [
+        "eval",
+        "exec",
+        "compile",
+        "open",
+        "getattr",
+        "setattr",
+        "delattr",
+        "hasattr",
+        "vars",
+        "globals",
+        "locals",
+        "dir",
+        "__import__",
+        "input",
+        "breakpoint",
+        "__build_class__",
+        "attrgetter",
+        "methodcaller",
+        "sleep",
+    ]
 )
 _MADE_BY_CALL = (staticmethod, classmethod, property)
 
@@ -503,7 +555,6 @@ def _read_line(prompt: str = "") -> str:
 
 
 def flush_output() -> None:
-    with contextlib.suppress(BaseException):
-        sys.stdout.flush()
-    with contextlib.suppress(BaseException):
-        sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(BaseException):
+            stream.flush()

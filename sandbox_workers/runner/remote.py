@@ -26,7 +26,22 @@ MAX_TEXT = 2000
 SINGLE, MOST_AT_ONCE = 64, 1000
 """Items of an iterator that are asked for one by one; most items asked for at once after that."""
 
-_PAIRS = "add sub mul truediv floordiv mod divmod pow matmul lshift rshift and or xor".split()
+_PAIRS = [
+    "add",
+    "sub",
+    "mul",
+    "truediv",
+    "floordiv",
+    "mod",
+    "divmod",
+    "pow",
+    "matmul",
+    "lshift",
+    "rshift",
+    "and",
+    "or",
+    "xor",
+]
 _ARITHMETIC = {f"__{prefix}{name}__" for name in _PAIRS for prefix in ("", "r", "i")} - {"__idivmod__"}
 _ORDER = {f"__{name}__" for name in ("lt", "le", "gt", "ge")}
 _CONVERT = {
@@ -35,10 +50,34 @@ _CONVERT = {
 }
 _SIMPLE = {
     f"__{name}__"
-    for name in (
-        "call iter next len getitem setitem delitem contains bool str repr hash enter exit neg pos abs invert reversed "
-        "eq ne await aiter anext aenter aexit"
-    ).split()
+    for name in [
+        "call",
+        "iter",
+        "next",
+        "len",
+        "getitem",
+        "setitem",
+        "delitem",
+        "contains",
+        "bool",
+        "str",
+        "repr",
+        "hash",
+        "enter",
+        "exit",
+        "neg",
+        "pos",
+        "abs",
+        "invert",
+        "reversed",
+        "eq",
+        "ne",
+        "await",
+        "aiter",
+        "anext",
+        "aenter",
+        "aexit",
+    ]
 }
 DUNDERS = frozenset(_ARITHMETIC | _ORDER | _CONVERT | _SIMPLE)
 
@@ -318,10 +357,8 @@ class Remotes:
         cls = self.class_of(*body)
         self.met |= cls.__name__ != "function"
         plain = next((kind for kind in cls.__mro__ if kind in _PLAIN), object)
-        if base is None:
-            value = plain.__new__(cls)
-        else:
-            value = plain.__new__(cls, self._codec.decode(base))  # type: ignore[call-arg]
+        content = () if base is None else (self._codec.decode(base),)
+        value = plain.__new__(cls, *content)
         object.__setattr__(value, NUMBER, number)
         try:
             self._alive[number] = weakref.ref(value, lambda _, number=number: self._drop(number))

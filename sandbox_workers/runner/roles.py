@@ -9,7 +9,6 @@ import socket
 import sys
 import time
 import types
-from typing import Any
 
 from . import kernel, suite
 from .framing import MAX_VALUE, FrameTooLarge, recv_frame, send_frame
@@ -23,7 +22,7 @@ from .peer import (
     flush_output,
     remember_streams,
 )
-from .remote import NotServed, describe, is_from_program
+from .remote import describe, is_from_program
 from .values import NotPlain, TooLong
 
 MAX_ERROR = 500
@@ -137,7 +136,7 @@ def read(test: str) -> suite.Suite | BaseException:
 def meet_program(peer: Peer) -> tuple[frozenset[str], dict[str, str]]:
     """The program's names, and the modules of the library that it imports, by its own names for them."""
     try:
-        hello = recv_frame(peer.connection, MAX_VALUE)
+        hello = peer.frames.next()
     except (EOFError, ConnectionError):
         raise ProgramGone("the program's process ended while it was loaded") from None
     except FrameTooLarge as error:

@@ -19,15 +19,59 @@ from .peer import TEST, Peer
 from .remote import ForeignClass
 from .values import LIBRARY, plain_repr
 
-USUAL = (
-    "math collections itertools functools heapq bisect re string operator random copy json datetime decimal fractions "
-    "statistics typing"
-).split()
+USUAL = [
+    "math",
+    "collections",
+    "itertools",
+    "functools",
+    "heapq",
+    "bisect",
+    "re",
+    "string",
+    "operator",
+    "random",
+    "copy",
+    "json",
+    "datetime",
+    "decimal",
+    "fractions",
+    "statistics",
+    "typing",
+]
 """Modules that a test may use, and whose functions and classes, as if it had imported them: the programs that tests are
 written with have."""
 ORACLES = frozenset(
-    "Counter OrderedDict defaultdict deque Decimal Fraction isclose isnan isinf sqrt floor ceil gcd lcm comb perm prod "
-    "factorial fsum mean median permutations combinations product chain accumulate reduce partial deepcopy".split()
+    [
+        "Counter",
+        "OrderedDict",
+        "defaultdict",
+        "deque",
+        "Decimal",
+        "Fraction",
+        "isclose",
+        "isnan",
+        "isinf",
+        "sqrt",
+        "floor",
+        "ceil",
+        "gcd",
+        "lcm",
+        "comb",
+        "perm",
+        "prod",
+        "factorial",
+        "fsum",
+        "mean",
+        "median",
+        "permutations",
+        "combinations",
+        "product",
+        "chain",
+        "accumulate",
+        "reduce",
+        "partial",
+        "deepcopy",
+    ]
 )
 """Of them what tests compare with: a program's own would decide."""
 COMPARING = ("assert", "isclose")
@@ -123,9 +167,13 @@ class _Seams(ast.NodeTransformer):
             value = ast.BoolOp(ast.Or(), [began, node])  # type: ignore[list-item]
             node = ast.Call(ast.Name(AFTER, ast.Load()), [level, value], [])
             self.depth -= 1
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            see = ast.Expr(ast.Call(ast.Name(SEE, ast.Load()), [], []))
+        see = ast.Expr(ast.Call(ast.Name(SEE, ast.Load()), [], []))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             node.body.insert(ast.get_docstring(node) is not None, see)
+        elif isinstance(node, ast.ExceptHandler):  # an error has ended the comparison
+            node.body.insert(0, see)
+        elif isinstance(node, ast.With | ast.AsyncWith):
+            return [node, see]
         return node
 
 

@@ -1,5 +1,6 @@
 """Plain values: what they are, and the text of one."""
 
+import collections
 import datetime
 import decimal
 import fractions
@@ -15,6 +16,9 @@ MAX_REPR = 4000
 
 PLAIN_TYPES = (bool, int, float, complex, str, bytes, bytearray, list, tuple, set, frozenset, dict)
 """Classes that are the same on both sides."""
+
+
+CONTAINERS = (list, tuple, set, frozenset, dict)
 
 
 class NotPlain(TypeError):
@@ -36,7 +40,10 @@ def base_value(value: Any) -> tuple[Any] | None:
         return ("".join(str.__iter__(value)),)
     if issubclass(kind, bytes):
         return (bytes.__getitem__(value, slice(None)),)
-    for base in (tuple, frozenset):
+    for base in (collections.OrderedDict, dict):
+        if issubclass(kind, base):
+            return (dict(base.items(value)),)
+    for base in (list, tuple, set, frozenset):
         if issubclass(kind, base):
             return (base(base.__iter__(value)),)
     return None
@@ -74,8 +81,11 @@ def _repr(value: Any, depth: int) -> str:
         return repr(value)
     if kind is fractions.Fraction:
         return f"Fraction({_repr(value.numerator, depth)}, {_repr(value.denominator, depth)})"
-    if kind not in (list, tuple, set, frozenset, dict):
-        raise NotPlain(f"not a plain value: {kind.__name__}")
+    if kind not in CONTAINERS:
+        reduced = base_value(value)
+        if reduced is None:
+            raise NotPlain(f"not a plain value: {kind.__name__}")
+        return _repr(reduced[0], depth)
     if len(value) > MAX_REPR:
         raise TooLong(f"{len(value)} items")
     if kind is dict:

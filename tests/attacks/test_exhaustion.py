@@ -63,7 +63,7 @@ ATTACKS: dict[str, tuple[str, str, set[Status]]] = {
     ),
     "infinite generator": ("def f(x):\n    while True: yield 1", "assert list(f(1)) == [1]", {TIME}),
     "huge int by computing": ("def f(x): return 10 ** 10 ** 9", ANSWER, {TIME, MEMORY}),
-    "huge int by shifting": ("def f(x): return 1 << 150_000_000", ANSWER, {OUTPUT, TIME}),
+    "huge int by shifting": ("def f(x): return 1 << 150_000_000", ANSWER, {OUTPUT, TIME, MEMORY}),
     "huge value": ("def f(x): return 'x' * (40 << 20)", ANSWER, {OUTPUT, MEMORY}),
     "regular expression without end": (
         "import re\ndef f(x): return bool(re.match(r'(a+)+$', 'a' * 60 + 'b'))",

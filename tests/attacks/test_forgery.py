@@ -20,7 +20,7 @@ def forge(connection, message, *cap):
     send(connection, message, *cap)
 roles.send_frame = forge
 """
-REPLY = HELLO.replace("roles", "peer").replace('"names"', '"v"')
+REPLY = HELLO.replace("roles", "peer").replace('"names" in message', 'message.get("v") == 5')
 SECRET = "expected = 'zq' + '7771'; expected += 'zq'; held = [expected]; assert f() == expected"
 SEARCH = "def seen(t): return isinstance(t, str) and t.startswith('zq7771') and t.endswith('zq')\n"
 

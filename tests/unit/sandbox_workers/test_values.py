@@ -1,77 +1,15 @@
-"""The value codec, the canonical repr, and the agreement of Python and shell on the image's tag."""
+"""The canonical repr, and the agreement of Python and shell on the image's tag."""
 
-import datetime
-import decimal
-import enum
+import collections
 import fractions
 import itertools
-import json
-import math
 import subprocess
 from typing import Any
 
 import pytest
 
 from sandbox_workers.backends import ROOT, uid_range
-from sandbox_workers.runner.values import Codec, NotPlain, TooLong, plain_repr
-
-
-def codec() -> Codec:
-    return Codec(lambda number, name: ("remote", number, name), lambda value: None)
-
-
-PLAIN: list[Any] = [
-    None,
-    True,
-    -7,
-    1 << 200,
-    -(1 << 62),
-    0.1,
-    "täxt\0",
-    [1, [2, (3,)]],
-    (),
-    {1, 2},
-    frozenset({"a"}),
-    {"k": [1], (1, 2): None},
-    b"\x00\xff",
-    bytearray(b"x"),
-    1 + 2j,
-    fractions.Fraction(-1, 3),
-    decimal.Decimal("1.10"),
-    datetime.date(2020, 1, 2),
-    datetime.datetime(2020, 1, 2, 3, 4, 5, 6),
-]
-
-
-@pytest.mark.parametrize("value", PLAIN, ids=repr)
-def test_plain_values_cross_unchanged(value: Any) -> None:
-    there = codec().decode(json.loads(json.dumps(codec().encode(value))))
-    assert there == value and type(there) is type(value)
-
-
-def test_infinities_and_nan_cross() -> None:
-    there = codec().decode(json.loads(json.dumps(codec().encode([math.inf, -math.inf, math.nan]))))
-    assert there[:2] == [math.inf, -math.inf] and math.isnan(there[2])
-
-
-def test_subclasses_are_reduced_by_base_methods() -> None:
-    class Liar(list):
-        def __iter__(self) -> Any:
-            return iter([42])
-
-    class Number(enum.IntEnum):
-        ONE = 1
-
-    encoder = codec()
-    assert encoder.encode(Liar([1, 2])) == [1, 2]
-    assert encoder.encode(Number.ONE) == {"h": 0, "n": "Number"}
-    assert encoder.objects == {0: Number.ONE}
-
-
-def test_bad_messages_raise() -> None:
-    for message in ({"x": 1}, {"I": "zz"}, {"r": 5}, {"D": "sNaN"}, {"d": [[[1], 2]]}, {"a": 1, "b": 2}):
-        with pytest.raises(Exception):  # noqa: B017 - any Exception is the contract
-            codec().decode(message)
+from sandbox_workers.runner.values import NotPlain, TooLong, plain_repr
 
 
 @pytest.mark.parametrize(
@@ -87,6 +25,8 @@ def test_bad_messages_raise() -> None:
         (fractions.Fraction(1, 2), "Fraction(1, 2)"),
         ([], "[]"),
         ({}, "{}"),
+        (collections.Counter("aab"), "{'a': 2, 'b': 1}"),
+        ([type("Sub", (int,), {"__repr__": lambda self: "right"})(3)], "[3]"),
     ],
 )
 def test_canonical_repr(value: Any, text: str) -> None:
@@ -94,7 +34,7 @@ def test_canonical_repr(value: Any, text: str) -> None:
 
 
 def test_repr_refuses_objects_and_lengths() -> None:
-    for value in (object(), [len], {1: object()}, type("Sub", (int,), {})(3)):
+    for value in (object(), [len], {1: object()}):
         with pytest.raises(NotPlain):
             plain_repr(value)
     shared: Any = "x" * 100
