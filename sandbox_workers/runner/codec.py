@@ -59,34 +59,6 @@ class Codec:
         """Own containers that the other end changed, and their parts since, not to be seen yet."""
         self.shared = True
         """Whether containers are to have twins."""
-        self._encoders: dict[type, Callable[[Any], Any]] = {
-            int: lambda value: {"v": ["I", hex(value)]},
-            tuple: lambda value: {"t": self.items(value)},
-            frozenset: lambda value: {"z": self.items(value)},
-            slice: lambda value: {"s": self.items((value.start, value.stop, value.step))},
-            types.MappingProxyType: lambda value: {"p": self.encode(value.copy())},
-            memoryview: lambda value: {"v": ["view", value.tobytes().hex()]},
-            types.MethodType: self._method,
-            **{kind: self._view(kind.__name__) for kind in _VIEWS},
-            **{kind: _tagged(tag, pack) for kind, (tag, pack, _) in PLAIN.items()},
-        }
-        self._decoders: dict[str, Callable[[Any], Any]] = {
-            "t": lambda body: tuple(map(self.decode, body)),
-            "z": lambda body: frozenset(map(self.decode, body)),
-            "m": lambda body: self._make(*body),
-            "=": self._again,
-            "h": lambda body: self.remotes.object(*body),
-            "r": lambda body: self.objects[body],
-            "g": lambda body: getattr(self.objects[body[0]], body[1]),
-            "c": lambda body: self.remotes.class_of(*body),
-            "K": library_class,
-            "e": lambda body: self.remotes.exception(*body),
-            "s": lambda body: slice(*map(self.decode, body)),
-            "p": lambda body: types.MappingProxyType(self.decode(body)),
-            "w": self._decode_view,
-            "u": self._unwrap,
-            "v": lambda body: _READERS[body[0]](body[1]),
-        }
 
     # ------------------------------------------------------------ encoding
 
@@ -95,8 +67,8 @@ class Codec:
         kind = type(value)
         if kind in ATOMS and (kind is not int or -MOST_DIGITS < value < MOST_DIGITS):
             return value
-        if (encoder := self._encoders.get(kind)) is not None:
-            return encoder(value)
+        if (encoder := _ENCODERS.get(kind)) is not None:
+            return encoder(self, value)
         if kind in mirrors.KINDS:
             return self._container(value, kind, None)
         return self._other(value, kind)
@@ -183,12 +155,11 @@ class Codec:
             return {"g": [number, value.__name__]}
         return self._handle(value)
 
-    def _view(self, name: str) -> Callable[[Any], Any]:
-        def encode(view: Any) -> Any:
-            holders = [holder for holder in gc.get_referents(view) if isinstance(holder, dict)]
-            return {"w": [name, self.encode(holders[0])]} if len(holders) == 1 else self._handle(view)
-
-        return encode
+    def _view(self, view: Any) -> Any:
+        holders = [holder for holder in gc.get_referents(view) if isinstance(holder, dict)]
+        if len(holders) != 1:
+            return self._handle(view)
+        return {"w": [type(view).__name__.rpartition("_")[2], self.encode(holders[0])]}
 
     def _exception(self, error: BaseException) -> Any:
         own = BaseException.__getattribute__(error, "__dict__")
@@ -224,7 +195,7 @@ class Codec:
         kind = type(message)
         if kind is dict:
             ((tag, body),) = message.items()
-            return self._decoders[tag](body)
+            return _DECODERS[tag](self, body)
         if kind is list:
             return self.parts(message)
         return message
@@ -255,7 +226,7 @@ class Codec:
         return value
 
     def _decode_view(self, body: list) -> Any:
-        return getattr(dict, body[0].rpartition("_")[2])(self.decode(body[1]))
+        return getattr(dict, body[0])(self.decode(body[1]))
 
     def _unwrap(self, body: list) -> Any:
         cls = library_class(body[0])
@@ -293,8 +264,8 @@ def library_class(text: str) -> type:
 # ---------------------------------------------------------------- plain types beside the atoms and containers
 
 
-def _tagged(tag: str, pack: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return lambda value: {"v": [tag, pack(value)]}
+def _tagged(tag: str, pack: Callable[[Any], Any]) -> Callable[[Codec, Any], Any]:
+    return lambda codec, value: {"v": [tag, pack(value)]}
 
 
 def _read_decimal(text: str) -> decimal.Decimal:
@@ -365,3 +336,31 @@ _VIEWS = [
     for empty in ({}, collections.OrderedDict())
     for view in (empty.keys(), empty.values(), empty.items())
 ]
+_ENCODERS: dict[type, Callable[[Codec, Any], Any]] = {
+    int: lambda codec, value: {"v": ["I", hex(value)]},
+    tuple: lambda codec, value: {"t": codec.items(value)},
+    frozenset: lambda codec, value: {"z": codec.items(value)},
+    slice: lambda codec, value: {"s": codec.items((value.start, value.stop, value.step))},
+    types.MappingProxyType: lambda codec, value: {"p": codec.encode(value.copy())},
+    memoryview: lambda codec, value: {"v": ["view", value.tobytes().hex()]},
+    types.MethodType: Codec._method,
+    **dict.fromkeys(_VIEWS, Codec._view),
+    **{kind: _tagged(tag, pack) for kind, (tag, pack, _) in PLAIN.items()},
+}
+_DECODERS: dict[str, Callable[[Codec, Any], Any]] = {
+    "t": lambda codec, body: tuple(map(codec.decode, body)),
+    "z": lambda codec, body: frozenset(map(codec.decode, body)),
+    "m": lambda codec, body: codec._make(*body),
+    "=": Codec._again,
+    "h": lambda codec, body: codec.remotes.object(*body),
+    "r": lambda codec, body: codec.objects[body],
+    "g": lambda codec, body: getattr(codec.objects[body[0]], body[1]),
+    "c": lambda codec, body: codec.remotes.class_of(*body),
+    "K": lambda codec, body: library_class(body),
+    "e": lambda codec, body: codec.remotes.exception(*body),
+    "s": lambda codec, body: slice(*map(codec.decode, body)),
+    "p": lambda codec, body: types.MappingProxyType(codec.decode(body)),
+    "w": Codec._decode_view,
+    "u": Codec._unwrap,
+    "v": lambda codec, body: _READERS[body[0]](body[1]),
+}

@@ -111,6 +111,24 @@ def _same(old: list, new: list, kind: Kind) -> bool:
     return len(old) == len(new) and all(map(operator.is_, old, new))
 
 
+def _complete_kinds() -> None:
+    """With a class of `random`, which the zygote loads in its own way."""
+    import random
+
+    generator = random.Random
+    if generator not in KINDS:
+        KINDS[generator] = Kind(
+            lambda value: [generator.getstate(value)],
+            lambda value, parts: generator.setstate(value, parts[0]),
+            by_value=True,
+        )
+
+
+_holder: dict[int, list] = {0: []}
+_ALONE = sys.getrefcount(_holder[0])
+"""References to a container that nothing but one dict holds."""
+
+
 class Mirrors:
     """The containers of one end that have a twin at the other.
 
@@ -119,27 +137,13 @@ class Mirrors:
     """
 
     def __init__(self, first: int) -> None:
-        import random  # loaded by the zygote, in its own way
-
-        generator = random.Random
-        KINDS[generator] = Kind(
-            lambda value: [generator.getstate(value)],
-            lambda value, parts: generator.setstate(value, parts[0]),
-            by_value=True,
-        )
+        _complete_kinds()
         self.values: dict[int, Any] = {}
         self._numbers: dict[int, int] = {}
         self._kinds: dict[int, Kind] = {}
         self._parts: dict[int, list] = {}
         """As both ends knew them last."""
         self._first = self._next = first
-        self.alone = 0
-        probe: list = []
-        self.values[-1] = probe
-        del probe
-        self.alone = sys.getrefcount(self.values[-1])
-        """References to a container that nothing but this object holds."""
-        del self.values[-1]
 
     def is_own(self, number: int) -> bool:
         return number & 1 == self._first
@@ -196,7 +200,7 @@ class Mirrors:
         while found:
             found = False
             for number in list(self.values):
-                if sys.getrefcount(self.values[number]) == self.alone:
+                if sys.getrefcount(self.values[number]) == _ALONE:
                     self.forget(number)
                     given_up.append(number)
                     found = True

@@ -6,6 +6,7 @@ objects of its own classes, by names without an underscore; never for what leads
 supervisor keeps time.
 """
 
+import _thread  # `threading` would cost each fork a hundred page faults
 import builtins
 import contextlib
 import copy
@@ -15,7 +16,6 @@ import os
 import select
 import socket
 import sys
-import threading
 import time
 import types
 from collections.abc import Callable
@@ -82,7 +82,7 @@ class Peer:
         """Within how many comparisons a test is: what the program does to the test's containers is seen after."""
         self._depth = 0
         self._pid = os.getpid()
-        self._lock = threading.RLock()
+        self._lock = _thread.RLock()
 
     # ------------------------------------------------------------ asking
 
@@ -240,7 +240,7 @@ class Peer:
     def serve(self) -> None:
         """In the program: until the test is gone."""
         while True:
-            if threading.active_count() > 1:  # one of them may be waiting for an answer: only one may read
+            if _thread._count():  # one of them may be waiting for an answer: only one may read
                 if not self.frames.waiting():
                     select.select([self.connection], [], [])
                 with self._lock:

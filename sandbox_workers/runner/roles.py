@@ -25,6 +25,15 @@ from .peer import (
 from .remote import describe, is_from_program
 from .values import NotPlain, TooLong
 
+PICKLED = {
+    "builtins": "set frozenset bytearray complex range slice",
+    "collections": "Counter OrderedDict deque defaultdict",
+    "datetime": "date datetime time timedelta",
+    "decimal": "Decimal",
+    "fractions": "Fraction",
+    "copyreg": "_reconstructor",
+}
+"""What a pickle may name, in a test."""
 MAX_ERROR = 500
 """Characters of an error text in a verdict."""
 
@@ -89,6 +98,8 @@ class LoadFailed(Exception):
 
 def run_tests(control: socket.socket) -> None:
     """Judge jobs until the supervisor closes the connection: a byte with the RPC's end, then a frame with tests."""
+    sys.addaudithook(refuse_pickled_code)
+    main = sys.modules[suite.TEST]
     while True:
         _, descriptors, _, _ = socket.recv_fds(control, 1, 1)
         if not descriptors:
@@ -96,6 +107,19 @@ def run_tests(control: socket.socket) -> None:
         with socket.socket(fileno=descriptors[0]) as rpc:
             job = recv_frame(control)
             judge_job(control, rpc, job["tests"], job["inert"])
+        for name in (
+            suite.TEST,
+            "program",
+            "solution",
+        ):  # what a job left there would be the next one's burden
+            sys.modules.pop(name, None)
+        sys.modules[suite.TEST] = main
+
+
+def refuse_pickled_code(event: str, args: tuple) -> None:
+    """A test that unpickles what the program gave it shall not run the program's code."""
+    if event == "pickle.find_class" and args[1] not in PICKLED.get(args[0], "").split():
+        raise PermissionError(f"a pickle that wants {args[0]}.{args[1]}")
 
 
 def judge_job(control: socket.socket, rpc: socket.socket, tests: list[str], inert: bool) -> None:
@@ -108,7 +132,9 @@ def judge_job(control: socket.socket, rpc: socket.socket, tests: list[str], iner
     random.seed(repr(tests))  # a program cannot draw the same numbers: it does not know the tests
     remember_streams()
     time.sleep = peer.sleep
-    suites = [read(test) for test in tests]  # all before the program runs on: it can see how long that takes
+    suites = [
+        read(test, inert) for test in tests
+    ]  # all before the program runs on: it can see how long that takes
     kernel.set_name(ASKING)
     try:
         names, modules = meet_program(peer)
@@ -126,9 +152,9 @@ def judge_job(control: socket.socket, rpc: socket.socket, tests: list[str], iner
             return
 
 
-def read(test: str) -> suite.Suite | BaseException:
+def read(test: str, inert: bool) -> suite.Suite | BaseException:
     try:
-        return suite.read(test)
+        return suite.read(test, inert)
     except BaseException as error:
         return error
 
