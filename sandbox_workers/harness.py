@@ -54,11 +54,11 @@ local function copy(from, to)
   for name, value in next, from do to[name] = value end
   return to
 end
-local real_string, pristine_string = string, copy(string, {})
-local pristine_io, pristine_table = copy(io, {}), copy(table, {})
-local function library()
-  getmetatable("").__index = copy(pristine_string, real_string)
-  return print, assert, error, tostring, copy(pristine_io, {}), copy(pristine_table, {}), real_string
+local io, table, string = io, table, string
+local own_io, own_table, own_string = copy(io, {}), copy(table, {}), copy(string, {})
+local function library()  -- what the program added to them stays
+  getmetatable("").__index = string
+  return print, assert, error, tostring, copy(own_io, io), copy(own_table, table), copy(own_string, string)
 end
 
 local begin = "\\nlocal print, assert, error, tostring, io, table, string = (...)()\\n"

@@ -11,7 +11,7 @@ from sandbox_workers.local import LocalSandbox
 ENDED, WRONG = "the program ended before the test's code did", "other output than expected"
 PRINTS_TRUE = {
     "python": "print(f(1) == 2)",
-    "lua": "print(f(1) == 2)",
+    "lua": 'print(string.format("%s", f(1) == 2))',
     "javascript": "console.log(f(1) === 2);",
     "bash": '[ "$(f 1)" = 2 ] && echo true || echo false',
     "c": '#include <stdio.h>\nint main() { puts(f(1) == 2 ? "true" : "false"); }',
@@ -54,6 +54,11 @@ ATTACKS = {
     "lua: a print of its own": (
         "lua",
         "local p = print print = function() p(true) end function f() return 0 end",
+        WRONG,
+    ),
+    "lua: a format of its own": (
+        "lua",
+        "string.format = function() return 'true' end function f() return 0 end",
         WRONG,
     ),
     "lua: reads the code in the files": (

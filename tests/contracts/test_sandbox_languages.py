@@ -73,6 +73,12 @@ TESTED = {
         'print(("%q"):format(f("a")), table.concat({1, 2}))\nio.write(#arg)',
         '"a1"\t12\n0',
     ),
+    "lua, a function among the library's": (
+        "lua",
+        "function table.last(t) return t[#t] end function string.twice(s) return s .. s end",
+        'print(table.last({1, 2}), ("a"):twice(), string.twice("b"))',
+        "2\taa\tbb\n",
+    ),
     "javascript": ("javascript", "function f(x) { return x + 1; }", "console.log(f(1));", "2\n"),
     "javascript, a module with const": (
         "javascript",
