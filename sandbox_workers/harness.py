@@ -22,15 +22,17 @@ def run():
     names = sys.modules["__main__"].__dict__
     del names["run"]
     names["__file__"], sys.argv, sys.path[0] = os.path.abspath("main.py"), ["main.py"], os.getcwd()
-    print, stdout, flush, write = builtins.print, sys.stdout, sys.stdout.flush, os.write
+    print, stdout, write, new = builtins.print, sys.stdout, os.write, open
     exec(program, names)
-    if sys.stdout is not stdout:
-        sys.stdout.flush()
-    builtins.print, sys.stdout = print, stdout
+    builtins.print = print
+    if sys.stdout is not stdout:  # which may be detached
+        theirs, sys.stdout = sys.stdout, new(1, "w", encoding="utf-8", closefd=False)
+        theirs.flush()
+        sys.stdout.theirs = theirs  # to its end: it may close what it wraps
     if "print" in names:
         names = names | {"print": print}
     exec(code, names)
-    flush()
+    sys.stdout.flush()
     write(1, token.encode())
 
 run()

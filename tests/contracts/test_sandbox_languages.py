@@ -66,6 +66,18 @@ TESTED = {
         "LIMIT = 4\nprint(f(), g())",
         "['main.py'] /main.py\nA 4\n",
     ),
+    "python, a stdout that is wrapped": (
+        "python",
+        "import io, sys\nsys.stdout = io.TextIOWrapper(sys.stdout.buffer)\nprint('a')\ndef f(x): print(x)",
+        "f('b')\nprint('c')",
+        "a\nb\nc\n",
+    ),
+    "python, a stdout that is detached": (
+        "python",
+        "import io, sys\nsys.stdout = io.TextIOWrapper(sys.stdout.detach())\nprint('a')\ndef f(x): print(x)",
+        "f('b')\nprint('c')",
+        "a\nb\nc\n",
+    ),
     "lua": ("lua", "function f(x) return x + 1 end", "print(f(1))", "2\n"),
     "lua, local names": (
         "lua",
