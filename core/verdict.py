@@ -61,14 +61,23 @@ class OutputTest:
 
     Example:
         OutputTest(stdin="3 4\n", stdout="7\n")
-        OutputTest(code="print(f(3, 4))", stdout="7\n")     # Lua: the code is appended to the program
+        OutputTest(code="print(f(3, 4))", stdout="7\n")     # Lua: the code runs after the program
     """
 
     stdout: str | None
-    """None expects nothing: PASSED where the program ends well. Compared line by line, without trailing blanks
-    and trailing empty lines."""
+    """None expects nothing: PASSED where the program ends well. Compared line by line, without blanks, tabs
+    and carriage returns at a line's end, and without empty lines at the text's."""
     stdin: str = ""
     code: str = ""
+    """Runs after the program, in its interpreter, and must come to its own end. It prints what it found, for the
+    program could make anything else look well."""
+
+    def __post_init__(self) -> None:
+        if self.code and self.stdout is None:
+            raise ValueError(
+                "an OutputTest with code expects no output, so nothing would be tested: have the code print what "
+                "it found, and give that as stdout"
+            )
 
     def __str__(self) -> str:
         asked = self.code.strip() or (f"stdin {self.stdin!r}" if self.stdin else "the program")
@@ -86,7 +95,10 @@ Test = str | OutputTest
 
 
 def _lines(text: str) -> list[str]:
-    return [line.rstrip() for line in text.rstrip().splitlines()]
+    lines = [line.rstrip(" \t\r") for line in text.replace("\r\n", "\n").split("\n")]
+    while lines and not lines[-1]:
+        lines.pop()
+    return lines
 
 
 class Limits(Settings):

@@ -8,7 +8,6 @@ program (clocks, random numbers, hashes, addresses) is banned; a program that br
 import ast
 import asyncio
 import re
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
@@ -18,6 +17,7 @@ from core.episode import Episode, Outcome, Trajectory
 from core.interfaces import Message, Player, PromptFormat, Sandbox, SandboxFailure
 from core.problem import Problem
 from core.settings import Settings
+from core.source import parse
 from core.verdict import Limits, OutputTest, Status
 from games.judging import outcomes_of
 from games.parsing import extract_program
@@ -104,10 +104,8 @@ def foul(program: str, rules: OutputPredictionRules) -> str | None:
     if not program.strip() or len(program.encode("utf-8", "surrogatepass")) > rules.max_program_chars:
         return "size"
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = ast.parse(program)
-            text = ast.unparse(tree)  # deeper than parsing
+        tree = parse(program)
+        text = ast.unparse(tree)  # deeper than parsing
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         return "syntax"
     if _holds_a_method(tree, text):

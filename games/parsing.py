@@ -3,13 +3,13 @@
 import ast
 import cmath
 import re
-import warnings
 from dataclasses import dataclass
 
 from pydantic import Field
 
 from core.problem import Problem
 from core.settings import Settings
+from core.source import parse
 
 _FENCE = re.compile(r"```[a-zA-Z0-9_]*\n(.*?)(?:```|\Z)", re.DOTALL)
 
@@ -18,17 +18,6 @@ def extract_program(text: str) -> str:
     """The last fenced code block, or the whole text where there is none."""
     blocks = _FENCE.findall(text)
     return blocks[-1] if blocks else text
-
-
-def is_valid_python(code: str) -> bool:
-    """Whether the code compiles, as the sandbox would compile it. Nothing is run."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of what a model writes, only errors matter
-            compile(code, "program.py", "exec", dont_inherit=True)
-    except (SyntaxError, ValueError, MemoryError, RecursionError, OverflowError):
-        return False
-    return True
 
 
 class InputLimits(Settings):
@@ -81,10 +70,8 @@ def parse_suite(
 
 def _parse_test(line: str, problem: Problem, test_format: str, limits: InputLimits) -> EmittedTest:
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of what a model writes, only errors matter
-            statements = ast.parse(line).body
-    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        statements = parse(line).body
+    except SyntaxError:
         return EmittedTest(source=line, fault="parse")
     if len(statements) != 1:
         return EmittedTest(source=line, fault="parse")

@@ -6,7 +6,8 @@
 A line of jobs.jsonl: {"id", "program", "tests": [...], "language"?: "python", "limits"?: {"cpu_s": 2, ...}}. A test is
 Python source ("assert f(1) == 2", "f(1)") or, in any language, {"stdout", "stdin"?, "code"?}. `judge` answers with a
 line per job, in order: {"id", "verdicts": [{"status", "value", "time_ms", "memory_bytes", "stdout", "stderr",
-"error"}, ...]}. Exit status: 0; 1 where something could not be judged; 2 for bad input.
+"error"}, ...]}. Exit status: 0; 1 where something could not be judged: its
+verdicts are SANDBOX_ERROR, and say why; 2 for bad input, which ends the run.
 """
 
 import argparse
@@ -19,12 +20,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from typing import Any, TextIO
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from core.interfaces import SandboxFailure
 from core.verdict import Limits, OutputTest, Status, Test, Verdict
 from sandbox_workers.check_host import check_host
-from sandbox_workers.jobs import SandboxUnavailable
+from sandbox_workers.jobs import Job, SandboxUnavailable
 from sandbox_workers.languages import UnknownLanguage
 from sandbox_workers.local import LocalSandbox
 
@@ -50,12 +51,18 @@ class JobLine(BaseModel):
     language: str = "python"
     limits: Limits = Limits()
 
+    @model_validator(mode="after")
+    def _can_be_judged(self) -> "JobLine":
+        for test in self.judged_tests():
+            Job(program="", tests=(test,), limits=self.limits, language=self.language).message()
+        return self
+
     def judged_tests(self) -> list[Test]:
         return [test if isinstance(test, str) else OutputTest(**test.model_dump()) for test in self.tests]
 
 
-def read_jobs(lines: Iterable[str], name: str, memory_mb: int) -> Iterator[tuple[int, JobLine]]:
-    """(line number, job). Raise BadInput."""
+def read_jobs(lines: Iterable[str], name: str, memory_mb: int) -> Iterator[JobLine]:
+    """Raise BadInput."""
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
@@ -65,14 +72,14 @@ def read_jobs(lines: Iterable[str], name: str, memory_mb: int) -> Iterator[tuple
             first = error.errors()[0]
             where = ".".join(str(part) for part in first["loc"] if part != "OutputTestLine")
             raise BadInput(
-                f"{name}:{number}: {where + ': ' if where else ''}{first['msg']}; expected "
+                f"{name}:{number}: {where + ': ' if where else ''}{first['msg'].removeprefix('Value error, ')}; expected "
                 '{"id", "program", "tests": ["assert …" or {"stdout", "stdin"?, "code"?}], "language"?, "limits"?}'
             ) from None
         if job.limits.memory_mb > memory_mb:
             raise BadInput(
                 f"{name}:{number}: limits.memory_mb: {job.limits.memory_mb} is above --memory-mb {memory_mb}"
             )
-        yield number, job
+        yield job
 
 
 def line_of(verdict: Verdict) -> dict[str, Any]:
@@ -82,19 +89,17 @@ def line_of(verdict: Verdict) -> dict[str, Any]:
     }
 
 
-async def judge_all(jobs: Iterator[tuple[int, JobLine]], sandbox: LocalSandbox, name: str) -> int:
+async def judge_all(jobs: Iterator[JobLine], sandbox: LocalSandbox) -> int:
     """Print a line per job as soon as it and all before it are judged; how many jobs could not be judged."""
     failures = 0
-    waiting: deque[tuple[int, JobLine, asyncio.Task]] = deque()
+    waiting: deque[tuple[JobLine, asyncio.Task]] = deque()
 
     async def finish_first() -> None:
         nonlocal failures
-        number, job, task = waiting.popleft()
+        job, task = waiting.popleft()
         try:
             verdicts = await task
-        except UnknownLanguage as error:
-            raise BadInput(f"{name}:{number}: {error}") from None
-        except SandboxFailure as error:
+        except (SandboxFailure, UnknownLanguage) as error:  # the host lacks the language
             failures += 1
             verdicts = [Verdict(status=Status.SANDBOX_ERROR, error=str(error))] * len(job.tests)
         line = {"id": job.id, "verdicts": [line_of(verdict) for verdict in verdicts]}
@@ -102,17 +107,16 @@ async def judge_all(jobs: Iterator[tuple[int, JobLine]], sandbox: LocalSandbox, 
 
     try:
         # In a thread: whoever writes the next job may be waiting for the answer to the last one.
-        while (numbered := await asyncio.to_thread(next, jobs, None)) is not None:
-            number, job = numbered
+        while (job := await asyncio.to_thread(next, jobs, None)) is not None:
             judging = sandbox.judge(job.program, job.judged_tests(), limits=job.limits, language=job.language)
-            waiting.append((number, job, asyncio.create_task(judging)))
+            waiting.append((job, asyncio.create_task(judging)))
             await asyncio.sleep(0)
-            while waiting and (len(waiting) > IN_FLIGHT or waiting[0][2].done()):
+            while waiting and (len(waiting) > IN_FLIGHT or waiting[0][1].done()):
                 await finish_first()
         while waiting:
             await finish_first()
     finally:
-        for _, _, task in waiting:
+        for _, task in waiting:
             task.cancel()
     return failures
 
@@ -133,7 +137,7 @@ def judge(options: argparse.Namespace) -> int:
     ):
         print(sandbox.description, file=sys.stderr)
         jobs = read_jobs(lines, options.jobs, options.memory_mb)
-        failures = asyncio.run(judge_all(jobs, sandbox, options.jobs))
+        failures = asyncio.run(judge_all(jobs, sandbox))
     if failures:
         print(f"{failures} jobs could not be judged: SANDBOX_ERROR says why", file=sys.stderr)
     return 1 if failures else 0

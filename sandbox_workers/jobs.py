@@ -7,9 +7,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol
 
+from core.source import parse
 from core.verdict import Limits, OutputTest, Status, Test, Verdict
 from sandbox_workers.languages import UnknownLanguage, language_of
 from sandbox_workers.runner.commands import BUILD_FACTOR
+
+MOST_TEST_CHARS = 1_000_000
+"""Of a test that is data: a data set's may hold large tables. A longer one is judged as code."""
 
 
 class SandboxUnavailable(RuntimeError):
@@ -64,8 +68,8 @@ def is_inert(test: str) -> bool:
     Such a test can do nothing but call the program, so a test process that has judged it is as good as new.
     """
     try:
-        (statement,) = ast.parse(test).body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        (statement,) = parse(test, most_chars=MOST_TEST_CHARS).body
+    except (SyntaxError, ValueError):
         return False
     if isinstance(statement, ast.Assert):
         comparison = statement.test

@@ -4,6 +4,8 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from sandbox_workers import harness
+
 Q_VARIABLES = (
     "Q_BIN (the q executable), QHOME (the directory of q.k), QLIC (the directory of the licence file)"
 )
@@ -11,6 +13,23 @@ Q_VARIABLES = (
 
 class UnknownLanguage(ValueError):
     """No such language, or it cannot be run here; the text says what is missing."""
+
+
+_NODE = ("node", "--max-old-space-size={heap_mb}")
+_GCC = ("gcc", "-O1", "-std=gnu17", "-o", "main")
+_BUILD_TESTED = f"{' '.join(_GCC)} run.c -Wl,--wrap=main -lm && rm main.c run.c"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Tested:
+    """How a program runs with a test's code after it; see `harness`."""
+
+    files: dict[str, str]
+    run: tuple[str, ...]
+    build: tuple[str, ...] = ()
+
+    def message(self) -> dict:
+        return {"files": self.files, "run": self.run, "build": self.build}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -21,10 +40,15 @@ class Language:
     source: str
     """File name of the program."""
     run: tuple[str, ...]
+    """{heap_mb} stands for three quarters of `Limits.memory_mb`."""
     build: tuple[str, ...] = ()
     """Run once per program, with five times a test's limits."""
+    tested: Tested | None = None
+    """None: a test's code is appended to the program."""
     extra_memory_mb: int = 0
     """Address space that the interpreter takes for itself, beyond `Limits.memory_mb`, MiB."""
+    resident_mb: int = 0
+    """Of that, what may be resident, MiB."""
     build_memory_mb: int = 512
     processes: int = 1
     """Least `Limits.processes`: threads of the interpreter count."""
@@ -38,7 +62,9 @@ class Language:
             "source": self.source,
             "run": self.run,
             "build": self.build,
+            "tested": self.tested and self.tested.message(),
             "extra_memory_mb": self.extra_memory_mb,
+            "resident_mb": self.resident_mb,
             "build_memory_mb": self.build_memory_mb,
             "processes": self.processes,
             "environment": self.environment,
@@ -60,6 +86,7 @@ def _q() -> Language:
         source="main.q",
         run=("/opt/q/q", "main.q", "-q"),
         extra_memory_mb=1024,
+        resident_mb=1024,
         processes=8,
         environment={name: inside for name, inside in names.items() if name != "Q_BIN"},
         mounts=mounts,
@@ -69,22 +96,41 @@ def _q() -> Language:
 def languages() -> dict[str, Language]:
     """All that are known, by name; whether their commands exist is the sandbox's to say."""
     known = (
-        Language(name="python", source="main.py", run=("python3", "main.py")),
+        Language(
+            name="python",
+            source="main.py",
+            run=("python3", "main.py"),
+            tested=Tested(files=harness.PYTHON, run=("python3", "run.py")),
+        ),
         Language(
             name="javascript",
             source="main.js",
-            run=("node", "--max-old-space-size=192", "--jitless", "main.js"),
-            extra_memory_mb=2048,
+            run=(*_NODE, "main.js"),
+            tested=Tested(files=harness.JAVASCRIPT, run=(*_NODE, "run.js")),
+            extra_memory_mb=2048,  # reserved for compiled code, stacks of threads and the heap
+            resident_mb=80,
             processes=16,
             environment={"OPENSSL_CONF": "/dev/null"},  # node ends where it may not read the system's
         ),
-        Language(name="lua", source="main.lua", run=("lua5.4", "main.lua")),
-        Language(name="bash", source="main.sh", run=("bash", "main.sh"), processes=16),
+        Language(
+            name="lua",
+            source="main.lua",
+            run=("lua5.4", "main.lua"),
+            tested=Tested(files=harness.LUA, run=("lua5.4", "run.lua")),
+        ),
+        Language(
+            name="bash",
+            source="main.sh",
+            run=("bash", "main.sh"),
+            tested=Tested(files=harness.BASH, run=("bash", "run.sh")),
+            processes=16,
+        ),
         Language(
             name="c",
             source="main.c",
-            build=("gcc", "-O1", "-std=c17", "-o", "main", "main.c", "-lm"),
+            build=(*_GCC, "main.c", "-lm"),
             run=("./main",),
+            tested=Tested(files=harness.C, build=("sh", "-c", _BUILD_TESTED), run=("./main",)),
         ),
         _q(),
     )

@@ -215,9 +215,16 @@ class NamespaceBackend(PipedBackend):
             elif os.path.isdir(name):
                 arguments += ["--ro-bind", name, name]
         arguments += [
+            "--perms",
+            "0755",
+            "--dir",
+            "/etc",
             "--ro-bind-try",
             "/etc/ld.so.cache",
             "/etc/ld.so.cache",
+            "--ro-bind-try",
+            "/etc/alternatives",  # where awk and others are links to
+            "/etc/alternatives",
             "--proc",
             "/proc",
             "--dev",

@@ -8,10 +8,11 @@ import ast
 import hashlib
 import sqlite3
 import time
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+
+from core.source import parse
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS solutions (
@@ -115,11 +116,9 @@ class SolutionDatabase:
 
 def implementation(program: str) -> bytes:
     """What two texts of one program share: a hash of the syntax tree, thus without comments and layout. Of a text
-    that is not Python, a hash of the text."""
+    that is not Python, or too long to be read, a hash of the text."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            essence = ast.dump(ast.parse(program))
-    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        essence = ast.dump(parse(program))  # deeper than parsing
+    except (SyntaxError, MemoryError, RecursionError):
         essence = program.strip()
     return hashlib.sha256(essence.encode("utf-8", "surrogatepass")).digest()

@@ -4,7 +4,7 @@
 
     DIR/{train,test}/<problem>/problem_description.txt
                                lua_sol.lua                      the reference solution
-                               lua_test_case_<i>.lua            appended to a program; i from 1
+                               lua_test_case_<i>.lua            runs after a program; i from 1
                                lua_exact_ans_test_case_<i>.txt  what it prints then
 
 A test prints a list as `{1, 4}` and a string as `"ab"`: an `f` that returns nothing never prints what is expected.

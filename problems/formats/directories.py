@@ -2,7 +2,7 @@
 
 <problem>/problem_description.txt
           <lang>_sol.<ext>                        reference solution
-          <lang>_test_case_<i>.<ext>              appended to the program
+          <lang>_test_case_<i>.<ext>              runs after the program (q: appended to it)
           <lang>_exact_ans_test_case_<i>.txt      what it prints
 """
 
@@ -28,7 +28,8 @@ class AnswerTest(OutputTest):
 
 
 def _answer(text: str) -> str:
-    return "" if text.strip() == '""' else text.strip()
+    text = text.strip(" \t\r\n")
+    return "" if text == '""' else text
 
 
 def directories(path: Path, *, split: str | None = None) -> list[Problem]:

@@ -3,19 +3,24 @@
 What is expected of it never enters the sandbox, so there is no second process to protect.
 """
 
+import contextlib
 import os
+import signal
 import socket
 
 from .framing import recv_frame
 
 NOT_STARTED = 127
+"""As a shell's. A program may exit with it, too."""
 
 
 def run(control: socket.socket, command: list[str], environment: dict[str, str]) -> None:
     """Write the frame's files into the working directory and exec `command` with its `stdin`."""
     content = recv_frame(control)
     for name, text in content["files"].items():
-        with open(name, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+        with contextlib.suppress(FileNotFoundError):  # what an earlier test left, a link maybe
+            os.unlink(name)
+        with open(name, "x", encoding="utf-8", errors="surrogateescape", newline="") as file:
             file.write(text)
     with open(".stdin", "w+", encoding="utf-8", errors="surrogateescape", newline="") as file:
         file.write(content["stdin"])
@@ -23,6 +28,11 @@ def run(control: socket.socket, command: list[str], environment: dict[str, str])
         os.dup2(os.open(".stdin", os.O_RDONLY), 0)
     os.unlink(".stdin")
     os.environ.update(environment)
+    for ignored in (
+        signal.SIGPIPE,
+        signal.SIGXFSZ,
+    ):  # by Python, and exec passes it on: `yes | head` must end
+        signal.signal(ignored, signal.SIG_DFL)
     try:
         os.execvp(command[0], command)
     except OSError as error:

@@ -5,6 +5,8 @@ What a test expects stays with the host. So there is one process, and nothing in
 
 import contextlib
 import json
+import re
+import secrets
 import select
 import shlex
 import socket
@@ -13,7 +15,6 @@ from dataclasses import replace
 
 from . import kernel
 from .child import Child, ZygoteGone, cpu_limit
-from .command import NOT_STARTED
 from .framing import pack
 from .pair import TICK_S, Stop, is_starved, set_up_failed
 from .zygote import Settings
@@ -60,9 +61,12 @@ class Run:
             bytes(self._child.read[name][: self._cap]).decode("utf-8", "replace")
             for name in ("stdout", "stderr")
         )
+        assert self._child.end is not None
+        resident_mb = self._child.end[2] / 1024
         if stop.status == "PASSED" and used > self._limits["cpu_s"]:
             stop = Stop("TIME_LIMIT", f"it and what it started used {used:.2g} s of CPU")
-        assert self._child.end is not None
+        elif stop.status == "PASSED" and resident_mb > self._limits["resident_mb"]:
+            stop = Stop("MEMORY_LIMIT", f"{resident_mb:.0f} MiB were resident")
         return [
             stop.status,
             None,
@@ -118,8 +122,6 @@ class Run:
             return Stop("PASSED", "")
         if (error := self._child.set_up_error()) is not None:
             return set_up_failed(error)
-        if code == NOT_STARTED and not self._child.read["stdout"]:
-            return Stop("RUNTIME_ERROR", "the command cannot be started")
         if code > 0:
             return Stop("RUNTIME_ERROR", f"the program exited with code {code}")
         if code == -9 and kernel.oom_kills() > self._oom_before:
@@ -136,33 +138,39 @@ class Commands:
         self._zygote, self._settings = zygote, settings
 
     def judge(self, job: dict) -> list[list]:
-        """One verdict per test. A test is {"code", "stdin"}: `code` is appended to the program."""
+        """One verdict per test. A test is {"code", "stdin"}: `code` runs after the program, to its end."""
         language, limits = job["language"], dict(job["limits"])
+        heap_mb = str(limits["memory_mb"] * 3 // 4)
+        limits["resident_mb"] = limits["memory_mb"] + language["resident_mb"]
         limits["memory_mb"] += language["extra_memory_mb"]
         limits["processes"] = max(limits["processes"], language["processes"])
         verdicts = []
         built, not_built = None, None
         for test in job["tests"]:
-            files = {language["source"]: job["program"] + ("\n" + test["code"] if test["code"] else "")}
-            command, uses = language["run"], limits
-            if language["build"]:
+            token = secrets.token_hex(16)
+            way, files = prepared(language, job["program"], test["code"], token)
+            command, uses = [part.replace("{heap_mb}", heap_mb) for part in way["run"]], limits
+            if way["build"]:
                 if files != built:
-                    built, not_built = files, self._build(language, limits, files)
+                    built, not_built = files, self._build(way["build"], language, limits, files)
                 if not_built is not None:
                     verdicts.append(not_built)
                     continue
                 if self._settings.isolation == "namespaces":  # what was built went with its mount
-                    script = f"{shlex.join(language['build'])} && exec {shlex.join(command)}"
+                    script = f"{shlex.join(way['build'])} && exec {shlex.join(command)}"
                     command, uses = ["sh", "-c", script], build_limits(language, limits)
                 else:
                     files = {}
-            verdicts.append(self._execute(command, language, uses, files, test["stdin"]))
+            verdict = self._execute(command, language, uses, files, test["stdin"])
+            if way is not language:
+                check_end(verdict, token)
+            verdicts.append(verdict)
         self._wipe()
         return verdicts
 
-    def _build(self, language: dict, limits: dict, files: dict) -> list | None:
+    def _build(self, command: list[str], language: dict, limits: dict, files: dict) -> list | None:
         """None, or the verdict where the program does not compile."""
-        verdict = self._execute(language["build"], language, build_limits(language, limits), files, "")
+        verdict = self._execute(command, language, build_limits(language, limits), files, "")
         if verdict[0] == "PASSED":
             return None
         if verdict[0] == "RUNTIME_ERROR":
@@ -186,11 +194,33 @@ class Commands:
             raise ZygoteGone("a directory could not be emptied")
 
 
+def prepared(language: dict, program: str, code: str, token: str) -> tuple[dict, dict]:
+    """(what holds the commands, files) of a program, with a test's code after it where there is any."""
+    tested = language["tested"]
+    if not code or tested is None:
+        return language, {language["source"]: f"{program}\n{code}" if code else program}
+    texts = {"{program}": program, "{code}": code, "{token}": token}
+    return tested, {
+        name: re.sub("|".join(texts), lambda found: texts[found[0]], text)
+        for name, text in tested["files"].items()
+    }
+
+
+def check_end(verdict: list, token: str) -> None:
+    """Take the token out of the output; without it the test's code did not come to its end."""
+    before, found, after = verdict[3].partition(token)
+    verdict[3] = before + after
+    if verdict[0] == "PASSED" and not found:
+        verdict[0], verdict[5] = "RUNTIME_ERROR", "the program ended before the test's code did"
+
+
 def build_limits(language: dict, limits: dict) -> dict:
+    memory_mb = max(limits["memory_mb"], language["build_memory_mb"])
     return limits | {
         "cpu_s": limits["cpu_s"] * BUILD_FACTOR,
         "wall_s": limits["wall_s"] * BUILD_FACTOR,
         "processes": max(limits["processes"], BUILD_PROCESSES),
         "file_mb": max(limits["file_mb"], BUILD_FILE_MB),
-        "memory_mb": max(limits["memory_mb"], language["build_memory_mb"]),
+        "memory_mb": memory_mb,
+        "resident_mb": memory_mb,
     }

@@ -35,6 +35,85 @@ FAIL = {
     "bash": "exit 3",
     "c": "int main() { return 3; }",
 }
+HONEST = {
+    "bash stops an endless writer": ("bash", "while :; do echo y; done | head -n 2", "", "y\ny\n"),
+    "bash uses awk": ("bash", "awk '{ print $2 }'", "a b\n", "b\n"),
+    "c with M_PI": (
+        "c",
+        '#include <math.h>\n#include <stdio.h>\nint main() { printf("%.3f\\n", 2 * M_PI); }',
+        "",
+        "6.283\n",
+    ),
+    "c with strdup": (
+        "c",
+        '#include <stdio.h>\n#include <string.h>\nint main() { puts(strdup("ab")); }',
+        "",
+        "ab\n",
+    ),
+    "javascript counts to fifty million": (
+        "javascript",
+        "let s = 0; for (let i = 0; i < 5e7; i++) s = (s + i * 7) % 1000003; console.log(s)",
+        "",
+        "79275\n",
+    ),
+}
+TESTED = {
+    "python": ("python", "def f(x): return x + 1", "print(f(1))", "2\n"),
+    "python, a script and its module": (
+        "python",
+        "import pickle, sys\nclass A: pass\ndef f(): return type(pickle.loads(pickle.dumps(A()))).__name__\n"
+        "LIMIT = 3\ndef g(): return LIMIT\nif __name__ == '__main__': print(sys.argv, __file__[-8:])",
+        "LIMIT = 4\nprint(f(), g())",
+        "['main.py'] /main.py\nA 4\n",
+    ),
+    "python, a stdout that is wrapped": (
+        "python",
+        "import io, sys\nsys.stdout = io.TextIOWrapper(sys.stdout.buffer)\nprint('a')\ndef f(x): print(x)",
+        "f('b')\nprint('c')",
+        "a\nb\nc\n",
+    ),
+    "python, a stdout that is detached": (
+        "python",
+        "import io, sys\nsys.stdout = io.TextIOWrapper(sys.stdout.detach())\nprint('a')\ndef f(x): print(x)",
+        "f('b')\nprint('c')",
+        "a\nb\nc\n",
+    ),
+    "lua": ("lua", "function f(x) return x + 1 end", "print(f(1))", "2\n"),
+    "lua, local names": (
+        "lua",
+        "#!/usr/bin/lua\nlocal function f(x) return x .. 1 end",
+        'print(("%q"):format(f("a")), table.concat({1, 2}))\nio.write(#arg)',
+        '"a1"\t12\n0',
+    ),
+    "lua, a function among the library's": (
+        "lua",
+        "function table.last(t) return t[#t] end function string.twice(s) return s .. s end",
+        'print(table.last({1, 2}), ("a"):twice(), string.twice("b"))',
+        "2\taa\tbb\n",
+    ),
+    "javascript": ("javascript", "function f(x) { return x + 1; }", "console.log(f(1));", "2\n"),
+    "javascript, a module with const": (
+        "javascript",
+        "#!/usr/bin/env node\n'use strict';\nvar crypto = require('crypto');\nconst f = () => typeof crypto.createHash;"
+        "\nclass A {}\nmodule.exports = { f };",
+        "console.log(module.exports.f(), typeof A, require.main === module, __filename.slice(-8));",
+        "function function true /main.js\n",
+    ),
+    "javascript, later": (
+        "javascript",
+        "const f = () => new Promise(done => setTimeout(() => done(5), 10));",
+        "f().then(console.log);",
+        "5\n",
+    ),
+    "bash": ("bash", "f() { echo $(($1 + 1)); }", "f 1; echo $0", "2\nmain.sh\n"),
+    "bash, strict": ("bash", "set -euo pipefail\nf() { echo $1; }\n[ $# = 1 ] && exit", "f 1", "1\n"),
+    "c": (
+        "c",
+        "int f(int x) { return x + 1; }",
+        '#include <stdio.h>\nint main(int count, char **words) { printf("%d\\n", f(count)); }',
+        "2\n",
+    ),
+}
 
 
 @pytest.fixture(scope="module", params=["docker", "namespace", "process"])
@@ -84,17 +163,40 @@ def test_a_failing_program_says_how(sandbox: LocalSandbox, language: str) -> Non
     assert verdict.status is Status.RUNTIME_ERROR and "exited with code 3" in verdict.error
 
 
-def test_code_of_the_test_is_appended(sandbox: LocalSandbox) -> None:
-    program = "function f(x) return x + 1 end"
+@pytest.mark.parametrize("style", TESTED)
+def test_code_of_the_test_runs_after_the_program(sandbox: LocalSandbox, style: str) -> None:
+    language, program, code, printed = TESTED[style]
     verdicts = judge(
-        sandbox,
-        "lua",
-        program,
-        OutputTest(code="print(f(1))", stdout="2"),
-        OutputTest(code="io.stderr:write('why') print(f(1))", stdout="3"),
+        sandbox, language, program, OutputTest(code=code, stdout=printed), OutputTest(code=code, stdout="no")
     )
-    assert [str(v.status) for v in verdicts] == ["PASSED", "WRONG_ANSWER"]
-    assert verdicts[1].stderr == "why"
+    assert [str(v.status) for v in verdicts] == ["PASSED", "WRONG_ANSWER"], verdicts
+    assert verdicts[1].stdout.splitlines() == printed.splitlines()  # the token is not the program's output
+
+
+def test_an_error_of_the_tests_code_is_told(sandbox: LocalSandbox) -> None:
+    code = "io.stderr:write('why') error('no')"
+    (verdict,) = judge(sandbox, "lua", "x = 1", OutputTest(code=code, stdout=""))
+    assert verdict.status is Status.RUNTIME_ERROR and verdict.stderr.startswith("why")
+
+
+@pytest.mark.parametrize("style", HONEST)
+def test_programs_of_everyday_styles(sandbox: LocalSandbox, style: str) -> None:
+    language, program, stdin, printed = HONEST[style]
+    (verdict,) = judge(sandbox, language, program, OutputTest(stdin=stdin, stdout=printed))
+    assert verdict.passed, verdict
+
+
+def test_a_script_may_end_with_127(sandbox: LocalSandbox) -> None:
+    (verdict,) = judge(sandbox, "bash", "no_such_command", OutputTest(stdout=""))
+    assert verdict.error == "the program exited with code 127" and "no_such_command" in verdict.stderr
+
+
+def test_memory_of_javascript_is_its_limit(sandbox: LocalSandbox) -> None:
+    program = "console.log(Buffer.alloc({} << 20, 1).length >> 20)"
+    verdicts = [
+        judge(sandbox, "javascript", program.format(mb), OutputTest(stdout=str(mb)))[0] for mb in (90, 250)
+    ]
+    assert [str(v.status) for v in verdicts] == ["PASSED", "MEMORY_LIMIT"], verdicts
 
 
 def test_what_does_not_compile_is_a_syntax_error(sandbox: LocalSandbox) -> None:

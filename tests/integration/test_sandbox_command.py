@@ -67,6 +67,10 @@ def test_verdicts_come_in_the_order_of_the_jobs(tmp_path: Path) -> None:
             "-:2: tests of a lua program must be",
         ),
         ({"id": 1, "program": "x", "tests": [{"stdout": ""}], "language": "cobol"}, "no language 'cobol'"),
+        (
+            {"id": 1, "program": "x", "tests": [{"stdout": None, "code": "f()"}], "language": "lua"},
+            "-:2: an OutputTest with code expects no output",
+        ),
         ("not an object", "-:2:"),
     ],
 )
@@ -75,6 +79,21 @@ def test_bad_input_names_its_place(job: object, message: str) -> None:
     finished = judge(good, job)
     assert finished.returncode == 2
     assert message in finished.stderr.splitlines()[-1] and "Traceback" not in finished.stderr
+
+
+def test_a_language_that_the_host_lacks_ends_only_its_own_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("Q_BIN", raising=False)
+    good = {"program": "def f(): return 1", "tests": ["f()"]}
+    missing = {"id": 1, "program": "1", "tests": [{"stdout": "1"}, {"stdout": "2"}], "language": "q"}
+    finished = judge({"id": 0} | good, missing, {"id": 2} | good)
+    lines = [json.loads(line) for line in finished.stdout.splitlines()]
+    assert [[verdict["status"] for verdict in line["verdicts"]] for line in lines] == [
+        ["PASSED"],
+        ["SANDBOX_ERROR"] * 2,
+        ["PASSED"],
+    ]
+    assert "set Q_BIN" in lines[1]["verdicts"][0]["error"]
+    assert finished.returncode == 1 and "1 jobs could not be judged" in finished.stderr
 
 
 def test_a_missing_file_is_named() -> None:

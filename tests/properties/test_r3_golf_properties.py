@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from core.source import is_valid_python
 from core.verdict import Status
 from games.golf_rewards import GolfRules, golf_reward, utf8_bytes
-from games.parsing import is_valid_python
 from learners.advantages.task_norm import TaskNormaliser
 from problems.embedded.grid_tasks import random_recipe
 from problems.grids import (

@@ -1,7 +1,7 @@
 import pytest
 from pydantic import ValidationError
 
-from core.verdict import Limits, Status, Verdict
+from core.verdict import Limits, OutputTest, Status, Verdict
 
 
 def test_only_the_sandboxs_own_fault_is_infrastructure():
@@ -31,3 +31,28 @@ def test_limits_are_positive_and_spelt_right(wrong):
 def test_limits_do_not_change():
     with pytest.raises(ValidationError):
         Limits().cpu_s = 5.0
+
+
+@pytest.mark.parametrize(
+    ("expected", "printed", "same"),
+    [
+        ("1\n2\n", "1 \t\r\n2", True),
+        ("1", "1\n\n \n", True),
+        ("", "\n", True),
+        ("1\n2", "1\f2", False),
+        ("1\n2", "1\u20282", False),
+        ("1", "1\xa0", False),
+        ("1", "1\u2003", False),
+        ("1", " 1", False),
+        ("1", "\n1", False),
+        ("1\n2", "1\n\n2", False),
+    ],
+)
+def test_output_is_compared_by_lines(expected, printed, same):
+    verdict = Verdict(status=Status.PASSED, stdout=printed)
+    assert OutputTest(stdout=expected).judge(verdict).passed is same
+
+
+def test_code_without_expected_output_is_refused():
+    with pytest.raises(ValueError, match="have the code print what it found"):
+        OutputTest(stdout=None, code="assert f(1) == 2")

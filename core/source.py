@@ -1,0 +1,32 @@
+"""Python that others wrote, read on the host. Nothing is run, and nothing that is read ends or stops this interpreter."""
+
+import ast
+import warnings
+
+MOST_CHARS = 20_000
+"""Of a completion. CPython's compiler descends without a look at its stack (660,000 characters of nested comprehensions
+end the process), and its parser's work on a dotted import grows with the square of the length."""
+
+
+def parse(source: str, *, most_chars: int = MOST_CHARS) -> ast.Module:
+    """Raise SyntaxError, and nothing else, where the source is not Python, or too long or too deep to be read."""
+    if len(source) > most_chars:
+        raise SyntaxError(f"{len(source)} characters; at most {most_chars} are read")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of what a model writes, only errors matter
+            return ast.parse(source)
+    except (ValueError, MemoryError, RecursionError, OverflowError) as error:
+        raise SyntaxError(str(error) or type(error).__name__) from None
+
+
+def is_valid_python(source: str) -> bool:
+    """Whether it compiles. What `parse` does not read does not count as Python."""
+    try:
+        tree = parse(source)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            compile(tree, "program.py", "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, MemoryError, RecursionError, OverflowError):
+        return False
+    return True

@@ -1,0 +1,157 @@
+"""Programs that want to pass an output test's code without its answer: they end before it, print for it, or read it."""
+
+import asyncio
+
+import pytest
+
+from core.verdict import OutputTest, Status, Verdict
+from sandbox_workers.languages import UnknownLanguage
+from sandbox_workers.local import LocalSandbox
+
+ENDED, WRONG = "the program ended before the test's code did", "other output than expected"
+PRINTS_TRUE = {
+    "python": "print(f(1) == 2)",
+    "lua": 'print(string.format("%s", f(1) == 2))',
+    "javascript": "console.log(f(1) === 2);",
+    "bash": '[ "$(f 1)" = 2 ] && echo true || echo false',
+    "c": '#include <stdio.h>\nint main() { puts(f(1) == 2 ? "true" : "false"); }',
+}
+ATTACKS = {
+    "python: prints and exits": ("python", "print(True)\nraise SystemExit", ENDED),
+    "python: prints and ends at once": (
+        "python",
+        "import os\nprint(True, flush=True)\nos._exit(0)",
+        ENDED,
+    ),
+    "python: turns a failure into a success at exit": (
+        "python",
+        "import atexit, os\nprint(True, flush=True)\natexit.register(lambda: os._exit(0))",
+        ENDED,
+    ),
+    "python: a print of its own": (
+        "python",
+        "import sys\ndef f(x): return 0\ndef print(*values): sys.stdout.write('True\\n')",
+        WRONG,
+    ),
+    "python: a built-in print of its own": (
+        "python",
+        "import builtins, sys\ndef f(x): return 0\nbuiltins.print = lambda *v: sys.stdout.write('True\\n')",
+        WRONG,
+    ),
+    "python: a stdout of its own": (
+        "python",
+        "import sys\nclass Out:\n    def write(self, text): sys.__stdout__.write(text.replace('Fals', 'Tru'))\n"
+        "    def flush(self): pass\nsys.stdout = Out()\ndef f(x): return 0",
+        WRONG,
+    ),
+    "python: reads the code in the files": (
+        "python",
+        "import glob\ndef f(x): return 2 * any('f' '(1)' in open(n).read() for n in glob.glob('*'))",
+        WRONG,
+    ),
+    "lua: prints and ends": ("lua", "io.write('true\\n') os.exit(0)", ENDED),
+    "lua: prints and returns": ("lua", "io.write('true\\n') do return end", ENDED),
+    "lua: a print of its own": (
+        "lua",
+        "local p = print print = function() p(true) end function f() return 0 end",
+        WRONG,
+    ),
+    "lua: a format of its own": (
+        "lua",
+        "string.format = function() return 'true' end function f() return 0 end",
+        WRONG,
+    ),
+    "lua: reads the code in the files": (
+        "lua",
+        "function f() for _, n in ipairs{'main.lua', 'test.lua', 'run.lua'} do local h = io.open(n) "
+        "if h and h:read('a'):find('f%(1%)') then return 2 end end end",
+        WRONG,
+    ),
+    "javascript: prints and exits": ("javascript", "console.log('true'); process.exit(0)", ENDED),
+    "javascript: prints and returns": ("javascript", "console.log('true'); return", ENDED),
+    "javascript: every error is a success": (
+        "javascript",
+        "console.log('true'); process.on('uncaughtException', () => process.exit(0));",
+        ENDED,
+    ),
+    "javascript: a console of its own": (
+        "javascript",
+        "const log = console.log; console.log = () => log('true'); function f() { return 0; }",
+        WRONG,
+    ),
+    "javascript: a stdout of its own": (
+        "javascript",
+        "const out = process.stdout, write = out.write; out.write = () => write.call(out, 'true\\n'); "
+        "function f() { return 0; }",
+        WRONG,
+    ),
+    "javascript: reads the code in the files": (
+        "javascript",
+        "const fs = require('fs'); const f = () => 2 * fs.readdirSync('.').some(n => fs.readFileSync(n, 'utf8')"
+        ".includes('f' + '(1)'));",
+        WRONG,
+    ),
+    "bash: prints and exits": ("bash", "echo true; exit 0", ENDED),
+    "bash: a trap makes it a success": ("bash", "trap 'echo true; exit 0' EXIT; exit 1", ENDED),
+    "bash: an echo of its own, and nobody to unset it": (
+        "bash",
+        "echo() { command echo true; }; unset() { :; }; builtin() { :; }; eval() { :; }; f() { :; }",
+        WRONG,
+    ),
+    "c: prints and ends": (
+        "c",
+        '#include <stdio.h>\n#include <stdlib.h>\nint f(int x) { puts("true"); exit(0); }',
+        ENDED,
+    ),
+    "c: prints before main": (
+        "c",
+        '#include <stdlib.h>\n#include <unistd.h>\nint f(int x) { return 0; }\n'
+        '__attribute__((constructor)) void g(void) { write(1, "true\\n", 5); _exit(0); }',
+        ENDED,
+    ),
+    "c: another main": (
+        "c",
+        'int puts(const char *);\nint f(int x) { return 0; }\nint main() { puts("true"); return 0; }\n#define main g',
+        "redefinition",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_no_output_test_is_passed_without_its_answer(warm: LocalSandbox, name: str) -> None:
+    language, program, reason = ATTACKS[name]
+    code = PRINTS_TRUE[language]
+    expected = "True" if language == "python" else "true"
+    verdict = judge(warm, language, program, OutputTest(code=code, stdout=expected))
+    assert not verdict.passed and reason in verdict.error, verdict
+
+
+def judge(sandbox: LocalSandbox, language: str, program: str, test: OutputTest) -> Verdict:
+    try:
+        (verdict,) = asyncio.run(asyncio.wait_for(sandbox.judge(program, [test], language=language), 60))
+    except UnknownLanguage as missing:
+        pytest.skip(str(missing))
+    return verdict
+
+
+def test_no_link_that_an_earlier_test_left_keeps_the_code(warm: LocalSandbox) -> None:
+    program = (
+        "import os\nif os.path.lexists('kept'): print(open('kept').read())\n"
+        "else: open('kept', 'w'); os.symlink('kept', 'test.py')\ndef f(x): return 0"
+    )
+    tests = [OutputTest(code=f"print(f(1), {n})", stdout=f"0 {n}") for n in range(2)]
+    verdicts = asyncio.run(asyncio.wait_for(warm.judge(program, tests), 60))
+    assert "print(f(1)" not in verdicts[1].stdout
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "const b = Buffer.alloc(300 << 20, 1); console.log(b.length);",
+        "const b = []; for (let i = 0; i < 60; i++) b.push(new Array(1e6).fill(i)); console.log(b.length);",
+    ],
+    ids=["beside the heap", "on the heap"],
+)
+def test_memory_of_javascript_is_limited(warm: LocalSandbox, program: str) -> None:
+    verdict = judge(warm, "javascript", program, OutputTest(stdout="60"))
+    assert verdict.status in (Status.MEMORY_LIMIT, Status.RUNTIME_ERROR), verdict

@@ -1,0 +1,47 @@
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from core.source import MOST_CHARS, is_valid_python, parse
+
+ROOT = Path(__file__).parents[3]
+HOSTILE = {
+    "comprehensions": '"[a " + "for a in b " * 60_000 + "]"',
+    "the most comprehensions that are read": f'"[a " + "for a in b " * {(MOST_CHARS - 4) // 11} + "]"',
+    "brackets": '"[" * 9_000 + "]" * 9_000',
+    "minus signs": '"-" * 19_000 + "1"',
+    "calls": '"f" + "()" * 9_000',
+    "null": '"f(\\0)"',
+    "surrogate": '''"'" + chr(0xD800) + "'"''',
+    "a long number": '"9" * 10_000',
+    "a long dotted import": '"import a" + ".a" * 500_000',
+}
+READ = """
+import sys
+from core.source import is_valid_python, parse
+source = eval(sys.argv[1])
+try:
+    parse(source)
+except SyntaxError:
+    assert not is_valid_python(source)
+else:
+    is_valid_python(source)
+"""
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_nothing_that_is_read_ends_the_interpreter(name):
+    command = [sys.executable, "-c", READ, HOSTILE[name]]
+    read = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert read.returncode == 0, read.stderr
+
+
+def test_what_is_read():
+    assert isinstance(parse("x = '\\d'").body[0], ast.Assign)  # a warning elsewhere
+    assert is_valid_python("def f(x): return x" + " " * 10_000)
+    assert not is_valid_python("return 1")
+    with pytest.raises(SyntaxError, match="at most 20 are read"):
+        parse("x" * 21, most_chars=20)
