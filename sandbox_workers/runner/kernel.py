@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import errno
 import os
 import signal
 import struct
@@ -118,29 +119,34 @@ def install_seccomp(program: bytes) -> None:
 
 def refuse_foreign_clocks() -> None:
     """From here on this process and its children read no clock of another process, nor set a timer by one: a
-    program could tell by it what its test does. A filter of its own, beside that of the sandbox: the supervisor must
-    read them."""
-    calls = CLOCK_CALLS.get(os.uname().machine)
-    if calls is None:
-        return
-    architecture, numbers = calls
-    load, equal, some_bits, done = 0x20, 0x15, 0x45, 0x06
-    allowed, invalid = 0x7FFF0000, 0x00050016
-    # Offsets into struct seccomp_data: 0 number, 4 architecture, 16 first argument. Jumps count from the next one.
-    tail = [
+    program could tell by it what its test does. A filter of its own beside that of the sandbox, since the
+    supervisor must read them."""
+    if program := foreign_clocks_filter(os.uname().machine):
+        prctl(PR_SET_NO_NEW_PRIVS, 1)
+        install_seccomp(program)
+
+
+def foreign_clocks_filter(machine: str) -> bytes:
+    """In classic BPF; empty where the machine's system calls are not known."""
+    if machine not in CLOCK_CALLS:
+        return b""
+    architecture, numbers = CLOCK_CALLS[machine]
+    load, equal, any_bit, done = 0x20, 0x15, 0x45, 0x06
+    allowed, invalid = 0x7FFF0000, 0x50000 | errno.EINVAL
+    # (code, instructions to skip if true, if false, operand). Offsets: 0 number, 4 architecture, 16 first argument.
+    refuse = [
         (load, 0, 0, 16),
-        (some_bits, 0, 3, 1 << 31),
+        (any_bit, 0, 3, 1 << 31),
         (equal, 2, 0, OWN_THREAD_CLOCK),
         (equal, 1, 0, OWN_PROCESS_CLOCK),
         (done, 0, 0, invalid),
         (done, 0, 0, allowed),
     ]
-    count = len(numbers)
-    program = [(load, 0, 0, 4), (equal, 0, count + 6, architecture), (load, 0, 0, 0)]
-    program += [(equal, count - 1 - n, 0, number) for n, number in enumerate(numbers[:-1])]
-    program += [(equal, 0, 5, numbers[-1]), *tail]
-    prctl(PR_SET_NO_NEW_PRIVS, 1)
-    install_seccomp(b"".join(struct.pack("HBBI", *instruction) for instruction in program))
+    to_refuse = range(len(numbers) - 1, -1, -1)
+    program = [(load, 0, 0, 4), (equal, 0, len(numbers) + len(refuse), architecture), (load, 0, 0, 0)]
+    program += [(equal, skip, 0, number) for skip, number in zip(to_refuse, numbers, strict=True)]
+    program[-1] = (equal, 0, len(refuse) - 1, numbers[-1])
+    return b"".join(struct.pack("HBBI", *instruction) for instruction in program + refuse)
 
 
 def cpu_seconds(pid: int) -> float | None:
