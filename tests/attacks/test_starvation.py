@@ -25,7 +25,7 @@ HOLD = (
     "def hold(make):\n    for _ in range(14):\n"
     "        if os.fork() == 0: touch(make()); time.sleep(60)\n    time.sleep(60)\n"
 )
-# program, test, deserved
+# program, test, deserved, and limits that differ
 ATTACKS: dict[str, tuple] = {
     "starves itself by children of an orphan": (
         SPIN + "def f(x):\n    if os.fork() == 0:\n"
@@ -55,12 +55,14 @@ ATTACKS: dict[str, tuple] = {
         SPIN + f"def f(x):\n    {HIDE}\n    workers(2, 0.6)\n    return 2",
         ANSWER,
         {TIME},
+        {"wall_s": 8.0},
     ),
     "computes in a grandchild whose parent hides it": (
         SPIN + f"def f(x):\n    if os.fork() == 0:\n        {HIDE}\n        workers(2, 0.6)\n"
         "        os._exit(0)\n    os.wait()\n    return 2",
         ANSWER,
         {TIME},
+        {"wall_s": 8.0},
     ),
     "memory of children": (HOLD + "def f(x): hold(lambda: bytearray(90 << 20))", ANSWER, {MEMORY}),
     "shared memory of children": (HOLD + "def f(x): hold(lambda: mmap.mmap(-1, 90 << 20))", ANSWER, {MEMORY}),
