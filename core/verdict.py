@@ -44,6 +44,8 @@ class Verdict:
     stderr: str = ""
     memory_bytes: int = 0
     """Peak resident memory of the program's process, over all tests that it was started for."""
+    test_cpu_ms: float = 0.0
+    """CPU time of the test's own process, milliseconds; 0 where there is none."""
     error: str = ""
     """Exception text or the reason of a limit, capped."""
     by_test: bool = False

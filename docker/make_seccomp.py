@@ -7,8 +7,9 @@ It needs libseccomp (Debian: libseccomp2); what reads the made files does not.
 
 Kept: what the default allows to a process without capabilities. Taken away: sockets of every kind (pairs that
 have no name stay), System V and POSIX queues, ptrace and its relatives, namespaces, mounts, keyrings, io_uring,
-scheduling, whole-file locks, extended attributes: two jobs on one kernel, or one after the other, then share no
-object that they could signal each other with.
+scheduling, whole-file locks, leases and notifications of what others open, extended attributes: two jobs on one
+kernel, or one after the other, then share no object that they could signal each other with. Also files in memory,
+which are on no process's account.
 """
 
 import ctypes
@@ -23,10 +24,10 @@ TAKEN_NAMES = """
     ipc mq_open mq_unlink mq_timedsend mq_timedreceive mq_timedsend_time64 mq_timedreceive_time64
     mq_notify mq_getsetattr io_uring_setup io_uring_enter io_uring_register userfaultfd bpf
     perf_event_open socket socketcall unshare setns mount umount umount2 pivot_root chroot mknod mknodat
-    personality memfd_secret name_to_handle_at open_by_handle_at fanotify_init fanotify_mark inotify_init
+    personality memfd_create memfd_secret name_to_handle_at open_by_handle_at fanotify_init fanotify_mark inotify_init
     inotify_init1 clone clone3 setpriority sched_setattr sched_setscheduler sched_setparam sched_setaffinity
     ioprio_set mlock mlock2 mlockall quotactl lookup_dcookie modify_ldt
-    socketpair bind connect listen accept accept4 flock syslog
+    socketpair bind connect listen accept accept4 flock fcntl fcntl64 syslog
     setxattr lsetxattr fsetxattr setxattrat removexattr lremovexattr fremovexattr removexattrat
 """
 TAKEN = set(TAKEN_NAMES.split())
@@ -34,6 +35,9 @@ NEW_NAMESPACES = 0x7E020000
 """CLONE_NEW* bits of clone(2)."""
 ENOSYS, EAFNOSUPPORT = 38, 97
 SOCK_STREAM, SOCK_SEQPACKET = 1, 5
+OLD_FCNTL, ALL_BITS = 0xFFFFFC00, 0xFFFFFFFF
+"""Masks of fcntl's command, an int: what is above these bits the kernel does not see. Old ones are below 1024."""
+F_DUPFD_CLOEXEC, F_SETPIPE_SZ, F_GETPIPE_SZ = 1030, 1031, 1032
 
 PROFILE = Path(__file__).with_name("seccomp.json")
 ARCHITECTURES = ("x86_64", "aarch64")
@@ -71,6 +75,19 @@ def derive(source: dict) -> dict:
         }
         for kind in (SOCK_STREAM, SOCK_SEQPACKET)
     ]
+    # Neither F_SETLEASE nor F_NOTIFY, 1024 and 1026: they tell what others do with a file.
+    commands = [
+        (OLD_FCNTL, 0),
+        *((ALL_BITS, command) for command in (F_DUPFD_CLOEXEC, F_SETPIPE_SZ, F_GETPIPE_SZ)),
+    ]
+    fcntl = [
+        {
+            "names": ["fcntl"],
+            "action": "SCMP_ACT_ALLOW",
+            "args": [{"index": 1, "value": mask, "valueTwo": command, "op": "SCMP_CMP_MASKED_EQ"}],
+        }
+        for mask, command in commands
+    ]
     no_persona = {"index": 0, "value": 0, "valueTwo": 0, "op": "SCMP_CMP_EQ"}
     return {
         "defaultAction": "SCMP_ACT_ERRNO",
@@ -83,6 +100,7 @@ def derive(source: dict) -> dict:
             {"names": allowed, "action": "SCMP_ACT_ALLOW"},
             {"names": ["clone"], "action": "SCMP_ACT_ALLOW", "args": [no_namespaces]},
             *pairs,
+            *fcntl,
             {"names": ["personality"], "action": "SCMP_ACT_ALLOW", "args": [no_persona]},
             # libc falls back to clone() on ENOSYS, whose flags a filter can read.
             {"names": ["clone3"], "action": "SCMP_ACT_ERRNO", "errnoRet": ENOSYS},

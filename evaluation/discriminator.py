@@ -16,7 +16,7 @@ from evaluation.mutants import Mutant
 from evaluation.pass_at_k import pass_at_k
 from games.multistage import MultistageRules
 from games.parsing import EmittedTest, parse_suite
-from games.rewards import outcome, validity
+from games.rewards import needed_cpu_ms, outcome, validity
 
 Killed = tuple[bool | None, ...]
 """By program: does some valid test of the suite fail it? None where the sandbox could not judge."""
@@ -123,7 +123,7 @@ async def _held(
     for (test, before), source, after in zip(passing, sources, second, strict=True):
         if after.passed:
             as_written = strict or test.expected is None or _equal(test.expected, before.value)
-            held[test.identity] = source, as_written, max(before.cpu_ms, after.cpu_ms)
+            held[test.identity] = source, as_written, needed_cpu_ms((before, after))
     return held
 
 

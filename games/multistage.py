@@ -24,6 +24,7 @@ from games.rewards import (
     SuiteFacts,
     behaviour_duplicates,
     discriminator_reward,
+    needed_cpu_ms,
     outcome,
     pass_rate,
     reward_in_words,
@@ -212,7 +213,7 @@ class MultistageGame:
                 suite.sources[test.identity] = source
                 if self.rules.test_format == "relabel" and not _same_literal(test.expected, first.value):
                     suite.wrong_outputs.add(source)
-                suite.valid[source] = max(first.cpu_ms, second.cpu_ms)
+                suite.valid[source] = needed_cpu_ms((first, second))
 
     def _test_groups(self, problem: Problem, judged: Sequence[JudgedSuite | None]) -> list[dict[str, float]]:
         """The tests that programs meet, with the reference's CPU milliseconds."""

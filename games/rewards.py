@@ -10,7 +10,7 @@ p is over V only: over all of T a discriminator facing a perfect generator would
 suite (v(vf + 1 - v) peaks at v < 1); `pass_rate_over="all"` keeps that variant for the ablation.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -28,8 +28,8 @@ class RewardRules(Settings):
     unparseable_reward: float = -1.0
     """Guard 1: reward of a suite in which nothing parses. A suite that parses but has no valid test earns 0."""
     kill_needs_fast_reference: float = Field(default=0.25, ge=0, le=1)
-    """Guard 2: a program's time or memory limit counts as a kill only where the reference needs at most this
-    share of the CPU limit."""
+    """Guard 2: a limit of time, memory or output counts as a kill only where the reference, and the test on it, need
+    at most this share of the CPU limit."""
     unsolved_weight: float = Field(default=0.2, ge=0, le=1)
     """Guard 3: weight of the reward where no current or remembered program passes any valid test."""
     behaviour_duplicates_from: int = Field(default=16, ge=2)
@@ -48,12 +48,19 @@ def validity(valid: float, emitted: int, slots: int) -> float:
     return valid / max(slots, emitted, 1)
 
 
+def needed_cpu_ms(runs: Iterable[Verdict]) -> float:
+    """CPU milliseconds that a test needs with the reference: of the program or of the test itself, whichever uses more."""
+    return max(max(verdict.cpu_ms, verdict.test_cpu_ms) for verdict in runs)
+
+
 def outcome(verdict: Verdict, reference_cpu_ms: float, limits: Limits, rules: RewardRules) -> bool | None:
-    """True passed, False killed, None: does not count (guard 2)."""
+    """True passed, False killed, None: does not count (guard 2).
+
+    A valid test has passed on the reference. So whatever goes wrong is the program's doing, even where the test is
+    what breaks or hangs: it does so on what the program returned.
+    """
     if verdict.passed:
         return True
-    if verdict.by_test and verdict.status is not Status.RUNTIME_ERROR:
-        return None  # the test used too much; a valid test that raises does so for what the program returned
     if verdict.status.is_resource_limit():
         allowed_ms = rules.kill_needs_fast_reference * limits.cpu_s * 1000
         return False if reference_cpu_ms <= allowed_ms else None

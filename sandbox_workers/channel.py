@@ -153,6 +153,7 @@ def _verdict(
     error: str,
     by_test: bool,
     memory_bytes: int,
+    test_cpu_ms: float,
 ) -> Verdict:
     return Verdict(
         status=Status(status),
@@ -163,4 +164,5 @@ def _verdict(
         error=error,
         by_test=by_test,
         memory_bytes=memory_bytes,
+        test_cpu_ms=test_cpu_ms,
     )

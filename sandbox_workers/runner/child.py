@@ -3,12 +3,19 @@
 import json
 import os
 import socket
+import time
 from typing import Any
 
 from . import kernel
 from .zygote import Settings
 
 PIPE_CHUNK = 65536
+LOOK_S = 0.05
+"""Average pause between two looks at all that a child started. It varies: nobody shall know when not to be seen."""
+SHARED_MB = 64
+"""Resident memory allowed beyond a limit, MiB: what processes share counts for each."""
+ROUNDING_S = 0.02
+"""The kernel tells what a process has waited for in ticks, of user and of system time."""
 
 
 class ZygoteGone(RuntimeError):
@@ -38,8 +45,11 @@ class Child:
     ) -> None:
         self.zygote = zygote
         self.pid: int | None = None
+        self._parent = 0
         self.end: list | None = None
         """[exit code, CPU seconds, peak resident KiB], once it ended."""
+        self.alone = True
+        """Nothing was seen of another process that it started."""
         self.control, control = socket.socketpair()
         pipes = [_output_pipe(role, settings) for _ in streams]
         self.outputs = {name: read for name, (read, _) in zip(streams, pipes, strict=True)}
@@ -55,7 +65,15 @@ class Child:
         for _, write in pipes:
             os.close(write)
         self.clock_s = 0.0
-        """CPU seconds at the last look while it lived; what it waited for is not in them."""
+        """CPU seconds when it was last asked while it lived; of itself, without what it waited for."""
+        self.delay_s = 0.0
+        """Seconds that it had waited for a CPU, at the last look."""
+        self.company_s = 0.0
+        """CPU seconds of all that it started, up to the last look."""
+        self.resident = 0
+        """Bytes of memory of it and all that it started, at the last look."""
+        self._accounted_s = self._hidden_s = 0.0
+        self._look_at = time.monotonic() + LOOK_S
 
     def take_news(self) -> dict:
         """The zygote's next message. Raise ZygoteGone where it ended."""
@@ -64,7 +82,9 @@ class Child:
             raise ZygoteGone("zygote ended")
         news = json.loads(message)
         self.pid = news.get("pid", self.pid)
+        self._parent = news.get("parent", 0) or self._parent
         self.end = news.get("exit", self.end)
+        self.alone = self.alone and news.get("alone", True)
         return news
 
     def set_up_error(self) -> str | None:
@@ -78,21 +98,50 @@ class Child:
         return str(json.loads(frame[4:])["set_up"]) if frame else None
 
     def cpu_s(self) -> float:
-        """CPU seconds of the process so far; with those of its children once it ended."""
+        """CPU seconds so far, of it and, up to the last look, of what it started."""
         if self.end is not None:
-            return self.end[1]
+            return max(self.end[1], self.clock_s + self.company_s)
         if self.pid is not None and (seconds := kernel.cpu_seconds(self.pid)) is not None:
             self.clock_s = seconds
-        return self.clock_s
-
-    def descendants_cpu_s(self) -> float:
-        """CPU seconds of what it forked."""
-        below = kernel.descendants(self.pid) if self.pid is not None else []
-        return sum(kernel.cpu_seconds(pid) or 0.0 for pid in below)
+        return self.clock_s + self.company_s
 
     def run_delay_s(self) -> float:
         """Seconds that it has waited for a CPU that others had."""
         return kernel.run_delay_seconds(self.pid) if self.pid is not None else 0.0
+
+    def until_look_s(self) -> float:
+        """When a look is due."""
+        return self._look_at - time.monotonic()
+
+    def look(self) -> None:
+        """See what it and all that it started use. What nobody waits for, since its parent ignores SIGCHLD, is on
+        no account of the kernel's once it ended: then it counts with what it had used at the last look."""
+        self._look_at = time.monotonic() + 2 * LOOK_S * os.urandom(1)[0] / 255
+        if self.pid is None or self.end is not None:
+            return
+        self.delay_s = self.run_delay_s()
+        family = kernel.family(self._parent)
+        if self.pid not in family:
+            return
+        self.alone = self.alone and len(family) == 1 and not kernel.has_reaped(family[self.pid])
+        accounted_s = -(kernel.cpu_seconds(self.pid) or 0.0)
+        resident, inherited = 0, kernel.anonymous_bytes(self._parent)
+        for pid, stat in family.items():
+            accounted_s += (kernel.cpu_seconds(pid) or 0.0) + kernel.reaped_cpu_seconds(stat)
+            resident += max(0, kernel.anonymous_bytes(pid) - inherited)
+        self.resident = resident
+        if self._accounted_s - accounted_s > ROUNDING_S * len(family):
+            self._hidden_s += self._accounted_s - accounted_s
+        self._accounted_s = accounted_s
+        self.company_s = max(self.company_s, accounted_s + self._hidden_s)
+
+    def holds_more_than(self, memory_mb: int) -> bool:
+        """Whether it and all that it started did so at the last look."""
+        return self.resident > memory_mb + SHARED_MB << 20
+
+    def held_more_than(self, memory_mb: int) -> bool:
+        """Whether it did so itself, once it ended."""
+        return self.end is not None and self.end[2] > memory_mb + SHARED_MB << 10
 
     def read_output(self, name: str, most: int) -> bool:
         """Move what is there into `read[name]`, at most a little beyond `most` bytes; False at its end."""
@@ -110,7 +159,7 @@ class Child:
     def finish(self, order: bytes) -> float:
         """Have it ended and its directory wiped: by itself within a moment (b"end"), or killed at once (b"kill").
 
-        Returns the CPU seconds of all that it ever started. Raise ZygoteGone where something is left.
+        Returns the CPU seconds of it and all that it ever started. Raise ZygoteGone where something is left.
         """
         self.zygote.send(order)
         while "done" not in (news := self.take_news()):
@@ -119,7 +168,7 @@ class Child:
         self.close()
         if not news["clean"]:
             raise ZygoteGone("a directory could not be emptied")
-        return news["cpu_s"]
+        return max(news["cpu_s"], self.clock_s + self.company_s)
 
     def close(self) -> None:
         """Of our ends only."""
@@ -137,8 +186,3 @@ def _output_pipe(role: str, settings: Settings) -> tuple[int, int]:
         return os.pipe()
     finally:
         kernel.set_fs_uid(0)
-
-
-def cpu_limit(limits: dict, tests: int) -> dict:
-    """The limits with RLIMIT_CPU's: the last resort, since the supervisor's clock comes first."""
-    return {**limits, "total_cpu_s": int(limits["cpu_s"] * (tests + 1)) + 2}

@@ -10,13 +10,13 @@ import secrets
 import select
 import shlex
 import socket
-import time
-from dataclasses import replace
 
 from . import kernel
-from .child import Child, ZygoteGone, cpu_limit
+from .child import Child, ZygoteGone
 from .framing import pack
-from .pair import TICK_S, Stop, is_starved, set_up_failed
+from .pair import TICK_S
+from .stop import Stop, killed_for_memory, set_up_failed
+from .wall import Wall
 from .zygote import Settings
 
 BUILD_FACTOR = 5
@@ -34,14 +34,12 @@ class Run:
         self._oom_before = kernel.oom_kills()
 
     def execute(self, command: list[str], environment: dict, files: dict, stdin: str) -> list:
-        """[status, None, cpu_ms, stdout, stderr, error, False, memory_bytes]. What it leaves in its directory stays."""
-        limits = cpu_limit(self._limits, 1)
-        self._total_cpu_s = limits["total_cpu_s"]
+        """[status, None, cpu_ms, stdout, stderr, error, False, memory_bytes, 0.0]. What it leaves in its directory stays."""
         self._child = Child(
             self._zygote,
             "program",
             self._settings,
-            limits,
+            self._limits,
             streams=("stdout", "stderr"),
             command=command,
             environment=environment,
@@ -55,8 +53,6 @@ class Run:
             stop = self.stop = self.stop or self._end()
         finally:
             used = self._child.finish(b"end" if self._child.end is not None else b"kill")
-        if stop.status == "TIME_LIMIT" and used >= self._limits["cpu_s"] / 2:
-            stop = self.stop = replace(stop, may_be_ours=False, starved=False)
         out, err = (
             bytes(self._child.read[name][: self._cap]).decode("utf-8", "replace")
             for name in ("stdout", "stderr")
@@ -76,6 +72,7 @@ class Run:
             stop.error,
             False,
             self._child.end[2] << 10,
+            0.0,
         ]
 
     def _watch(self) -> None:
@@ -85,20 +82,28 @@ class Run:
         names = {descriptor: name for name, descriptor in child.outputs.items()}
         for descriptor in names:
             poll.register(descriptor, select.POLLIN)
-        started = time.monotonic()
+        wall = Wall([child], self._limits["wall_s"])
+        timeout_s = 0.0
         while self.stop is None and child.end is None:
-            cpu_left = self._limits["cpu_s"] - child.cpu_s()
-            wall_left = started + self._limits["wall_s"] - time.monotonic()
-            if cpu_left <= 0:
+            for descriptor, _ in poll.poll(timeout_s * 1000):
+                if descriptor not in names:
+                    child.take_news()
+                elif not self._read(names[descriptor]):
+                    poll.unregister(descriptor)
+            if child.until_look_s() <= 0:
+                child.look()
+            cpu_left, wall_left = self._limits["cpu_s"] - child.cpu_s(), wall.left_s()
+            if child.end is not None:
+                break
+            if child.holds_more_than(self._limits["resident_mb"]):
+                self.stop = Stop(
+                    "MEMORY_LIMIT", f"its processes hold more than {self._limits['resident_mb']} MiB"
+                )
+            elif cpu_left <= 0:
                 self.stop = Stop("TIME_LIMIT", f"more than {self._limits['cpu_s']:g} s of CPU")
             elif wall_left <= 0:
-                self.stop = self._wall_expired()
-            else:
-                for descriptor, _ in poll.poll(max(TICK_S, min(cpu_left, wall_left)) * 1000):
-                    if descriptor not in names:
-                        child.take_news()
-                    elif not self._read(names[descriptor]):
-                        poll.unregister(descriptor)
+                self.stop = wall.expired()
+            timeout_s = max(TICK_S, min(cpu_left, wall_left, child.until_look_s()))
         for name in names.values():
             self._read(name)
 
@@ -107,13 +112,6 @@ class Run:
         if sum(map(len, self._child.read.values())) > self._cap:
             self.stop = self.stop or Stop("OUTPUT_LIMIT", f"more than {self._limits['output_kb']} KiB")
         return goes_on
-
-    def _wall_expired(self) -> Stop:
-        error = f"more than {self._limits['wall_s']:g} s by the clock"
-        used = self._child.cpu_s() + self._child.descendants_cpu_s()
-        if used >= self._limits["cpu_s"] / 2:
-            return Stop("TIME_LIMIT", error)
-        return Stop("TIME_LIMIT", error, may_be_ours=True, starved=is_starved([self._child], self._limits))
 
     def _end(self) -> Stop:
         assert self._child.end is not None
@@ -125,9 +123,7 @@ class Run:
         if code > 0:
             return Stop("RUNTIME_ERROR", f"the program exited with code {code}")
         if code == -9 and kernel.oom_kills() > self._oom_before:
-            return Stop("MEMORY_LIMIT", "killed by the kernel for want of memory", may_be_ours=True)
-        if code == -9 and self._child.end[1] >= self._total_cpu_s - 0.1:
-            return Stop("TIME_LIMIT", f"more than {self._limits['cpu_s']:g} s of CPU")
+            return killed_for_memory(self._child, not self._child.held_more_than(self._limits["resident_mb"]))
         return Stop("RUNTIME_ERROR", f"the program was killed by signal {-code}", may_be_ours=code == -9)
 
 
@@ -182,10 +178,8 @@ class Commands:
         for _ in range(2):
             run = Run(self._zygote, self._settings, limits)
             verdict = run.execute(command, language["environment"], files, stdin)
-            if run.stop is None or not run.stop.may_be_ours:
-                return verdict
-        if run.stop.starved:
-            verdict[0], verdict[5] = "SANDBOX_ERROR", f"{verdict[5]}, while waiting for the CPU"
+            if not run.stop.may_be_ours:
+                break
         return verdict
 
     def _wipe(self) -> None:

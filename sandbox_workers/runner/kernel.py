@@ -2,8 +2,10 @@
 
 import contextlib
 import ctypes
+import errno
 import os
 import signal
+import struct
 import time
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -34,6 +36,14 @@ MS_NOSUID_NODEV = 6
 MS_REC_PRIVATE = 0x44000
 SECCOMP_MODE_FILTER = 2
 CAPABILITY_VERSION_3 = 0x20080522
+CLOCK_CALLS = {
+    "x86_64": (0xC000003E, (222, 228, 229, 230)),
+    "aarch64": (0xC00000B7, (107, 113, 114, 115)),
+}
+"""timer_create, clock_gettime, clock_getres and clock_nanosleep, after the name of the architecture for a filter."""
+OWN_PROCESS_CLOCK, OWN_THREAD_CLOCK = 0xFFFFFFFA, 0xFFFFFFFE
+"""Of the clocks with a number below zero: those of process 0 and of thread 0, which are one's own."""
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 def _check(result: int, what: str) -> None:
@@ -107,6 +117,38 @@ def install_seccomp(program: bytes) -> None:
     )
 
 
+def refuse_foreign_clocks() -> None:
+    """From here on this process and its children read no clock of another process, nor set a timer by one: a
+    program could tell by it what its test does. A filter of its own beside that of the sandbox, since the
+    supervisor must read them."""
+    if program := foreign_clocks_filter(os.uname().machine):
+        prctl(PR_SET_NO_NEW_PRIVS, 1)
+        install_seccomp(program)
+
+
+def foreign_clocks_filter(machine: str) -> bytes:
+    """In classic BPF; empty where the machine's system calls are not known."""
+    if machine not in CLOCK_CALLS:
+        return b""
+    architecture, numbers = CLOCK_CALLS[machine]
+    load, equal, any_bit, done = 0x20, 0x15, 0x45, 0x06
+    allowed, invalid = 0x7FFF0000, 0x50000 | errno.EINVAL
+    # (code, instructions to skip if true, if false, operand). Offsets: 0 number, 4 architecture, 16 first argument.
+    refuse = [
+        (load, 0, 0, 16),
+        (any_bit, 0, 3, 1 << 31),
+        (equal, 2, 0, OWN_THREAD_CLOCK),
+        (equal, 1, 0, OWN_PROCESS_CLOCK),
+        (done, 0, 0, invalid),
+        (done, 0, 0, allowed),
+    ]
+    to_refuse = range(len(numbers) - 1, -1, -1)
+    program = [(load, 0, 0, 4), (equal, 0, len(numbers) + len(refuse), architecture), (load, 0, 0, 0)]
+    program += [(equal, skip, 0, number) for skip, number in zip(to_refuse, numbers, strict=True)]
+    program[-1] = (equal, 0, len(refuse) - 1, numbers[-1])
+    return b"".join(struct.pack("HBBI", *instruction) for instruction in program + refuse)
+
+
 def cpu_seconds(pid: int) -> float | None:
     """CPU time of all threads of a live process; None once it was reaped."""
     try:
@@ -125,17 +167,48 @@ def _stat(pid: int | str) -> list[bytes]:
         return stat.read().rpartition(b")")[2].split()
 
 
-def descendants(pid: int) -> list[int]:
-    """Live processes below `pid`, those excepted that lost their parent."""
+def family(pid: int) -> dict[int, list[bytes]]:
+    """_stat of all below `pid`, by pid: of a subreaper, those too that lost their parent."""
+    stats: dict[int, list[bytes]] = {}
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
             with contextlib.suppress(OSError, IndexError):
-                children.setdefault(int(_stat(name)[1]), []).append(int(name))
+                stats[int(name)] = _stat(name)
+                children.setdefault(int(stats[int(name)][1]), []).append(int(name))
     found = [pid]
     for parent in found:
         found += children.get(parent, ())
-    return found[1:]
+    return {below: stats[below] for below in found[1:]}
+
+
+def has_reaped(stat: list[bytes]) -> bool:
+    """Whether a process has waited for a child: no process runs without a page fault."""
+    return stat[8] != b"0"
+
+
+def reaped_cpu_seconds(stat: list[bytes]) -> float:
+    """CPU time of the children that a process has waited for, theirs included."""
+    return (int(stat[13]) + int(stat[14])) / TICKS_PER_S
+
+
+def anonymous_bytes(pid: int) -> int:
+    """Resident memory of a process that no file holds; 0 once it is gone, and where the kernel does not tell."""
+    return _status_kib(pid, b"RssAnon:", b"RssShmem:") << 10
+
+
+def peak_kib(pid: int) -> int:
+    """Largest resident memory that the process ever had, KiB."""
+    return _status_kib(pid, b"VmHWM:")
+
+
+def _status_kib(pid: int, *keys: bytes) -> int:
+    """Sum of lines of /proc/PID/status; 0 once the process is gone."""
+    try:
+        with open(f"/proc/{pid}/status", "rb") as status:
+            return sum(int(line.split()[1]) for line in status if line.startswith(keys))
+    except OSError:
+        return 0
 
 
 def kill_if_alive(pid: int) -> None:
@@ -144,13 +217,14 @@ def kill_if_alive(pid: int) -> None:
 
 
 def run_delay_seconds(pid: int) -> float:
-    """How long the process's first thread has waited for a CPU that others had; 0 where the kernel does not
-    tell."""
-    try:
-        with open(f"/proc/{pid}/schedstat") as schedstat:
-            return int(schedstat.read().split()[1]) / 1e9
-    except (OSError, IndexError):
-        return 0.0
+    """How long one of the process's threads, the one that did so most, has waited for a CPU that others had; 0
+    where the kernel does not tell."""
+    most = 0.0
+    with contextlib.suppress(OSError, IndexError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{thread}/schedstat") as schedstat:
+                most = max(most, int(schedstat.read().split()[1]) / 1e9)
+    return most
 
 
 def oom_kills() -> int:

@@ -13,13 +13,14 @@ import select
 import socket
 import struct
 import time
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from . import kernel
-from .child import Child, cpu_limit
+from .child import Child
 from .framing import pack
-from .peer import TESTING
+from .peer import ASKING, TESTING
+from .stop import Stop, killed_for_memory, set_up_failed
+from .wall import Wall
 from .zygote import TEST_MEMORY_MB, Settings
 
 MAX_VERDICT_FRAME = 64 << 10
@@ -30,6 +31,8 @@ TICK_S = 0.01
 LOOKS = 5
 """At what a test does when a limit is passed, a TICK_S apart: a single one falls between two of its questions now and
 then."""
+TEST_RESIDENT_MB = 192
+"""What a container has room for, MiB: a larger test process makes others fall."""
 EVALUATOR_JOBS = 5000
 """An evaluator is replaced after as many: what its interpreter caches shall not pile up."""
 STATUSES = frozenset(
@@ -46,31 +49,6 @@ STATUSES = frozenset(
 """What a test process may say."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stop:
-    """Why a round was ended before its last verdict."""
-
-    status: str
-    error: str
-    by_test: bool = False
-    may_be_ours: bool = False
-    """The machine's state may have caused it: worth one retry."""
-    starved: bool = False
-    """The pair wanted the CPU and did not get it."""
-
-
-def set_up_failed(error: str) -> Stop:
-    return Stop("SANDBOX_ERROR", f"a process of the sandbox cannot be set up: {error}")
-
-
-def is_starved(children: Iterable[Child], limits: dict, before: Mapping[Child, float] | None = None) -> bool:
-    """Whether some of them spent half the wall-clock time waiting for a CPU, or was not even forked."""
-    return any(
-        child.pid is None or child.run_delay_s() - (before[child] if before else 0.0) >= limits["wall_s"] / 2
-        for child in children
-    )
-
-
 class Evaluators:
     """The T of a slot: the one that stays, or a new one."""
 
@@ -79,28 +57,27 @@ class Evaluators:
         self._kept: Child | None = None
         self._jobs = 0
 
-    def take(self, inert: bool, limits: dict, tests: int) -> Child:
+    def take(self, inert: bool, limits: dict) -> Child:
         memory_mb = max(TEST_MEMORY_MB, limits["memory_mb"])
         if inert and self._kept is not None and self._jobs < EVALUATOR_JOBS and memory_mb == TEST_MEMORY_MB:
             self._jobs += 1
             return self._kept
         if self._kept is not None:
             self.end(self._kept, b"end")
-        tests = EVALUATOR_JOBS if inert else tests
-        limits = cpu_limit({**limits, "memory_mb": memory_mb}, tests)
-        return Child(self._zygote, "test", self._settings, limits, streams=("output",))
+        return Child(
+            self._zygote, "test", self._settings, {**limits, "memory_mb": memory_mb}, streams=("output",)
+        )
 
     def keep(self, child: Child) -> None:
         child.read["output"].clear()
         if child is not self._kept:
             self._kept, self._jobs = child, 1
 
-    def end(self, child: Child, order: bytes) -> float:
-        """CPU seconds of all that it ever started."""
+    def end(self, child: Child, order: bytes) -> None:
         self._kept = None
         with contextlib.suppress(OSError):  # it may have ended already
             child.control.shutdown(socket.SHUT_RDWR)
-        return child.finish(order)
+        child.finish(order)
 
 
 class Pair:
@@ -117,7 +94,10 @@ class Pair:
         self._load_output: dict[str, bytes] = {"stdout": b"", "stderr": b""}
         self._frames = bytearray()
         self._verdicts: list[list] = []
+        self._test_ms: list[float] = []
         self._gone_since: float | None = None
+        self._was_asking = False
+        """So the test process was seen at the last look."""
         self._last = False
         """The test process judges no further: the program is lost to it."""
         self._oom_before = kernel.oom_kills()
@@ -131,22 +111,20 @@ class Pair:
             ZygoteGone: the slot is broken.
         """
         ours, theirs = socket.socketpair()
-        limits = cpu_limit(self.limits, len(tests))
-        self._total_cpu_s = limits["total_cpu_s"]
         self.program = Child(
-            self._zygote, "program", self._settings, limits, streams=("stdout", "stderr"), rpc=theirs
+            self._zygote, "program", self._settings, self.limits, streams=("stdout", "stderr"), rpc=theirs
         )
         theirs.close()
-        self.test = self._evaluators.take(self._inert, self.limits, len(tests))
-        self._cpu_before = {self.program: 0.0, self.test: self.test.cpu_s()}
-        self._delay_before = {self.program: 0.0, self.test: self.test.run_delay_s()}
+        self.test = self._evaluators.take(self._inert, self.limits)
+        self.test.delay_s = self.test.run_delay_s()
+        self._wall = Wall((self.program, self.test), self.limits["wall_s"])
         try:
             self._hand_over(ours, program, tests)
             self._watch(len(tests))
         finally:
             self._finish()
-        for verdict in self._verdicts:
-            verdict.append(self.program_memory())
+        for verdict, test_ms in zip(self._verdicts, self._test_ms, strict=True):
+            verdict += [self.program_memory(), test_ms]
         return self._verdicts
 
     def _hand_over(self, rpc: socket.socket, program: str, tests: list[str]) -> None:
@@ -173,11 +151,8 @@ class Pair:
         }
         for descriptor in sources:
             poll.register(descriptor, select.POLLIN)
-        self._started = time.monotonic()
+        timeout_s = 0.0
         while self.stop is None and not self._last and len(self._verdicts) < wanted:
-            timeout_s = self._check_clocks()
-            if self.stop is not None:
-                return
             for descriptor, _ in poll.poll(timeout_s * 1000):
                 if not sources[descriptor]():
                     poll.unregister(descriptor)
@@ -185,6 +160,8 @@ class Pair:
                 self._read_verdicts()  # what it said before it ended
                 if len(self._verdicts) < wanted and self._gone_since is None and not self._last:
                     self.stop = self.stop or self._death_of_test()
+            if self.stop is None:
+                timeout_s = self._check_clocks()
 
     def _finish(self) -> None:
         """Have what is not kept ended and wiped."""
@@ -192,17 +169,11 @@ class Pair:
         order = b"end" if went_well else b"kill"
         if self._inert and went_well:
             self._evaluators.keep(self.test)
-            used = 0.0
         else:
-            used = self._evaluators.end(self.test, order)
-        by_program = self.program.finish(order)
-        used = by_program + (0.0 if self._inert else used)
-        started_s = by_program - self.program.clock_s
+            self._evaluators.end(self.test, order)
+        started_s = self.program.finish(order) - self.program.clock_s
         if started_s > self.limits["cpu_s"] * max(1, len(self._verdicts)):
             self._charge(f"what it started used {started_s:.2g} s of CPU")
-        if self.stop is not None and self.stop.status == "TIME_LIMIT" and used >= self.limits["cpu_s"] / 2:
-            # Reaped, those show what they used that had lost their parent, too.
-            self.stop = replace(self.stop, may_be_ours=False, starved=False)
 
     def _charge(self, error: str) -> None:
         """Processes that the program started are on nobody's clock while they run: all its verdicts pay for them."""
@@ -214,11 +185,15 @@ class Pair:
     def _test_cpu(self, child: Child) -> float:
         """CPU seconds charged to the current test."""
         load = self._load_cpu if child is self.program else 0.0
-        return load + max(0.0, child.cpu_s() - self._cpu_before[child])
+        return load + max(0.0, child.cpu_s() - self._wall.cpu_before[child])
 
     def cpu_ms(self) -> float:
         """CPU milliseconds of the program charged to the current test."""
         return round(self._test_cpu(self.program) * 1e3, 3)
+
+    def test_cpu_ms(self) -> float:
+        """CPU milliseconds of the test process under the current test."""
+        return round(self._test_cpu(self.test) * 1e3, 3)
 
     def program_memory(self) -> int:
         """Peak resident bytes of the program's process, over all its tests; 0 while it is not known."""
@@ -231,16 +206,32 @@ class Pair:
             if self.program.end is not None or left <= 0:
                 self.stop = self._death_of_program()
             return max(left, 0.0)
+        if self.program.until_look_s() <= 0:
+            self._look()
         cpu_left = self.limits["cpu_s"]
         for child in (self.program, self.test):
             left = self.limits["cpu_s"] - self._test_cpu(child)
             if left <= 0:
-                self.stop = self._limit_stop(child, f"more than {self.limits['cpu_s']:g} s of CPU")
+                self.stop = self.stop or self._time_stop(
+                    child, f"more than {self.limits['cpu_s']:g} s of CPU"
+                )
             cpu_left = min(cpu_left, left)
-        wall_left = self._started + self.limits["wall_s"] - time.monotonic()
+        wall_left = self._wall.left_s()
         if wall_left <= 0 and self.stop is None:
-            self.stop = self._wall_expired()
-        return max(TICK_S, min(cpu_left, wall_left))
+            stop = self._wall.expired()
+            self.stop = self._by_whom(stop) if stop.status == "TIME_LIMIT" else stop
+        return max(TICK_S, min(cpu_left, wall_left, self.program.until_look_s()))
+
+    def _look(self) -> None:
+        """Beyond what the clocks of the two processes say."""
+        self.program.look()
+        if not self._inert:
+            self.test.look()
+            self._was_asking = self.test.pid is not None and kernel.name_of(self.test.pid) == ASKING
+        for child, memory_mb in ((self.program, self.limits["memory_mb"]), (self.test, TEST_MEMORY_MB)):
+            if child.holds_more_than(memory_mb):
+                error, by_test = f"its processes hold more than {memory_mb} MiB", child is self.test
+                self.stop = Stop("MEMORY_LIMIT", f"test: {error}" if by_test else error, by_test)
 
     def _test_is_to_blame(self) -> bool:
         """Inert tests do nothing, and a test that waits for the program, or reads what it sent, does nothing of its
@@ -253,46 +244,42 @@ class Pair:
             time.sleep(TICK_S)
         return testing > LOOKS // 2
 
-    def _limit_stop(self, child: Child, error: str, **doubts: bool) -> Stop:
-        by_test = child is self.test and self._test_is_to_blame()
-        return Stop("TIME_LIMIT", f"test: {error}" if by_test else error, by_test, **doubts)
+    def _time_stop(self, child: Child, error: str) -> Stop:
+        stop = Stop("TIME_LIMIT", error)
+        return self._by_whom(stop) if child is self.test else stop
 
-    def _wall_expired(self) -> Stop:
-        """Wall time says little of a program on a busy machine: with little CPU used it is first suspected to
-        be ours."""
-        pair = (self.program, self.test)
-        used = max(map(self._test_cpu, pair)) + sum(child.descendants_cpu_s() for child in pair)
-        error = f"more than {self.limits['wall_s']:g} s by the clock"
-        if used >= self.limits["cpu_s"] / 2:
-            return self._limit_stop(self.test, error)
-        return self._limit_stop(
-            self.test, error, may_be_ours=True, starved=is_starved(pair, self.limits, self._delay_before)
-        )
+    def _by_whom(self, stop: Stop) -> Stop:
+        return replace(stop, error=f"test: {stop.error}", by_test=True) if self._test_is_to_blame() else stop
 
     def _death_of_program(self) -> Stop:
         when = "" if self.loaded else " while it was loaded"
         if self.program.end is None:
             return Stop("RUNTIME_ERROR", f"the program closed its connection{when}")
-        code, cpu_s, _ = self.program.end
+        code = self.program.end[0]
         if not self.loaded and (error := self.program.set_up_error()) is not None:
             return set_up_failed(error)
         if code >= 0:
             return Stop("RUNTIME_ERROR", f"the program exited with code {code}{when}")
-        if code == -9 and cpu_s >= self._total_cpu_s - 0.1:
-            return Stop("TIME_LIMIT", "more CPU than all tests together may use")
         if code == -9 and kernel.oom_kills() > self._oom_before:
-            return Stop("MEMORY_LIMIT", "killed by the kernel for want of memory", may_be_ours=True)
+            # A program could have its test take what it may not take itself.
+            return killed_for_memory(self.program, within_limits=self._test_is_small())
         # SIGKILL may be the kernel's, for want of memory, where it does not tell us so.
         return Stop(
             "RUNTIME_ERROR", f"the program was killed by signal {-code}{when}", may_be_ours=code == -9
         )
 
+    def _test_is_small(self) -> bool:
+        return self.test.pid is not None and kernel.peak_kib(self.test.pid) <= TEST_RESIDENT_MB << 10
+
     def _death_of_test(self) -> Stop:
         assert self.test.end is not None
-        code = self.test.end[0]
+        code, _, peak_kib = self.test.end
         if code == -9 and kernel.oom_kills() > self._oom_before:
-            error = "killed by the kernel for want of memory"
-            return Stop("MEMORY_LIMIT", f"test: {error}", by_test=not self._inert, may_be_ours=True)
+            self.program.look()
+            stop = killed_for_memory(self.test, self.program.alone and peak_kib <= TEST_RESIDENT_MB << 10)
+            if stop.status == "MEMORY_LIMIT" and self.program.alone and not (self._inert or self._was_asking):
+                return replace(stop, error=f"test: {stop.error}", by_test=True)
+            return stop
         if self._inert:  # what was evaluated is the program's; that it fell is ours, unless it does so again
             return Stop("RUNTIME_ERROR", f"its values end the evaluator, code {code}", may_be_ours=True)
         error = f"test: its process ended with code {code} and no verdict"
@@ -371,6 +358,7 @@ class Pair:
         self._verdicts.append(
             [status, value, self.cpu_ms(), self.printed("stdout"), self.printed("stderr"), error, by_test]
         )
+        self._test_ms.append(self.test_cpu_ms())
         self._last = frame.get("last") is True
         if not self._last and len(self._verdicts) < self._wanted:
             self._next_test()
@@ -389,8 +377,7 @@ class Pair:
         self._next_test()
 
     def _next_test(self) -> None:
-        self._cpu_before = {child: child.cpu_s() for child in (self.program, self.test)}
-        self._started = time.monotonic()
+        self._wall = Wall((self.program, self.test), self.limits["wall_s"])
         if not self.loaded:
             return  # the program failed: all tests fare alike
         for text in self.program.read.values():

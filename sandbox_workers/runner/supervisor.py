@@ -2,7 +2,7 @@
 stdout.
 
     {"id", "program", "tests", "limits", "inert", "language"}
-        -> {"id", "verdicts": [[status, value, cpu_ms, stdout, stderr, error, by_test, memory_bytes], ...]}
+        -> {"id", "verdicts": [[status, value, cpu_ms, stdout, stderr, error, by_test, memory_bytes, test_cpu_ms], ...]}
 
 `language` is None for a Python program with Python tests: a Pair judges it. Otherwise it holds commands.
 It ends when stdin does, and with it everything inside. Exit code 3: a slot could not be cleaned, or its
@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from .commands import Commands
 from .framing import pack, read_frame
-from .pair import Evaluators, Pair, Stop
+from .pair import Evaluators, Pair
+from .wall import Stop
 from .zygote import ROLES, Settings, Zygote
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     import threading
 
 BROKEN = 3
+MOST_RETRIES = 2
+"""Per job: a program that sleeps in each test shall not have each of them twice."""
 
 
 class Slot:
@@ -42,24 +45,24 @@ class Slot:
         self.commands = Commands(self.zygotes["program"], settings)
 
     def judge(self, job: dict) -> list[list]:
-        """One [status, value, cpu_ms, stdout, stderr, error, by_test, memory_bytes] per test."""
+        """One [status, value, cpu_ms, stdout, stderr, error, by_test, memory_bytes, test_cpu_ms] per test."""
         if job["language"] is not None:
             return self.commands.judge(job)
         tests, limits = job["tests"], job["limits"]
         verdicts: list[list] = []
-        retried_at = -1
+        retried_at, retries = -1, 0
         while len(verdicts) < len(tests):
             pair = Pair(self.zygotes["program"], self.evaluators, self.settings, limits, job["inert"])
             verdicts += pair.judge(job["program"], tests[len(verdicts) :])
             if pair.stop is None or len(verdicts) == len(tests):
                 continue
-            if pair.stop.may_be_ours and retried_at != len(verdicts):
-                retried_at = len(
-                    verdicts
-                )  # contention or a neighbour's memory: this test again, in a fresh pair
+            if pair.stop.may_be_ours and retried_at != len(verdicts) and retries < MOST_RETRIES:
+                # contention or a neighbour's memory: this test again, in a fresh pair
+                retried_at, retries = len(verdicts), retries + 1
                 continue
             verdict = final_verdict(pair.stop, pair)
-            same_for_all = not pair.loaded  # a program that cannot be loaded fares alike with every test
+            # A program that cannot be loaded fares alike with every test, and what failed us will do so again.
+            same_for_all = not pair.loaded or pair.stop.status == "SANDBOX_ERROR"
             verdicts += [verdict] * (len(tests) - len(verdicts) if same_for_all else 1)
         return verdicts
 
@@ -81,12 +84,9 @@ def fork_zygote(role: str, settings: Settings) -> socket.socket:
 
 def final_verdict(stop: Stop, pair: Pair) -> list:
     """What a stop means once it was not retried, or came again."""
-    status = stop.status
-    error = stop.error
-    if stop.starved:
-        status, error = "SANDBOX_ERROR", f"{error}, while waiting for the CPU"
     out, err = pair.printed("stdout"), pair.printed("stderr")
-    return [status, None, pair.cpu_ms(), out, err, error, stop.by_test, pair.program_memory()]
+    verdict = [stop.status, None, pair.cpu_ms(), out, err, stop.error, stop.by_test]
+    return [*verdict, pair.program_memory(), pair.test_cpu_ms()]
 
 
 def serve_slot(slot: Slot, jobs: "queue.SimpleQueue[dict]", output: BinaryIO, lock: "threading.Lock") -> None:
@@ -98,7 +98,7 @@ def serve_slot(slot: Slot, jobs: "queue.SimpleQueue[dict]", output: BinaryIO, lo
         except BaseException as error:
             broken = error
             reason = f"{type(error).__name__}: {error}"[:500]
-            verdicts = [["SANDBOX_ERROR", None, 0.0, "", "", reason, False, 0]] * len(job["tests"])
+            verdicts = [["SANDBOX_ERROR", None, 0.0, "", "", reason, False, 0, 0.0]] * len(job["tests"])
         with lock:
             output.write(pack({"id": job["id"], "verdicts": verdicts}))
             output.flush()

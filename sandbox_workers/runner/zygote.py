@@ -73,7 +73,7 @@ class Settings:
 def set_up(role: str, settings: Settings, request: dict) -> None:
     """Give up every privilege."""
     os.setsid()
-    _volunteer_for_oom()
+    _volunteer_for_oom(role)
     _limit_resources(request["limits"])
     home = settings.home(role)
     if settings.isolation == "namespaces":
@@ -125,16 +125,15 @@ def _place_descriptors(descriptors: list[int]) -> None:
     os.closerange(last + 1, 4096)
 
 
-def _volunteer_for_oom() -> None:
-    """The kernel shall pick a job, not the supervisor."""
+def _volunteer_for_oom(role: str) -> None:
+    """The kernel shall pick a job, not the supervisor, and a program rather than its test."""
     file = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
-    os.write(file, b"1000")
+    os.write(file, b"1000" if role == "program" else b"500")
     os.close(file)
 
 
 def _limit_resources(limits: dict) -> None:
     wanted = {
-        resource.RLIMIT_CPU: limits["total_cpu_s"],
         resource.RLIMIT_AS: limits["memory_mb"] << 20,
         resource.RLIMIT_FSIZE: limits["file_mb"] << 20,
         resource.RLIMIT_NPROC: limits["processes"],
@@ -222,6 +221,7 @@ class Zygote:
         except OSError:
             self.reaps_orphans = False  # gVisor: they go to the supervisor
         prepare_interpreter(self.home)
+        kernel.refuse_foreign_clocks()
         gc.collect()
         gc.freeze()
         gc.disable()
@@ -240,13 +240,14 @@ class Zygote:
 
     def _serve_child(self, request: dict, descriptors: list[int]) -> None:
         cpu_before = _children_cpu()
+        self._alone = True
         pid = self._fork(request, descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
-        self._tell({"pid": pid})
+        self._tell({"pid": pid, "parent": os.getpid()})
         end, order = self._watch(pid)
         if end is not None:
-            self._tell({"exit": end})
+            self._tell({"exit": end, "alone": self._alone})
             order = self.supervisor.recv(16)
         elif order == b"end":
             end, _ = self._watch(pid, GRACE_MS)
@@ -280,8 +281,10 @@ class Zygote:
         if timeout_ms is None:
             poll.register(self.supervisor, select.POLLIN)
         while True:
-            reaped, status, usage = os.wait4(pid, os.WNOHANG)
-            if reaped:
+            if (ended := os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None:
+                if ended.si_status == signal.SIGKILL and ended.si_code == os.CLD_KILLED:
+                    self._alone = self._is_alone(pid)
+                _, status, usage = os.wait4(pid, 0)
                 return _end(status, usage), b""
             ready = poll.poll(timeout_ms)
             if not ready:
@@ -291,6 +294,11 @@ class Zygote:
                     os.read(self.child_ended, 4096)
                 else:
                     return None, self.supervisor.recv(16)
+
+    def _is_alone(self, pid: int) -> bool:
+        """Whether a child that was killed never had one of its own. The kernel may have killed it for want of memory."""
+        family = kernel.family(os.getpid())
+        return len(family) == 1 and not kernel.has_reaped(family[pid])
 
     def _clear(self, pid: int, end: list | None) -> list:
         """Kill and reap until ECHILD: no child left means no descendant of any kind left."""
@@ -326,7 +334,7 @@ class Zygote:
             # kill(-1) with the job's own rights is atomic against fork bombs, and needs no CAP_KILL.
             os.waitpid(self._fork_helper(self._kill_all), 0)
         else:
-            for below in kernel.descendants(os.getpid()):
+            for below in kernel.family(os.getpid()):
                 kernel.kill_if_alive(below)
 
     def _kill_all(self) -> None:

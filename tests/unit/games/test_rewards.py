@@ -8,6 +8,7 @@ from games.rewards import (
     SuiteFacts,
     behaviour_duplicates,
     discriminator_reward,
+    needed_cpu_ms,
     outcome,
     pass_rate,
     validity,
@@ -98,6 +99,7 @@ def test_no_valid_test_earns_nothing():
 
 # ---------------------------------------------------------------------- guard 2
 LIMITS = Limits(cpu_s=2.0)
+LIMIT_STATUSES = (Status.TIME_LIMIT, Status.MEMORY_LIMIT, Status.OUTPUT_LIMIT)
 
 
 @pytest.mark.parametrize("status", [Status.WRONG_ANSWER, Status.RUNTIME_ERROR, Status.SYNTAX_ERROR])
@@ -105,18 +107,25 @@ def test_a_wrong_value_or_an_exception_kills(status):
     assert outcome(Verdict(status=status), 1900.0, LIMITS, RULES) is False
 
 
-def test_a_valid_test_that_raises_kills_and_one_that_uses_too_much_does_not_count():
-    raises = Verdict(status=Status.RUNTIME_ERROR, by_test=True)  # len(None), say: the program returned None
-    assert outcome(raises, 0.0, LIMITS, RULES) is False
-    for status in (Status.TIME_LIMIT, Status.MEMORY_LIMIT, Status.OUTPUT_LIMIT, Status.SYNTAX_ERROR):
-        assert outcome(Verdict(status=status, by_test=True), 0.0, LIMITS, RULES) is None
+@pytest.mark.parametrize("status", [Status.RUNTIME_ERROR, Status.SYNTAX_ERROR, *LIMIT_STATUSES])
+def test_what_a_valid_test_runs_into_is_the_programs_doing(status):
+    """It passed on the reference. len(None), say: the program returned None; or r * r of a number without end."""
+    assert outcome(Verdict(status=status, by_test=True), 0.0, LIMITS, RULES) is False
+
+
+def test_a_test_that_needs_much_of_its_own_time_with_the_reference_tells_nothing_by_a_limit():
+    runs = [Verdict(status=Status.PASSED, cpu_ms=1.0, test_cpu_ms=ms) for ms in (1500.0, 1900.0)]
+    assert needed_cpu_ms(runs) == 1900.0
+    hung = Verdict(status=Status.TIME_LIMIT, by_test=True)
+    assert outcome(hung, needed_cpu_ms(runs), LIMITS, RULES) is None
+    assert needed_cpu_ms([Verdict(status=Status.PASSED, cpu_ms=9.0, test_cpu_ms=2.0)]) == 9.0
 
 
 def test_the_words_of_an_error_decide_nothing():
     assert outcome(Verdict(status=Status.WRONG_ANSWER, error="test: x"), 0.0, LIMITS, RULES) is False
 
 
-@pytest.mark.parametrize("status", [Status.TIME_LIMIT, Status.MEMORY_LIMIT, Status.OUTPUT_LIMIT])
+@pytest.mark.parametrize("status", LIMIT_STATUSES)
 @pytest.mark.parametrize(
     ("reference_ms", "expected"), [(0.0, False), (500.0, False), (500.1, None), (1900.0, None)]
 )

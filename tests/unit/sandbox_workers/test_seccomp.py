@@ -9,10 +9,11 @@ from types import ModuleType
 import pytest
 
 from sandbox_workers.jobs import SandboxUnavailable
+from sandbox_workers.runner import kernel
 from sandbox_workers.seccomp import DOCKER, PROFILE, bpf_path
 
 ALLOWED, KILLED = 0x7FFF0000, 0
-EPERM, ENOSYS, EAFNOSUPPORT = (0x50000 | number for number in (1, 38, 97))
+EPERM, EINVAL, ENOSYS, EAFNOSUPPORT = (0x50000 | number for number in (1, 22, 38, 97))
 ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 NEW_USER, SIGCHLD = 0x10000000, 17
 CALLS = [
@@ -27,6 +28,12 @@ CALLS = [
     ("datagram pair", 53, 199, (1, 2), EPERM),
     ("personality", 135, 92, (0,), ALLOWED),
     ("personality without address randomization", 135, 92, (0x40000,), EPERM),
+    ("fcntl, read flags", 72, 25, (3, 1), ALLOWED),
+    ("fcntl, duplicate", 72, 25, (3, 1030, 9), ALLOWED),
+    ("fcntl, notify", 72, 25, (3, 1026, 7), EPERM),
+    ("fcntl, notify, with bits that the kernel drops", 72, 25, (3, 1 << 32 | 1026, 7), EPERM),
+    ("fcntl, lease", 72, 25, (3, 1024, 1), EPERM),
+    ("memfd_create", 319, 279, (), EPERM),
     ("ptrace", 101, 117, (), EPERM),
     ("unshare", 272, 97, (), EPERM),
     ("mount", 165, 40, (), EPERM),
@@ -90,6 +97,35 @@ def test_calls_fare_as_the_profile_says(
     program = (DOCKER / f"seccomp.{architecture}.bpf").read_bytes()
     number = x86_64 if architecture == "x86_64" else aarch64
     assert run(program, ARCHITECTURES[architecture], number, arguments) == expected
+
+
+CLOCKS = [
+    # clock_gettime, clock_nanosleep and timer_create with a clock; getpid with the same argument
+    ("realtime", 0, ALLOWED),
+    ("of the process", 2, ALLOWED),
+    ("of this very process", -6, ALLOWED),
+    ("of this very thread", -2, ALLOWED),
+    ("of process 7", ~7 << 3 | 2, EINVAL),
+    ("of thread 7", ~7 << 3 | 6, EINVAL),
+    ("of process 7, with bits that the kernel drops", (~7 << 3 | 2) & 0xFFFFFFFF, EINVAL),
+    ("of a device", ~3 << 3 | 3, EINVAL),
+]
+
+
+@pytest.mark.parametrize(
+    ("architecture", "numbers", "getpid"),
+    [("x86_64", (222, 228, 229, 230), 39), ("aarch64", (107, 113, 114, 115), 172)],
+)
+@pytest.mark.parametrize(("name", "clock", "expected"), CLOCKS, ids=[c[0] for c in CLOCKS])
+def test_clocks_of_other_processes_are_refused(
+    architecture: str, numbers: tuple[int, ...], getpid: int, name: str, clock: int, expected: int
+) -> None:
+    program = kernel.foreign_clocks_filter(architecture)
+    argument = clock & 0xFFFFFFFFFFFFFFFF
+    for number in numbers:
+        assert run(program, ARCHITECTURES[architecture], number, (argument,)) == expected
+        assert run(program, 0x40000003, number, (argument,)) == ALLOWED  # the other filter's to refuse
+    assert run(program, ARCHITECTURES[architecture], getpid, (argument,)) == ALLOWED
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)

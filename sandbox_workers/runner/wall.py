@@ -1,0 +1,54 @@
+"""The wall clock of a test. It stands still while others have the CPU that the test's processes want."""
+
+import time
+from collections.abc import Iterable
+
+from .child import Child
+from .stop import Stop
+
+PATIENCE = 3
+"""A test is waited for so many times its limit at most."""
+SMALL_DELAY = 0.1
+"""Share of the limit. A test that waited less for a CPU was not kept from anything: it is not tried again."""
+
+
+class Wall:
+    """Starts on construction.
+
+    Only processes without company stop it: what a program starts can take the CPU from it, and hide that it did.
+    """
+
+    def __init__(self, children: Iterable[Child], limit_s: float) -> None:
+        self._limit_s = limit_s
+        self.cpu_before = {child: child.cpu_s() for child in children}
+        """CPU seconds of each when it started."""
+        self._delay_before = {child: child.delay_s for child in children}
+        self._started = time.monotonic()
+
+    def left_s(self) -> float:
+        """Seconds until the limit is passed."""
+        left = self._started + self._limit_s - time.monotonic()
+        if left > 0:
+            return left
+        for child in self.cpu_before:
+            child.look()
+        return left + min(self._stolen_s(), (PATIENCE - 1) * self._limit_s)
+
+    def expired(self) -> Stop:
+        """What it means that nothing is left."""
+        error = f"more than {self._limit_s:g} s by the clock"
+        not_begun = any(child.pid is None for child in self.cpu_before)
+        if not_begun or self._stolen_s() >= (PATIENCE - 1) * self._limit_s:
+            return Stop("SANDBOX_ERROR", f"{error}, while waiting for the CPU")
+        return Stop("TIME_LIMIT", error, may_be_ours=self._delay_s() >= SMALL_DELAY * self._limit_s)
+
+    def _delay_s(self) -> float:
+        """How long one of them has waited for a CPU."""
+        return max(child.delay_s - before for child, before in self._delay_before.items())
+
+    def _stolen_s(self) -> float:
+        """How much of that was others' doing. They may have waited for each other, but then one of them ran."""
+        if not all(child.alone for child in self.cpu_before):
+            return 0.0
+        used_s = sum(child.cpu_s() - before for child, before in self.cpu_before.items())
+        return max(0.0, self._delay_s() - used_s)

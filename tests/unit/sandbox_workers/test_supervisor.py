@@ -1,0 +1,60 @@
+"""How often a slot tries again."""
+
+from typing import Any
+
+import pytest
+
+from sandbox_workers.runner import supervisor
+from sandbox_workers.runner.stop import Stop
+from sandbox_workers.runner.supervisor import MOST_RETRIES, Slot
+
+OURS = Stop("TIME_LIMIT", "more than 8 s by the clock", may_be_ours=True)
+THEIRS = Stop("TIME_LIMIT", "more than 2 s of CPU")
+BROKEN = Stop("SANDBOX_ERROR", "more than 8 s by the clock, while waiting for the CPU")
+
+
+def judged(monkeypatch: pytest.MonkeyPatch, tests: int, stop: Stop, loaded: bool = True) -> tuple[list, int]:
+    """Statuses of a job in which each test ends with this stop, and how many pairs were started."""
+    started = []
+
+    class ScriptedPair:
+        def __init__(self, *_: Any) -> None:
+            self.stop, self.loaded = stop, loaded
+            started.append(self)
+
+        def judge(self, program: str, tests: list[str]) -> list[list]:
+            return []
+
+        def printed(self, name: str) -> str:
+            return ""
+
+        def cpu_ms(self) -> float:
+            return 0.0
+
+        test_cpu_ms = program_memory = cpu_ms
+
+    monkeypatch.setattr(supervisor, "Pair", ScriptedPair)
+    slot: Any = object.__new__(Slot)
+    slot.zygotes, slot.evaluators, slot.settings = {"program": None}, None, None
+    names = [f"assert f({n}) == {n}" for n in range(tests)]
+    verdicts = slot.judge({"program": "", "tests": names, "limits": {}, "inert": True, "language": None})
+    return [verdict[0] for verdict in verdicts], len(started)
+
+
+def test_a_program_that_gives_doubt_in_each_test_is_tried_again_in_two(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert judged(monkeypatch, 16, OURS) == (["TIME_LIMIT"] * 16, 16 + MOST_RETRIES)
+
+
+def test_without_doubt_there_is_no_second_try(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert judged(monkeypatch, 3, THEIRS) == (["TIME_LIMIT"] * 3, 3)
+
+
+def test_where_the_sandbox_failed_one_test_it_says_so_of_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else each of them would wait for three times its limit."""
+    assert judged(monkeypatch, 16, BROKEN) == (["SANDBOX_ERROR"] * 16, 1)
+
+
+def test_what_cannot_be_loaded_fares_alike_with_every_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert judged(monkeypatch, 4, THEIRS, loaded=False) == (["TIME_LIMIT"] * 4, 1)
