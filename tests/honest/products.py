@@ -33,6 +33,8 @@ def products() -> Iterator[Job]:
     yield from travelling_values()
     yield from defined_by_the_program()
     yield from test_styles()
+    yield from results_consumed()
+    yield from arguments_consumed()
 
 
 # ---------------------------------------------------------------- type x the way that it travels
@@ -481,3 +483,101 @@ def property_test(name: str, example: tuple, holds: str) -> str:
         f"import random\nr = random.Random(7)\nrng = r\nfor _ in range(60):\n    r = rng\n    a = ({arguments},)\n"
         f"    r = {name}(*a)\n    assert {holds}, (a, r)\nassert {name}(*{example!r}) is not None"
     )
+
+
+# ---------------------------------------------------------------- iterable results x what the test does with them
+
+MAKERS: dict[str, str] = {
+    "list": "def f(n): return [i * i for i in range(n)]",
+    "tuple": "def f(n): return tuple(i * i for i in range(n))",
+    "generator": "def f(n):\n    for i in range(n): yield i * i",
+    "generator expression": "def f(n): return (i * i for i in range(n))",
+    "map": "def f(n): return map(lambda i: i * i, range(n))",
+    "filter": "def f(n): return filter(lambda x: int(x ** .5) ** 2 == x, range((n - 1) ** 2 + 1))",
+    "iterator of a list": "def f(n): return iter([i * i for i in range(n)])",
+    "reversed": "def f(n): return reversed([i * i for i in range(n)][::-1])",
+    "chain": "import itertools\ndef f(n): return itertools.chain([0], (i * i for i in range(1, n)))",
+    "accumulate": "import itertools\ndef f(n): return itertools.accumulate(range(1, 2 * n - 2, 2), initial=0)",
+    "deque": "import collections\ndef f(n): return collections.deque(i * i for i in range(n))",
+    "keys of a dict": "def f(n): return {i * i: i for i in range(n)}.keys()",
+    "values of a dict": "def f(n): return {i: i * i for i in range(n)}.values()",
+    "dict": "def f(n): return {i * i: None for i in range(n)}",
+    "subclass of list": "class L(list): pass\ndef f(n): return L(i * i for i in range(n))",
+    "class with __iter__": "class Sq:\n    def __init__(self, n): self.n = n\n    def __iter__(self): return (i * i for i in range(self.n))\ndef f(n): return Sq(n)",
+    "class with __next__": "class Sq:\n    def __init__(self, n): self.i, self.n = -1, n\n    def __iter__(self): return self\n    def __next__(self):\n        self.i += 1\n        if self.i >= self.n: raise StopIteration\n        return self.i ** 2\ndef f(n): return Sq(n)",
+    "class with __getitem__": "class Sq:\n    def __init__(self, n): self.n = n\n    def __getitem__(self, i):\n        if i >= self.n: raise IndexError(i)\n        return i * i\ndef f(n): return Sq(n)",
+    "array": "import array\ndef f(n): return array.array('i', [i * i for i in range(n)])",
+}  # fmt: skip
+CONSUMERS = {
+    "whole": "assert list(f(5)) == [0, 1, 4, 9, 16]\nassert tuple(f(2)) == (0, 1)\nassert [*f(3)] == [0, 1, 4]\nassert set(f(3)) == {0, 1, 4}",
+    "reduced": "assert sum(f(4)) == 14 and max(f(4)) == 9 and sorted(f(3), reverse=True) == [4, 1, 0] and any(f(2)) and not all(f(2))\n"
+    "from collections import Counter\nassert Counter(f(3))[4] == 1 and ','.join(map(str, f(3))) == '0,1,4' and 4 in f(3) and 5 not in f(4)",
+    "taken apart": "a, b, *rest = f(5)\nassert (a, b, rest) == (0, 1, [4, 9, 16])\n"
+    "assert [(i, x) for i, x in enumerate(f(3))] == [(0, 0), (1, 1), (2, 4)]\n"
+    "assert dict(zip('ab', f(5))) == {'a': 0, 'b': 1} and next(iter(f(1))) == 0\n"
+    "from itertools import islice\nassert list(islice(f(100), 2, 4)) == [4, 9]",
+    "looped over": "got = []\nfor x in f(1000):\n    if x > 30: break\n    got.append(x)\nassert got == [0, 1, 4, 9, 16, 25]\nassert [x for x in f(7) if x % 2] == [1, 9, 25]",
+}  # fmt: skip
+
+
+def results_consumed() -> Iterator[Job]:
+    for maker, program in MAKERS.items():
+        for consumer, test in CONSUMERS.items():
+            wrong = f"{program}\nright = f\ndef f(n): return right(n // 2 + 1)"
+            yield Job(theme=f"result: {consumer}", name=maker, program=program, tests=(test,), wrong=(wrong,))
+
+
+# ---------------------------------------------------------------- iterables of the test x what the program does with them
+
+ITERABLES = {
+    "list": "[3, 1, 2]", "tuple": "(3, 1, 2)", "set": "{3, 1, 2}", "range": "range(3, 0, -1)", "dict": "{3: 'a', 1: 'b', 2: 'c'}",
+    "keys of a dict": "{3: 'a', 1: 'b', 2: 'c'}.keys()", "values of a dict": "{'a': 3, 'b': 1, 'c': 2}.values()",
+    "deque": "__import__('collections').deque([3, 1, 2])", "bytes": "bytes([3, 1, 2])", "Counter": "__import__('collections').Counter([3, 1, 2, 1])",
+    "generator": "(x for x in (3, 1, 2))", "map": "map(int, '312')", "filter": "filter(None, [0, 3, 1, 2])",
+    "zip": "(a for a, _ in zip([3, 1, 2], 'abc'))", "iterator": "iter([3, 1, 2])", "reversed": "reversed([2, 1, 3])",
+    "islice of an endless one": "__import__('itertools').islice((n for n in __import__('itertools').cycle([3, 1, 2])), 3)",
+    "class of the test": "type('It', (), {'__iter__': lambda self: iter([3, 1, 2])})()",
+}  # fmt: skip
+SIZED = {"list", "tuple", "set", "range", "dict", "keys of a dict", "values of a dict", "deque", "bytes", "Counter"}
+# {i} is the iterable; each wrong program is the right one with one replacement
+READERS: dict[str, tuple[str, str, str]] = {
+    "list, tuple, unpacking": (
+        "def f(xs, ys, zs): return sorted(list(xs) + [*ys] + list(tuple(zs)))",
+        "assert f({i}, {i}, {i}) == [1, 1, 1, 2, 2, 2, 3, 3, 3]",
+        "[*ys] => []",
+    ),
+    "sorted, sum, max": ("def f(xs, ys, zs): return sorted(xs), sum(ys), max(zs)", "assert f({i}, {i}, {i}) == ([1, 2, 3], 6, 3)", "max(zs) => min(zs)"),
+    "loops and next": (
+        "def f(xs, ys):\n    out = []\n    for x in xs: out.append(x)\n    it = iter(ys)\n    return sorted(out), next(it) + sum(it)",
+        "assert f({i}, {i}) == ([1, 2, 3], 6)",
+        "next(it) + => next(it) -",
+    ),
+    "extend, update, join": (
+        "def f(xs, ys, zs):\n    a, s = [0], {9}\n    a.extend(xs)\n    s.update(ys)\n    return sorted(a), sorted(s), len(','.join(map(str, zs)))",
+        "assert f({i}, {i}, {i}) == ([0, 1, 2, 3], [1, 2, 3, 9], 5)",
+        "s.update(ys) => pass",
+    ),
+    "truth": ("def f(xs): return 'none' if not xs else 'some'", "assert f({i}) == 'some'", "'none' if not => 'none' if"),
+}  # fmt: skip
+
+
+def arguments_consumed() -> Iterator[Job]:
+    for reader, (program, test, change) in READERS.items():
+        for iterable, expression in ITERABLES.items():
+            old, _, new = change.partition(" => ")
+            yield Job(
+                theme=f"argument: {reader}",
+                name=iterable,
+                program=program,
+                tests=(test.format(i=expression),),
+                wrong=(program.replace(old, new, 1),),
+            )
+    program = "def f(xs): return len(xs), 3 in xs, 5 in xs, bool(xs), sorted(enumerate(xs))[0][0]"
+    for iterable in sorted(SIZED):
+        yield Job(
+            theme="argument: length, membership",
+            name=iterable,
+            program=program,
+            tests=(f"assert f({ITERABLES[iterable]}) == (3, True, False, True, 0)",),
+            wrong=(program.replace("5 in xs", "2 in xs"),),
+        )
