@@ -18,7 +18,7 @@ LOOK = "import os\ndef look(): return os.listdir('.'), len([p for p in os.listdi
 
 
 @pytest.fixture(scope="session")
-def warm(kind: str) -> Iterator[LocalSandbox]:
+def warm(kind: str) -> Iterator[LocalSandbox]:  # noqa: F811
     run_id = f"attacks-{os.getpid()}"
     with LocalSandbox(kind, slots=1, limits=LIMITS, run_id=run_id, cache_size=0) as local:
         local._retry = RetryPolicy(pauses_s=())  # whatever fails is to be seen

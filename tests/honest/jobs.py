@@ -1,6 +1,6 @@
 """Reads the corpus: honest programs with honest tests, each beside wrong programs that these tests tell from it.
 
-A file of `corpus/` is a theme; `.py.txt` holds Python with tests that are code, `.<language>.txt` whole programs:
+A file of `corpus/` is a theme; those named `programs` hold whole programs, the others Python with tests that are code:
 
     === name of the job
     the program
@@ -49,6 +49,7 @@ def read_corpus() -> list[Job]:
 
 def read_theme(path: Path) -> Iterator[Job]:
     theme, suffix, _ = path.name.split(".")
+    language = SUFFIXES[suffix]
     for block in re.split(r"^=== ", path.read_text(), flags=re.MULTILINE)[1:]:
         name, _, rest = block.partition("\n")
         program, *parts = re.split(r"^--- (\w+)\n", rest, flags=re.MULTILINE)
@@ -72,12 +73,12 @@ def read_theme(path: Path) -> Iterator[Job]:
                 case _:
                     raise ValueError(f"{path.name}, {name}: no section '--- {section}'; see jobs.py")
         yield Job(
-            theme=theme,
+            theme=f"{theme} in {language}" if theme == "programs" else theme,
             name=name,
             program=program,
             tests=tuple(tests),
             wrong=tuple(wrong),
-            language=SUFFIXES[suffix],
+            language=language,
         )
 
 

@@ -1,19 +1,38 @@
-"""Jobs that are products: type x the way that it travels, style of test x problem, iterable x what consumes it,
-container changed in place x what is returned x how it was reached.
-"""
+"""Jobs that are products: type x the way that it travels, style of test x problem, iterable x what consumes it."""
 
 import re
 from collections.abc import Iterator
 
 from tests.honest.jobs import Job
 
-MODULES = "array collections datetime enum functools http itertools math pathlib re uuid".split()
+MODULES = [
+    "array",
+    "collections",
+    "datetime",
+    "enum",
+    "functools",
+    "http",
+    "itertools",
+    "math",
+    "pathlib",
+    "re",
+    "uuid",
+]
 NAMES = {
-    "collections": "ChainMap Counter OrderedDict UserDict UserList UserString defaultdict deque".split(),
-    "datetime": "date time timedelta timezone".split(),
+    "collections": [
+        "ChainMap",
+        "Counter",
+        "OrderedDict",
+        "UserDict",
+        "UserList",
+        "UserString",
+        "defaultdict",
+        "deque",
+    ],
+    "datetime": ["date", "time", "timedelta", "timezone"],
     "decimal": ["Decimal"],
     "fractions": ["Fraction"],
-    "types": "MappingProxyType SimpleNamespace".split(),
+    "types": ["MappingProxyType", "SimpleNamespace"],
 }
 
 
@@ -136,7 +155,10 @@ WAYS: dict[str, tuple[str, str]] = {
         "def same(v):\n    assert {does}\n    return {v}\nok, v = f(same)\nassert ok and {does}",
     ),
 }  # fmt: skip
-UNLIKE = {"there and back": "def f(x): return {w}", "keyword and nested": "def f(*, rows): return {{'got': [{w}]}}"}
+UNLIKE = {
+    "there and back": "def f(x): return {w}",
+    "keyword and nested": "def f(*, rows): return {{'got': [{w}]}}",
+}
 """Wrong programs of the ways in which the value is the test's."""
 
 
@@ -370,7 +392,9 @@ def test_styles() -> Iterator[Job]:
         good = [(arguments, want) for arguments, want in cases if not isinstance(want, Exception)]
         bad = [(arguments, want) for arguments, want in cases if isinstance(want, Exception)]
         for style, tests in styles(name, good, bad, holds).items():
-            yield Job(theme="test style", name=f"{style}: {problem}", program=program, tests=tests, wrong=wrong)
+            yield Job(
+                theme="test style", name=f"{style}: {problem}", program=program, tests=tests, wrong=wrong
+            )
 
 
 def styles(name: str, good: list, bad: list, holds: str) -> dict[str, tuple[str, ...]]:
@@ -393,7 +417,7 @@ def styles(name: str, good: list, bad: list, holds: str) -> dict[str, tuple[str,
         f"    try: candidate{call(a)[len(name) :]}; assert False, 'no error'\n    except {type(w).__name__}: pass\n"
         for a, w in bad
     )
-    styles = {
+    found: dict[str, tuple[str, ...]] = {
         "asserts in one test": (asserts.replace("\n    ", "\n")[4:],),
         "expectation in a variable": (
             f"for args, want in {good!r}:\n    got = {name}(*args)\n    assert got == want, f'{{args}}: {{got}} != {{want}}'",
@@ -467,8 +491,8 @@ def styles(name: str, good: list, bad: list, holds: str) -> dict[str, tuple[str,
         "imported from the program": (f"from solution import {name} as f\nimport solution\nassert [f(*args) for args, _ in {good!r}] == {results!r}\nassert solution.{name}(*{good[0][0]!r}) == {good[0][1]!r}",),
     }  # fmt: skip
     if all("(" not in repr(w) and not isinstance(w, Exception) for _, w in good + bad):
-        styles["inert asserts"] = tuple(f"assert {call(a)} == {w!r}" for a, w in good)
-    return styles
+        found["inert asserts"] = tuple(f"assert {call(a)} == {w!r}" for a, w in good)
+    return found
 
 
 def property_test(name: str, example: tuple, holds: str) -> str:
@@ -511,7 +535,7 @@ MAKERS: dict[str, str] = {
 CONSUMERS = {
     "whole": "assert list(f(5)) == [0, 1, 4, 9, 16]\nassert tuple(f(2)) == (0, 1)\nassert [*f(3)] == [0, 1, 4]\nassert set(f(3)) == {0, 1, 4}",
     "reduced": "assert sum(f(4)) == 14 and max(f(4)) == 9 and sorted(f(3), reverse=True) == [4, 1, 0] and any(f(2)) and not all(f(2))\n"
-    "from collections import Counter\nassert Counter(f(3))[4] == 1 and ','.join(map(str, f(3))) == '0,1,4' and 4 in f(3) and 5 not in f(4)",
+    "from collections import Counter\nassert Counter(iter(f(3)))[4] == 1 and ','.join(map(str, f(3))) == '0,1,4' and 4 in f(3) and 5 not in f(4)",
     "taken apart": "a, b, *rest = f(5)\nassert (a, b, rest) == (0, 1, [4, 9, 16])\n"
     "assert [(i, x) for i, x in enumerate(f(3))] == [(0, 0), (1, 1), (2, 4)]\n"
     "assert dict(zip('ab', f(5))) == {'a': 0, 'b': 1} and next(iter(f(1))) == 0\n"
@@ -538,7 +562,18 @@ ITERABLES = {
     "islice of an endless one": "__import__('itertools').islice((n for n in __import__('itertools').cycle([3, 1, 2])), 3)",
     "class of the test": "type('It', (), {'__iter__': lambda self: iter([3, 1, 2])})()",
 }  # fmt: skip
-SIZED = {"list", "tuple", "set", "range", "dict", "keys of a dict", "values of a dict", "deque", "bytes", "Counter"}
+SIZED = {
+    "list",
+    "tuple",
+    "set",
+    "range",
+    "dict",
+    "keys of a dict",
+    "values of a dict",
+    "deque",
+    "bytes",
+    "Counter",
+}
 # {i} is the iterable; each wrong program is the right one with one replacement
 READERS: dict[str, tuple[str, str, str]] = {
     "list, tuple, unpacking": (
