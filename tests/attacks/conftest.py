@@ -8,41 +8,17 @@ import pytest
 
 from core.interfaces import SandboxFailure
 from core.verdict import Limits, Status, Verdict
-from sandbox_workers.backends import choose_backend
 from sandbox_workers.client import RetryPolicy
-from sandbox_workers.jobs import SandboxUnavailable
 from sandbox_workers.local import LocalSandbox
+from tests.sandboxes import kind  # noqa: F401  (a fixture)
 
 LIMITS = Limits(cpu_s=0.5, wall_s=1.5, memory_mb=128, processes=16, file_mb=4, output_kb=16)
 STARVED, STARVED_ATTEMPTS = "while waiting for the CPU", 3
 LOOK = "import os\ndef look(): return os.listdir('.'), len([p for p in os.listdir('/proc') if p.isdigit()])"
 
 
-def kinds() -> list[object]:
-    """The kind that a run would take here; the other one under `slow`."""
-    first, second = "docker", "namespace"
-    try:
-        choose_backend("docker")
-    except SandboxUnavailable:
-        if os.environ.get("SPARRING_REQUIRE_DOCKER") != "1":
-            first, second = second, first
-    return [first, pytest.param(second, marks=pytest.mark.slow)]
-
-
-@pytest.fixture(scope="session", params=kinds())
-def kind(request: pytest.FixtureRequest) -> str:
-    """A kind of sandbox that runs here."""
-    try:
-        choose_backend(request.param)
-    except SandboxUnavailable as missing:
-        if request.param == "docker" and os.environ.get("SPARRING_REQUIRE_DOCKER") == "1":
-            pytest.fail(str(missing))
-        pytest.skip(str(missing))
-    return request.param
-
-
 @pytest.fixture(scope="session")
-def warm(kind: str) -> Iterator[LocalSandbox]:
+def warm(kind: str) -> Iterator[LocalSandbox]:  # noqa: F811
     run_id = f"attacks-{os.getpid()}"
     with LocalSandbox(kind, slots=1, limits=LIMITS, run_id=run_id, cache_size=0) as local:
         local._retry = RetryPolicy(pauses_s=())  # whatever fails is to be seen

@@ -1,0 +1,68 @@
+"""Honest jobs: what plain CPython (or the language's own interpreter) says of program and test, the sandbox says too.
+
+`python -m pytest tests/honest -q` counts per theme what it does not.
+"""
+
+from collections.abc import Callable
+
+import pytest
+
+from core.verdict import OutputTest, Status, Verdict
+from tests.honest import plain
+from tests.honest.jobs import Job, read_corpus
+from tests.honest.products import products
+
+JOBS = [*read_corpus(), *products()]
+
+
+def test_the_corpus_is_wide_and_has_no_job_twice() -> None:
+    assert len(JOBS) >= 350
+    assert len({str(job) for job in JOBS}) == len({(job.program, job.tests) for job in JOBS}) == len(JOBS)
+    assert not [str(job) for job in JOBS if not job.tests or not job.wrong or job.program in job.wrong]
+
+
+def test_plain_cpython_passes_the_right_programs_and_fails_the_wrong_ones() -> None:
+    """So whatever the sandbox says else is the sandbox's error."""
+    jobs = [job for job in JOBS if isinstance(job.tests[0], str)]
+    for program in [program for job in jobs for program in job.programs()]:
+        compile(program, "program.py", "exec")  # a wrong program shall not be wrong for its syntax
+    why = iter(plain.run_tests([(p, str(t)) for job in jobs for p in job.programs() for t in job.tests]))
+    outcomes = [(job, [[next(why) for _ in job.tests] for _ in job.programs()]) for job in jobs]
+    assert not [(str(job), failed) for job, (right, *_) in outcomes for failed in right if failed]
+    assert not [
+        (str(job), job.wrong[n]) for job, (_, *wrong) in outcomes for n, w in enumerate(wrong) if not any(w)
+    ]
+
+
+@pytest.mark.parametrize("job", [job for job in JOBS if isinstance(job.tests[0], OutputTest)], ids=str)
+def test_whole_programs_print_that_by_their_own_interpreter(job: Job) -> None:
+    if not plain.can_run(job.language):
+        pytest.skip(f"no {job.language} here")
+    for program in job.programs():
+        passed = [prints(job.language, program, test) for test in job.tests if isinstance(test, OutputTest)]
+        assert all(passed) == (program == job.program), program
+
+
+def prints(language: str, program: str, test: OutputTest) -> bool:
+    stdout = plain.run_program(language, program, test.stdin)
+    return stdout is not None and test.judge(Verdict(status=Status.PASSED, stdout=stdout)).passed
+
+
+@pytest.mark.parametrize("job", JOBS, ids=str)
+def test_right_program_passes(verdicts_of: Callable, job: Job) -> None:
+    (right, *_) = verdicts_of(job)
+    failed = [
+        (str(test), v.status, v.error) for test, v in zip(job.tests, right, strict=True) if not v.passed
+    ]
+    if failed:
+        pytest.fail("\n".join(map(str, failed)), pytrace=False)
+
+
+@pytest.mark.parametrize("job", JOBS, ids=str)
+def test_wrong_program_fails(verdicts_of: Callable, job: Job) -> None:
+    (_, *wrong) = verdicts_of(job)
+    passed = [
+        program for program, verdicts in zip(job.wrong, wrong, strict=True) if all(v.passed for v in verdicts)
+    ]
+    if passed:
+        pytest.fail("\n".join(passed), pytrace=False)
