@@ -24,7 +24,7 @@ Judged = list[Verdict] | UnknownLanguage | SandboxFailure
 def judged(kind: str, request: pytest.FixtureRequest) -> dict[Job, list[Judged]]:  # noqa: F811
     """Of each selected job, the verdicts on its program and on each wrong one."""
     items = [item.callspec.params for item in request.session.items if hasattr(item, "callspec")]
-    jobs = list(dict.fromkeys(params["job"] for params in items if params.get("kind") == kind))
+    jobs = list(dict.fromkeys(p["job"] for p in items if "job" in p and p.get("kind") == kind))
     with LocalSandbox(kind, limits=LIMITS, run_id=f"honest-{id(jobs)}", cache_size=0) as sandbox:
         return dict(zip(jobs, asyncio.run(judge_all(sandbox, jobs)), strict=True))
 
