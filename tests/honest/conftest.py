@@ -7,13 +7,15 @@ from collections.abc import Callable
 import pytest
 
 from core.interfaces import SandboxFailure
-from core.verdict import Verdict
+from core.verdict import Limits, Verdict
 from sandbox_workers.languages import UnknownLanguage
 from sandbox_workers.local import LocalSandbox
 from tests.honest.jobs import Job
 from tests.sandboxes import kind  # noqa: F401  (a fixture)
 
-AT_ONCE = 32
+LIMITS = Limits(wall_s=4.0)
+"""The default's but for the wall clock: some jobs hang where they are not served."""
+AT_ONCE = 64
 """Jobs in flight: what is slow keeps its batch waiting, not all."""
 Judged = list[Verdict] | UnknownLanguage | SandboxFailure
 
@@ -22,8 +24,8 @@ Judged = list[Verdict] | UnknownLanguage | SandboxFailure
 def judged(kind: str, request: pytest.FixtureRequest) -> dict[Job, list[Judged]]:  # noqa: F811
     """Of each selected job, the verdicts on its program and on each wrong one."""
     items = [item.callspec.params for item in request.session.items if hasattr(item, "callspec")]
-    jobs = list(dict.fromkeys(params["job"] for params in items if params.get("kind") == kind))
-    with LocalSandbox(kind, run_id=f"honest-{id(jobs)}", cache_size=0) as sandbox:
+    jobs = list(dict.fromkeys(p["job"] for p in items if "job" in p and p.get("kind") == kind))
+    with LocalSandbox(kind, limits=LIMITS, run_id=f"honest-{id(jobs)}", cache_size=0) as sandbox:
         return dict(zip(jobs, asyncio.run(judge_all(sandbox, jobs)), strict=True))
 
 

@@ -6,6 +6,7 @@ executed in one namespace, `__main__`; then what the test defined is run as pyte
 
 import ast
 import asyncio
+import contextlib
 import gc
 import json
 import os
@@ -20,9 +21,10 @@ import types
 import unittest
 from collections.abc import Sequence
 from pathlib import Path
+from subprocess import DEVNULL, PIPE
 from typing import Any
 
-SECONDS = 5
+SECONDS = 20
 """Of one program with one test; a wrong one may hang."""
 COMMANDS = {
     "python": ("main.py", [], [sys.executable, "main.py"]),
@@ -51,22 +53,34 @@ def run_program(language: str, program: str, stdin: str) -> str | None:
     name, build, run = COMMANDS[language]
     with tempfile.TemporaryDirectory() as directory:
         (Path(directory) / name).write_text(program)
-        try:
-            for command in filter(None, (build, run)):
-                done = subprocess.run(
-                    command, cwd=directory, input=stdin, capture_output=True, text=True, timeout=SECONDS
-                )
-                if done.returncode != 0:
-                    return None
-        except subprocess.TimeoutExpired:
-            return None
-    return done.stdout
+        for command in filter(None, (build, run)):
+            started = subprocess.Popen(
+                command,
+                cwd=directory,
+                stdin=PIPE,
+                stdout=PIPE,
+                stderr=DEVNULL,
+                text=True,
+                start_new_session=True,
+            )
+            try:
+                stdout, _ = started.communicate(stdin, timeout=SECONDS)
+            except subprocess.TimeoutExpired:
+                return None
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(started.pid, signal.SIGKILL)  # also what it left behind
+                started.wait()
+            if started.returncode != 0:
+                return None
+    return stdout
 
 
 def in_a_child(program: str, test: str) -> str:
     read_end, write_end = os.pipe()
     child = os.fork()
     if child == 0:
+        os.setsid()
         null = os.open(os.devnull, os.O_RDWR)
         for stream in (0, 1, 2):
             os.dup2(null, stream)
@@ -81,7 +95,7 @@ def in_a_child(program: str, test: str) -> str:
     answered, _, _ = select.select([read_end], [], [], SECONDS)
     why = os.read(read_end, 5000).decode() if answered else "it did not end"
     os.close(read_end)
-    os.kill(child, signal.SIGKILL)
+    os.killpg(child, signal.SIGKILL)  # also what it left behind
     os.waitpid(child, 0)
     return {"passed": "", "": "it ended without a word"}.get(why, why)
 
