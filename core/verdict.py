@@ -16,6 +16,8 @@ class Status(StrEnum):
     TIME_LIMIT = "TIME_LIMIT"
     MEMORY_LIMIT = "MEMORY_LIMIT"
     OUTPUT_LIMIT = "OUTPUT_LIMIT"
+    UNSUPPORTED = "UNSUPPORTED"
+    """Program and test would need one interpreter for what one asked of the other. Of a reference: the test is lost."""
     SANDBOX_ERROR = "SANDBOX_ERROR"
 
     def is_infrastructure(self) -> bool:

@@ -68,7 +68,7 @@ def execution_reward(verdict: Verdict, is_python: bool) -> float:
     match verdict.status:
         case Status.PASSED:
             return 1.0 if verdict.stdout.strip() else 0.5
-        case Status.RUNTIME_ERROR | Status.SYNTAX_ERROR:
+        case Status.RUNTIME_ERROR | Status.SYNTAX_ERROR | Status.UNSUPPORTED:
             return -1.0 if is_python else -0.5
         case Status.SANDBOX_ERROR:
             raise SandboxFailure("a sandbox failure is never a reward")

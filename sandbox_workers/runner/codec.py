@@ -10,6 +10,7 @@
 | `{"r": number}` | the receiver's own object |
 | `{"c": [number, description]}` `{"c": [number]}` | the sender's class, described once |
 | `{"K": "module:name"}` | a class that both ends import |
+| `{"B": "module:name"}` | a function of HARMLESS modules of the library |
 | `{"g": [number, name]}` | a method of the receiver's object |
 | `{"e": [number, class, args, text, attributes, cause, context]}` | an exception |
 | `{"w": [name, dict]}` | a view of a dict |
@@ -56,7 +57,7 @@ class Codec:
         self._described: set[int] = set()
         self.remotes = remote.Remotes(self, strict=role == "test")
         self.pending: dict[int, tuple[Any, list]] = {}
-        """Own containers that the other end changed, and their parts since, not to be seen yet."""
+        """By id: own containers that the other end changed, and their parts since, not to be seen yet."""
         self.shared = True
         """Whether containers are to have twins."""
 
@@ -93,6 +94,8 @@ class Codec:
         parts = how.parts(value)
         if number is not None:
             self.mirrors.known(number, parts)
+        if id(value) in self.pending:
+            parts = self.pending[id(value)][1]
         message = [kind.__name__, number, self.encode(how.head(value)), self.items(parts)]
         return {"m": message if cls is None else [*message, cls]}
 
@@ -103,7 +106,11 @@ class Codec:
             return {"r": number}
         if issubclass(kind, BaseException):
             return self._exception(value)
+        if isinstance(value, _FUNCTIONS) and (function := library_function(value)) is not None:
+            return {"B": function}
         name = library_name(kind)
+        if name == "array:array":
+            return {"v": ["array", [value.typecode, value.tolist()]]}
         if name in BY_TEXT:
             return {"v": ["text", [name, str(value)]]}
         if name in WRAPPERS:
@@ -165,8 +172,10 @@ class Codec:
         own = BaseException.__getattribute__(error, "__dict__")
         if remote.NUMBER in own:
             return {"r": own[remote.NUMBER]}
-        attributes = {name: value for name, value in own.items() if name[:1] != "_" or name == "__notes__"}
-        context = None if error.__suppress_context__ else error.__context__
+        slots = [name for name in dir(type(error)) if isinstance(getattr(type(error), name, None), _SLOT)]
+        attributes = {name: getattr(error, name) for name in slots if name[:1] != "_"}
+        attributes |= {name: value for name, value in own.items() if name[:1] != "_" or name == "__notes__"}
+        context = True if error.__context__ is error.__cause__ else error.__context__
         cls = self._class(type(error))
         return {
             "e": [
@@ -175,7 +184,8 @@ class Codec:
                 self._safe(error.args),
                 remote.describe(error),
                 self._safe(attributes),
-                *(None if link is None else self._safe(link) for link in (error.__cause__, context)),
+                self._safe(error.__cause__),
+                context if context is True else self._safe(context),
             ]
         }
 
@@ -218,11 +228,11 @@ class Codec:
         return value
 
     def _again(self, number: int) -> Any:
-        if number not in self.pending:
-            return self.mirrors.values[number]
-        container, parts = self.pending[number]
+        container = self.mirrors.values[number]
+        if id(container) not in self.pending:
+            return container
         value = mirrors.make(mirrors.base_of(container), None)
-        mirrors.kind_of(container).fill(value, parts)
+        mirrors.kind_of(container).fill(value, self.pending[id(container)][1])
         return value
 
     def _decode_view(self, body: list) -> Any:
@@ -261,6 +271,47 @@ def library_class(text: str) -> type:
     return found
 
 
+def library_function(value: Any) -> str | None:
+    """ "module:name" of a function that both ends have and a test may hand to a program; None for any other."""
+    holder = getattr(value, "__objclass__", None)
+    module = holder.__module__ if holder is not None else getattr(value, "__module__", None)
+    name = (
+        f"{holder.__qualname__}.{value.__name__}"
+        if holder is not None
+        else getattr(value, "__qualname__", "")
+    )
+    if module not in HARMLESS or "." in name.removeprefix("str.") or value.__name__ in HARMFUL:
+        return None
+    return f"{module}:{name}" if _found(module, name) is value else None
+
+
+def read_function(text: str) -> Any:
+    module, _, name = text.partition(":")
+    value = _found(module, name)
+    if module not in HARMLESS or value is None or library_function(value) != text:
+        raise ValueError("no function of the library")
+    return value
+
+
+def _found(module: str, name: str) -> Any:
+    found: Any = sys.modules.get(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found
+
+
+HARMLESS = frozenset(
+    "builtins math cmath operator _operator functools _functools itertools statistics random _random heapq _heapq bisect "  # noqa: SIM905
+    "_bisect string re decimal _decimal fractions datetime _datetime collections _collections time copy textwrap".split()
+)
+"""Modules of the library whose functions a test may hand to a program."""
+HARMFUL = frozenset(
+    "eval exec compile open getattr setattr delattr hasattr vars globals locals dir __import__ input print breakpoint "  # noqa: SIM905
+    "__build_class__ attrgetter methodcaller sleep".split()
+)
+_FUNCTIONS = (types.BuiltinFunctionType, types.FunctionType, types.MethodDescriptorType)
+
+
 # ---------------------------------------------------------------- plain types beside the atoms and containers
 
 
@@ -273,6 +324,16 @@ def _read_decimal(text: str) -> decimal.Decimal:
     if number.is_snan():  # a signalling NaN raises in the reader's comparisons
         raise ValueError("signalling NaN")
     return number
+
+
+def _read_zone(body: list) -> datetime.timezone:
+    return datetime.timezone(datetime.timedelta(seconds=body[0]), body[1])
+
+
+def _read_array(body: list) -> Any:
+    import array
+
+    return array.array(str(body[0]), body[1])
 
 
 def _read_member(body: list) -> Any:
@@ -296,6 +357,7 @@ BY_TEXT = frozenset(
 ) | {f"pathlib:{name}" for name in ("PurePosixPath", "PureWindowsPath", "PosixPath")}
 """Classes whose objects are what their text says."""
 WRAPPERS = {"collections:UserList": "data", "collections:UserDict": "data", "collections:ChainMap": "maps"}
+WRAPPERS["collections:UserString"] = "data"
 """Class: the attribute that holds the value."""
 PLAIN: dict[type, tuple[str, Callable[[Any], Any], Callable[[Any], Any]]] = {
     bytes: ("b", bytes.hex, bytes.fromhex),
@@ -319,14 +381,21 @@ PLAIN: dict[type, tuple[str, Callable[[Any], Any], Callable[[Any], Any]]] = {
         lambda value: [value.days, value.seconds, value.microseconds],
         lambda body: datetime.timedelta(*body),
     ),
+    datetime.timezone: (
+        "tz",
+        lambda value: [value.utcoffset(None).total_seconds(), value.tzname(None)],
+        _read_zone,
+    ),
     re.Pattern: ("re", lambda value: [value.pattern, value.flags], lambda body: re.compile(*body)),
     type(NotImplemented): ("N", lambda value: None, lambda body: NotImplemented),
     type(...): ("...", lambda value: None, lambda body: ...),
 }
 """Class: (tag, to JSON, from JSON)."""
+_SLOT = types.MemberDescriptorType
 _READERS: dict[str, Callable[[Any], Any]] = {
     "I": lambda body: int(body, 16),
     "view": lambda body: memoryview(bytes.fromhex(body)),
+    "array": _read_array,
     "member": _read_member,
     "text": _read_text,
     **{tag: read for tag, _, read in PLAIN.values()},
@@ -357,6 +426,7 @@ _DECODERS: dict[str, Callable[[Codec, Any], Any]] = {
     "g": lambda codec, body: getattr(codec.objects[body[0]], body[1]),
     "c": lambda codec, body: codec.remotes.class_of(*body),
     "K": lambda codec, body: library_class(body),
+    "B": lambda codec, body: read_function(body),
     "e": lambda codec, body: codec.remotes.exception(*body),
     "s": lambda codec, body: slice(*map(codec.decode, body)),
     "p": lambda codec, body: types.MappingProxyType(codec.decode(body)),

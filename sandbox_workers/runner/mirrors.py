@@ -8,6 +8,7 @@ import collections
 import io
 import operator
 import sys
+import types
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -69,6 +70,10 @@ def _set_file(value: Any, parts: list) -> None:
     value.seek(parts[1])
 
 
+def _set_names(value: Any, parts: list) -> None:
+    _PAIRS.fill(vars(value), parts)
+
+
 _PAIRS = _pairs(dict)
 _FILE = Kind(_file_parts, _set_file, by_value=True)
 KINDS: dict[type, Kind] = {
@@ -82,6 +87,7 @@ KINDS: dict[type, Kind] = {
     collections.Counter: _PAIRS,
     collections.OrderedDict: _pairs(collections.OrderedDict),
     collections.defaultdict: Kind(_PAIRS.parts, _PAIRS.fill, lambda value: value.default_factory),
+    types.SimpleNamespace: Kind(lambda value: _PAIRS.parts(vars(value)), _set_names),
     io.StringIO: _FILE,
     io.BytesIO: _FILE,
 }

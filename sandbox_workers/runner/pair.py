@@ -44,6 +44,7 @@ STATUSES = frozenset(
         "TIME_LIMIT",
         "MEMORY_LIMIT",
         "OUTPUT_LIMIT",
+        "UNSUPPORTED",
     )
 )
 """What a test process may say."""

@@ -10,7 +10,6 @@ import _thread  # `threading` would cost each fork a hundred page faults
 import builtins
 import contextlib
 import copy
-import io
 import operator
 import os
 import select
@@ -22,7 +21,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import kernel, remote
-from .codec import Codec
+from .codec import HARMFUL, HARMLESS, Codec
 from .framing import MAX_VALUE, Frames, FrameTooLarge, send_frame
 from .mirrors import kind_of
 from .remote import NotServed, mark_from_program
@@ -127,7 +126,7 @@ class Peer:
             if not codec.shared:
                 request["s"] = 1
             elif self.role == "test":
-                self._describe_io(request)
+                self._lend_streams(request)
             self._add_dropped(request)
             send_frame(self.connection, request, MAX_VALUE)
         except (FrameTooLarge, RecursionError) as error:  # this end's own doing
@@ -156,7 +155,6 @@ class Peer:
         try:
             if "big" in reply:
                 raise ValueTooLarge(str(reply["big"]))
-            self._print(reply)
             self._read_changes(reply, unseen=bool(self.holding) and reply.get("v") is not None)
             if "x" in reply:
                 raised = self._raised(reply["x"], operation)
@@ -208,9 +206,10 @@ class Peer:
                 continue
             new = codec.parts(parts)
             if unseen and codec.mirrors.is_own(number):
-                codec.pending[number] = codec.mirrors.values[number], new
+                value = codec.mirrors.values[number]
+                codec.pending[id(value)] = value, new
             else:
-                codec.pending.pop(number, None)
+                codec.pending.pop(id(codec.mirrors.values[number]), None)
                 codec.mirrors.fill(number, new)
 
     def _forget(self, message: dict) -> None:
@@ -254,32 +253,25 @@ class Peer:
     def see_changes(self) -> None:
         """What the program did to the test's containers during a comparison, done now."""
         self.holding = 0
-        for number, (value, parts) in self.codec.pending.items():
-            if number in self.codec.mirrors.values:
+        for value, parts in self.codec.pending.values():
+            if (number := self.codec.mirrors.number_of(value)) is not None:
                 self.codec.mirrors.fill(number, parts)
             else:  # the program has let go of its own
                 kind_of(value).fill(value, parts)
         self.codec.pending.clear()
 
-    def _describe_io(self, request: dict) -> None:
-        """Where the test has taken standard streams or `input` over, the program's are the test's."""
-        if sys.stdout is not _OUTPUT[0]:
-            request["p"] = 1
-        if builtins.input is not _INPUT[0]:
-            request["n"] = self.codec.encode(builtins.input)
-        elif sys.stdin is not _INPUT[1]:
-            request["n"] = self.codec.encode(_read_line)
-
-    def _print(self, reply: dict) -> None:
-        if reply.get("p"):
-            sys.stdout.write(str(reply["p"]))
+    def _lend_streams(self, request: dict) -> None:
+        """What the test has put in the place of standard streams, `input` and `print` serves the program, too."""
+        for place, name, original in _STREAMS:
+            if (now := getattr(place, name)) is not original:
+                request.setdefault("p", {})[name] = self.codec.encode(now)
 
     # ------------------------------------------------------------ serving
 
     def serve_one(self, request: dict) -> None:
         """Answer one request. In the program, `os._exit` and its like end the process, as they would anywhere."""
         codec = self.codec
-        printed = error = value = None
+        error = value = None
         reply: dict[str, Any] = {"t": request["t"]}
         shared, codec.shared = codec.shared, "s" not in request
         try:
@@ -292,10 +284,7 @@ class Peer:
             target = None if request["i"] is None else codec.objects[request["i"]]
             if self.role == "test":
                 self._permit(target, request["o"], args)
-            if "p" in request or "n" in request:
-                with self._standard_streams(request) as printed:
-                    value = self._perform(target, request["o"], args, kwargs)
-            else:
+            with self._streams(request["p"]) if "p" in request else NO_STREAMS:
                 value = self._perform(target, request["o"], args, kwargs)
         except BaseException as raised:
             if isinstance(raised, GeneratorExit) or (self.role == "test" and isinstance(raised, Fatal)):
@@ -305,8 +294,6 @@ class Peer:
         args = kwargs = target = value = error = None  # what only they hold is nobody's
         self._add_dropped(reply)
         flush_output()
-        if printed is not None:
-            reply["p"] = printed.getvalue()
         try:
             send_frame(self.connection, reply, MAX_VALUE)
         except (FrameTooLarge, RecursionError) as large:
@@ -345,15 +332,13 @@ class Peer:
             reply["x"] = OUT_OF_MEMORY
 
     @contextlib.contextmanager
-    def _standard_streams(self, request: dict) -> Any:
-        printed = io.StringIO() if "p" in request else None
+    def _streams(self, lent: dict) -> Any:
         with contextlib.ExitStack() as stack:
-            if printed is not None:
-                stack.enter_context(contextlib.redirect_stdout(printed))
-            if "n" in request:
-                before, builtins.input = builtins.input, self.codec.decode(request["n"])
-                stack.callback(setattr, builtins, "input", before)
-            yield printed
+            for place, name, original in _STREAMS:
+                if name in lent:
+                    setattr(place, name, self.codec.decode(lent[name]))
+                    stack.callback(setattr, place, name, original)
+            yield
 
     # ------------------------------------------------------------ what a program may ask of its test
 
@@ -373,8 +358,10 @@ class Peer:
             if type(name) is not str:
                 return False
             if isinstance(target, types.FunctionType):
-                return operation == "get" and name in ("__name__", "__qualname__", "__module__")
-            return (is_own or own_class) and name[:1] != "_"
+                return operation == "get" and name in OF_FUNCTIONS
+            if isinstance(target, types.GeneratorType):
+                return name in OF_GENERATORS
+            return (is_own or own_class) and (name[:1] != "_" or name in NAMED)
         if operation in ("set", "del"):
             return kind.__module__ == TEST and type(args[0]) is str and args[0][:1] != "_"
         if operation == "call":
@@ -390,7 +377,7 @@ class Peer:
             return (
                 target.__globals__.get("__name__") == TEST
                 or target.__module__ in HARMLESS
-                or target in (_read_line, builtins.input)
+                or target in (builtins.input, builtins.print)
             )
         if isinstance(target, type):
             return target.__module__ == TEST or target in _MADE_BY_CALL
@@ -401,63 +388,26 @@ class Peer:
             if holder is None or isinstance(holder, types.ModuleType):
                 return (
                     getattr(target, "__module__", None) or "builtins"
-                ) in HARMLESS and target.__name__ not in _HARMFUL
+                ) in HARMLESS and target.__name__ not in HARMFUL
             return not isinstance(holder, types.ModuleType)
         return type(target).__module__ in (TEST, "unittest.mock", *HARMLESS)
 
 
-HARMLESS = [
-    "builtins",
-    "math",
-    "cmath",
-    "operator",
-    "_operator",
-    "functools",
-    "itertools",
-    "statistics",
-    "random",
-    "_random",
-    "heapq",
-    "_heapq",
-    "bisect",
-    "_bisect",
-    "string",
-    "re",
-    "decimal",
-    "_decimal",
-    "fractions",
-    "datetime",
-    "_datetime",
-    "collections",
-    "_collections",
-    "time",
-    "copy",
-    "textwrap",
-]
-"""Modules of the library whose functions a test may hand to a program."""
-_HARMFUL = frozenset(
-    [
-        "eval",
-        "exec",
-        "compile",
-        "open",
-        "getattr",
-        "setattr",
-        "delattr",
-        "hasattr",
-        "vars",
-        "globals",
-        "locals",
-        "dir",
-        "__import__",
-        "input",
-        "breakpoint",
-        "__build_class__",
-        "attrgetter",
-        "methodcaller",
-        "sleep",
-    ]
+NAMED = frozenset(("_fields", "_asdict", "_replace", "_make", "_field_defaults"))
+"""What a namedtuple's users call, too."""
+CODE = (
+    "co_name",
+    "co_argcount",
+    "co_posonlyargcount",
+    "co_kwonlyargcount",
+    "co_flags",
+    "co_varnames",
+    "co_nlocals",
+    "co_firstlineno",
 )
+"""What is told of a function's code: its shape."""
+OF_FUNCTIONS = frozenset(("__name__", "__qualname__", "__module__", "__doc__", "__code__"))
+OF_GENERATORS = frozenset(("send", "throw", "close"))
 _MADE_BY_CALL = (staticmethod, classmethod, property)
 
 
@@ -465,12 +415,7 @@ def _special_get(target: Any, name: str) -> Any:
     """An attribute. A function's code is told by its shape: what `inspect` reads of it."""
     value = getattr(target, name)
     if name == "__code__" and isinstance(value, types.CodeType):
-        names = [
-            part
-            for part in dir(value)
-            if part.startswith("co_") and type(getattr(value, part)) in (int, str, tuple)
-        ]
-        return types.SimpleNamespace(**{part: getattr(value, part) for part in names if part != "co_consts"})
+        return types.SimpleNamespace(**{part: getattr(value, part) for part in CODE})
     return value
 
 
@@ -490,17 +435,22 @@ def _take(iterator: Any, most: int) -> tuple[list, BaseException | None]:
     return items, None
 
 
-def _leave(target: Any, error: BaseException | None) -> Any:
-    return type(target).__exit__(target, type(error) if error else None, error, error and error.__traceback__)
+def _details(error: BaseException | None) -> tuple:
+    return (None, None, None) if error is None else (type(error), error, error.__traceback__)
 
 
-def _run(coroutine: Any) -> Any:
+def _run(awaitable: Any) -> Any:
     import asyncio  # few programs need it, and each child would pay for it
 
     async def whole() -> Any:
-        return await coroutine
+        return await awaitable
 
-    return asyncio.run(whole())
+    if not _LOOP:  # one for all: an asynchronous generator stays with its own
+        _LOOP.append(asyncio.new_event_loop())
+    return _LOOP[0].run_until_complete(whole())
+
+
+_LOOP: list[Any] = []
 
 
 def _fields(target: Any) -> list:
@@ -515,7 +465,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "del": delattr,
     "take": _take,
     "dir": dir,
-    "vars": vars,
+    "vars": lambda target: target.__dict__,
     "copy": copy.copy,
     "deepcopy": copy.deepcopy,
     "fields": _fields,
@@ -532,26 +482,21 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "__delitem__": operator.delitem,
     "__contains__": operator.contains,
     "__reversed__": reversed,
-    "__exit__": _leave,
+    "__exit__": lambda target, error: type(target).__exit__(target, *_details(error)),
     "__await__": _run,
+    "__anext__": lambda target: _run(type(target).__anext__(target)),
+    "__aenter__": lambda target: _run(type(target).__aenter__(target)),
+    "__aexit__": lambda target, error: _run(type(target).__aexit__(target, *_details(error))),
 }
 """Beside the special methods of the object's class, under their own names."""
-_OUTPUT: list[Any] = [None]
-_INPUT: list[Any] = [None, None]
+NO_STREAMS = contextlib.nullcontext()
+_STREAMS: list[tuple[Any, str, Any]] = []
 
 
 def remember_streams() -> None:
-    """As they are before a test can change them."""
-    _OUTPUT[:] = [sys.stdout]
-    _INPUT[:] = [builtins.input, sys.stdin]
-
-
-def _read_line(prompt: str = "") -> str:
-    """`input()` on what the test made of standard input."""
-    line = sys.stdin.readline()
-    if not line:
-        raise EOFError("EOF when reading a line")
-    return line.removesuffix("\n")
+    """As they are before a test, or a program, can change them."""
+    names = [(sys, "stdout"), (sys, "stderr"), (sys, "stdin"), (builtins, "input"), (builtins, "print")]
+    _STREAMS[:] = [(place, name, getattr(place, name)) for place, name in names]
 
 
 def flush_output() -> None:

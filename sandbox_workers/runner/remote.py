@@ -79,6 +79,7 @@ _SIMPLE = {
         "aexit",
     ]
 }
+_TEXT = {"__str__", "__repr__", "__format__"}
 DUNDERS = frozenset(_ARITHMETIC | _ORDER | _CONVERT | _SIMPLE)
 
 
@@ -246,6 +247,8 @@ class Method:
     def __getattr__(self, name: str) -> Any:
         return getattr(type(self.__self__)._ask(_number(self.__self__), "get", (self.__name__,)), name)
 
+    __doc__ = property(lambda self: self.__getattr__("__doc__"))  # type: ignore[assignment]
+
     def __eq__(self, other: Any) -> bool:
         return type(other) is Method and (self.__self__, self.__name__) == (other.__self__, other.__name__)
 
@@ -336,6 +339,8 @@ class Remotes:
         self._codec, self._strict = codec, strict
         self._classes: dict[int, type] = {}
         self._alive: dict[int, Callable[[], Any]] = {}
+        self.refused = ""
+        """What the program's object was not asked, since it would have decided a comparison."""
         self.met = False
         """An object came that is neither plain nor a function."""
         self.dropped: list[int] = []
@@ -411,7 +416,7 @@ class Remotes:
             name: _MethodStub(name) for name in map(str, description["f"]) if not hasattr(plain, name)
         }
         for name in DUNDERS.intersection(map(str, description["s"])):
-            if plain is None or not hasattr(plain, name):
+            if plain is None or name in _TEXT or not hasattr(plain, name):
                 namespace[name] = self._special(name)
         if description.get("u") and plain is None:
             namespace["__hash__"] = None
@@ -438,15 +443,16 @@ class Remotes:
         except Exception:
             error = cls.__new__(cls, *args)
             error.args = args
-        if type(attributes) is dict:
-            error.__dict__.update(attributes)
+        for name, value in (attributes if type(attributes) is dict else {}).items():
+            BaseException.__setattr__(error, name, value)
         if number is not None:
             error.__dict__[NUMBER] = number
         if isinstance(cls, ForeignError):
             error.__dict__["_sandbox_text"] = str(text)
-        error.__cause__, error.__context__ = (
-            link if isinstance(link, BaseException) else None for link in map(decode, (cause, context))
-        )
+        cause, context = decode(cause), decode(context)
+        if isinstance(cause, BaseException):
+            error.__cause__ = cause
+        error.__context__ = cause if context is True else context
         return error
 
     # ------------------------------------------------------------ special methods
@@ -483,6 +489,7 @@ class Remotes:
         def between_objects(self: Any, *args: Any) -> Any:
             if all(map(is_foreign, args)):
                 return simple(self, *args)
+            self.refused = f"{name} of a {type(self).__name__} of the program with a {type(args[0]).__name__}"
             if name in ("__eq__", "__ne__"):
                 return NotImplemented
             if name in _ORDER or named.isdisjoint(type(self).__mro__):

@@ -22,7 +22,7 @@ from .peer import (
     flush_output,
     remember_streams,
 )
-from .remote import describe, is_from_program
+from .remote import NotServed, describe, is_from_program
 from .values import NotPlain, TooLong
 
 PICKLED = {
@@ -34,6 +34,10 @@ PICKLED = {
     "copyreg": "_reconstructor",
 }
 """What a pickle may name, in a test."""
+NOT_TOLD = frozenset(
+    ("__builtins__", "__name__", "__doc__", "__file__", "__loader__", "__spec__", "__package__")
+)
+"""Names that every module has."""
 MAX_ERROR = 500
 """Characters of an error text in a verdict."""
 
@@ -49,6 +53,7 @@ def run_program(control: socket.socket, rpc: socket.socket) -> None:
     sys.modules["program"] = sys.modules["solution"] = module
     peer = Peer(rpc, "program")
     peer.module = module
+    remember_streams()
     hello = load(source, module)
     flush_output()
     try:
@@ -76,7 +81,7 @@ def load(source: str, module: types.ModuleType) -> dict:
         return failed("RUNTIME_ERROR", error)
     names, modules = [], {}
     for name, value in list(module.__dict__.items()):
-        if type(name) is not str or name.startswith("__"):
+        if type(name) is not str or name in NOT_TOLD:
             continue
         if isinstance(value, types.ModuleType):
             modules[name] = str(value.__name__)
@@ -172,7 +177,7 @@ def meet_program(peer: Peer) -> tuple[frozenset[str], dict[str, str]]:
     if type(hello) is dict and "failed" in hello:
         raise LoadFailed(str(hello["failed"]), str(hello.get("error")))
     try:
-        names = frozenset(name for name in hello["names"] if type(name) is str and name[:2] != "__")
+        names = frozenset(name for name in hello["names"] if type(name) is str and name not in NOT_TOLD)
         modules = {str(name): str(module) for name, module in hello["modules"].items()}
     except Exception as error:
         raise ProgramLied(type(error).__name__) from None
@@ -183,17 +188,19 @@ def judge(
     test: suite.Suite | BaseException, names: frozenset[str], modules: dict[str, str], peer: Peer
 ) -> dict:
     kernel.set_name(TESTING)
-    peer.not_served = ""
-    peer.codec.remotes.met = False
+    remotes = peer.codec.remotes
+    peer.not_served, remotes.refused, remotes.met = "", "", False
     try:
         if isinstance(test, BaseException):
             raise test
         value = suite.run(test, names, modules, peer)
         outcome = {"status": "PASSED", "value": value, "error": "", "by_test": False}
     except BaseException as error:
-        outcome = outcome_of(error)
-        if outcome["by_test"] and peer.codec.remotes.met:  # it may have broken on what the program returned
-            outcome |= {"by_test": False, "error": outcome["error"].removeprefix("test: ")}
+        outcome = outcome_of(error) | {"by_test": False} if remotes.met else outcome_of(error)
+        if peer.not_served:
+            outcome |= {"status": "UNSUPPORTED", "error": f"not served: {peer.not_served}", "by_test": False}
+        elif remotes.refused and not outcome["error"]:
+            outcome["error"] = f"not served: {remotes.refused}"
     if peer.fatal is not None:  # sticky: a bare `except:` in the test cannot make a pass of it
         outcome = outcome_of(peer.fatal)
     return outcome
@@ -223,6 +230,8 @@ def classify(error: BaseException) -> tuple[str, str, bool]:
             return "OUTPUT_LIMIT", "a value too large to pass between program and test", False
         case NotPlain():
             return "RUNTIME_ERROR", describe(error), False
+        case NotServed():
+            return "UNSUPPORTED", f"not served: {describe(error)}", False
         case TooLong():
             return "OUTPUT_LIMIT", describe(error), False
     if is_from_program(error):

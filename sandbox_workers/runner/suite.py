@@ -212,11 +212,11 @@ def _seams(peer: Peer) -> dict[str, Callable]:
 class Namespace(dict):
     """A test's module. What is missing is looked up where it is used: a program's variables change."""
 
-    def __init__(self, suite: Suite, names: Collection[str], modules: dict[str, str], peer: Peer) -> None:
+    def __init__(self, suite: Suite, names: Set[str], modules: dict[str, str], peer: Peer) -> None:
         super().__init__(_seams(peer), __name__=TEST, __builtins__=builtins)
         wanted = suite.free.intersection(names)
-        own = {name for name in wanted if not _is_librarys(name, suite)}
-        self._programs = own or wanted
+        librarys = {name for name in wanted if _is_librarys(name, suite)}
+        self._programs = names if librarys == wanted else names - librarys
         self._modules = modules
         self._peer = peer
 
