@@ -49,7 +49,7 @@ class Child:
         self.end: list | None = None
         """[exit code, CPU seconds, peak resident KiB], once it ended."""
         self.alone = True
-        """Nothing was seen of another process that it started."""
+        """Nothing was seen of another process that it started, nor that it gave up its share of the CPU."""
         self.control, control = socket.socketpair()
         pipes = [_output_pipe(role, settings) for _ in streams]
         self.outputs = {name: read for name, (read, _) in zip(streams, pipes, strict=True)}
@@ -123,7 +123,8 @@ class Child:
         family = kernel.family(self._parent)
         if self.pid not in family:
             return
-        self.alone = self.alone and len(family) == 1 and not kernel.has_reaped(family[self.pid])
+        started = len(family) > 1 or kernel.has_reaped(family[self.pid])
+        self.alone = self.alone and not started and not kernel.is_reniced(self.pid)
         accounted_s = -(kernel.cpu_seconds(self.pid) or 0.0)
         resident, inherited = 0, kernel.anonymous_bytes(self._parent)
         for pid, stat in family.items():

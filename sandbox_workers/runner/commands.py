@@ -14,7 +14,7 @@ from .child import Child, ZygoteGone
 from .command import NOT_STARTED
 from .framing import pack
 from .pair import TICK_S
-from .stop import Stop, killed_for_memory, set_up_failed
+from .stop import MOST_RETRIES, Stop, killed_for_memory, set_up_failed
 from .wall import Wall
 from .zygote import Settings
 
@@ -70,6 +70,10 @@ class Run:
             self._child.end[2] << 10,
             0.0,
         ]
+
+    @property
+    def may_be_ours(self) -> bool:
+        return self.stop is not None and self.stop.may_be_ours
 
     def _watch(self) -> None:
         """Until the process ended and all it had written was read, or a limit is passed."""
@@ -139,7 +143,11 @@ class Commands:
         limits["processes"] = max(limits["processes"], language["processes"])
         verdicts = []
         built, not_built = None, None
+        self._retries = 0
         for test in job["tests"]:
+            if verdicts and verdicts[-1][0] == "SANDBOX_ERROR":  # what failed us will do so again
+                verdicts.append(verdicts[-1])
+                continue
             files = {language["source"]: job["program"] + ("\n" + test["code"] if test["code"] else "")}
             command, uses = language["run"], limits
             if language["build"]:
@@ -168,11 +176,12 @@ class Commands:
 
     def _execute(self, command: list[str], language: dict, limits: dict, files: dict, stdin: str) -> list:
         """Once more where the machine's state may have been to blame."""
-        for _ in range(2):
+        run = Run(self._zygote, self._settings, limits)
+        verdict = run.execute(command, language["environment"], files, stdin)
+        if run.may_be_ours and self._retries < MOST_RETRIES:
+            self._retries += 1
             run = Run(self._zygote, self._settings, limits)
             verdict = run.execute(command, language["environment"], files, stdin)
-            if not run.stop.may_be_ours:
-                break
         return verdict
 
     def _wipe(self) -> None:
