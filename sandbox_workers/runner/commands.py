@@ -93,7 +93,7 @@ class Run:
             if child.until_look_s() <= 0:
                 child.look()
             cpu_left, wall_left = self._limits["cpu_s"] - child.cpu_s(), wall.left_s()
-            if child.end is not None:
+            if child.end is not None or self.stop is not None:
                 break
             if child.holds_more_than(self._limits["resident_mb"]):
                 self.stop = Stop(
