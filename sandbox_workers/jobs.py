@@ -11,6 +11,8 @@ from core.source import parse
 from core.verdict import Limits, OutputTest, Status, Test, Verdict
 from sandbox_workers.languages import UnknownLanguage, language_of
 from sandbox_workers.runner.commands import BUILD_FACTOR
+from sandbox_workers.runner.stop import MOST_RETRIES
+from sandbox_workers.runner.wall import PATIENCE
 
 MOST_TEST_CHARS = 1_000_000
 """Of a test that is data: a data set's may hold large tables. A longer one is judged as code."""
@@ -35,9 +37,11 @@ class Job:
     language: str = "python"
 
     def longest_s(self) -> float:
-        """How long it may take by its limits. Each test, and building the program, may be tried twice."""
+        """How long it may take by its limits. Some tests, and building the program, may be tried twice, and each may
+        wait for a CPU."""
         built = self.language != "python" and bool(language_of(self.language).build)
-        return 2 * self.limits.wall_s * len(self.tests) * (1 + BUILD_FACTOR * built)
+        runs = (len(self.tests) + MOST_RETRIES) * (1 + BUILD_FACTOR * built)
+        return PATIENCE * self.limits.wall_s * runs
 
     def message(self) -> dict:
         """What the runner is told; see runner/supervisor.py.

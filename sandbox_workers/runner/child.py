@@ -14,7 +14,7 @@ LOOK_S = 0.05
 """Average pause between two looks at all that a child started. It varies: nobody shall know when not to be seen."""
 SHARED_MB = 64
 """Resident memory allowed beyond a limit, MiB: what processes share counts for each."""
-ROUNDING_S = 0.02
+ROUNDING_S = 0.03
 """The kernel tells what a process has waited for in ticks, of user and of system time."""
 
 
@@ -49,7 +49,7 @@ class Child:
         self.end: list | None = None
         """[exit code, CPU seconds, peak resident KiB], once it ended."""
         self.alone = True
-        """Nothing was seen of another process that it started."""
+        """Nothing was seen of another process that it started, nor that it gave up its share of the CPU."""
         self.control, control = socket.socketpair()
         pipes = [_output_pipe(role, settings) for _ in streams]
         self.outputs = {name: read for name, (read, _) in zip(streams, pipes, strict=True)}
@@ -116,24 +116,34 @@ class Child:
     def look(self) -> None:
         """See what it and all that it started use. What nobody waits for, since its parent ignores SIGCHLD, is on
         no account of the kernel's once it ended: then it counts with what it had used at the last look."""
-        self._look_at = time.monotonic() + 2 * LOOK_S * os.urandom(1)[0] / 255
-        if self.pid is None or self.end is not None:
-            return
-        self.delay_s = self.run_delay_s()
+        started = time.monotonic()
+        if self.pid is not None and self.end is None:
+            self.delay_s = self.run_delay_s()
+            self.alone = self.alone and not kernel.is_reniced(self.pid)
+            accounted_s = self._account_for_company()
+            if self._is_less(accounted_s):  # or one ended between two files that were read
+                accounted_s = self._account_for_company()
+            if self._is_less(accounted_s):
+                self._hidden_s += self._accounted_s - accounted_s
+            self._accounted_s = accounted_s
+            self.company_s = max(self.company_s, accounted_s + self._hidden_s)
+        took = time.monotonic() - started  # long among the many processes of a host
+        self._look_at = time.monotonic() + (LOOK_S + 10 * took) * 2 * os.urandom(1)[0] / 255
+
+    def _account_for_company(self) -> float:
+        """CPU seconds that the kernel knows of processes that it started."""
         family = kernel.family(self._parent)
         if self.pid not in family:
-            return
+            return self._accounted_s
         self.alone = self.alone and len(family) == 1 and not kernel.has_reaped(family[self.pid])
-        accounted_s = -(kernel.cpu_seconds(self.pid) or 0.0)
-        resident, inherited = 0, kernel.anonymous_bytes(self._parent)
-        for pid, stat in family.items():
-            accounted_s += (kernel.cpu_seconds(pid) or 0.0) + kernel.reaped_cpu_seconds(stat)
-            resident += max(0, kernel.anonymous_bytes(pid) - inherited)
-        self.resident = resident
-        if self._accounted_s - accounted_s > ROUNDING_S * len(family):
-            self._hidden_s += self._accounted_s - accounted_s
-        self._accounted_s = accounted_s
-        self.company_s = max(self.company_s, accounted_s + self._hidden_s)
+        seconds = sum(kernel.cpu_seconds(pid) or 0.0 for pid in family if pid != self.pid)
+        inherited = kernel.anonymous_bytes(self._parent)
+        self.resident = sum(max(0, kernel.anonymous_bytes(pid) - inherited) for pid in family)
+        return seconds + sum(map(kernel.reaped_cpu_seconds, family.values()))
+
+    def _is_less(self, accounted_s: float) -> bool:
+        """Than at the last look, beyond what rounding explains."""
+        return self._accounted_s - accounted_s > ROUNDING_S
 
     def holds_more_than(self, memory_mb: int) -> bool:
         """Whether it and all that it started did so at the last look."""

@@ -218,7 +218,8 @@ class Codec:
 
     def _make(self, name: str, number: int | None, head: Any, parts: list, cls: list | None = None) -> Any:
         kind = next(kind for kind in mirrors.KINDS if kind.__name__ == name)
-        value = mirrors.make(kind, self.decode(head)) if cls is None else self.remotes.object(*cls)
+        value = kind() if cls is None else self.remotes.object(*cls)
+        mirrors.begin(value, kind, self.decode(head))
         if number is None:
             mirrors.KINDS[kind].fill(value, self.parts(parts))
             return value

@@ -15,7 +15,7 @@ from . import kernel
 from .child import Child, ZygoteGone
 from .framing import pack
 from .pair import TICK_S
-from .stop import Stop, killed_for_memory, set_up_failed
+from .stop import MOST_RETRIES, Stop, killed_for_memory, set_up_failed
 from .wall import Wall
 from .zygote import Settings
 
@@ -75,6 +75,10 @@ class Run:
             0.0,
         ]
 
+    @property
+    def may_be_ours(self) -> bool:
+        return self.stop is not None and self.stop.may_be_ours
+
     def _watch(self) -> None:
         """Until the process ended and all it had written was read, or a limit is passed."""
         child, poll = self._child, select.poll()
@@ -93,7 +97,7 @@ class Run:
             if child.until_look_s() <= 0:
                 child.look()
             cpu_left, wall_left = self._limits["cpu_s"] - child.cpu_s(), wall.left_s()
-            if child.end is not None:
+            if child.end is not None or self.stop is not None:
                 break
             if child.holds_more_than(self._limits["resident_mb"]):
                 self.stop = Stop(
@@ -142,7 +146,11 @@ class Commands:
         limits["processes"] = max(limits["processes"], language["processes"])
         verdicts = []
         built, not_built = None, None
+        self._retries = 0
         for test in job["tests"]:
+            if verdicts and verdicts[-1][0] == "SANDBOX_ERROR":  # what failed us will do so again
+                verdicts.append(verdicts[-1])
+                continue
             token = secrets.token_hex(16)
             way, files = prepared(language, job["program"], test["code"], token)
             command, uses = [part.replace("{heap_mb}", heap_mb) for part in way["run"]], limits
@@ -175,11 +183,12 @@ class Commands:
 
     def _execute(self, command: list[str], language: dict, limits: dict, files: dict, stdin: str) -> list:
         """Once more where the machine's state may have been to blame."""
-        for _ in range(2):
+        run = Run(self._zygote, self._settings, limits)
+        verdict = run.execute(command, language["environment"], files, stdin)
+        if run.may_be_ours and self._retries < MOST_RETRIES:
+            self._retries += 1
             run = Run(self._zygote, self._settings, limits)
             verdict = run.execute(command, language["environment"], files, stdin)
-            if not run.stop.may_be_ours:
-                break
         return verdict
 
     def _wipe(self) -> None:

@@ -227,6 +227,15 @@ def run_delay_seconds(pid: int) -> float:
     return most
 
 
+def is_reniced(pid: int) -> bool:
+    """Whether a process has given way to all others: its session's share of the CPU is its own to lower."""
+    try:
+        with open(f"/proc/{pid}/autogroup", "rb") as autogroup:
+            return not autogroup.read().endswith(b"nice 0\n")
+    except OSError:
+        return False
+
+
 def oom_kills() -> int:
     """How often this container's memory cgroup killed; 0 where none can be read."""
     for path in ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control"):

@@ -106,9 +106,19 @@ def kind_of(value: Any) -> Kind:
 
 def make(kind: type, head: Any) -> Any:
     """An empty container."""
+    value = kind()
+    begin(value, kind, head)
+    return value
+
+
+def begin(value: Any, kind: type, head: Any) -> None:
+    """Make it an empty container, by the constructor that no subclass can override."""
     if kind is collections.deque:
-        return collections.deque(maxlen=head)
-    return collections.defaultdict(head) if kind is collections.defaultdict else kind()
+        collections.deque.__init__(value, (), head)
+    elif kind is collections.defaultdict:
+        collections.defaultdict.__init__(value, head)
+    else:
+        kind.__init__(value)
 
 
 def _same(old: list, new: list, kind: Kind) -> bool:

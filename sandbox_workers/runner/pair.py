@@ -50,6 +50,10 @@ STATUSES = frozenset(
 """What a test process may say."""
 
 
+def test_memory_mb(limits: dict) -> int:
+    return max(TEST_MEMORY_MB, limits["memory_mb"])
+
+
 class Evaluators:
     """The T of a slot: the one that stays, or a new one."""
 
@@ -59,7 +63,7 @@ class Evaluators:
         self._jobs = 0
 
     def take(self, inert: bool, limits: dict) -> Child:
-        memory_mb = max(TEST_MEMORY_MB, limits["memory_mb"])
+        memory_mb = test_memory_mb(limits)
         if inert and self._kept is not None and self._jobs < EVALUATOR_JOBS and memory_mb == TEST_MEMORY_MB:
             self._jobs += 1
             return self._kept
@@ -213,9 +217,7 @@ class Pair:
         for child in (self.program, self.test):
             left = self.limits["cpu_s"] - self._test_cpu(child)
             if left <= 0:
-                self.stop = self.stop or self._time_stop(
-                    child, f"more than {self.limits['cpu_s']:g} s of CPU"
-                )
+                self.stop = self.stop or self._cpu_expired(child)
             cpu_left = min(cpu_left, left)
         wall_left = self._wall.left_s()
         if wall_left <= 0 and self.stop is None:
@@ -229,10 +231,12 @@ class Pair:
         if not self._inert:
             self.test.look()
             self._was_asking = self.test.pid is not None and kernel.name_of(self.test.pid) == ASKING
-        for child, memory_mb in ((self.program, self.limits["memory_mb"]), (self.test, TEST_MEMORY_MB)):
-            if child.holds_more_than(memory_mb):
-                error, by_test = f"its processes hold more than {memory_mb} MiB", child is self.test
-                self.stop = Stop("MEMORY_LIMIT", f"test: {error}" if by_test else error, by_test)
+            if self.test.holds_more_than(memory_mb := test_memory_mb(self.limits)):
+                self.stop = Stop(
+                    "MEMORY_LIMIT", f"test: its processes hold more than {memory_mb} MiB", by_test=True
+                )
+        if self.program.holds_more_than(memory_mb := self.limits["memory_mb"]):
+            self.stop = Stop("MEMORY_LIMIT", f"its processes hold more than {memory_mb} MiB")
 
     def _test_is_to_blame(self) -> bool:
         """Inert tests do nothing, and a test that waits for the program, or reads what it sent, does nothing of its
@@ -245,8 +249,8 @@ class Pair:
             time.sleep(TICK_S)
         return testing > LOOKS // 2
 
-    def _time_stop(self, child: Child, error: str) -> Stop:
-        stop = Stop("TIME_LIMIT", error)
+    def _cpu_expired(self, child: Child) -> Stop:
+        stop = Stop("TIME_LIMIT", f"more than {self.limits['cpu_s']:g} s of CPU")
         return self._by_whom(stop) if child is self.test else stop
 
     def _by_whom(self, stop: Stop) -> Stop:

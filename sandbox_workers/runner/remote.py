@@ -79,7 +79,7 @@ _SIMPLE = {
         "aexit",
     ]
 }
-_TEXT = {"__str__", "__repr__", "__format__"}
+_TEXT = {"__str__", "__repr__"}
 DUNDERS = frozenset(_ARITHMETIC | _ORDER | _CONVERT | _SIMPLE)
 
 
@@ -446,9 +446,13 @@ class Remotes:
         for name, value in (attributes if type(attributes) is dict else {}).items():
             BaseException.__setattr__(error, name, value)
         if number is not None:
+            if (alive := self._alive.get(number)) is not None and isinstance(known := alive(), BaseException):
+                return known
             error.__dict__[NUMBER] = number
         if isinstance(cls, ForeignError):
             error.__dict__["_sandbox_text"] = str(text)
+            if number is not None:
+                self._alive[number] = weakref.ref(error, lambda _: self._drop(number))
         cause, context = decode(cause), decode(context)
         if isinstance(cause, BaseException):
             error.__cause__ = cause

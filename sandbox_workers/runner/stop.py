@@ -4,6 +4,9 @@ from dataclasses import dataclass
 
 from .child import Child
 
+MOST_RETRIES = 2
+"""Per job: a program that sleeps in each test shall not have each of them twice."""
+
 
 @dataclass(frozen=True, slots=True)
 class Stop:

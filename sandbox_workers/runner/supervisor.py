@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from .commands import Commands
 from .framing import pack, read_frame
 from .pair import Evaluators, Pair
-from .wall import Stop
+from .stop import MOST_RETRIES, Stop
 from .zygote import ROLES, Settings, Zygote
 
 if TYPE_CHECKING:
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     import threading
 
 BROKEN = 3
-MOST_RETRIES = 2
-"""Per job: a program that sleeps in each test shall not have each of them twice."""
 
 
 class Slot:

@@ -298,7 +298,7 @@ class Zygote:
     def _is_alone(self, pid: int) -> bool:
         """Whether a child that was killed never had one of its own. The kernel may have killed it for want of memory."""
         family = kernel.family(os.getpid())
-        return len(family) == 1 and not kernel.has_reaped(family[pid])
+        return list(family) == [pid] and not kernel.has_reaped(family[pid])
 
     def _clear(self, pid: int, end: list | None) -> list:
         """Kill and reap until ECHILD: no child left means no descendant of any kind left."""

@@ -63,8 +63,7 @@ def attack(warm: LocalSandbox) -> Iterator[Callable[..., Verdict]]:
 
 @pytest.fixture
 def convict(attack: Callable[..., Verdict]) -> Callable[..., Verdict]:
-    """Judges a program that is at fault: it gets a status that it deserves, and the test is not blamed for it
-    (`games.rewards` does not count what a test used too much)."""
+    """Judges a program that is at fault: it gets a status that it deserves, and the test is not blamed for it."""
 
     def convict(
         program: str, test: str, deserved: Set[Status], changed: Mapping[str, float] | None = None

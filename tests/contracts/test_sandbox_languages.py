@@ -135,6 +135,16 @@ def judge(sandbox: LocalSandbox, language: str, program: str, *tests: OutputTest
         pytest.skip(str(missing))
 
 
+GREEDY = {
+    "python": "kept = b'x' * (400 << 20)\nprint(2)",
+    "javascript": "const kept = [];\nfor (let i = 0; i < 8; i++) kept.push(Buffer.alloc(50 << 20, 1));\nconsole.log(2);",
+    "c": "#include <stdlib.h>\n#include <string.h>\n#include <stdio.h>\n#include <unistd.h>\n"
+    "int main() { for (int i = 0; i < 8; i++) if (fork() == 0) { memset(malloc(50 << 20), 1, 50 << 20); sleep(9); }\n"
+    '  sleep(9); puts("2"); }',
+}
+"""400 MiB where 128 are allowed, in one process or in several."""
+
+
 @pytest.mark.parametrize("language", sorted(ADD))
 def test_standard_input_to_standard_output(sandbox: LocalSandbox, language: str) -> None:
     verdicts = judge(
@@ -258,3 +268,21 @@ def test_the_users_own_q_is_mounted(kind: str, tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("QHOME", str(tmp_path / "nowhere"))
     with pytest.raises(UnknownLanguage, match="nowhere does not exist; q needs Q_BIN"):
         LocalSandbox(kind)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("language", sorted(GREEDY))
+def test_memory_is_limited_whatever_the_interpreter_takes_for_itself(
+    sandbox: LocalSandbox, language: str
+) -> None:
+    (verdict,) = judge(sandbox, language, GREEDY[language], OutputTest(stdout="2"))
+    # Python's own allocation fails first, and is then an error of the program's.
+    expected = {Status.RUNTIME_ERROR} if language == "python" else {Status.MEMORY_LIMIT}
+    assert verdict.status in expected, verdict
+
+
+def test_a_program_that_uses_what_it_may_is_left_alone(sandbox: LocalSandbox) -> None:
+    program = (
+        "const kept = [];\nfor (let i = 0; i < 2; i++) kept.push(Buffer.alloc(50 << 20, 1));\nconsole.log(2);"
+    )
+    (verdict,) = judge(sandbox, "javascript", program, OutputTest(stdout="2"))
+    assert verdict.passed, verdict

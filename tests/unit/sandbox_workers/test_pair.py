@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from sandbox_workers.runner import pair as pair_module
-from sandbox_workers.runner.pair import Pair
+from sandbox_workers.runner.pair import TEST_RESIDENT_MB, Pair
 from sandbox_workers.runner.peer import ASKING, TESTING
+from sandbox_workers.runner.stop import killed_for_memory
 
 
 @pytest.mark.parametrize(
@@ -30,3 +31,55 @@ def test_the_test_is_blamed_by_what_it_mostly_does(
     looks = iter(seen)
     monkeypatch.setattr(pair_module.kernel, "name_of", lambda pid: next(looks))
     assert pair._test_is_to_blame() is blamed
+
+
+SMALL, LARGE = (TEST_RESIDENT_MB - 100) << 10, (TEST_RESIDENT_MB + 100) << 10
+
+
+@pytest.mark.parametrize(
+    ("alone", "within_limits", "status"),
+    [
+        (True, True, "SANDBOX_ERROR"),  # it fell for what others took
+        (True, False, "MEMORY_LIMIT"),
+        (False, True, "MEMORY_LIMIT"),  # its children may have taken it, faster than anybody looked
+        (False, False, "MEMORY_LIMIT"),
+    ],
+)
+def test_only_a_process_without_company_was_killed_for_others(
+    alone: bool, within_limits: bool, status: str
+) -> None:
+    child: Any = SimpleNamespace(alone=alone)
+    stop = killed_for_memory(child, within_limits)
+    assert stop.status == status and stop.may_be_ours is (status == "SANDBOX_ERROR")
+
+
+@pytest.mark.parametrize(
+    ("program_alone", "asking", "inert", "peak_kib", "status", "by_test"),
+    [
+        (True, False, False, LARGE, "MEMORY_LIMIT", True),
+        (True, True, False, LARGE, "MEMORY_LIMIT", False),  # it held what the program had sent
+        (True, False, True, LARGE, "MEMORY_LIMIT", False),
+        (False, False, False, SMALL, "MEMORY_LIMIT", False),  # the program's children filled the rest
+        (True, False, False, SMALL, "SANDBOX_ERROR", False),
+    ],
+)
+def test_whose_memory_it_was_that_a_test_was_killed_for(
+    monkeypatch: pytest.MonkeyPatch,
+    program_alone: bool,
+    asking: bool,
+    inert: bool,
+    peak_kib: int,
+    status: str,
+    by_test: bool,
+) -> None:
+    nobody: Any = None
+    kills = iter([3, 4])
+    monkeypatch.setattr(pair_module.kernel, "oom_kills", lambda: next(kills))
+    pair = Pair(nobody, nobody, nobody, {}, inert=inert)
+    program = SimpleNamespace(alone=program_alone, look=lambda: None)
+    monkeypatch.setattr(pair, "program", program, raising=False)
+    test = SimpleNamespace(alone=True, end=[-9, 0.1, peak_kib])
+    monkeypatch.setattr(pair, "test", test, raising=False)
+    pair._was_asking = asking
+    stop = pair._death_of_test()
+    assert (stop.status, stop.by_test) == (status, by_test)

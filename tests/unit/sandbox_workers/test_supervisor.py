@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from sandbox_workers.runner import supervisor
-from sandbox_workers.runner.stop import Stop
-from sandbox_workers.runner.supervisor import MOST_RETRIES, Slot
+from sandbox_workers.runner.stop import MOST_RETRIES, Stop
+from sandbox_workers.runner.supervisor import Slot
 
 OURS = Stop("TIME_LIMIT", "more than 8 s by the clock", may_be_ours=True)
 THEIRS = Stop("TIME_LIMIT", "more than 2 s of CPU")

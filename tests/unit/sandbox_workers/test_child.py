@@ -1,0 +1,178 @@
+"""What the supervisor sees of a process and all that it started."""
+
+import contextlib
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from sandbox_workers.runner import child as child_module
+from sandbox_workers.runner import kernel
+from sandbox_workers.runner.child import Child
+
+TICK_S = 0.01
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[[Callable[[], None]], int]]:
+    """Forks children of this process, which say so once they have done what they should, and wait."""
+    pids = []
+
+    def start(act: Callable[[], None]) -> int:
+        read, write = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                act()
+                os.write(write, b".")
+                signal.pause()
+            finally:
+                os._exit(1)
+        pids.append(pid)
+        assert os.read(read, 1) == b"."
+        os.close(read)
+        os.close(write)
+        return pid
+
+    yield start
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+@pytest.fixture
+def zygote(start: Callable) -> int:
+    """It has one child."""
+
+    def fork() -> None:
+        if os.fork() == 0:
+            kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
+            signal.pause()
+
+    return start(fork)
+
+
+def spin(seconds: float) -> None:
+    end = time.process_time() + seconds
+    while time.process_time() < end:
+        pass
+
+
+def fork_and_wait(seconds: float, hide: bool) -> Callable[[], None]:
+    def act() -> None:
+        if hide:
+            signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        if os.fork() == 0:
+            spin(seconds)
+            os._exit(0)
+        with contextlib.suppress(ChildProcessError):  # none is left, and nobody was told
+            os.wait()
+
+    return act
+
+
+def test_a_family_is_all_below(zygote: int) -> None:
+    family = kernel.family(zygote)
+    assert len(family) == 1 and [int(stat[1]) for stat in family.values()] == [zygote]
+    assert zygote in kernel.family(os.getpid()) and family.keys() <= kernel.family(os.getpid()).keys()
+
+
+@pytest.mark.parametrize(("hide", "seen"), [(False, True), (True, False)])
+def test_a_child_that_was_waited_for_is_on_its_parents_account(
+    start: Callable, hide: bool, seen: bool
+) -> None:
+    """What the kernel does not tell of children that are hidden is why the supervisor looks time and again."""
+    pid = start(fork_and_wait(5 * TICK_S, hide))
+    stat = kernel.family(os.getpid())[pid]
+    assert kernel.has_reaped(stat) is seen
+    assert (kernel.reaped_cpu_seconds(stat) >= 3 * TICK_S) is seen
+
+
+def test_memory_that_was_touched_counts(start: Callable) -> None:
+    kept = []
+    large = start(lambda: kept.append(b"x" * (40 << 20)))
+    small = start(lambda: None)
+    assert 39 << 20 < kernel.anonymous_bytes(large) - kernel.anonymous_bytes(small) < 42 << 20
+    assert kernel.peak_kib(large) >= 40 << 10
+    assert kernel.anonymous_bytes(1 << 30) == kernel.peak_kib(1 << 30) == 0
+
+
+def test_giving_way_to_all_others_is_seen(start: Callable) -> None:
+    if not os.path.exists("/proc/self/autogroup"):
+        pytest.skip("this kernel does not group by session")
+
+    def give_way() -> None:
+        os.setsid()
+        with open("/proc/self/autogroup", "w") as autogroup:
+            autogroup.write("19")
+
+    assert kernel.is_reniced(start(give_way))
+    assert not kernel.is_reniced(start(os.setsid))
+
+
+class Looks:
+    """A family whose CPU seconds, by process, are said beforehand."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.alive: dict[int, float] = {}
+        self.reaped: dict[int, float] = {}
+        stat = [b"R", b"1"] + [b"0"] * 20
+        monkeypatch.setattr(kernel, "family", lambda pid: dict.fromkeys(self.alive, stat))
+        monkeypatch.setattr(kernel, "has_reaped", lambda stat: bool(self.reaped))
+        monkeypatch.setattr(
+            kernel, "reaped_cpu_seconds", lambda stat: sum(self.reaped.values()) / len(self.alive)
+        )
+        monkeypatch.setattr(kernel, "cpu_seconds", lambda pid: self.alive.get(pid))
+        monkeypatch.setattr(kernel, "anonymous_bytes", lambda pid: 0)
+        monkeypatch.setattr(kernel, "run_delay_seconds", lambda pid: 0.0)
+        monkeypatch.setattr(kernel, "is_reniced", lambda pid: False)
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> Looks:
+    return Looks(monkeypatch)
+
+
+@pytest.fixture
+def program(monkeypatch: pytest.MonkeyPatch) -> Iterator[Child]:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    monkeypatch.setattr(child_module, "_output_pipe", lambda role, settings: os.pipe())
+    settings: object = None
+    child = Child(ours, "program", settings, {}, streams=("stdout",))  # pyright: ignore[reportArgumentType]
+    theirs.send(b'{"pid": 7, "parent": 6}')
+    child.take_news()
+    yield child
+    child.close()
+    ours.close()
+    theirs.close()
+
+
+def test_its_children_are_charged_while_they_run(looks: Looks, program: Child) -> None:
+    looks.alive = {7: 1.0, 8: 0.5}
+    program.look()
+    assert program.cpu_s() == pytest.approx(1.5) and not program.alone
+
+
+def test_a_child_that_was_waited_for_is_charged_once(looks: Looks, program: Child) -> None:
+    for alive, reaped in (({7: 1.0, 8: 0.5}, {}), ({7: 1.0}, {8: 0.5}), ({7: 1.2, 9: 0.1}, {8: 0.5})):
+        looks.alive, looks.reaped = alive, reaped
+        program.look()
+    assert program.cpu_s() == pytest.approx(1.8)
+
+
+def test_a_child_that_vanished_without_a_trace_is_charged_with_what_was_seen(
+    looks: Looks, program: Child
+) -> None:
+    for alive in ({7: 1.0, 8: 0.5}, {7: 1.0}, {7: 1.0, 9: 0.4}, {7: 1.1}):
+        looks.alive = alive
+        program.look()
+    assert program.cpu_s() == pytest.approx(1.1 + 0.5 + 0.4) and not program.alone
+
+
+def test_one_that_starts_nothing_is_alone(looks: Looks, program: Child) -> None:
+    looks.alive = {7: 1.0}
+    program.look()
+    assert program.alone and program.cpu_s() == pytest.approx(1.0)
