@@ -14,10 +14,9 @@ from core.episode import Episode, Trajectory
 from core.interfaces import Message, Player, PromptFormat, Sandbox, SandboxFailure
 from core.problem import Problem
 from core.settings import Settings
-from core.source import is_valid_python
 from core.verdict import Limits, OutputTest, Status, Verdict
 from games.judging import outcomes_of
-from games.parsing import extract_program
+from games.parsing import extract_program, is_valid_python
 from games.turns import answer_all
 
 GENERATOR = "generator"
@@ -68,7 +67,7 @@ def execution_reward(verdict: Verdict, is_python: bool) -> float:
     match verdict.status:
         case Status.PASSED:
             return 1.0 if verdict.stdout.strip() else 0.5
-        case Status.RUNTIME_ERROR | Status.SYNTAX_ERROR | Status.UNSUPPORTED:
+        case Status.RUNTIME_ERROR | Status.SYNTAX_ERROR:
             return -1.0 if is_python else -0.5
         case Status.SANDBOX_ERROR:
             raise SandboxFailure("a sandbox failure is never a reward")

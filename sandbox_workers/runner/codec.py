@@ -12,7 +12,7 @@
 | `{"K": "module:name"}` | a class that both ends import |
 | `{"B": "module:name"}` | a function of HARMLESS modules of the library |
 | `{"g": [number, name]}` | a method of the receiver's object |
-| `{"e": [number, class, args, text, attributes, cause, context]}` | an exception |
+| `{"e": [number, class, args, text, attributes, cause, context, hidden]}` | an exception |
 | `{"w": [name, dict]}` | a view of a dict |
 | `{"u": [class, attribute, value]}` | a wrapper of the library around one value: WRAPPERS |
 | `{"v": [tag, body]}` | a value of another plain type: PLAIN, BY_TEXT |
@@ -172,8 +172,12 @@ class Codec:
         own = BaseException.__getattribute__(error, "__dict__")
         if remote.NUMBER in own:
             return {"r": own[remote.NUMBER]}
-        slots = [name for name in dir(type(error)) if isinstance(getattr(type(error), name, None), _SLOT)]
-        attributes = {name: getattr(error, name) for name in slots if name[:1] != "_"}
+        slots = [
+            name
+            for name in dir(type(error))
+            if name[:1] != "_" and isinstance(getattr(type(error), name, None), _SLOT)
+        ]
+        attributes = {name: value for name in slots if (value := getattr(error, name, None)) is not None}
         attributes |= {name: value for name, value in own.items() if name[:1] != "_" or name == "__notes__"}
         context = True if error.__context__ is error.__cause__ else error.__context__
         cls = self._class(type(error))
@@ -186,6 +190,7 @@ class Codec:
                 self._safe(attributes),
                 self._safe(error.__cause__),
                 context if context is True else self._safe(context),
+                error.__suppress_context__,
             ]
         }
 

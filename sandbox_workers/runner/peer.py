@@ -54,7 +54,7 @@ class Refused(AttributeError):
 
 
 def _plain_error(name: str, text: str) -> dict:
-    return {"e": [None, {"K": f"builtins:{name}"}, None, text, None, None, None]}
+    return {"e": [None, {"K": f"builtins:{name}"}, None, text, None, None, None, False]}
 
 
 OUT_OF_MEMORY = _plain_error("MemoryError", "")
@@ -345,6 +345,8 @@ class Peer:
     def _permit(self, target: Any, operation: str, args: Any) -> None:
         if self._is_permitted(target, operation, args):
             return
+        if operation == "get" and not hasattr(target, args[0]):
+            raise Refused
         what = f" {args[0]}" if operation in ("get", "set", "method") and args else ""
         self.not_served = f"{operation}{what} on the test's {type(target).__name__}"
         raise Refused
@@ -393,6 +395,7 @@ class Peer:
         return type(target).__module__ in (TEST, "unittest.mock", *HARMLESS)
 
 
+_SIGNATURE = ("name", "qualname", "module", "doc", "code", "defaults", "kwdefaults", "annotations")
 NAMED = frozenset(("_fields", "_asdict", "_replace", "_make", "_field_defaults"))
 """What a namedtuple's users call, too."""
 CODE = (
@@ -406,7 +409,7 @@ CODE = (
     "co_firstlineno",
 )
 """What is told of a function's code: its shape."""
-OF_FUNCTIONS = frozenset(("__name__", "__qualname__", "__module__", "__doc__", "__code__"))
+OF_FUNCTIONS = frozenset(f"__{name}__" for name in _SIGNATURE)
 OF_GENERATORS = frozenset(("send", "throw", "close"))
 _MADE_BY_CALL = (staticmethod, classmethod, property)
 
@@ -426,8 +429,8 @@ def _take(iterator: Any, most: int) -> tuple[list, BaseException | None]:
     try:
         while not items or (len(items) < most and time.monotonic() < until):
             items.append(next(iterator))
-    except StopIteration:
-        pass
+    except StopIteration as stop:
+        return items, stop if stop.value is not None else None
     except Exception as error:
         if not items:
             raise

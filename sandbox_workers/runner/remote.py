@@ -9,6 +9,7 @@ In the test's process (`strict`) a program's methods do not decide a comparison 
 arithmetic are asked for only between two objects of the program, or, arithmetic, of a class that the test itself names.
 """
 
+import contextlib
 import types
 import weakref
 from collections.abc import Callable
@@ -136,7 +137,7 @@ class ForeignClass(type):
     def __new__(mcs, name: str, bases: tuple, namespace: dict) -> Any:
         raise NotServed(f"a class of the test that derives from one of the program's: {name}")
 
-    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+    def __call__(cls, /, *args: Any, **kwargs: Any) -> Any:
         return cls._ask(class_number(cls), "call", args, kwargs)
 
     def __getattr__(cls, name: str) -> Any:
@@ -166,7 +167,7 @@ class ForeignClass(type):
 class ForeignError(type):
     """An exception class of the other end: a real one here."""
 
-    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+    def __call__(cls, /, *args: Any, **kwargs: Any) -> Any:
         if CLASS_NUMBER not in cls.__dict__:
             return super().__call__(*args, **kwargs)
         return cls._ask(class_number(cls), "call", args, kwargs)  # type: ignore[attr-defined]
@@ -184,7 +185,7 @@ def class_number(cls: type) -> int | None:
 
 def is_foreign(value: Any) -> bool:
     """An object of the other end that is no plain value."""
-    return type(type(value)) is ForeignClass and not issubclass(type(value), _PLAIN)
+    return type(type(value)) in (ForeignClass, ForeignError) and not issubclass(type(value), _PLAIN)
 
 
 def number_of(value: Any) -> int | None:
@@ -241,7 +242,7 @@ class Method:
     def __init__(self, holder: Any, name: str) -> None:
         self.__self__, self.__name__ = holder, name
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         return type(self.__self__)._ask(_number(self.__self__), "method", (self.__name__, *args), kwargs)
 
     def __getattr__(self, name: str) -> Any:
@@ -396,7 +397,9 @@ class Remotes:
             "__doc__": description.get("d"),
         }
         if any(issubclass(base, BaseException) for base in bases):
-            cls = _new_class(ForeignError, str(description["n"]), bases, namespace | _ERROR)
+            special = _OF_ERRORS.intersection(map(str, description["s"]))
+            namespace |= _ERROR | {name: self._special(name) for name in special}
+            cls = _new_class(ForeignError, str(description["n"]), bases, namespace)
         else:
             cls = self._object_class(description, bases, namespace)
         self._classes[number] = cls
@@ -429,7 +432,15 @@ class Remotes:
         return _new_class(ForeignClass, str(description["n"]), bases, namespace)
 
     def exception(
-        self, number: int | None, cls: Any, args: Any, text: str, attributes: Any, cause: Any, context: Any
+        self,
+        number: int | None,
+        cls: Any,
+        args: Any,
+        text: str,
+        attributes: Any,
+        cause: Any,
+        context: Any,
+        hidden: Any,
     ) -> BaseException:
         decode = self._codec.decode
         cls, args, attributes = decode(cls), decode(args), decode(attributes)
@@ -444,7 +455,8 @@ class Remotes:
             error = cls.__new__(cls, *args)
             error.args = args
         for name, value in (attributes if type(attributes) is dict else {}).items():
-            BaseException.__setattr__(error, name, value)
+            with contextlib.suppress(AttributeError, TypeError):  # one that the constructor has set for good
+                BaseException.__setattr__(error, name, value)
         if number is not None:
             if (alive := self._alive.get(number)) is not None and isinstance(known := alive(), BaseException):
                 return known
@@ -457,6 +469,7 @@ class Remotes:
         if isinstance(cause, BaseException):
             error.__cause__ = cause
         error.__context__ = cause if context is True else context
+        error.__suppress_context__ = bool(hidden)
         return error
 
     # ------------------------------------------------------------ special methods
@@ -524,7 +537,7 @@ class Remotes:
             items, error = self._codec.ask(number, "take", (wanted,))
             self._running = (number, times)
             if not items:
-                raise StopIteration
+                raise StopIteration if error is None else error
             if error is not None:
                 ahead.append(mark_from_program(error) if self._strict else error)
                 self._raising.add(number)
@@ -595,4 +608,5 @@ def _error_attribute(self: Any, name: str) -> Any:
     return type(self)._ask(number, "get", (name,))
 
 
+_OF_ERRORS = frozenset(("__eq__", "__ne__", "__hash__", "__len__", "__iter__", "__bool__"))
 _ERROR = {"__str__": _error_text, "__getattr__": _error_attribute}

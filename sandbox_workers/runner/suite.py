@@ -6,11 +6,12 @@ a program calls so. But a test that asks for nothing else asks the program for t
 
 import ast
 import builtins
+import contextlib
 import importlib
 import symtable
 import sys
 import types
-from collections.abc import Callable, Collection, Set
+from collections.abc import Callable, Set
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -93,6 +94,8 @@ class Suite:
     """Names that it uses and does not define."""
     called: frozenset[str]
     """Of these, those that it uses in another way than `name.attribute`."""
+    in_classes: frozenset[str] = frozenset()
+    """Of these, those that the body of a class statement uses: the interpreter does not ask a namespace for them."""
 
 
 def read(source: str, inert: bool = False) -> Suite:
@@ -104,7 +107,8 @@ def read(source: str, inert: bool = False) -> Suite:
     tree = ast.parse(source, "test.py")
     if inert:
         return _read_inert(tree.body[0])
-    free = _free_names(symtable.symtable(source, "test.py", "exec"))
+    table = symtable.symtable(source, "test.py", "exec")
+    free, in_classes = _free_names(table), _names_in_classes(table)
     whole = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     called = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and id(n) not in whole} & free
     is_expression = len(tree.body) == 1 and isinstance(tree.body[0], ast.Expr)
@@ -112,7 +116,7 @@ def read(source: str, inert: bool = False) -> Suite:
         tree = ast.fix_missing_locations(_Seams().visit(tree))
     compiled: Any = ast.Expression(tree.body[0].value) if is_expression else tree  # type: ignore[attr-defined]
     code = compile(compiled, "test.py", "eval" if is_expression else "exec", dont_inherit=True)
-    return Suite(code, is_expression, frozenset(free), frozenset(called))
+    return Suite(code, is_expression, frozenset(free), frozenset(called), frozenset(in_classes & free))
 
 
 def _read_inert(statement: Any) -> Suite:
@@ -140,6 +144,13 @@ def _free_names(table: symtable.SymbolTable) -> set[str]:
             if symbol.is_assigned() or symbol.is_imported()
         }
     return names
+
+
+def _names_in_classes(table: symtable.SymbolTable) -> set[str]:
+    own = {symbol.get_name() for symbol in table.get_symbols() if symbol.is_global()}
+    return set().union(
+        own if table.get_type() == "class" else (), *map(_names_in_classes, table.get_children())
+    )
 
 
 # ---------------------------------------------------------------- when changes are seen
@@ -217,7 +228,7 @@ class Namespace(dict):
         wanted = suite.free.intersection(names)
         librarys = {name for name in wanted if _is_librarys(name, suite)}
         self._programs = names if librarys == wanted else names - librarys
-        self._modules = modules
+        self._modules, self._in_classes = modules, suite.in_classes
         self._peer = peer
 
     def __missing__(self, name: str) -> Any:
@@ -225,7 +236,7 @@ class Namespace(dict):
             value = self._peer.ask(None, "name", (name,))
             if isinstance(value, ForeignClass):
                 self._peer.codec.remotes.named.add(value)
-            if type(type(value)) is ForeignClass or isinstance(value, type):
+            if type(type(value)) is ForeignClass or isinstance(value, type) or name in self._in_classes:
                 self[name] = value
             return value
         if not hasattr(builtins, name):
@@ -275,20 +286,39 @@ class _Module(types.ModuleType):
         super().__getattribute__("_names")[name] = value
 
 
+class _Variables(dict):
+    """The program's module, as a dict that holds nothing."""
+
+    def __init__(self, names: Set[str], peer: Peer) -> None:
+        super().__init__()
+        self.names, self._peer = names, peer
+
+    def __missing__(self, name: str) -> Any:
+        if name not in self.names:
+            raise KeyError(name)
+        return self._peer.ask(None, "name", (name,))
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self._peer.ask(None, "rename", (name, value))
+
+
 class _Program(types.ModuleType):
     """What `import program` gives to a test."""
 
-    def __init__(self, names: Collection[str], peer: Peer) -> None:
+    def __init__(self, names: Set[str], peer: Peer) -> None:
         super().__init__("program")
-        self.__dict__.update(_peer=peer, __all__=sorted(names))
+        super().__setattr__("_variables", _Variables(names, peer))
 
-    def __getattr__(self, name: str) -> Any:
-        if name[:2] == "__" or name not in self.__all__:
-            raise AttributeError(name)
-        return self._peer.ask(None, "name", (name,))
+    def __getattribute__(self, name: str) -> Any:
+        variables = super().__getattribute__("_variables") if name != "_variables" else None
+        if variables is None or not (name in variables.names or name in ("__dict__", "__all__")):
+            return super().__getattribute__(name)
+        if name == "__dict__":
+            return variables
+        return sorted(variables.names) if name == "__all__" else variables[name]
 
     def __setattr__(self, name: str, value: Any) -> None:
-        self._peer.ask(None, "rename", (name, value))
+        self._variables[name] = value
 
 
 # ---------------------------------------------------------------- running
@@ -310,6 +340,9 @@ def run(suite: Suite, names: Set[str], modules: dict[str, str], peer: Peer) -> s
         import unittest
 
         unittest.main = lambda *args, **kwargs: None  # type: ignore[assignment,misc]  # all cases are run below
+    for name in suite.in_classes:
+        with contextlib.suppress(KeyError):
+            namespace[name]
     asked = peer.asked
     value = _evaluate(suite, namespace)
     if suite.is_expression:

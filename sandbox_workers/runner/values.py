@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 ATOMS = frozenset((bool, int, float, str, type(None)))
-LIBRARY = {name for name in sys.stdlib_module_names if name[0] != "_"} - {"antigravity", "this"}
+LIBRARY = sys.stdlib_module_names - {"antigravity", "this"}
 MAX_DEPTH = 150
 MAX_REPR = 4000
 """Characters of a value's repr."""
