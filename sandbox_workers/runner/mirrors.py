@@ -35,16 +35,20 @@ def _pairs(base: Any) -> Kind:
 
     def fill(value: dict, parts: list) -> None:
         half = len(parts) // 2
+        new = dict(
+            zip(parts[:half], parts[half:], strict=True)
+        )  # hashing may ask the other end: before any change
         base.clear(value)
-        for key, item in zip(parts[:half], parts[half:], strict=True):
+        for key, item in new.items():
             base.__setitem__(value, key, item)
 
     return Kind(lambda value: [*base.keys(value), *base.values(value)], fill)
 
 
 def _set_members(value: set, parts: list) -> None:
+    new = set(parts)  # hashing may ask the other end: before any change
     set.clear(value)
-    set.update(value, parts)
+    set.update(value, new)
 
 
 def _set_bytes(value: bytearray, parts: list) -> None:

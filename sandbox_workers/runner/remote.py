@@ -221,6 +221,17 @@ def _iterator(iterator: Any) -> Any:
     return iterator
 
 
+def _hash(value: Any, ask: Callable[[Any], Any]) -> int:
+    """Asked for once."""
+    try:
+        return object.__getattribute__(value, "_sandbox_hash")
+    except AttributeError:
+        found = ask(value)
+        if type(found) is int:
+            object.__setattr__(value, "_sandbox_hash", found)
+        return found
+
+
 def _length(length: Any) -> int:
     if type(length) is not int or not 0 <= length <= MAX_LENGTH:
         raise mark_from_program(ValueError("the program's length is none"))
@@ -482,6 +493,8 @@ class Remotes:
 
         if name == "__call__":
             return lambda *args, **kwargs: ask(_number(args[0]), "call", args[1:], kwargs)
+        if name == "__hash__":
+            return lambda self: _hash(self, simple)
         if name == "__next__":
             return lambda self: advance(_number(self))
         if name == "__iter__":
