@@ -27,61 +27,19 @@ MAX_TEXT = 2000
 SINGLE, MOST_AT_ONCE = 64, 1000
 """Items of an iterator that are asked for one by one; most items asked for at once after that."""
 
-_PAIRS = [
-    "add",
-    "sub",
-    "mul",
-    "truediv",
-    "floordiv",
-    "mod",
-    "divmod",
-    "pow",
-    "matmul",
-    "lshift",
-    "rshift",
-    "and",
-    "or",
-    "xor",
-]
+_PAIRS = "add sub mul truediv floordiv mod divmod pow matmul lshift rshift and or xor".split()  # noqa: SIM905
 _ARITHMETIC = {f"__{prefix}{name}__" for name in _PAIRS for prefix in ("", "r", "i")} - {"__idivmod__"}
 _ORDER = {f"__{name}__" for name in ("lt", "le", "gt", "ge")}
 _CONVERT = {
-    f"__{n}__"
-    for n in ("int", "float", "complex", "index", "round", "trunc", "floor", "ceil", "format", "bytes")
-}
-_SIMPLE = {
     f"__{name}__"
-    for name in [
-        "call",
-        "iter",
-        "next",
-        "len",
-        "getitem",
-        "setitem",
-        "delitem",
-        "contains",
-        "bool",
-        "str",
-        "repr",
-        "hash",
-        "enter",
-        "exit",
-        "neg",
-        "pos",
-        "abs",
-        "invert",
-        "reversed",
-        "eq",
-        "ne",
-        "await",
-        "aiter",
-        "anext",
-        "aenter",
-        "aexit",
-    ]
+    for name in ("int", "float", "complex", "index", "round", "trunc", "floor", "ceil", "format", "bytes")
 }
+_OTHERS = (  # noqa: SIM905
+    "call iter next len getitem setitem delitem contains bool str repr hash enter exit neg pos abs invert reversed "
+    "eq ne await aiter anext aenter aexit"
+).split()
 _TEXT = {"__str__", "__repr__"}
-DUNDERS = frozenset(_ARITHMETIC | _ORDER | _CONVERT | _SIMPLE)
+DUNDERS = frozenset(_ARITHMETIC | _ORDER | _CONVERT | {f"__{name}__" for name in _OTHERS})
 
 
 class NotServed(TypeError):

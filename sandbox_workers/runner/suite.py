@@ -20,59 +20,18 @@ from .peer import TEST, Peer
 from .remote import ForeignClass
 from .values import LIBRARY, plain_repr
 
-USUAL = [
-    "math",
-    "collections",
-    "itertools",
-    "functools",
-    "heapq",
-    "bisect",
-    "re",
-    "string",
-    "operator",
-    "random",
-    "copy",
-    "json",
-    "datetime",
-    "decimal",
-    "fractions",
-    "statistics",
-    "typing",
-]
+USUAL = (  # noqa: SIM905
+    "math collections itertools functools heapq bisect re string operator random copy json datetime "
+    "decimal fractions statistics typing"
+).split()
 """Modules that a test may use, and whose functions and classes, as if it had imported them: the programs that tests are
 written with have."""
 ORACLES = frozenset(
-    [
-        "Counter",
-        "OrderedDict",
-        "defaultdict",
-        "deque",
-        "Decimal",
-        "Fraction",
-        "isclose",
-        "isnan",
-        "isinf",
-        "sqrt",
-        "floor",
-        "ceil",
-        "gcd",
-        "lcm",
-        "comb",
-        "perm",
-        "prod",
-        "factorial",
-        "fsum",
-        "mean",
-        "median",
-        "permutations",
-        "combinations",
-        "product",
-        "chain",
-        "accumulate",
-        "reduce",
-        "partial",
-        "deepcopy",
-    ]
+    (  # noqa: SIM905
+        "Counter OrderedDict defaultdict deque Decimal Fraction isclose isnan isinf sqrt floor ceil gcd "
+        "lcm comb perm prod factorial fsum mean median permutations combinations product chain accumulate "
+        "reduce partial deepcopy"
+    ).split()
 )
 """Of them what tests compare with: a program's own would decide."""
 COMPARING = ("assert", "isclose")

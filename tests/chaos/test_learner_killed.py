@@ -144,6 +144,7 @@ def worker_of(learner: RayLearner, but: int = 0) -> int:
     return pid
 
 
+@pytest.mark.slow
 def test_a_killed_worker_costs_time_and_nothing_else(
     cluster: None, spec: LearnerSpec, tmp_path: Path
 ) -> None:
@@ -313,6 +314,7 @@ def test_fewer_workers_than_wanted_are_enough(cluster: None, spec: LearnerSpec, 
         assert ray.get(weights).digest == alone.export().digest
 
 
+@pytest.mark.slow
 def test_updates_that_stay_broken_go_back_to_a_checkpoint(
     cluster: None, spec: LearnerSpec, tmp_path: Path
 ) -> None:

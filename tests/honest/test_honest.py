@@ -13,7 +13,9 @@ from tests.honest.jobs import Job, read_corpus
 from tests.honest.not_served import NOT_SERVED
 from tests.honest.products import products
 
-JOBS = [*read_corpus(), *products()]
+WRITTEN, GENERATED = read_corpus(), products()
+JOBS = [*WRITTEN, *GENERATED]
+PARAMS = [*WRITTEN, *(pytest.param(job, marks=pytest.mark.slow) for job in GENERATED)]
 
 
 def test_the_corpus_is_wide_and_has_no_job_twice() -> None:
@@ -54,7 +56,7 @@ def prints(language: str, program: str, test: OutputTest) -> bool:
     return stdout is not None and test.judge(Verdict(status=Status.PASSED, stdout=stdout)).passed
 
 
-@pytest.mark.parametrize("job", JOBS, ids=str)
+@pytest.mark.parametrize("job", PARAMS, ids=str)
 def test_right_program_passes(verdicts_of: Callable, job: Job) -> None:
     (right, *_) = verdicts_of(job)
     failed = [
@@ -66,7 +68,7 @@ def test_right_program_passes(verdicts_of: Callable, job: Job) -> None:
         pytest.fail("\n".join(map(str, failed)), pytrace=False)
 
 
-@pytest.mark.parametrize("job", JOBS, ids=str)
+@pytest.mark.parametrize("job", PARAMS, ids=str)
 def test_wrong_program_fails(verdicts_of: Callable, job: Job) -> None:
     (_, *wrong) = verdicts_of(job)
     passed = [

@@ -120,6 +120,7 @@ def test_reference_that_fails_its_own_tests(drive, place: Place) -> None:
     )
 
 
+@pytest.mark.slow
 def test_problems_whose_references_fail_are_left_out_where_that_is_wanted(
     drive, small: tuple[str, ...], place: Place, tmp_path: Path
 ) -> None:

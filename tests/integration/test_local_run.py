@@ -111,6 +111,7 @@ def test_the_debug_recipe_leaves_every_file_it_promises(
             assert tokenizer.encode(probe) == original.encode(probe)
 
 
+@pytest.mark.slow
 def test_a_runs_config_is_a_recipe(drive, finished: Path, tmp_path: Path) -> None:
     """Given back by --config it makes the same run again."""
     recipe = tmp_path / "again.yaml"

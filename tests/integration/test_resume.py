@@ -63,6 +63,7 @@ def test_killed_and_resumed_equals_run_in_one_go(
     assert os.readlink(run / "checkpoints" / "best") == os.readlink(finished / "checkpoints" / "best")
 
 
+@pytest.mark.slow
 def test_without_evaluation_a_run_learns_the_same_and_has_no_scores(
     drive, small: tuple[str, ...], finished: Path, tmp_path: Path
 ) -> None:
@@ -84,6 +85,7 @@ def test_without_evaluation_a_run_learns_the_same_and_has_no_scores(
     assert (run / "learning_curves.png").is_file() and not done.err.strip()
 
 
+@pytest.mark.slow
 def test_a_stages_checkpoint_starts_a_new_run(
     drive, small: tuple[str, ...], finished: Path, tmp_path: Path
 ) -> None:
