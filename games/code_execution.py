@@ -14,9 +14,10 @@ from core.episode import Episode, Trajectory
 from core.interfaces import Message, Player, PromptFormat, Sandbox, SandboxFailure
 from core.problem import Problem
 from core.settings import Settings
+from core.source import is_valid_python
 from core.verdict import Limits, OutputTest, Status, Verdict
 from games.judging import outcomes_of
-from games.parsing import extract_program, is_valid_python
+from games.parsing import extract_program
 from games.turns import answer_all
 
 GENERATOR = "generator"
