@@ -8,6 +8,7 @@ from pathlib import Path
 from configs.schema import Config
 from configs.sections import EMBEDDED, EVALUATION_PROBLEMS
 from core.problem import Problem
+from core.verdict import Status
 from games.board_games import evaluation_matches, training_matches
 from games.code_execution import CodeExecutionRules
 from games.code_golf import CodeGolfRules
@@ -115,7 +116,11 @@ def without_failing(problems: Sequence[Problem], failing: Mapping[str, Sequence[
     if not kept:
         raise ProblemFileError(f"every reference fails its own tests, such as {failing[dropped[0]][0]}")
     if dropped:
-        say(f"{_named(dropped, 'problems')} left out, for their references fail their own tests")
+        unserved = sum(any(Status.UNSUPPORTED in offence for offence in failing[name]) for name in dropped)
+        why = (
+            f"; of {unserved} a test needs one interpreter with the program (UNSUPPORTED)" if unserved else ""
+        )
+        say(f"{_named(dropped, 'problems')} left out, for their references fail their own tests{why}")
     return kept
 
 

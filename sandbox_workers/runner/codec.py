@@ -267,7 +267,7 @@ def library_name(cls: type) -> str | None:
 
 def library_class(text: str) -> type:
     module, _, name = text.partition(":")
-    if module.partition(".")[0] not in LIBRARY:
+    if module.partition(".")[0] not in LIBRARY or "__" in module:
         raise ValueError("no module of the library")
     found: Any = importlib.import_module(module)
     for part in name.split("."):

@@ -385,7 +385,9 @@ class Remotes:
         else:
             namespace["__getattr__"] = _get
         namespace |= {
-            name: _MethodStub(name) for name in map(str, description["f"]) if not hasattr(plain, name)
+            name: _MethodStub(name)
+            for name in map(str, description["f"])
+            if not (name in namespace or name.startswith(("__", "_sandbox")) or hasattr(plain, name))
         }
         for name in DUNDERS.intersection(map(str, description["s"])):
             if plain is None or name in _TEXT or not hasattr(plain, name):
@@ -544,7 +546,8 @@ def _library_class_of(description: dict) -> type | None:
         )
     except Exception:
         return None
-    return None if found is None or issubclass(found, (*_PLAIN, bool, BaseException)) else found
+    # What registers or decides membership, an abstract class, is not for a program to claim.
+    return None if type(found) is not type or issubclass(found, (*_PLAIN, bool, BaseException)) else found
 
 
 def _bind(self: Any, holder: Any, cls: Any = None) -> Any:

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 from .peer import TEST, Peer
-from .remote import ForeignClass
+from .remote import ForeignClass, is_from_program
 from .values import LIBRARY, plain_repr
 
 USUAL = (  # noqa: SIM905
@@ -343,8 +343,9 @@ def _run_class(cls: type) -> None:
             case = cls(name)
             try:
                 case.debug()
-            except unittest.SkipTest:
-                continue
+            except unittest.SkipTest as skipped:
+                if is_from_program(skipped):
+                    raise
         cls.tearDownClass()
         cls.doClassCleanups()
     elif cls.__name__.startswith("Test") and methods:

@@ -8,7 +8,16 @@ import sys
 from typing import Any
 
 ATOMS = frozenset((bool, int, float, str, type(None)))
-LIBRARY = sys.stdlib_module_names - {"antigravity", "this"}
+LIBRARY = sys.stdlib_module_names - {
+    "antigravity",
+    "this",
+    "idlelib",
+    "lib2to3",
+    "tkinter",
+    "turtle",
+    "turtledemo",
+}
+"""Modules that a program may have its test import: not those that do something then."""
 MAX_DEPTH = 150
 MAX_REPR = 4000
 """Characters of a value's repr."""

@@ -232,6 +232,49 @@ ATTACKS: dict[str, tuple[str, str, set[Status]]] = {
         "assert f(lambda: 6) == 6",
         {ERROR, UNSUPPORTED},
     ),
+    "test that the program skips": (
+        "import unittest\ndef f(x): raise unittest.SkipTest('not today')",
+        "import unittest\nclass T(unittest.TestCase):\n    def test_f(self): self.assertEqual(f(1), 2)",
+        {ERROR},
+    ),
+    "special methods told as ordinary ones": (
+        "import sys\nremote = sys.modules['runner.remote']\nreal = remote.describe_class\n"
+        "def describe(cls, encode):\n    d = real(cls, encode)\n"
+        "    d['f'] = [*d['f'], '__sub__', '__float__', '__abs__', '_ask', '_sandbox_number']\n    return d\n"
+        "remote.describe_class = describe\n"
+        "class Y:\n    __sub__ = lambda s, o: 0.0\n    __float__ = lambda s: 2.0\n    __abs__ = lambda s: 0.0\n"
+        "def f(x): return Y()",
+        "assert abs(f(1) - 2) < 1e-9",
+        {ERROR, WRONG},
+    ),
+    "abstract class told as its own": (
+        "import sys\nremote = sys.modules['runner.remote']\nreal = remote.describe_class\n"
+        "told = {'m': 'numbers', 'q': 'Integral', 's': [], 'f': []}\n"
+        "def describe(cls, encode): return real(cls, encode) | (told if cls.__name__ == 'Y' else {})\n"
+        "remote.describe_class = describe\nclass Y: pass\ndef f(x): return Y()",
+        "import numbers\nassert isinstance(f(1), numbers.Integral)",
+        {WRONG},
+    ),
+    "StopIteration of a method ends the test's loop": (
+        "class A:\n    def f(self, x): raise StopIteration",
+        "for got, wanted in zip(map(A().f, [1, 2]), [2, 3]): assert got == wanted",
+        {ERROR},
+    ),
+    "module that runs when it is imported": (
+        REPLY + "edit = lambda reply: reply.update(v={'K': 'unittest.__main__:main'})\ndef f(x): return 5",
+        ANSWER,
+        {ERROR},
+    ),
+    "eval behind functools.partial": (
+        "def f(g): return g('6')",
+        "import functools\nanswer = 6\nassert f(functools.partial(eval)) == answer",
+        {ERROR, UNSUPPORTED},
+    ),
+    "assertion replaced on the test's case": (
+        "def f(case): case.assertEqual = lambda *a: None; return 5",
+        "import unittest\nclass T(unittest.TestCase):\n    def test_f(self): self.assertEqual(f(self), 6)",
+        {ERROR, UNSUPPORTED},
+    ),
     "import hook": (
         "import sys\nclass Hook:\n    def find_spec(self, *a): sys.modules['math'] = self\n"
         "    def __getattr__(self, n): return lambda *a: True\n"

@@ -96,3 +96,9 @@ def test_problems_whose_references_fail_can_be_left_out(tmp_path, capsys):
         ProblemFileError, match=r"every reference fails its own tests, such as problem 'a', base"
     ):
         without_failing(problems[1:], failing)
+
+
+def test_tests_that_the_sandbox_cannot_serve_are_counted(tmp_path, capsys):
+    problems = load_problems(write(tmp_path, GOOD, changed(id="a")))
+    without_failing(problems, {"a": ["problem 'a', baseline_tests[0] '...': UNSUPPORTED (not served: ...)"]})
+    assert "; of 1 a test needs one interpreter with the program (UNSUPPORTED)" in capsys.readouterr().out
