@@ -74,6 +74,8 @@ class Peer:
         self.fatal: BaseException | None = None
         self.asked = 0
         """Requests so far."""
+        self.known: dict[str, Any] = {}
+        """The program's functions and classes, by name."""
         self.not_served = ""
         """What the program wanted of the test's objects and does not get."""
         self.module: Any = None
@@ -110,6 +112,18 @@ class Peer:
     def ask_function(self, name: str, /, *args: Any, **kwargs: Any) -> Any:
         """Call a function of the program by its name."""
         return self.ask(None, "function", (name, *args), kwargs)
+
+    def program_name(self, name: str) -> Any:
+        """What the program calls so. Functions and classes are asked for once, variables each time."""
+        if name in self.known:
+            self.asked += 1
+            return self.known[name]
+        value = self.ask(None, "name", (name,))
+        if isinstance(value, remote.ForeignClass):
+            self.codec.remotes.named.add(value)
+        if isinstance(value, type) or (callable(value) and remote.is_foreign(value)):
+            self.known[name] = value
+        return value
 
     def _exchange(self, number: int | None, operation: str, args: tuple, kwargs: dict | None) -> dict:
         codec = self.codec

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 from .peer import TEST, Peer
-from .remote import ForeignClass, is_from_program
+from .remote import is_from_program
 from .values import LIBRARY, plain_repr
 
 USUAL = (  # noqa: SIM905
@@ -68,10 +68,13 @@ def read(source: str, inert: bool = False) -> Suite:
         return _read_inert(tree.body[0])
     table = symtable.symtable(source, "test.py", "exec")
     free, in_classes = _free_names(table), _names_in_classes(table)
-    whole = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-    called = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and id(n) not in whole} & free
+    nodes = list(ast.walk(tree))
+    called = free
+    if not free.isdisjoint(USUAL):
+        whole = {id(node.value) for node in nodes if isinstance(node, ast.Attribute)}
+        called = {node.id for node in nodes if isinstance(node, ast.Name) and id(node) not in whole} & free
     is_expression = len(tree.body) == 1 and isinstance(tree.body[0], ast.Expr)
-    if any(_holds(node) for node in ast.walk(tree)):
+    if any(map(_holds, nodes)):
         tree = ast.fix_missing_locations(_Seams().visit(tree))
     compiled: Any = ast.Expression(tree.body[0].value) if is_expression else tree  # type: ignore[attr-defined]
     code = compile(compiled, "test.py", "eval" if is_expression else "exec", dont_inherit=True)
@@ -192,10 +195,8 @@ class Namespace(dict):
 
     def __missing__(self, name: str) -> Any:
         if name in self._programs:
-            value = self._peer.ask(None, "name", (name,))
-            if isinstance(value, ForeignClass):
-                self._peer.codec.remotes.named.add(value)
-            if type(type(value)) is ForeignClass or isinstance(value, type) or name in self._in_classes:
+            value = self._peer.program_name(name)
+            if name in self._in_classes or name in self._peer.known:
                 self[name] = value
             return value
         if not hasattr(builtins, name):
