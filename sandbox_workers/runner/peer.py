@@ -127,7 +127,7 @@ class Peer:
 
     def _exchange(self, number: int | None, operation: str, args: tuple, kwargs: dict | None) -> dict:
         codec = self.codec
-        codec.remotes.asked(operation)
+        codec.remotes.asked(number, operation, args)
         self.asked += 1
         turn = self.asked
         request: dict[str, Any] = {"o": operation, "i": number, "t": turn}

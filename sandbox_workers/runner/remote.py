@@ -39,6 +39,10 @@ _OTHERS = (  # noqa: SIM905
     "eq ne await aiter anext aenter aexit"
 ).split()
 _TEXT = {"__str__", "__repr__"}
+_TELLING = frozenset(
+    name for name in (*dir(str), *dir(set)) if name.startswith(("is", "startswith", "endswith"))
+)
+"""Methods by which a text or a set says whether something is so."""
 DUNDERS = frozenset(_ARITHMETIC | _ORDER | _CONVERT | {f"__{name}__" for name in _OTHERS})
 
 
@@ -520,10 +524,17 @@ class Remotes:
             raise ahead.pop()
         return ahead.pop()
 
-    def asked(self, operation: str) -> None:
-        """Something else was asked for: an iterator is no longer the only thing that runs."""
-        if operation != "take":
+    def asked(self, number: int | None, operation: str, args: tuple) -> None:
+        """Take note of a request, and refuse one by which an object of a class that the test does not name would
+        say of itself what a text or a set is asked for."""
+        if operation != "take":  # an iterator is no longer the only thing that runs
             self._running = (-1, 0)
+        if not self._strict or number not in self._alive:
+            return
+        if operation == "__contains__" or (operation in ("get", "method") and args[0] in _TELLING):
+            value = self._alive[number]()
+            if is_foreign(value) and self.named.isdisjoint(type(value).__mro__):
+                raise mark_from_program(TypeError("the program returned an object that is not a plain value"))
 
 
 def _new_class(metaclass: Any, name: str, bases: list, namespace: dict) -> type:

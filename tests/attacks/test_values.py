@@ -133,6 +133,23 @@ ATTACKS: dict[str, tuple[str, str, set[Status]]] = {
         "got = f(1)\nassert got == 2 and not got != 2",
         {WRONG},
     ),
+    "object that has whatever it is asked for": (
+        "class Yes:\n    def __contains__(self, o): return True\n    def __len__(self): return 3\n"
+        "def f(x): return Yes()",
+        "assert 'error' in f(1)",
+        {ERROR},
+    ),
+    "object that says yes to a text's question": (
+        "class Yes:\n    def __getattr__(self, n):\n        if n[:2] == '__': raise AttributeError(n)\n"
+        "        return lambda *a: True\ndef f(x): return Yes()",
+        "assert f('ab').startswith('A')",
+        {ERROR},
+    ),
+    "object that says yes to a set's question": (
+        "class Yes:\n    def issubset(self, o): return True\ndef f(x): return Yes()",
+        "assert f([1]).issubset({1, 2})",
+        {ERROR},
+    ),
     "class by assignment": (
         "class Yes:\n    __class__ = int\ndef f(x): return Yes()",
         "assert isinstance(f(1), int)",

@@ -224,6 +224,11 @@ class B(A):
 class Table:
     def __init__(self): self.rows = {}
     def put(self, a): self.rows[a] = self.rows.get(a, 0) + 1
+class Trie:
+    def __init__(self): self.words = []
+    def add(self, word): self.words.append(word)
+    def startswith(self, text): return any(word.startswith(text) for word in self.words)
+    def __contains__(self, word): return word in self.words
 class Stack(list):
     def push(self, x): self.append(x)
 class Low(Exception):
@@ -247,6 +252,7 @@ def peek(g): return g.__globals__
         "assert (A(1) + A(2)).n == 3 and sorted([A(2), A(1)])[0].n == 1",
         "a = A(); a.items.append(5); assert a.items == [5] and a.items is a.items",
         "t = Table(); t.put(A(1)); t.put(A(2)); assert t.rows == {A(1): 1, A(2): 1}; t.put(A(1)); assert t.rows[A(1)] == 2",
+        "t = Trie(); t.add('abc'); assert t.startswith('ab') and 'abc' in t and 'b' not in t",
         "s = Stack([1]); s.push(2); s.append(3); assert s == [1, 2, 3] and isinstance(s, list)",
         "try: fail(3)\nexcept Low as e: assert e.need == 3 and e.args == (3,) and type(e) is Lower\nelse: assert 0",
         "assert Low(4).need == 4 and str(Low(4)) == '4'",
