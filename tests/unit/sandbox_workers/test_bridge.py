@@ -246,6 +246,8 @@ def peek(g): return g.__globals__
     "test",
     [
         "assert callable(count)",
+        "pass",
+        "assert ('A' in globals()) and ('Z' not in globals()) and globals().get('Z') is None and globals()['A'] is A",
         "assert type(A()) is A and isinstance(B(), A) and B().who() == 'BA' and issubclass(B, A)",
         "a = A(); assert a.me() is a and A.kind == 'a' and a.kind == 'a'",
         "assert A(1) == A(1) and A(1) != A(2) and {A(1): 'x'}[A(1)] == 'x' and not A(1) == 1",
