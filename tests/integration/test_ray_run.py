@@ -27,6 +27,7 @@ def rows_of(run: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.slow  # two starts of everything
 def test_killed_in_the_middle_and_continued(drive, small: tuple[str, ...], tmp_path: Path) -> None:
     """kill -9 of the driver's process group once step 1 is in the metrics; --resume goes on to a whole result."""
     run = tmp_path / drive.name()
@@ -64,7 +65,6 @@ def test_killed_in_the_middle_and_continued(drive, small: tuple[str, ...], tmp_p
     assert state["versions"] == {role: len(learned[role]) for role in ROLES}
 
 
-@pytest.mark.slow  # two minutes for what the one above shows, too, but for a start that nothing interrupts
 def test_one_run_from_start_to_end(drive, small: tuple[str, ...], tmp_path: Path) -> None:
     run = tmp_path / drive.name()
     arguments = (*SHRUNKEN, *small, "--output-dir", tmp_path, "--run-name", run.name)
