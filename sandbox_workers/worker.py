@@ -88,7 +88,10 @@ class SandboxWorker:
         try:
             return self._attempt(jobs)
         except (BackendDied, SandboxUnavailable) as error:
-            log.warning("sandbox died under %d jobs, they are judged again one by one: %s", len(jobs), error)
+            if not self._closed:  # else it was told to end
+                log.warning(
+                    "sandbox died under %d jobs, they are judged again one by one: %s", len(jobs), error
+                )
         # One by one: a job that kills the sandbox shall not take the others with it a second time.
         verdicts = []
         for job in jobs:

@@ -73,6 +73,8 @@ def fork_zygote(role: str, settings: Settings) -> socket.socket:
             os.closerange(3, theirs.fileno())
             os.closerange(theirs.fileno() + 1, 4096)
             Zygote(role, settings, theirs).serve()
+        except ConnectionError:  # the supervisor has ended, and with it all that there was to do
+            pass
         except BaseException:
             traceback.print_exc(file=sys.__stderr__)
         os._exit(BROKEN)
