@@ -28,7 +28,7 @@ from vllm.inputs.engine import tokens_input
 from vllm.sampling_params import RequestOutputKind
 from vllm.v1.engine.llm_engine import LLMEngine
 
-from actors.settings import GPU_MEMORY_UTILIZATION, MAX_NUM_SEQS, EngineSettings
+from actors.settings import GPU_MEMORY_UTILIZATION, MAX_NUM_SEQS, VllmEngine
 from actors.weights import make_receipt, tensors_of
 from core.episode import Completion, FinishReason
 from core.interfaces import EngineFailure, Sampling
@@ -39,7 +39,7 @@ _STEP = threading.Lock()
 """Held by the engine of this process that makes a step."""
 
 
-def engine_args(model: str, settings: EngineSettings, device: str) -> EngineArgs:
+def engine_args(model: str, settings: VllmEngine, device: str) -> EngineArgs:
     common: dict[str, Any] = dict(  # noqa: C408 - reads as the keyword arguments it becomes
         model=model,
         dtype=settings.dtype or "float32",
@@ -68,7 +68,7 @@ def engine_args(model: str, settings: EngineSettings, device: str) -> EngineArgs
 class VllmPolicy:
     """Must be used from one event loop."""
 
-    def __init__(self, model: str, settings: EngineSettings, device: str = "cpu") -> None:
+    def __init__(self, model: str, settings: VllmEngine, device: str = "cpu") -> None:
         """Raises EngineFailure where the engine does not start."""
         self._settings = settings
         self._ids = itertools.count()

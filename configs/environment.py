@@ -3,11 +3,12 @@
 Other variables that begin with SPARRING_ (SPARRING_LOGS, ...) have no "__" and are no settings: they are left alone.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict, SettingsError
 
+from configs.layers import leaves
 from configs.schema import Config
 
 PREFIX, DELIMITER = "SPARRING_", "__"
@@ -84,24 +85,3 @@ def refuse_twice(found: Mapping[str, Mapping[str, Any]]) -> None:
         for key in values:
             if owner.setdefault(key, name) != name:
                 raise ValueError(f"{owner[key]} and {name} both set {key}: unset one of them")
-
-
-def leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """(dotted key, value) of a nested mapping."""
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            yield from leaves(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
-
-
-def nested(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The other way round."""
-    tree: dict[str, Any] = {}
-    for key, value in values.items():
-        *path, last = key.split(".")
-        place = tree
-        for part in path:
-            place = place.setdefault(part, {})
-        place[last] = value
-    return tree

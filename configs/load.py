@@ -18,7 +18,8 @@ from pydantic_settings import (
     SettingsError,
 )
 
-from configs.environment import DATASET, HELP, leaves, nested, read_environment, refuse_twice, without_mbpp
+from configs.environment import DATASET, HELP, read_environment, refuse_twice, without_mbpp
+from configs.layers import leaves, nested, overlay, place
 from configs.schema import Config
 from configs.sections import EMBEDDED
 
@@ -204,7 +205,8 @@ def _resolve(
         taken = _not_overridden(taken, set(on_command_line))
         variables = {key: name for name, keys in taken.items() for key in keys}
         from_environment = {key: value for keys in taken.values() for key, value in keys.items()}
-        sources += [command_line, _Source(Command, nested(from_environment)), _Source(Command, values)]
+        above = overlay(nested(from_environment), command_line(), Command)
+        sources.append(_Source(Command, overlay(values, above, Command)))
         command = Command()  # pyright: ignore[reportCallIssue]  (the sources fill it in)
     except ValidationError as error:
         raise ConfigError("\n".join(_explain(origin, e, variables) for e in error.errors())) from error
@@ -252,14 +254,14 @@ def _refuse(message: str) -> NoReturn:
 
 def _explain(origin: str, error: Any, variables: Mapping[str, str]) -> str:
     """variables: keys that the environment sets, with the variable."""
-    place = [str(part) for part in error["loc"]]
-    if place[:1] == ["game"] and len(place) > 2:
-        del place[1]  # which of the games it is, no key
-    key = ".".join(place)
+    key, _ = place(error["loc"], Run)
     sets_it = next((name for k, name in variables.items() if f"{key}.".startswith(f"{k}.")), None)
     origin = sets_it or f"{origin} or command line"
     if error["type"] == "extra_forbidden":
-        return f"{origin}: unknown key {key}: see --help for the keys there are"
+        _, section = place(error["loc"][:-1], Run)
+        if section is None or "kind" not in section.model_fields:
+            return f"{origin}: unknown key {key}: see --help for the keys there are"
+        return f"{origin}: unknown key {key}: kind {error['loc'][-2]} takes {', '.join(section.model_fields)}"
     message = error["msg"].removeprefix("Value error, ")
     got = f" (got {error['input']!r})" if error["loc"] and not isinstance(error["input"], dict) else ""
     involved = sorted({name for k, name in variables.items() if k.startswith(key and f"{key}.") and k != key})

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from actors.settings import EngineSettings
+from actors.settings import EngineSettings, VllmEngine
 from core.settings import Settings
 from learners.settings import LearnerSettings
 
@@ -21,7 +21,7 @@ class PolicySettings(Settings):
     """Hub id or local path of a causal language model; "embedded" is the tiny model that the project builds."""
     max_tokens: int = Field(default=512, ge=1)
     """Longest completion of one turn, tokens."""
-    engine: EngineSettings = EngineSettings()
+    engine: EngineSettings = VllmEngine()
     learner: LearnerSettings = LearnerSettings()
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 
 class Settings(BaseModel):
@@ -17,3 +17,9 @@ class Settings(BaseModel):
         for key in keys:
             if getattr(self, key) != type(self).model_fields[key].get_default(call_default_factory=True):
                 raise ValueError(f"{section}.{key} {reason}" if section else f"{key} {reason}")
+
+
+def kind_unless_said(kind: str) -> BeforeValidator:
+    """Of a tagged union: a mapping that names no kind is of this one. It comes last in the union: --help shows the
+    last one's docstring and default for a key of several kinds."""
+    return BeforeValidator(lambda given: {"kind": kind, **given} if isinstance(given, dict) else given)

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from actors.settings import MAX_NUM_SEQS
-from configs.environment import leaves, nested
+from configs.layers import leaves, nested
 from configs.schema import Config
 from configs.sections import EVALUATION_PROBLEMS
 from learners.settings import MICROBATCH_TOKENS, LearnerSettings

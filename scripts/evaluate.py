@@ -27,7 +27,7 @@ if not __package__:  # run as a file: the rooms are found from the root
 from pydantic import ValidationError
 from pydantic_settings import CliApp, CliSettingsSource, SettingsError
 
-from actors.settings import EngineSettings
+from actors.settings import ENGINES
 from configs.evaluate import ARMS, FIXED, EvaluateOptions
 from configs.sections import EMBEDDED
 from core.episode import Trajectory
@@ -136,7 +136,7 @@ async def _written_programs_report(
         return max(game.longest(problem, GENERATOR, style, max_tokens) for game in games.values())
 
     room = room_for(problems, longest, model, max_tokens, settings.max_model_len)
-    engine = EngineSettings(kind=settings.engine, dtype=settings.dtype, max_model_len=room)
+    engine = ENGINES[settings.engine](dtype=settings.dtype, max_model_len=room)
     asked = [(1, 0.0), *([(settings.samples, settings.temperature)] if settings.samples else [])]
     written: dict[str, list[dict[str, list[Trajectory]]]] = {}
     async with loaded(model, engine, settings.device, style, max_tokens, settings.seed) as writer:
@@ -230,7 +230,7 @@ async def suites_report(
         return game.longest(problem, DISCRIMINATOR, style, max_tokens)
 
     room = room_for(problems, longest, model, max_tokens, settings.max_model_len)
-    engine = EngineSettings(kind=settings.engine, dtype=settings.dtype, max_model_len=room)
+    engine = ENGINES[settings.engine](dtype=settings.dtype, max_model_len=room)
     print(f"test format {rules.test_format}, at most {rules.max_tests} tests a suite", flush=True)
     async with loaded(model, engine, settings.device, style, max_tokens, settings.seed) as writer:
         with counter("problems", len(problems)) as tick:

@@ -13,7 +13,7 @@ import torch
 from transformers import PreTrainedModel
 
 from actors.scripted_policy import ScriptedPolicy
-from actors.settings import EngineSettings
+from actors.settings import TransformersEngine, VllmEngine
 from actors.transformers_policy import TransformersPolicy
 from core.episode import Completion, FinishReason
 from core.interfaces import EngineFailure, Policy, Sampling
@@ -27,7 +27,7 @@ from tests.learning import export
 
 CONTEXT = 384
 TOLERANCE = 1e-4
-ENGINE = EngineSettings(max_model_len=CONTEXT, max_num_seqs=64, kv_cache_mb=64)
+ENGINE = VllmEngine(max_model_len=CONTEXT, max_num_seqs=64, kv_cache_mb=64)
 ENGINE_ENVIRONMENT = {
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
     "TORCHDYNAMO_DISABLE": "1",
@@ -87,7 +87,7 @@ def scripted(models) -> Iterator[Subject]:
 @pytest.fixture(scope="module")
 def transformers(models) -> Iterator[Subject]:
     with asyncio.Runner() as runner:
-        policy = TransformersPolicy(str(models[2]), ENGINE)
+        policy = TransformersPolicy(str(models[2]), TransformersEngine(max_model_len=CONTEXT))
         yield Subject(policy, runner.run, models[0], models[1], count(1))
         runner.run(policy.close())
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from configs.environment import leaves, nested, read_environment
+from configs.environment import read_environment
 from configs.load import ConfigError, Run, load_run
 
 MINE = "generator: {model: a}\ndiscriminator: {model: b}\nproblems: {file: my.json}\nevaluation: {problems: 30}\n"
@@ -203,12 +203,6 @@ def test_help_tells_of_the_environment(capsys) -> None:
         load("--help")
     text = capsys.readouterr().out
     assert "SPARRING_EVALUATION__PROBLEMS=10" in text and "MBPP_DATASET_PATH" in text
-
-
-def test_leaves_and_nested_undo_each_other() -> None:
-    tree = {"a": 1, "b": {"c": {"d": [1, {"x": 2}]}, "e": None}}
-    assert list(leaves(tree)) == [("a", 1), ("b.c.d", [1, {"x": 2}]), ("b.e", None)]
-    assert nested(dict(leaves(tree))) == tree
 
 
 def test_each_variable_is_read_by_itself() -> None:

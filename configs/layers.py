@@ -1,0 +1,74 @@
+"""Settings in layers, as nested mappings: a recipe, the environment above it, the command line above both."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, get_args
+
+from core.settings import Settings
+
+
+def sections(parent: type[Settings] | None, key: str) -> dict[str | None, type[Settings]]:
+    """The section under a key: {None: it}, of a tagged union one for each kind; empty where the key holds a value."""
+    if parent is None or key not in parent.model_fields:
+        return {}
+    annotation = parent.model_fields[key].annotation
+    found = [
+        t for t in get_args(annotation) or (annotation,) if isinstance(t, type) and issubclass(t, Settings)
+    ]
+    if not found or "kind" not in found[0].model_fields:
+        return {None: found[0]} if found else {}
+    return {kind: section for section in found for kind in get_args(section.model_fields["kind"].annotation)}
+
+
+def overlay(
+    below: Mapping[str, Any], above: Mapping[str, Any], parent: type[Settings] | None, path: str = ""
+) -> dict[str, Any]:
+    """`above` laid over `below`. Where it names another kind of a section, keys that only the old kind has are left
+    out, and that is said: they went with the old kind."""
+    merged = dict(below)
+    for key, value in above.items():
+        old = merged.get(key)
+        if isinstance(old, Mapping) and isinstance(value, Mapping):
+            kinds = sections(parent, key)
+            kind = value.get("kind", old.get("kind"))
+            if kind in kinds and kind != old.get("kind"):
+                others = {name for section in kinds.values() for name in section.model_fields}
+                gone = sorted(old.keys() & others - kinds[kind].model_fields.keys())
+                old = {name: old[name] for name in old if name not in gone}
+                if gone:
+                    print(
+                        f"{path}{key}.kind {kind}: leaves out {', '.join(gone)} of kind {merged[key].get('kind')}"
+                    )
+            value = overlay(old, value, kinds.get(kind), f"{path}{key}.")
+        merged[key] = value
+    return merged
+
+
+def place(location: Sequence[Any], root: type[Settings]) -> tuple[str, type[Settings] | None]:
+    """(dotted key, its section if it is one) of a pydantic error's location, which names kinds beside keys."""
+    keys, section, parts = [], root, iter(location)
+    for part in parts:
+        kinds = sections(section, part)
+        keys.append(str(part))
+        section = kinds.get(None) or (kinds.get(next(parts, None)) if kinds else None)
+    return ".".join(keys), section
+
+
+def leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """(dotted key, value) of a nested mapping."""
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            yield from leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def nested(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The other way round."""
+    tree: dict[str, Any] = {}
+    for key, value in values.items():
+        *path, last = key.split(".")
+        place = tree
+        for part in path:
+            place = place.setdefault(part, {})
+        place[last] = value
+    return tree

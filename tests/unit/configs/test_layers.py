@@ -1,0 +1,112 @@
+"""Settings in layers: sections of several kinds, and who said what."""
+
+from typing import Any
+
+import pytest
+
+from configs.layers import leaves, nested, overlay, place
+from configs.load import ConfigError, Run, load_run
+from configs.schema import Config
+
+
+@pytest.fixture
+def recipe(tmp_path):
+    """recipe("seed: 2") -> arguments that name a file with that text."""
+
+    def write(text: str) -> tuple[str, str]:
+        path = tmp_path / "mine.yaml"
+        path.write_text(text)
+        return "--config", str(path)
+
+    return write
+
+
+def load(*arguments: str) -> Run:
+    return load_run(list(arguments))[0]
+
+
+OTHER_KINDS = [
+    (
+        "generator: {engine: {kind: transformers, kv_cache_mb: 64}}",
+        "generator.engine.kv_cache_mb",
+        "transformers",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "key", "kind"), OTHER_KINDS)
+def test_a_key_of_another_kind_is_refused_with_what_its_kind_takes(recipe, text, key, kind):
+    with pytest.raises(
+        ConfigError, match=rf"mine\.yaml or command line: unknown key {key}: kind {kind} takes "
+    ) as no:
+        load(*recipe(text))
+    assert len(str(no.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("generator: {engine: {kind: sglang}}", r"generator\.engine: .*'sglang'.*expected tags.*'vllm'"),
+        ("generator: {engine: vllm}", r"generator\.engine: .*dictionary.*\(got 'vllm'\)"),
+    ],
+)
+def test_a_kind_that_is_not_there_is_refused_with_those_that_are(recipe, text, words):
+    with pytest.raises(ConfigError, match=words):
+        load(*recipe(text))
+
+
+def test_another_kind_on_the_command_line_leaves_out_what_the_recipe_says_of_its_own(recipe, capsys):
+    text = "generator: {engine: {kind: vllm, max_model_len: 300, kv_cache_mb: 64}, max_tokens: 32}\ngame: {kind: unit_tests}"
+    engine = load(*recipe(text), "--generator.engine.kind", "transformers").generator.engine
+    assert (engine.kind, engine.max_model_len) == ("transformers", 300)
+    said = capsys.readouterr().out
+    assert said == "generator.engine.kind transformers: leaves out kv_cache_mb of kind vllm\n"
+    engine = load(*recipe(text), "--generator.engine.kind", "vllm").generator.engine
+    assert (engine.kind, engine.kv_cache_mb) == ("vllm", 64)
+    assert capsys.readouterr().out == ""
+
+
+def test_what_the_command_line_itself_says_of_another_kind_is_refused():
+    both = ("--generator.engine.kind", "transformers", "--generator.engine.kv-cache-mb", "64")
+    with pytest.raises(
+        ConfigError, match=r"unknown key generator\.engine\.kv_cache_mb: kind transformers takes"
+    ):
+        load("--config", "unit_tests_lua", *both)
+
+
+def test_another_kind_in_the_environment_does_the_same(monkeypatch):
+    monkeypatch.setenv("SPARRING_GENERATOR__ENGINE__KIND", "transformers")
+    assert load("--config", "unit_tests_lua").generator.engine.kind == "transformers"
+
+
+def test_no_misspelt_key_is_left_out_with_the_others(recipe):
+    with pytest.raises(ConfigError, match=r"unknown key generator\.engine\.kv_cash_mb"):
+        load(*recipe("generator: {engine: {kv_cash_mb: 64}}"), "--generator.engine.kind", "transformers")
+
+
+def test_the_upper_layer_wins_key_by_key():
+    below = {"a": 1, "problems": {"fields": {"id": "x", "description": "y"}}, "seed": 3}
+    above = {"problems": {"fields": {"id": "z"}}, "seed": 4}
+    expected = {"a": 1, "problems": {"fields": {"id": "z", "description": "y"}}, "seed": 4}
+    assert overlay(below, above, Config) == expected
+
+
+@pytest.mark.parametrize(
+    ("location", "key"),
+    [
+        (("seed",), "seed"),
+        (("curriculum", "stages", 1), "curriculum.stages.1"),
+        (("generator", "engine"), "generator.engine"),
+        (("generator", "engine", "vllm", "kv_cache_mb"), "generator.engine.kv_cache_mb"),
+        (("game", "code_golf", "rewards", "tau"), "game.rewards.tau"),
+        (("generator", "learner", "lora", "rank"), "generator.learner.lora.rank"),
+    ],
+)
+def test_an_errors_location_is_a_key(location: tuple[Any, ...], key: str):
+    assert place(location, Config)[0] == key
+
+
+def test_leaves_and_nested_undo_each_other():
+    tree = {"a": 1, "b": {"c": {"d": [1, {"x": 2}]}, "e": None}}
+    assert list(leaves(tree)) == [("a", 1), ("b.c.d", [1, {"x": 2}]), ("b.e", None)]
+    assert nested(dict(leaves(tree))) == tree
