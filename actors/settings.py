@@ -11,7 +11,9 @@ MAX_NUM_SEQS = 64
 GPU_MEMORY_UTILIZATION = 0.3
 
 
-class _Engine(Settings):
+class Engine(Settings):
+    """What every kind takes."""
+
     max_model_len: int = Field(default=4096, ge=32)
     """Longest sequence, prompt and completions of all stages together, tokens."""
     max_num_seqs: int | None = Field(default=None, ge=1)
@@ -28,11 +30,11 @@ class _Engine(Settings):
         return self.probe_tolerance or (0.5 if self.dtype == "bfloat16" else 1e-3)
 
 
-class TransformersEngine(_Engine):
+class TransformersEngine(Engine):
     kind: Literal["transformers"] = "transformers"
 
 
-class VllmEngine(_Engine):
+class VllmEngine(Engine):
     kind: Literal["vllm"] = "vllm"
     """vllm: continuous batching; transformers: portable, slower, and exact to the bit from run to run."""
     kv_cache_mb: int = Field(default=1024, ge=16)

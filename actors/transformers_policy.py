@@ -13,7 +13,7 @@ import torch
 from transformers import AutoModelForCausalLM
 from transformers.utils import logging as transformers_logging
 
-from actors.settings import MAX_NUM_SEQS, TransformersEngine
+from actors.settings import MAX_NUM_SEQS, Engine
 from actors.weights import make_receipt, tensors_of
 from core.episode import Completion, FinishReason
 from core.interfaces import Sampling
@@ -30,7 +30,7 @@ class _Request:
 
 
 class TransformersPolicy:
-    def __init__(self, model: str, settings: TransformersEngine, device: str = "cpu") -> None:
+    def __init__(self, model: str, settings: Engine, device: str = "cpu") -> None:
         dtype = getattr(torch, settings.dtype or "float32")
         self._model: Any = AutoModelForCausalLM.from_pretrained(model, dtype=dtype)
         self._model.to(device).eval()

@@ -36,6 +36,7 @@ async def measure(quick: bool) -> tuple[dict[str, float], dict[str, float]]:
     from vllm.v1.engine.async_llm import AsyncLLM
     from vllm.v1.engine.llm_engine import LLMEngine
 
+    from actors.settings import VllmEngine
     from actors.transformers_policy import TransformersPolicy
     from actors.vllm_policy import VllmPolicy, engine_args
     from configs.load import load_run
@@ -48,7 +49,7 @@ async def measure(quick: bool) -> tuple[dict[str, float], dict[str, float]]:
     config = load_run([])[0].to_config()
     roles = config.policies
     models = {role: str(path) for role, path in ensure_embedded(config, roles).items()}
-    engines = {role: config.policy(role).engine for role in roles}
+    engines = {role: e for role in roles if isinstance(e := config.policy(role).engine, VllmEngine)}
     args = {role: engine_args(models[role], engines[role], "cpu") for role in roles}
     style = format_for(AutoTokenizer.from_pretrained(models["generator"]), config.multistage.test_format)
     game, problems = MultistageGame(config.multistage), embedded_problems("train")

@@ -31,6 +31,7 @@ SEQUENCE = {"estimator": "grpo", "loss_normaliser": "sequence", **CLIP}
 TOKEN = {"estimator": "grpo", "loss_normaliser": "token", **CLIP}
 DR_GRPO = {"estimator": "dr_grpo", "loss_normaliser": "constant", "max_loss_tokens": 64, **CLIP}
 RLOO = {"estimator": "rloo", "loss_normaliser": "constant", "max_loss_tokens": 1, **CLIP}
+KL = {"kl": {"kind": "loss", "coefficient": 0.04}}
 CISPO = {"estimator": "grpo", "objective": "cispo", "clip_low": 0.999, "clip_high": 0.28}
 GSPO = {**SEQUENCE, "objective": "gspo", "clip_low": 3e-4, "clip_high": 4e-4}
 
@@ -54,7 +55,7 @@ class Case:
 SAME = (
     Case("grpo", SEQUENCE, {"loss_type": "grpo"}),
     Case("grpo, on policy", SEQUENCE, {"loss_type": "grpo"}, off_policy=0.0),
-    Case("grpo, KL (k3)", {**SEQUENCE, "kl_coefficient": 0.04}, {"loss_type": "grpo", "beta": 0.04}),
+    Case("grpo, KL (k3)", {**SEQUENCE, **KL}, {"loss_type": "grpo", "beta": 0.04}),
     Case("grpo, temperature 0.7", SEQUENCE, {"loss_type": "grpo"}, temperature=0.7),
     Case("grpo, inserted tokens", SEQUENCE, {"loss_type": "grpo"}, data={"inserted": True}),
     Case("grpo, 4 micro-batches", SEQUENCE, {"loss_type": "grpo"}, microbatches=4),
@@ -70,7 +71,7 @@ SAME = (
         off_policy=0.6,
     ),
     Case("dapo", TOKEN, {"loss_type": "dapo"}),
-    Case("dapo, KL (k3)", {**TOKEN, "kl_coefficient": 0.04}, {"loss_type": "dapo", "beta": 0.04}),
+    Case("dapo, KL (k3)", {**TOKEN, **KL}, {"loss_type": "dapo", "beta": 0.04}),
     Case("dapo, inserted, 4 micro-b.", TOKEN, {"loss_type": "dapo"}, microbatches=4, data={"inserted": True}),
     Case(
         "dapo, entropy bonus",
@@ -81,7 +82,7 @@ SAME = (
     Case("dr_grpo", DR_GRPO, {"loss_type": "dr_grpo", "scale_rewards": "none"}),
     Case(
         "dr_grpo, KL (k3)",
-        {**DR_GRPO, "kl_coefficient": 0.04},
+        {**DR_GRPO, **KL},
         {"loss_type": "dr_grpo", "scale_rewards": "none", "beta": 0.04},
     ),
     Case(
@@ -92,7 +93,7 @@ SAME = (
     ),
     Case(
         "gspo, KL (k3)",
-        {**GSPO, "kl_coefficient": 0.04},
+        {**GSPO, **KL},
         {
             "loss_type": "grpo",
             "importance_sampling_level": "sequence",
@@ -117,7 +118,7 @@ DIFFERENT = (
     ),
     Case(
         "grpo, on policy, KL, TRL's default",
-        {**SEQUENCE, "kl_coefficient": 0.04},
+        {**SEQUENCE, **KL},
         {"loss_type": "grpo", "beta": 0.04, "use_bias_correction_kl": True},
         off_policy=0.0,
         differs="TRL multiplies k3 by the ratio unless told otherwise, which makes the KL's gradient unbiased "
@@ -174,7 +175,7 @@ DIFFERENT = (
     ),
     Case(
         "rloo, on policy, KL",
-        {**RLOO, "kl_coefficient": 0.04},
+        {**RLOO, **KL},
         {"beta": 0.04},
         algorithm="RLOO",
         off_policy=0.0,
@@ -285,7 +286,7 @@ def minibatch_loss(learner: Learner, samples: Sequence[Sample], temperature: flo
         metrics = learner.step(Batch(step=step, samples=(sample,), temperature=temperature, seed=0))
         means.append(
             metrics["policy_loss"]
-            + settings.kl_coefficient * metrics["kl_to_warm_start"]
+            + (settings.kl.coefficient * metrics["kl_to_warm_start"] if settings.kl.kind == "loss" else 0.0)
             - settings.entropy_coefficient * metrics["entropy"]
         )
         counts.append(metrics["trained_tokens"])

@@ -25,7 +25,7 @@ from core.batch import Batch
 from learners.advantages.estimate import Advantages
 from learners.learner import Learner
 from learners.settings import MICROBATCH_TOKENS as DEFAULT_TOKENS
-from learners.settings import LearnerSettings
+from learners.settings import KlInLoss, LearnerSettings, NoKl
 
 MODELS: dict[str, dict[str, int]] = {
     "embedded": {},
@@ -135,7 +135,7 @@ def our_learner(paths: tuple[Path, Path], data: Recorded, work: str, microbatch_
         loss_normaliser="token",
         epochs=int(WORK[work]["updates"]),
         minibatch_samples=len(data),
-        kl_coefficient=WORK[work]["kl"],
+        kl=KlInLoss(coefficient=kl) if (kl := WORK[work]["kl"]) else NoKl(),
         importance_cap=WORK[work]["cap"],
         microbatch_tokens=microbatch_tokens,
     )

@@ -20,6 +20,6 @@ class Settings(BaseModel):
 
 
 def kind_unless_said(kind: str) -> BeforeValidator:
-    """Of a tagged union: a mapping that names no kind is of this one. It comes last in the union: --help shows the
-    last one's docstring and default for a key of several kinds."""
+    """Of a tagged union: a mapping that names no kind is of this one. It comes last in the union: --help takes a
+    kind's docstring and default from the last, those of a key that several kinds have from the first."""
     return BeforeValidator(lambda given: {"kind": kind, **given} if isinstance(given, dict) else given)

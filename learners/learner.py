@@ -157,11 +157,11 @@ class Learner:
             values = self.critic(micro.row, micro.sampled_N, scores.hidden_PH).cpu() if self.critic else None
         logprobs = scores.logprobs_P.cpu()
         penalties = None
-        if self.settings.kl_in == "reward" and self.settings.kl_coefficient:
+        if self.settings.kl.kind == "reward":
             with self._autocast():
                 reference = self.policy.score_reference(micro.row, micro.sampled_N, batch.temperature)
-            estimate = kl(logprobs, reference.logprobs_P.cpu(), self.settings.kl_estimator)
-            penalties = self.settings.kl_coefficient * estimate
+            estimate = kl(logprobs, reference.logprobs_P.cpu(), self.settings.kl.estimator)
+            penalties = self.settings.kl.coefficient * estimate
         counts = [sum(batch.samples[i].sampled) for i in micro.indices]
         parts = [
             t.split(counts) if t is not None else [None] * len(counts) for t in (logprobs, values, penalties)

@@ -84,7 +84,7 @@ def micro_loss(
         "approximate_kl": policy_part.approximate_kl_N.sum().item(),
         "entropy": entropy.sum().item(),
     }
-    in_loss = settings.kl_in == "loss" and settings.kl_coefficient > 0
+    in_loss = settings.kl.kind == "loss"
     if in_loss or measure_kl:
         row, trained_N = (micro.row, micro.trained_N) if in_loss else _first_share(micro)
         reference = policy.score_reference(row, trained_N, temperature).logprobs_P
@@ -93,8 +93,8 @@ def micro_loss(
             "kl_to_warm_start": kl(here.detach(), reference).sum().item(),
             "kl_tokens": float(len(reference)),
         }
-        if in_loss:
-            per_token = per_token + settings.kl_coefficient * kl(here, reference, settings.kl_estimator)
+        if settings.kl.kind == "loss":
+            per_token = per_token + settings.kl.coefficient * kl(here, reference, settings.kl.estimator)
     loss = (per_token * _weights(micro, sequences, settings, size)).sum()
     if critic:
         errors = _value_errors(critic, micro, targets, scores.hidden_PH, settings)

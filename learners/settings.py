@@ -1,10 +1,10 @@
 """What a learner can be told. Imports no torch: the config schema nests it."""
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from core.settings import Settings
+from core.settings import Settings, kind_unless_said
 
 MICROBATCH_TOKENS = 16384
 """Where it is None for a learner by itself."""
@@ -30,6 +30,30 @@ class LoraSettings(Settings):
     """Names of the layers that get one; None: all linear ones but the output head."""
     quantize: Literal["4bit", "8bit"] | None = None
     """Hold the backbone in 4 (nf4) or 8 bits by bitsandbytes, which must be installed."""
+
+
+class KlInReward(Settings):
+    kind: Literal["reward"] = "reward"
+    coefficient: float = Field(gt=0)
+    """Weight of KL(policy || warm start)."""
+    estimator: Literal["k1", "k2", "k3"] = "k3"
+    """k1: log ratio, in the reward only: in the loss it has no useful gradient; k2: half its square; k3: never
+    negative, unbiased, low variance."""
+
+
+class KlInLoss(Settings):
+    kind: Literal["loss"] = "loss"
+    coefficient: float = Field(gt=0)
+    estimator: Literal["k2", "k3"] = "k3"
+
+
+class NoKl(Settings):
+    kind: Literal["none"] = "none"
+    """KL(policy || warm start) as a term of the loss, as a penalty on each token's reward (estimator gae; as in
+    InstructGPT), or only watched: it is logged (k3) in any case."""
+
+
+Kl = Annotated[KlInReward | KlInLoss | NoKl, Field(discriminator="kind"), kind_unless_said("none")]
 
 
 class LearnerSettings(Settings):
@@ -94,12 +118,7 @@ class LearnerSettings(Settings):
     value_hidden: int = Field(default=128, ge=1)
     """Width of the value head, an MLP."""
     entropy_coefficient: float = Field(default=0.0, ge=0)
-    kl_coefficient: float = Field(default=0.0, ge=0)
-    """Weight of KL(policy || warm start). It is logged (k3) at any value."""
-    kl_estimator: Literal["k1", "k2", "k3"] = "k3"
-    """k1: log ratio; k2: half its square; k3: never negative, unbiased, low variance."""
-    kl_in: Literal["loss", "reward"] = "loss"
-    """A term of the loss, or a penalty on each token's reward (gae only; as in InstructGPT)."""
+    kl: Kl = NoKl()
     gradient_clip: float = Field(default=1.0, gt=0)
     """Largest norm of an update's gradient: the policy's, and the critic's apart from it."""
     gradient_checkpointing: bool | None = None
@@ -132,8 +151,10 @@ class LearnerSettings(Settings):
             self.refuse_changed(
                 CRITIC_KEYS, f"has no effect with estimator {self.estimator}: it has no critic"
             )
-            if self.kl_in == "reward":
-                raise ValueError(f"kl_in reward needs rewards per token: estimator gae, not {self.estimator}")
+            if self.kl.kind == "reward":
+                raise ValueError(
+                    f"kl.kind reward needs rewards per token: estimator gae, not {self.estimator}"
+                )
         if self.objective != "ppo":
             self.refuse_changed(("dual_clip",), f"has no effect with objective {self.objective}")
         if self.objective == "gspo" and (self.estimator == "gae" or self.loss_normaliser != "sequence"):
@@ -142,10 +163,6 @@ class LearnerSettings(Settings):
             )
         if (self.max_loss_tokens is None) == (self.loss_normaliser == "constant"):
             raise ValueError("max_loss_tokens belongs to loss_normaliser constant: give both or neither")
-        if self.kl_coefficient == 0:
-            self.refuse_changed(("kl_estimator", "kl_in"), "has no effect while kl_coefficient is 0")
-        if self.kl_in == "loss" and self.kl_coefficient and self.kl_estimator == "k1":
-            raise ValueError("kl_estimator k1 has no useful gradient in the loss: k2 or k3, or kl_in reward")
         if self.normalise_rewards == "task" and self.estimator not in ("gae", "reinforce_pp", "rae"):
             raise ValueError(
                 f"normalise_rewards task has no effect with estimator {self.estimator}: it compares within a problem"

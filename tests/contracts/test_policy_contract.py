@@ -13,7 +13,7 @@ import torch
 from transformers import PreTrainedModel
 
 from actors.scripted_policy import ScriptedPolicy
-from actors.settings import TransformersEngine, VllmEngine
+from actors.settings import VllmEngine
 from actors.transformers_policy import TransformersPolicy
 from core.episode import Completion, FinishReason
 from core.interfaces import EngineFailure, Policy, Sampling
@@ -87,7 +87,7 @@ def scripted(models) -> Iterator[Subject]:
 @pytest.fixture(scope="module")
 def transformers(models) -> Iterator[Subject]:
     with asyncio.Runner() as runner:
-        policy = TransformersPolicy(str(models[2]), TransformersEngine(max_model_len=CONTEXT))
+        policy = TransformersPolicy(str(models[2]), ENGINE)
         yield Subject(policy, runner.run, models[0], models[1], count(1))
         runner.run(policy.close())
 

@@ -13,7 +13,7 @@ from learners.state import load_learner, save_learner
 from tests.learning import largest_difference, one_torch_thread, random_samples, save_tiny_model, weights
 
 CASES: dict[str, dict] = {
-    "grpo": {"estimator": "grpo", "kl_coefficient": 0.1},
+    "grpo": {"estimator": "grpo", "kl": {"kind": "loss", "coefficient": 0.1}},
     "sequences": {"estimator": "rloo", "loss_normaliser": "sequence", "objective": "gspo"},
     "decoupled": {"estimator": "grpo", "importance_cap": 2.0, "microbatch_tokens": 64},
     "critic": {"estimator": "gae"},

@@ -40,14 +40,15 @@ def test_a_tied_group_speaks_in_reinforce_pp_unless_all_are_tied():
     [
         ({"estimator": "grpo", "gamma": 0.9}, "gamma has no effect with estimator grpo"),
         ({"estimator": "rloo", "value_clip": 0.2}, "value_clip has no effect with estimator rloo"),
-        ({"estimator": "grpo", "kl_coefficient": 0.1, "kl_in": "reward"}, "kl_in reward needs"),
+        ({"estimator": "grpo", "kl": {"kind": "reward", "coefficient": 0.1}}, "kl.kind reward needs"),
         ({"objective": "cispo", "dual_clip": 3.0}, "dual_clip has no effect with objective cispo"),
         ({"objective": "gspo", "estimator": "grpo"}, "gspo is defined on sequences"),
         ({"objective": "gspo", "loss_normaliser": "sequence"}, "gspo is defined on sequences"),
         ({"loss_normaliser": "constant"}, "max_loss_tokens belongs to"),
         ({"max_loss_tokens": 100}, "max_loss_tokens belongs to"),
-        ({"kl_estimator": "k2"}, "kl_estimator has no effect while kl_coefficient is 0"),
-        ({"kl_estimator": "k1", "kl_coefficient": 0.1}, "k1 has no useful gradient"),
+        ({"kl": {"estimator": "k2"}}, "kl.none.estimator"),
+        ({"kl": {"kind": "loss"}}, "kl.loss.coefficient"),
+        ({"kl": {"kind": "loss", "estimator": "k1", "coefficient": 0.1}}, "kl.loss.estimator"),
     ],
 )
 def test_what_makes_no_sense_is_refused(settings, message):

@@ -97,7 +97,7 @@ def test_decoupled_ppo_weighs_by_the_learners_ratio_to_the_engine(make_learner, 
 
 
 def test_kl_in_the_reward_lowers_the_returns_by_the_penalties(make_learner, sample_of):
-    learner = make_learner(estimator="gae", kl_coefficient=0.5, kl_in="reward", kl_estimator="k1")
+    learner = make_learner(estimator="gae", kl={"kind": "reward", "coefficient": 0.5, "estimator": "k1"})
     with torch.no_grad():  # away from the reference
         next(learner.policy.model.parameters()).mul_(1.1)
     sample = sample_of(learner, [3, 4], [6, 7], reward=1.0)
@@ -225,8 +225,8 @@ def test_a_learning_rate_near_zero_leaves_the_weights(make_learner, random_batch
 
 def test_the_kl_term_pulls_back_to_the_warm_start(make_learner, sample_of):
     drifted = []
-    for coefficient in (0.0, 5.0):
-        learner = make_learner(1e-2, kl_coefficient=coefficient)
+    for kl in ({"kind": "none"}, {"kind": "loss", "coefficient": 5.0}):
+        learner = make_learner(1e-2, kl=kl)
         for step in range(1, 9):
             metrics = learner.step(batch(sample_of(learner, [3, 4], [6, 7, 8]), step=step))
         drifted.append(metrics["kl_to_warm_start"])
