@@ -22,6 +22,7 @@ from benchmarks.trl_runner import Observed, Recorded, gradient, load_trl, make_m
 from core.batch import Batch, Sample
 from learners.advantages.estimate import Advantages
 from learners.learner import Learner
+from learners.schedule import Constant
 from learners.settings import LearnerSettings
 
 LIMIT = 1e-5
@@ -266,7 +267,11 @@ def recorded(case: Case, model: Path) -> Recorded:
 
 def learn(case: Case, models: tuple[Path, Path], data: Recorded) -> Ours:
     settings = LearnerSettings(
-        gradient_clip=1e9, minibatch_samples=len(data), microbatch_tokens=256, warmup_updates=0, **case.ours
+        gradient_clip=1e9,
+        minibatch_samples=len(data),
+        microbatch_tokens=256,
+        schedule=Constant(warmup_updates=0),
+        **case.ours,
     )
     groups = Advantages(settings).credit(data.groups(), game="code", role="generator")
     credit = [pair for of_group in groups for pair in (of_group or [None] * data.group)]

@@ -19,7 +19,6 @@ from learners.models import load_model
 from learners.objective import Size, micro_loss
 from learners.packing import MicroBatch, pack, plan
 from learners.parallel import World
-from learners.schedule import learning_rate_factor
 from learners.settings import MICROBATCH_TOKENS, LearnerSettings
 from learners.targets import Targets, needs_first_pass, targets_of, whiten
 from learners.tuning import Backbone, FullTuning, LoraTuning, Tuning
@@ -351,18 +350,8 @@ class Learner:
             group["lr"] = self.current_learning_rate()
 
     def current_learning_rate(self) -> float:
-        settings = self.settings
-        return (
-            self.learning_rate
-            * self.learning_rate_factor
-            * learning_rate_factor(
-                self.updates,
-                warmup=settings.warmup_updates,
-                schedule=settings.lr_schedule,
-                decay_updates=settings.lr_decay_updates,
-                floor=settings.lr_floor,
-            )
-        )
+        scheduled = self.settings.schedule.factor(self.updates)
+        return self.learning_rate * self.learning_rate_factor * scheduled
 
     def export(self) -> WeightUpdate:
         """All workers must ask for it; only rank 0 gets the tensors."""

@@ -1,23 +1,48 @@
-"""Learning rates over a run."""
+"""Learning rates over a run: a rise, and what follows. Imports no torch: the config schema nests it."""
 
 import math
-from typing import Literal
+from typing import Annotated, Literal, Self
 
-Schedule = Literal["constant", "linear", "cosine"]
+from pydantic import Field, model_validator
+
+from core.settings import Settings, kind_unless_said
 
 
-def learning_rate_factor(
-    update: int, *, warmup: int, schedule: Schedule, decay_updates: int | None, floor: float
-) -> float:
-    """What the learning rate is multiplied by at an update, counted from 0.
+class _Rising(Settings):
+    warmup_updates: int = Field(default=5, ge=0)
+    """Optimizer updates over which the learning rate rises linearly."""
 
-    Rises linearly over `warmup` updates to 1, then falls to `floor` at update `decay_updates` (linear or a half
-    cosine: Loshchilov & Hutter 2017, arXiv:1608.03983, eq. 5, without restarts) and stays there.
-    """
-    if update < warmup:
-        return (update + 1) / warmup
-    if schedule == "constant" or decay_updates is None:
-        return 1.0
-    done = min(1.0, (update - warmup) / max(1, decay_updates - warmup))
-    left = 1 - done if schedule == "linear" else (1 + math.cos(math.pi * done)) / 2
-    return floor + (1 - floor) * left
+    def factor(self, update: int) -> float:
+        """What the learning rate is multiplied by at an update, counted from 0."""
+        return min(1.0, (update + 1) / max(1, self.warmup_updates))
+
+
+class Falling(_Rising):
+    kind: Literal["linear", "cosine"]
+    decay_updates: int = Field(ge=1)
+    """The update at which the fall of linear and cosine ends."""
+    floor: float = Field(default=0.1, ge=0, le=1)
+    """Where it ends, as a share of the learning rate."""
+
+    @model_validator(mode="after")
+    def _it_falls_after_it_rose(self) -> Self:
+        if self.decay_updates <= self.warmup_updates:
+            raise ValueError("decay_updates must lie beyond warmup_updates")
+        return self
+
+    def factor(self, update: int) -> float:
+        """After the rise it falls to `floor` (a half cosine: Loshchilov & Hutter 2017, arXiv:1608.03983, eq. 5, without
+        restarts) and stays there."""
+        if update < self.warmup_updates:
+            return super().factor(update)
+        done = min(1.0, (update - self.warmup_updates) / (self.decay_updates - self.warmup_updates))
+        left = 1 - done if self.kind == "linear" else (1 + math.cos(math.pi * done)) / 2
+        return self.floor + (1 - self.floor) * left
+
+
+class Constant(_Rising):
+    kind: Literal["constant"] = "constant"
+    """What follows the rise: nothing, or a fall."""
+
+
+Schedule = Annotated[Falling | Constant, Field(discriminator="kind"), kind_unless_said("constant")]

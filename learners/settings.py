@@ -5,6 +5,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from core.settings import Settings, kind_unless_said
+from learners.schedule import Constant, Schedule
 
 MICROBATCH_TOKENS = 16384
 """Where it is None for a learner by itself."""
@@ -87,13 +88,7 @@ class LearnerSettings(Settings):
     """Completions cut off by their length limit carry no loss."""
     learning_rate_scale: float = Field(default=1.0, gt=0)
     """Step size of this policy, relative to the run's learning_rate."""
-    warmup_updates: int = Field(default=5, ge=0)
-    """Optimizer updates over which the learning rate rises linearly."""
-    lr_schedule: Literal["constant", "linear", "cosine"] = "constant"
-    """What follows: nothing, or a fall until update lr_decay_updates."""
-    lr_decay_updates: int | None = Field(default=None, ge=1)
-    lr_floor: float = Field(default=0.1, ge=0, le=1)
-    """Where it ends, as a share of the learning rate."""
+    schedule: Schedule = Constant()
     epochs: int = Field(default=1, ge=1)
     """Passes over each batch."""
     minibatch_samples: int = Field(default=64, ge=1)
@@ -169,14 +164,6 @@ class LearnerSettings(Settings):
             )
         if self.estimator != "rae":
             self.refuse_changed(("rae_decay",), f"has no effect with estimator {self.estimator}")
-        if (self.lr_decay_updates is None) != (self.lr_schedule == "constant"):
-            raise ValueError(
-                "lr_decay_updates belongs to lr_schedule linear and cosine: give both or neither"
-            )
-        if self.lr_schedule == "constant":
-            self.refuse_changed(("lr_floor",), "has no effect with lr_schedule constant")
-        if self.lr_decay_updates is not None and self.lr_decay_updates <= self.warmup_updates:
-            raise ValueError("lr_decay_updates must lie beyond warmup_updates")
         self._check_tuning()
         return self
 

@@ -23,6 +23,7 @@ from core.batch import Batch, Sample
 from learners import checkpoints, train_loop
 from learners.checkpoints import CheckpointError, CheckpointStore, read_checkpoint
 from learners.mailbox import LearnerFailed
+from learners.schedule import Constant
 from learners.settings import LearnerSettings, LoraSettings
 from learners.train_loop import RayLearner, TrainRun
 from learners.train_spec import LearnerSpec
@@ -59,7 +60,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture
 def spec(model: str) -> LearnerSpec:
     return LearnerSpec(
-        settings=LearnerSettings(estimator="grpo", threads=1, cpus=0.5, warmup_updates=0),
+        settings=LearnerSettings(estimator="grpo", threads=1, cpus=0.5, schedule=Constant(warmup_updates=0)),
         learning_rate=1e-2,
         model_path=model,
         reference_path=model,

@@ -26,7 +26,7 @@ STEPS = 3
 
 
 def learner_of(case: str, model: Path, alone: bool, start: Path | None = None) -> Learner:
-    settings = CASES[case] | {"warmup_updates": 2, "minibatch_samples": 6}
+    settings = CASES[case] | {"schedule": {"warmup_updates": 2}, "minibatch_samples": 6}
     if alone:
         settings["sharding"] = "none"
     learner = Learner(LearnerSettings(**settings), 1e-2, start or model, model, seed=3)

@@ -54,7 +54,7 @@ def test_6_encoding_then_decoding_gives_the_text_back(tokenizer, text):
 def learners(model_path):
     return {
         name: Learner(
-            LearnerSettings(**{"warmup_updates": 0, "minibatch_samples": 4} | keys),
+            LearnerSettings(**{"schedule": {"warmup_updates": 0}, "minibatch_samples": 4} | keys),
             1e-2,
             model_path,
             model_path,

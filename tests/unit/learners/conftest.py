@@ -28,7 +28,7 @@ def model_path(tmp_path_factory) -> Path:
 @pytest.fixture
 def make_learner(model_path) -> Callable[..., Learner]:
     def make(learning_rate: float = 1e-2, **settings) -> Learner:
-        settings = {"warmup_updates": 0, "estimator": "grpo"} | settings
+        settings = {"schedule": {"warmup_updates": 0}, "estimator": "grpo"} | settings
         return Learner(LearnerSettings(**settings), learning_rate, model_path, model_path, seed=3)
 
     return make

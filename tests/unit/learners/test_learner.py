@@ -234,7 +234,7 @@ def test_the_kl_term_pulls_back_to_the_warm_start(make_learner, sample_of):
 
 
 def test_the_learning_rate_rises_over_the_warm_up(make_learner, sample_of):
-    learner = make_learner(1e-2, warmup_updates=4)
+    learner = make_learner(1e-2, schedule={"warmup_updates": 4})
     rates = [
         learner.step(batch(sample_of(learner, [3], [4]), step=step))["learning_rate"] for step in range(1, 7)
     ]

@@ -4,20 +4,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from learners.schedule import learning_rate_factor
+from learners.schedule import Constant, Falling
 from learners.settings import LearnerSettings
 from tests.learning import largest_difference, weights
 
 
-def factor(update, schedule="linear", warmup=4, decay=14, floor=0.2):
-    return learning_rate_factor(update, warmup=warmup, schedule=schedule, decay_updates=decay, floor=floor)
+def factor(update, kind="linear", warmup=4, decay=14, floor=0.2):
+    return Falling(kind=kind, warmup_updates=warmup, decay_updates=decay, floor=floor).factor(update)
 
 
 def test_by_hand():
     assert [factor(u) for u in (0, 1, 3, 4, 9, 14, 100)] == pytest.approx([0.25, 0.5, 1, 1, 0.6, 0.2, 0.2])
     middle = 0.2 + 0.8 * (1 + math.cos(math.pi / 2)) / 2
     assert [factor(u, "cosine") for u in (4, 9, 14)] == pytest.approx([1, middle, 0.2])
-    assert factor(10**6, "constant", decay=None) == 1
+    assert [Constant(warmup_updates=4).factor(u) for u in (0, 3, 4, 10**6)] == [0.25, 1, 1, 1]
+    assert Constant(warmup_updates=0).factor(0) == 1
 
 
 @settings(max_examples=150, deadline=None)
@@ -35,7 +36,9 @@ def test_it_rises_then_falls_and_stays_within_floor_and_one(warmup, after, floor
 
 def test_the_learner_applies_it(make_learner, random_batch):
     learner = make_learner(
-        1e-2, warmup_updates=1, lr_schedule="linear", lr_decay_updates=3, lr_floor=0.0, minibatch_samples=64
+        1e-2,
+        schedule={"kind": "linear", "warmup_updates": 1, "decay_updates": 3, "floor": 0.0},
+        minibatch_samples=64,
     )
     told, moved = [], []
     for step in (1, 2, 3, 4):
@@ -50,7 +53,9 @@ def test_the_learner_applies_it(make_learner, random_batch):
 
 
 def test_a_critics_trunk_follows_the_schedule_and_its_head_only_the_halvings(make_learner, random_batch):
-    learner = make_learner(1e-2, estimator="gae", critic="model", warmup_updates=10, value_learning_rate=1e-3)
+    learner = make_learner(
+        1e-2, estimator="gae", critic="model", schedule={"warmup_updates": 10}, value_learning_rate=1e-3
+    )
     learner.learning_rate_factor = 0.5
     learner.step(random_batch(learner))
     head, trunk = (group["lr"] for group in learner.critic_optimizer.param_groups)
@@ -62,12 +67,12 @@ def test_a_critics_trunk_follows_the_schedule_and_its_head_only_the_halvings(mak
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ({"lr_schedule": "cosine"}, "lr_decay_updates belongs to"),
-        ({"lr_decay_updates": 100}, "lr_decay_updates belongs to"),
-        ({"lr_floor": 0.0}, "lr_floor has no effect"),
-        ({"lr_schedule": "linear", "lr_decay_updates": 5, "warmup_updates": 5}, "beyond warmup_updates"),
+        ({"kind": "cosine"}, r"schedule\.cosine\.decay_updates"),
+        ({"decay_updates": 100}, r"schedule\.constant\.decay_updates"),
+        ({"floor": 0.0}, r"schedule\.constant\.floor"),
+        ({"kind": "linear", "decay_updates": 5, "warmup_updates": 5}, "beyond warmup_updates"),
     ],
 )
 def test_what_makes_no_sense_is_refused(keys, message):
     with pytest.raises(ValueError, match=message):
-        LearnerSettings(**keys)
+        LearnerSettings(schedule=keys)

@@ -9,7 +9,7 @@ from tests.learning import largest_difference, weights
 
 @pytest.mark.parametrize("estimator", ["gae", "grpo"])
 def test_a_resumed_learner_continues_to_the_bit(make_learner, random_batch, model_path, tmp_path, estimator):
-    settings = {"estimator": estimator, "warmup_updates": 5, "minibatch_samples": 4}
+    settings = {"estimator": estimator, "schedule": {"warmup_updates": 5}, "minibatch_samples": 4}
     whole, first_half = make_learner(1e-2, **settings), make_learner(1e-2, **settings)
     batches = [random_batch(whole, step) for step in range(1, 5)]
     for played in batches[:2]:

@@ -11,6 +11,7 @@ from learners import tuning
 from learners.learner import Learner, NotFinite
 from learners.models import load_model
 from learners.packing import row_of
+from learners.schedule import Constant
 from learners.settings import LearnerSettings
 from learners.state import load_learner, save_learner
 from learners.train_spec import LearnerSpec, build_learners, by_backbone
@@ -59,7 +60,7 @@ def test_the_merged_weights_are_the_policy(make_learner, random_batch, tmp_path)
 
 
 def spec(model_path, **settings) -> LearnerSpec:
-    keys = {"estimator": "grpo", "warmup_updates": 0, **settings}
+    keys = {"estimator": "grpo", "schedule": {"warmup_updates": 0}, **settings}
     return LearnerSpec(
         settings=LearnerSettings(**keys),
         learning_rate=1e-2,
@@ -222,7 +223,9 @@ def test_a_quantised_backbone_learns_and_is_published_whole(tmp_path, bits, shar
     """R3, property 7: it takes less memory. bitsandbytes (requirements/dev.lock) does it on a CPU, too."""
     path = tmp_path / "model"
     tiny_model(hidden_size=64, intermediate_size=128).save_pretrained(path)
-    settings = LearnerSettings(estimator="grpo", warmup_updates=0, lora={"rank": 4, "quantize": bits})
+    settings = LearnerSettings(
+        estimator="grpo", schedule=Constant(warmup_updates=0), lora={"rank": 4, "quantize": bits}
+    )
     learner = Learner(settings, 1e-2, path, path)
     model = learner.policy.model
     assert model.get_memory_footprint() < share * load_model(path).get_memory_footprint() + 4 * sum(
