@@ -29,7 +29,7 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 from benchmarks.report import arguments, publish
 from core.batch import Batch, Sample
 from learners.learner import Learner
-from learners.settings import MICROBATCH_TOKENS, LearnerSettings
+from learners.settings import MICROBATCH_TOKENS, LearnerSettings, OfGroups
 
 SHAPES: dict[str, dict[str, Any]] = {
     "embedded": {
@@ -193,7 +193,7 @@ def main() -> None:
         options.samples, options.repeats = 8, 3
     torch.set_num_threads(options.threads)
     settings = LearnerSettings(
-        estimator="grpo",
+        estimator=OfGroups(kind="grpo"),
         minibatch_samples=options.samples,
         microbatch_tokens=4096,
         precision=options.precision,

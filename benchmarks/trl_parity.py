@@ -28,12 +28,12 @@ from learners.settings import LearnerSettings
 LIMIT = 1e-5
 CLIP = {"clip_low": 0.2, "clip_high": 0.28}
 TRL_DEFAULTS = {"epsilon": 0.2, "epsilon_high": 0.28, "beta": 0.0, "max_completion_length": 64}
-SEQUENCE = {"estimator": "grpo", "loss_normaliser": "sequence", **CLIP}
-TOKEN = {"estimator": "grpo", "loss_normaliser": "token", **CLIP}
-DR_GRPO = {"estimator": "dr_grpo", "loss_normaliser": "constant", "max_loss_tokens": 64, **CLIP}
-RLOO = {"estimator": "rloo", "loss_normaliser": "constant", "max_loss_tokens": 1, **CLIP}
+SEQUENCE = {"estimator": {"kind": "grpo"}, "loss_normaliser": "sequence", **CLIP}
+TOKEN = {"estimator": {"kind": "grpo"}, "loss_normaliser": "token", **CLIP}
+DR_GRPO = {"estimator": {"kind": "dr_grpo"}, "loss_normaliser": "constant", "max_loss_tokens": 64, **CLIP}
+RLOO = {"estimator": {"kind": "rloo"}, "loss_normaliser": "constant", "max_loss_tokens": 1, **CLIP}
 KL = {"kl": {"kind": "loss", "coefficient": 0.04}}
-CISPO = {"estimator": "grpo", "objective": "cispo", "clip_low": 0.999, "clip_high": 0.28}
+CISPO = {"estimator": {"kind": "grpo"}, "objective": "cispo", "clip_low": 0.999, "clip_high": 0.28}
 GSPO = {**SEQUENCE, "objective": "gspo", "clip_low": 3e-4, "clip_high": 4e-4}
 
 
@@ -62,7 +62,7 @@ SAME = (
     Case("grpo, 4 micro-batches", SEQUENCE, {"loss_type": "grpo"}, microbatches=4),
     Case(
         "grpo, std not divided by",
-        {**SEQUENCE, "estimator": "dr_grpo"},
+        {**SEQUENCE, "estimator": {"kind": "dr_grpo"}},
         {"loss_type": "grpo", "scale_rewards": "none"},
     ),
     Case(

@@ -161,7 +161,7 @@ def _resolve(
           python driver.py --config debug                    one process, under a minute
           python driver.py --generator-model A --discriminator-model B --problems-file F
           python driver.py --plan ...                        what would run, and whether it can
-          python driver.py --curriculum.attempts 16 --generator.learner.estimator grpo
+          python driver.py --curriculum.attempts 16 --generator.learner.estimator.kind grpo
           python driver.py --resume                          continue the latest run
         """
 

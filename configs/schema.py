@@ -229,9 +229,9 @@ class Config(Settings):
         self.curriculum.refuse_changed(("order",), no_effect, "curriculum")
 
     def _check_credit(self) -> None:
-        estimator, size = self.generator.learner.estimator, self.tree.branches * self.tree.continuations
+        estimator, size = self.generator.learner.estimator.kind, self.tree.branches * self.tree.continuations
         if self.credit == "stage_gae" and estimator != "gae":
-            raise ValueError(f"credit stage_gae needs generator.learner.estimator gae, not {estimator}")
+            raise ValueError(f"credit stage_gae needs generator.learner.estimator.kind gae, not {estimator}")
         if self.credit == "tree" and self.curriculum.attempts % size:
             raise ValueError(
                 f"credit tree: curriculum.attempts ({self.curriculum.attempts}) must be a multiple of tree.branches "
@@ -239,16 +239,21 @@ class Config(Settings):
             )
         if self.credit == "tree" and estimator == "hierarchical_grpo" and self.curriculum.attempts == size:
             raise ValueError(
-                "generator.learner.estimator hierarchical_grpo compares prefixes: curriculum.attempts must be more than "
+                "generator.learner.estimator.kind hierarchical_grpo compares prefixes: curriculum.attempts must be more than "
                 f"tree.branches times tree.continuations ({size})"
             )
         if self.credit != "tree":
             if self.tree != TreeSettings():
                 raise ValueError(f"tree has no effect with credit {self.credit}")
             if estimator == "hierarchical_grpo":
-                raise ValueError("generator.learner.estimator hierarchical_grpo needs credit tree")
-        if "discriminator" in self.policies and self.discriminator.learner.estimator == "hierarchical_grpo":
-            raise ValueError("discriminator.learner.estimator hierarchical_grpo: its suites do not branch")
+                raise ValueError("generator.learner.estimator.kind hierarchical_grpo needs credit tree")
+        if (
+            "discriminator" in self.policies
+            and self.discriminator.learner.estimator.kind == "hierarchical_grpo"
+        ):
+            raise ValueError(
+                "discriminator.learner.estimator.kind hierarchical_grpo: its suites do not branch"
+            )
 
     def _check_learners(self) -> None:
         for role in self.policies:

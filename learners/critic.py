@@ -28,8 +28,8 @@ class Critic(nn.Module):
         super().__init__()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            self.head = ValueHead(hidden_size, settings.value_hidden).to(device)
-        self.trunk = load_model(model_path, device) if settings.critic == "model" else None
+            self.head = ValueHead(hidden_size, settings.gae.value_hidden).to(device)
+        self.trunk = load_model(model_path, device) if settings.gae.critic == "model" else None
         if self.trunk is not None:
             self.trunk.train()
             if settings.gradient_checkpointing:
@@ -42,7 +42,7 @@ class Critic(nn.Module):
 
     def optimizer(self, settings: LearnerSettings, learning_rate: float) -> torch.optim.Optimizer:
         """The trunk learns at the policy's rate, the head, which starts from nothing, at its own."""
-        groups = [{"params": list(self.head.parameters()), "lr": settings.value_learning_rate}]
+        groups = [{"params": list(self.head.parameters()), "lr": settings.gae.value_learning_rate}]
         if self.trunk is not None:
             used = [p for n, p in self.trunk.named_parameters() if not n.startswith("lm_head")]
             groups.append({"params": used, "lr": learning_rate})

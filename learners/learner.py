@@ -71,7 +71,7 @@ class Learner:
         )
         self.critic: Critic | None = None
         self.critic_optimizer: torch.optim.Optimizer | None = None
-        if settings.estimator == "gae":
+        if settings.estimator.kind == "gae":
             hidden_size = self.policy.model.config.hidden_size
             self.critic = Critic(settings, hidden_size, model_path, self.device, seed)
             self.critic_optimizer = self.critic.optimizer(settings, learning_rate)
@@ -344,7 +344,7 @@ class Learner:
         groups = [*self.optimizer.param_groups]
         if self.critic_optimizer is not None:
             head, *trunk = self.critic_optimizer.param_groups
-            head["lr"] = self.settings.value_learning_rate * self.learning_rate_factor
+            head["lr"] = self.settings.gae.value_learning_rate * self.learning_rate_factor
             groups += trunk
         for group in groups:
             group["lr"] = self.current_learning_rate()

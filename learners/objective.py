@@ -112,7 +112,7 @@ def _value_errors(
 ) -> torch.Tensor:
     values = critic(micro.row, micro.sampled_N, hidden_PH)
     old_values, returns = (_sampled(targets, micro, name) for name in ("values_S", "returns_S"))
-    return value_loss(values, old_values, returns, settings.value_clip).sum()
+    return value_loss(values, old_values, returns, settings.gae.value_clip).sum()
 
 
 def _first_share(micro: MicroBatch) -> tuple[Row, torch.Tensor]:

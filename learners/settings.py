@@ -10,16 +10,6 @@ from learners.schedule import Constant, Schedule
 MICROBATCH_TOKENS = 16384
 """Where it is None for a learner by itself."""
 
-CRITIC_KEYS = (
-    "gamma",
-    "lam",
-    "center_rewards",
-    "critic",
-    "value_learning_rate",
-    "value_hidden",
-    "value_clip",
-)
-
 
 class LoraSettings(Settings):
     """A low-rank adapter is trained instead of the model's own weights."""
@@ -31,6 +21,57 @@ class LoraSettings(Settings):
     """Names of the layers that get one; None: all linear ones but the output head."""
     quantize: Literal["4bit", "8bit"] | None = None
     """Hold the backbone in 4 (nf4) or 8 bits by bitsandbytes, which must be installed."""
+
+
+class OfGroups(Settings):
+    """Compares within a problem."""
+
+    kind: Literal["grpo", "dr_grpo", "rloo", "hierarchical_grpo"]
+
+
+class _AcrossProblems(Settings):
+    normalise_rewards: Literal["none", "task"] = "none"
+    """gae, reinforce_pp, rae; task: rewards are taken in standard deviations from the mean of all episodes of their
+    problem so far, before the estimator sees them: for problems of unlike scale where nothing else compares within a
+    problem."""
+
+
+class ReinforcePp(_AcrossProblems):
+    kind: Literal["reinforce_pp"] = "reinforce_pp"
+
+
+class Rae(_AcrossProblems):
+    kind: Literal["rae"] = "rae"
+    decay: float = Field(default=0.95, gt=0, lt=1)
+    """rae: weight of the past in the moving average."""
+
+
+class Gae(_AcrossProblems):
+    kind: Literal["gae"] = "gae"
+    """gae: PPO with a critic. Critic-free: grpo (rewards standardised within each group), dr_grpo (without the
+    division by the std), rloo (relative to the others of the group), reinforce_pp (standardised over the batch), rae
+    (relative to a moving average per game and role: for games without groups), hierarchical_grpo (grpo within
+    branches plus grpo among the branches of a problem; with credit tree)."""
+    gamma: float = Field(default=1.0, ge=0, le=1)
+    lam: float = Field(default=1.0, ge=0, le=1)
+    """GAE's lambda."""
+    center_rewards: bool = True
+    """gae: rewards are taken relative to the mean of their group before the value head sees them. A small value
+    head learns across problems too slowly to be a baseline by itself."""
+    critic: Literal["head", "model"] = "head"
+    """gae: values come from a head on the policy's detached hidden states, or from a second model, which starts as the
+    policy's copy and learns at its learning rate."""
+    value_learning_rate: float = Field(default=1e-3, gt=0)
+    """Of the value head."""
+    value_hidden: int = Field(default=128, ge=1)
+    """Width of the value head, an MLP."""
+    value_clip: float | None = Field(default=None, gt=0)
+    """gae: the value may leave its old one by at most this without the loss growing."""
+
+
+Estimator = Annotated[
+    OfGroups | ReinforcePp | Rae | Gae, Field(discriminator="kind"), kind_unless_said("gae")
+]
 
 
 class KlInReward(Settings):
@@ -58,16 +99,7 @@ Kl = Annotated[KlInReward | KlInLoss | NoKl, Field(discriminator="kind"), kind_u
 
 
 class LearnerSettings(Settings):
-    estimator: Literal["gae", "grpo", "dr_grpo", "rloo", "reinforce_pp", "rae", "hierarchical_grpo"] = "gae"
-    """gae: PPO with a critic. Critic-free: grpo (rewards standardised within each group), dr_grpo (without the
-    division by the std), rloo (relative to the others of the group), reinforce_pp (standardised over the batch), rae
-    (relative to a moving average per game and role: for games without groups), hierarchical_grpo (grpo within
-    branches plus grpo among the branches of a problem; with credit tree)."""
-    normalise_rewards: Literal["none", "task"] = "none"
-    """task: rewards are taken in standard deviations from the mean of all episodes of their problem so far, before the
-    estimator sees them: for problems of unlike scale where nothing else compares within a problem."""
-    rae_decay: float = Field(default=0.95, gt=0, lt=1)
-    """rae: weight of the past in the moving average."""
+    estimator: Estimator = Gae()
     objective: Literal["ppo", "gspo", "cispo"] = "ppo"
     """ppo: clipped ratio per token; gspo: one clipped ratio per sequence; cispo: log-likelihood weighted by the
     clipped ratio, so that no token loses its gradient."""
@@ -79,8 +111,6 @@ class LearnerSettings(Settings):
     dual_clip: float | None = Field(default=None, gt=1)
     """Least value of the objective at a negative advantage, in multiples of it: bounds what one improbable token can
     do."""
-    value_clip: float | None = Field(default=None, gt=0)
-    """gae: the value may leave its old one by at most this without the loss growing."""
     importance_cap: float | None = Field(default=None, ge=1)
     """Decoupled PPO: ratios are taken against the learner's own log-probabilities at the start of the batch, and each
     token's loss is weighted by (those over the engine's), truncated at this. None: ratios against the engine's."""
@@ -99,19 +129,6 @@ class LearnerSettings(Settings):
     clip_low: float = Field(default=0.2, gt=0, lt=1)
     clip_high: float = Field(default=0.2, gt=0)
     """The probability ratio is clipped to [1 - clip_low, 1 + clip_high]."""
-    gamma: float = Field(default=1.0, ge=0, le=1)
-    lam: float = Field(default=1.0, ge=0, le=1)
-    """GAE's lambda."""
-    center_rewards: bool = True
-    """gae: rewards are taken relative to the mean of their group before the value head sees them. A small value
-    head learns across problems too slowly to be a baseline by itself."""
-    critic: Literal["head", "model"] = "head"
-    """gae: values come from a head on the policy's detached hidden states, or from a second model, which starts as the
-    policy's copy and learns at its learning rate."""
-    value_learning_rate: float = Field(default=1e-3, gt=0)
-    """Of the value head."""
-    value_hidden: int = Field(default=128, ge=1)
-    """Width of the value head, an MLP."""
     entropy_coefficient: float = Field(default=0.0, ge=0)
     kl: Kl = NoKl()
     gradient_clip: float = Field(default=1.0, gt=0)
@@ -140,30 +157,25 @@ class LearnerSettings(Settings):
     threads: int = Field(default=2, ge=1)
     """Torch threads of each worker on CPU."""
 
+    @property
+    def gae(self) -> Gae:
+        """The estimator, where it is known to be this one."""
+        assert isinstance(self.estimator, Gae)
+        return self.estimator
+
     @model_validator(mode="after")
     def _combinations_make_sense(self) -> Self:
-        if self.estimator != "gae":
-            self.refuse_changed(
-                CRITIC_KEYS, f"has no effect with estimator {self.estimator}: it has no critic"
-            )
-            if self.kl.kind == "reward":
-                raise ValueError(
-                    f"kl.kind reward needs rewards per token: estimator gae, not {self.estimator}"
-                )
+        kind = self.estimator.kind
+        if self.kl.kind == "reward" and kind != "gae":
+            raise ValueError(f"kl.kind reward needs rewards per token: estimator.kind gae, not {kind}")
         if self.objective != "ppo":
             self.refuse_changed(("dual_clip",), f"has no effect with objective {self.objective}")
-        if self.objective == "gspo" and (self.estimator == "gae" or self.loss_normaliser != "sequence"):
+        if self.objective == "gspo" and (kind == "gae" or self.loss_normaliser != "sequence"):
             raise ValueError(
                 "objective gspo is defined on sequences: with a critic-free estimator and loss_normaliser sequence"
             )
         if (self.max_loss_tokens is None) == (self.loss_normaliser == "constant"):
             raise ValueError("max_loss_tokens belongs to loss_normaliser constant: give both or neither")
-        if self.normalise_rewards == "task" and self.estimator not in ("gae", "reinforce_pp", "rae"):
-            raise ValueError(
-                f"normalise_rewards task has no effect with estimator {self.estimator}: it compares within a problem"
-            )
-        if self.estimator != "rae":
-            self.refuse_changed(("rae_decay",), f"has no effect with estimator {self.estimator}")
         self._check_tuning()
         return self
 
@@ -176,5 +188,7 @@ class LearnerSettings(Settings):
                 raise ValueError("lora with sharding fsdp is not supported: sharding none, or full tuning")
         if self.sharding == "fsdp" and self.workers == 1:
             raise ValueError("sharding fsdp has no effect with workers 1")
-        if self.sharding == "fsdp" and (self.precision == "fp16" or self.critic == "model"):
-            raise ValueError("sharding fsdp goes with precision fp32 or bf16 and with critic head")
+        if self.sharding == "fsdp" and self.precision == "fp16":
+            raise ValueError("sharding fsdp goes with precision fp32 or bf16")
+        if self.sharding == "fsdp" and self.estimator.kind == "gae" and self.estimator.critic == "model":
+            raise ValueError("sharding fsdp goes with estimator.critic head")

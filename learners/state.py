@@ -75,11 +75,10 @@ def load_learner(learner: Learner, directory: Path) -> None:
 
 def _shape(learner: Learner) -> dict[str, Any]:
     """What decides which tensors there are to train, and what they mean."""
-    settings = learner.settings
-    lora = settings.lora
+    lora, estimator = learner.settings.lora, learner.settings.estimator
     return {
-        "critic": settings.critic if settings.estimator == "gae" else None,
-        "value_hidden": settings.value_hidden if settings.estimator == "gae" else None,
+        "critic": estimator.critic if estimator.kind == "gae" else None,
+        "value_hidden": estimator.value_hidden if estimator.kind == "gae" else None,
         "lora": (lora.rank, lora.alpha, lora.target_modules) if lora else None,
     }
 

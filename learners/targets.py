@@ -24,7 +24,7 @@ class Targets:
 
 def needs_first_pass(settings: LearnerSettings) -> bool:
     """Whether the targets depend on the learner's own networks."""
-    return settings.estimator == "gae" or settings.importance_cap is not None
+    return settings.estimator.kind == "gae" or settings.importance_cap is not None
 
 
 def targets_of(
@@ -42,16 +42,17 @@ def targets_of(
     """
     if values_S is None:
         if sample.advantage is None:
-            raise ValueError(f"estimator {settings.estimator} needs samples with advantages")
+            raise ValueError(f"estimator {settings.estimator.kind} needs samples with advantages")
         return Targets(torch.full((sum(sample.sampled),), float(sample.advantage)), logprobs_S)
     rewards = torch.zeros_like(values_S)
     rewards[-1] = sample.reward
     if penalties_S is not None:
         rewards -= penalties_S
+    gamma, lam = settings.gae.gamma, settings.gae.lam
     if sample.segments:
-        advantages, returns = macro_gae(rewards, values_S, sample.segments, settings.gamma, settings.lam)
+        advantages, returns = macro_gae(rewards, values_S, sample.segments, gamma, lam)
     else:
-        advantages, returns = gae(rewards, values_S, settings.gamma, settings.lam)
+        advantages, returns = gae(rewards, values_S, gamma, lam)
     return Targets(advantages, logprobs_S, returns, values_S)
 
 

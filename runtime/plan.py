@@ -76,7 +76,7 @@ def _models(config: Config, start: Start) -> list[str]:
             known = "made first, on demonstrations: some minutes, once"
         tuning = f"LoRA of rank {policy.learner.lora.rank}" if policy.learner.lora else "in full"
         lines.append(
-            f"{role}: {policy.model} ({known}), by {policy.engine.kind}, learns {tuning} by {policy.learner.estimator}"
+            f"{role}: {policy.model} ({known}), by {policy.engine.kind}, learns {tuning} by {policy.learner.estimator.kind}"
         )
     return lines
 

@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
+from configs.layers import leaves
 from configs.load import Run, latest_run
 from configs.schema import Config
 from configs.sections import EMBEDDED
@@ -99,12 +100,13 @@ def _check_writable(directory: Path) -> None:
 
 def _check_tuning(config: Config, state: Mapping[str, Any], role: str, checkpoint: Path) -> None:
     """Raises SessionError where the checkpoint's tensors are not those that this run trains."""
-    saved, now = state["config"][role]["learner"], config.policy(role).learner.model_dump(mode="json")
-    for key in ("estimator", "critic", "value_hidden", "lora"):
-        if saved[key] != now[key]:
-            flag = "" if key == "lora" else f" (--{role}.learner.{key} {saved[key]})"
+    learners = state["config"][role]["learner"], config.policy(role).learner.model_dump(mode="json")
+    saved, now = ({**dict(leaves(learner)), "lora": learner["lora"]} for learner in learners)
+    for key in ("estimator.kind", "estimator.critic", "estimator.value_hidden", "lora"):
+        if saved.get(key) != now.get(key):
+            flag = "" if key == "lora" else f" (--{role}.learner.{key} {saved.get(key)})"
             raise SessionError(
-                f"{checkpoint / role}: saved with {key} {saved[key]}, this run uses {now[key]}: resume with the same "
+                f"{checkpoint / role}: saved with {key} {saved.get(key)}, this run uses {now.get(key)}: resume with the same "
                 f"{key}{flag} or start a new run"
             )
 

@@ -26,9 +26,9 @@ ARMS: dict[str, list[str]] = {
     "adversarial": [],
     "frozen": ["--curriculum.frozen-players", "discriminator"],
     "adversarial_grpo": [
-        "--generator.learner.estimator",
+        "--generator.learner.estimator.kind",
         "grpo",
-        "--discriminator.learner.estimator",
+        "--discriminator.learner.estimator.kind",
         "grpo",
     ],
 }

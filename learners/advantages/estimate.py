@@ -11,7 +11,7 @@ from learners.advantages.rae import RoleBaselines
 from learners.advantages.reinforce_pp import reinforce_pp
 from learners.advantages.rloo import rloo
 from learners.advantages.task_norm import TaskNormaliser
-from learners.settings import LearnerSettings
+from learners.settings import Gae, LearnerSettings, OfGroups, Rae, ReinforcePp
 
 Credit = list[tuple[float, float | None]]
 """(reward, advantage) of each sample of a group."""
@@ -27,8 +27,8 @@ class Advantages:
     """One policy's estimator, with what it remembers from batch to batch."""
 
     def __init__(self, settings: LearnerSettings) -> None:
-        self._settings = settings
-        self._baselines = RoleBaselines(settings.rae_decay)
+        self._estimator = estimator = settings.estimator
+        self._baselines = RoleBaselines((estimator if estimator.kind == "rae" else Rae()).decay)
         self._tasks = TaskNormaliser()
 
     def credit(
@@ -45,25 +45,27 @@ class Advantages:
             parents: the problem that each group is of: what it branched from, for hierarchical_grpo, and whose
                 mean and std normalise_rewards keeps.
         """
-        settings = self._settings
-        if settings.normalise_rewards == "task":
+        estimator = self._estimator
+        if not isinstance(estimator, OfGroups) and estimator.normalise_rewards == "task":
             groups = [
                 self._tasks.normalise(f"{role}/{parent}", rewards)
                 for rewards, parent in zip(groups, parents, strict=True)
             ]
-        if settings.estimator == "gae":
-            return [_centred(rewards) if settings.center_rewards else _raw(rewards) for rewards in groups]
         advantages: Sequence[list[float] | None]
-        match settings.estimator:
-            case "reinforce_pp":
+        match estimator:
+            case Gae():
+                return [
+                    _centred(rewards) if estimator.center_rewards else _raw(rewards) for rewards in groups
+                ]
+            case ReinforcePp():
                 advantages = reinforce_pp(groups) or [None] * len(groups)
-            case "rae":
+            case Rae():
                 rewards = [reward for group in groups for reward in group]
                 flat = iter(self._baselines.advantages(game, role, rewards))
                 advantages = [[next(flat) for _ in group] for group in groups]
-            case "hierarchical_grpo":
+            case OfGroups(kind="hierarchical_grpo"):
                 advantages = _by_parent(groups, parents)
-            case name:
+            case OfGroups(kind=name):
                 advantages = [OF_GROUPS[name](rewards) for rewards in groups]
         return [
             list(zip(rewards, of_group, strict=True)) if of_group is not None else None

@@ -60,7 +60,9 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture
 def spec(model: str) -> LearnerSpec:
     return LearnerSpec(
-        settings=LearnerSettings(estimator="grpo", threads=1, cpus=0.5, schedule=Constant(warmup_updates=0)),
+        settings=LearnerSettings(
+            estimator={"kind": "grpo"}, threads=1, cpus=0.5, schedule=Constant(warmup_updates=0)
+        ),
         learning_rate=1e-2,
         model_path=model,
         reference_path=model,

@@ -280,11 +280,11 @@ def test_checkpoint_of_another_estimator(drive, place: Place) -> None:
         place.recipe(),
         "--resume-from",
         checkpoint,
-        "--generator.learner.estimator",
+        "--generator.learner.estimator.kind",
         "grpo",
         "--generator.learner.center-rewards",
     ]
-    refused(drive, place, arguments, "step_000003", "saved with estimator gae", "grpo", "same estimator")
+    refused(drive, place, arguments, "step_000003", "saved with estimator.kind gae", "grpo", "same estimator")
 
 
 def test_checkpoint_of_another_tuning(drive, place: Place) -> None:

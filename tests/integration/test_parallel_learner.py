@@ -13,14 +13,14 @@ from learners.state import load_learner, save_learner
 from tests.learning import largest_difference, one_torch_thread, random_samples, save_tiny_model, weights
 
 CASES: dict[str, dict] = {
-    "grpo": {"estimator": "grpo", "kl": {"kind": "loss", "coefficient": 0.1}},
-    "sequences": {"estimator": "rloo", "loss_normaliser": "sequence", "objective": "gspo"},
-    "decoupled": {"estimator": "grpo", "importance_cap": 2.0, "microbatch_tokens": 64},
-    "critic": {"estimator": "gae"},
-    "critic_model": {"estimator": "gae", "critic": "model"},
-    "lora": {"estimator": "grpo", "lora": {"rank": 4}},
-    "fsdp": {"estimator": "grpo", "sharding": "fsdp", "workers": 2, "microbatch_tokens": 64},
-    "fsdp_critic": {"estimator": "gae", "sharding": "fsdp", "workers": 2},
+    "grpo": {"estimator": {"kind": "grpo"}, "kl": {"kind": "loss", "coefficient": 0.1}},
+    "sequences": {"estimator": {"kind": "rloo"}, "loss_normaliser": "sequence", "objective": "gspo"},
+    "decoupled": {"estimator": {"kind": "grpo"}, "importance_cap": 2.0, "microbatch_tokens": 64},
+    "critic": {"estimator": {"kind": "gae"}},
+    "critic_model": {"estimator": {"kind": "gae", "critic": "model"}},
+    "lora": {"estimator": {"kind": "grpo"}, "lora": {"rank": 4}},
+    "fsdp": {"estimator": {"kind": "grpo"}, "sharding": "fsdp", "workers": 2, "microbatch_tokens": 64},
+    "fsdp_critic": {"estimator": {"kind": "gae"}, "sharding": "fsdp", "workers": 2},
 }
 STEPS = 3
 
@@ -36,7 +36,7 @@ def learner_of(case: str, model: Path, alone: bool, start: Path | None = None) -
 
 
 def batch(case: str, step: int) -> Batch:
-    advantages = CASES[case]["estimator"] != "gae"
+    advantages = CASES[case]["estimator"]["kind"] != "gae"
     samples = random_samples(step, 13, advantages=advantages)
     return Batch(step=step, samples=samples, temperature=1.0, seed=step)
 

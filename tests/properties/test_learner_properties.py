@@ -88,7 +88,7 @@ def test_packing_keeps_sliding_windows(windowed, rows):
 @pytest.fixture(scope="module")
 def learner(tmp_path_factory):
     path = save_tiny_model(tmp_path_factory.mktemp("tiny"))
-    return Learner(LearnerSettings(estimator="grpo", microbatch_tokens=64), 1e-2, path, path)
+    return Learner(LearnerSettings(estimator={"kind": "grpo"}, microbatch_tokens=64), 1e-2, path, path)
 
 
 @examples

@@ -60,10 +60,10 @@ def learners(model_path):
             model_path,
         )
         for name, keys in {
-            "gae": {"estimator": "gae"},
-            "grpo": {"estimator": "grpo"},
-            "clipped": {"estimator": "grpo", "gradient_clip": 0.05},
-            "clipped with a critic": {"estimator": "gae", "gradient_clip": 0.05},
+            "gae": {"estimator": {"kind": "gae"}},
+            "grpo": {"estimator": {"kind": "grpo"}},
+            "clipped": {"estimator": {"kind": "grpo"}, "gradient_clip": 0.05},
+            "clipped with a critic": {"estimator": {"kind": "gae"}, "gradient_clip": 0.05},
         }.items()
     }
 
@@ -76,7 +76,7 @@ def stepped(
     on_policy: the behaviour's log-probabilities are the learner's own, so that no ratio starts beyond its bounds.
     """
     learner = deepcopy(learner)
-    advantages = learner.settings.estimator != "gae"
+    advantages = learner.settings.estimator.kind != "gae"
     samples = random_samples(seed, count, advantages=advantages, logprob=logprob)
     if on_policy:
         samples = tuple(replace(sample, logprobs=own_logprobs(learner, sample)) for sample in samples)

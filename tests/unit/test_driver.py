@@ -53,13 +53,13 @@ def test_gae_rewards_are_relative_to_their_group_and_nothing_unjudged_is_learned
 
 
 def test_raw_rewards_where_centring_is_off() -> None:
-    raw = config(generator={"learner": {"center_rewards": False}})
+    raw = config(generator={"learner": {"estimator": {"center_rewards": False}}})
     batch, _ = batch_of(raw, assignment(2), "generator", EPISODES, update=1)
     assert [s.reward for s in batch.samples] == [1.0, 0.0, 0.5, 0.5]
 
 
 def test_grpo_leaves_out_groups_without_signal() -> None:
-    grpo = config(generator={"learner": {"estimator": "grpo"}})
+    grpo = config(generator={"learner": {"estimator": {"kind": "grpo"}}})
     batch, left_out = batch_of(grpo, assignment(2), "generator", EPISODES, update=1)
     assert len(batch.samples) == 2 and left_out["groups_without_signal"] == 0.5
     assert sum(s.advantage or 0.0 for s in batch.samples) == pytest.approx(0.0)
@@ -135,7 +135,7 @@ def test_tree_credit_is_a_branchs_value_beyond_its_siblings() -> None:
     settings = {
         "credit": "tree",
         "tree": {"branches": 2, "continuations": 2},
-        "generator": {"learner": {"estimator": "dr_grpo"}},
+        "generator": {"learner": {"estimator": {"kind": "dr_grpo"}}},
     }
     episodes = [Episode(problem_id="a", trajectories=attempts)]
     batch, left_out = batch_of(config(**settings), assignment(1), "generator", episodes, update=1)
@@ -148,15 +148,21 @@ def test_tree_credit_is_a_branchs_value_beyond_its_siblings() -> None:
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ({"credit": "stage_gae", "generator": {"learner": {"estimator": "grpo"}}}, "stage_gae needs"),
+        (
+            {"credit": "stage_gae", "generator": {"learner": {"estimator": {"kind": "grpo"}}}},
+            "stage_gae needs",
+        ),
         ({"credit": "tree", "tree": {"branches": 3}}, "must be a multiple"),
         ({"tree": {"branches": 8}}, "tree has no effect with credit stage"),
         (
-            {"credit": "tree", "generator": {"learner": {"estimator": "hierarchical_grpo"}}},
+            {"credit": "tree", "generator": {"learner": {"estimator": {"kind": "hierarchical_grpo"}}}},
             "hierarchical_grpo compares prefixes",
         ),
-        ({"generator": {"learner": {"estimator": "hierarchical_grpo"}}}, "needs credit tree"),
-        ({"discriminator": {"learner": {"estimator": "hierarchical_grpo"}}}, "its suites do not branch"),
+        ({"generator": {"learner": {"estimator": {"kind": "hierarchical_grpo"}}}}, "needs credit tree"),
+        (
+            {"discriminator": {"learner": {"estimator": {"kind": "hierarchical_grpo"}}}},
+            "its suites do not branch",
+        ),
         ({"device": "cpu", "generator": {"learner": {"precision": "fp16"}}}, "fp16 is for device cuda"),
         (
             {"device": "cpu", "generator": {"learner": {"offload_optimizer": True}}},
@@ -171,7 +177,7 @@ def test_credit_and_learners_that_make_no_sense_are_refused(keys: dict, message:
 
 
 def test_rae_remembers_from_batch_to_batch() -> None:
-    settings = config(generator={"learner": {"estimator": "rae"}})
+    settings = config(generator={"learner": {"estimator": {"kind": "rae"}}})
     advantages = Advantages(settings.generator.learner)
     first, _ = make_batch(settings, advantages, assignment(1), "generator", EPISODES, 1)
     assert [s.advantage for s in first.samples] == [1.0, 0.0, 0.5, 0.5]

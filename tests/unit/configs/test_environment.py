@@ -38,7 +38,12 @@ def load(*arguments: str) -> Run:
         ("SPARRING_SEED", "3", lambda c: c.seed, 3),
         ("SPARRING_LOCAL", "true", lambda c: c.local, True),
         ("SPARRING_CURRICULUM__STAGES", "[1, 5]", lambda c: c.curriculum.stages, (1, 5)),
-        ("SPARRING_GENERATOR__LEARNER__ESTIMATOR", "grpo", lambda c: c.generator.learner.estimator, "grpo"),
+        (
+            "SPARRING_GENERATOR__LEARNER__ESTIMATOR__KIND",
+            "rloo",
+            lambda c: c.generator.learner.estimator.kind,
+            "rloo",
+        ),
         ("SPARRING_GENERATOR__LEARNER__LORA__RANK", "8", lambda c: c.generator.learner.lora.rank, 8),
         ("SPARRING_GAME__MAX_TESTS", "2", lambda c: c.game.max_tests, 2),
         ("SPARRING_GAME__REWARDS__VALIDITY_WEIGHT", "0.5", lambda c: c.game.rewards.validity_weight, 0.5),

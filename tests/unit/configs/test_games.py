@@ -97,7 +97,11 @@ def refusals():
         yield kind, {"credit": "all"}, "credit all has no effect"
         yield kind, {"credit": "tree"}, "credit tree has no effect"
         yield kind, {"tree": {"branches": 8}}, "tree has no effect"
-        yield kind, {"generator": {"learner": {"estimator": "hierarchical_grpo"}}}, "hierarchical_grpo needs"
+        yield (
+            kind,
+            {"generator": {"learner": {"estimator": {"kind": "hierarchical_grpo"}}}},
+            "hierarchical_grpo needs",
+        )
     for kind in ONE_POLICY:
         yield kind, {"evaluation": {"bank_programs": 9}}, r"evaluation\.bank_programs has no effect"
         yield kind, {"curriculum": {"frozen_players": ["generator"]}}, "there is nothing to train"
@@ -145,7 +149,7 @@ def test_a_games_defaults_are_a_config(kind):
         ("unit_tests", {"evaluation": {"samples": 4, "pass_at": [1, 4]}}),
         ("code_golf", {"curriculum": {"order": "difficulty"}}),
         ("kuhn", {"evaluation": {"problems": 7}}),
-        ("tictactoe", {"generator": {"learner": {"estimator": "rae"}}}),
+        ("tictactoe", {"generator": {"learner": {"estimator": {"kind": "rae"}}}}),
     ],
 )
 def test_what_has_an_effect_is_not_refused(kind, keys):

@@ -26,20 +26,27 @@ def load(*arguments: str) -> Run:
 
 
 OTHER_KINDS = [
+    ("engine: {kind: transformers, kv_cache_mb: 64}", "engine.kv_cache_mb", "transformers"),
+    ("learner: {estimator: {kind: grpo, gamma: 0.9}}", "learner.estimator.gamma", "grpo"),
+    ("learner: {estimator: {kind: rloo, value_clip: 1}}", "learner.estimator.value_clip", "rloo"),
+    ("learner: {estimator: {kind: rae, critic: model}}", "learner.estimator.critic", "rae"),
+    ("learner: {estimator: {decay: 0.5}}", "learner.estimator.decay", "gae"),
     (
-        "generator: {engine: {kind: transformers, kv_cache_mb: 64}}",
-        "generator.engine.kv_cache_mb",
-        "transformers",
+        "learner: {estimator: {kind: dr_grpo, normalise_rewards: task}}",
+        "learner.estimator.normalise_rewards",
+        "dr_grpo",
     ),
+    ("learner: {kl: {kind: none, estimator: k2}}", "learner.kl.estimator", "none"),
+    ("learner: {schedule: {floor: 0.0}}", "learner.schedule.floor", "constant"),
 ]
 
 
 @pytest.mark.parametrize(("text", "key", "kind"), OTHER_KINDS)
 def test_a_key_of_another_kind_is_refused_with_what_its_kind_takes(recipe, text, key, kind):
     with pytest.raises(
-        ConfigError, match=rf"mine\.yaml or command line: unknown key {key}: kind {kind} takes "
+        ConfigError, match=rf"mine\.yaml or command line: unknown key generator.{key}: kind {kind} takes "
     ) as no:
-        load(*recipe(text))
+        load(*recipe(f"generator: {{{text}}}"))
     assert len(str(no.value).splitlines()) == 1
 
 
@@ -47,6 +54,7 @@ def test_a_key_of_another_kind_is_refused_with_what_its_kind_takes(recipe, text,
     ("text", "words"),
     [
         ("generator: {engine: {kind: sglang}}", r"generator\.engine: .*'sglang'.*expected tags.*'vllm'"),
+        ("generator: {learner: {estimator: {kind: ppo}}}", r"generator\.learner\.estimator: .*'ppo'.*'gae'"),
         ("generator: {engine: vllm}", r"generator\.engine: .*dictionary.*\(got 'vllm'\)"),
     ],
 )

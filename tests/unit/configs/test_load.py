@@ -114,7 +114,7 @@ def test_an_unknown_option_is_refused():
         ("credit: some", "credit"),
         ("run_name: a/b", "run_name"),
         ("generator: {learner: {clip_low: 1.0}}", "generator.learner.clip_low"),
-        ("generator: {learner: {estimator: ppo}}", "generator.learner.estimator"),
+        ("generator: {learner: {estimator: gae}}", "generator.learner.estimator"),
         ("generator: {engine: {max_num_seqs: 0}}", "generator.engine.max_num_seqs"),
         ("curriculum: {attempts: 1}", "curriculum.attempts"),
         ("curriculum: {stages: [1, 6]}", "curriculum.stages.1"),
@@ -202,7 +202,7 @@ def test_a_combination_that_makes_no_sense_is_refused(recipe, text, words):
         ("--run-name", "mine", lambda c: c.run_name),
         ("--seed", "7", lambda c: str(c.seed)),
         ("--curriculum.attempts", "16", lambda c: str(c.curriculum.attempts)),
-        ("--generator.learner.estimator", "grpo", lambda c: c.generator.learner.estimator),
+        ("--generator.learner.estimator.kind", "grpo", lambda c: c.generator.learner.estimator.kind),
     ],
 )
 def test_options_set_their_keys(option, value, read):

@@ -27,7 +27,7 @@ def test_training_and_evaluation_are_r4s(recipe) -> None:
     _, config = recipe
     assert (config.learning_rate, config.temperature) == (2e-6, 0.8)
     learner = config.generator.learner
-    assert (learner.estimator, learner.lora, learner.minibatch_samples) == ("grpo", None, 56)
+    assert (learner.estimator.kind, learner.lora, learner.minibatch_samples) == ("grpo", None, 56)
     assert config.curriculum.problems_per_step * config.curriculum.attempts == 56
     evaluation = config.evaluation
     assert (evaluation.every, evaluation.problems, evaluation.samples) == (25, 15, 4)

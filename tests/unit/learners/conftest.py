@@ -28,7 +28,7 @@ def model_path(tmp_path_factory) -> Path:
 @pytest.fixture
 def make_learner(model_path) -> Callable[..., Learner]:
     def make(learning_rate: float = 1e-2, **settings) -> Learner:
-        settings = {"schedule": {"warmup_updates": 0}, "estimator": "grpo"} | settings
+        settings = {"schedule": {"warmup_updates": 0}, "estimator": {"kind": "grpo"}} | settings
         return Learner(LearnerSettings(**settings), learning_rate, model_path, model_path, seed=3)
 
     return make
@@ -58,7 +58,7 @@ def sample_of() -> Callable[..., Sample]:
             trained=sampled if trained is None else (*[False] * len(prompt), *trained),
             logprobs=(*[0.0] * len(prompt), *scores.logprobs_P.tolist()),
             reward=reward,
-            advantage=None if learner.settings.estimator == "gae" else advantage,
+            advantage=None if learner.settings.estimator.kind == "gae" else advantage,
         )
 
     return make

@@ -29,7 +29,7 @@ def test_a_group_without_signal_has_no_advantages(estimator, rewards):
 
 
 def test_a_tied_group_speaks_in_reinforce_pp_unless_all_are_tied():
-    settings = LearnerSettings(estimator="reinforce_pp")
+    settings = LearnerSettings(estimator={"kind": "reinforce_pp"})
     tied, other = Advantages(settings).credit([[1.0, 1.0], [0.0, 1.0]], game="g", role="r")
     assert tied is not None and other is not None and tied[0][1] == tied[1][1] > 0
     assert Advantages(settings).credit([[1.0, 1.0], [1.0]], game="g", role="r") == [None, None]
@@ -38,17 +38,20 @@ def test_a_tied_group_speaks_in_reinforce_pp_unless_all_are_tied():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"estimator": "grpo", "gamma": 0.9}, "gamma has no effect with estimator grpo"),
-        ({"estimator": "rloo", "value_clip": 0.2}, "value_clip has no effect with estimator rloo"),
-        ({"estimator": "grpo", "kl": {"kind": "reward", "coefficient": 0.1}}, "kl.kind reward needs"),
+        ({"estimator": {"kind": "grpo", "gamma": 0.9}}, r"estimator\.grpo\.gamma"),
+        ({"estimator": {"kind": "rloo", "value_clip": 0.2}}, r"estimator\.rloo\.value_clip"),
+        (
+            {"estimator": {"kind": "grpo"}, "kl": {"kind": "reward", "coefficient": 0.1}},
+            r"kl\.kind reward needs",
+        ),
         ({"objective": "cispo", "dual_clip": 3.0}, "dual_clip has no effect with objective cispo"),
-        ({"objective": "gspo", "estimator": "grpo"}, "gspo is defined on sequences"),
+        ({"objective": "gspo", "estimator": {"kind": "grpo"}}, "gspo is defined on sequences"),
         ({"objective": "gspo", "loss_normaliser": "sequence"}, "gspo is defined on sequences"),
         ({"loss_normaliser": "constant"}, "max_loss_tokens belongs to"),
         ({"max_loss_tokens": 100}, "max_loss_tokens belongs to"),
-        ({"kl": {"estimator": "k2"}}, "kl.none.estimator"),
-        ({"kl": {"kind": "loss"}}, "kl.loss.coefficient"),
-        ({"kl": {"kind": "loss", "estimator": "k1", "coefficient": 0.1}}, "kl.loss.estimator"),
+        ({"kl": {"estimator": "k2"}}, r"kl\.none\.estimator"),
+        ({"kl": {"kind": "loss"}}, r"kl\.loss\.coefficient"),
+        ({"kl": {"kind": "loss", "estimator": "k1", "coefficient": 0.1}}, r"kl\.loss\.estimator"),
     ],
 )
 def test_what_makes_no_sense_is_refused(settings, message):

@@ -93,7 +93,7 @@ def test_batches_come_in_order(make_learner):
 
 # ---------------------------------------------------------------------- back to the checkpoint
 @pytest.mark.parametrize(
-    "settings", [{}, {"estimator": "gae"}, {"lora": {"rank": 4}}], ids=["full", "gae", "lora"]
+    "settings", [{}, {"estimator": {"kind": "gae"}}, {"lora": {"rank": 4}}], ids=["full", "gae", "lora"]
 )
 def test_after_too_many_skipped_updates_the_learner_goes_back(make_learner, sample_of, tmp_path, settings):
     learner = make_learner(1e-2, **settings)

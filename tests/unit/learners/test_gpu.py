@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(),
     "keys", [{}, {"offload_optimizer": True}, {"lora": {"rank": 4}}, {"gradient_checkpointing": True}]
 )
 def test_a_gpu_makes_the_update_of_a_cpu(model_path, keys):
-    settings = LearnerSettings(**{"estimator": "grpo", "schedule": {"warmup_updates": 0}} | keys)
+    settings = LearnerSettings(**{"estimator": {"kind": "grpo"}, "schedule": {"warmup_updates": 0}} | keys)
     learners = [Learner(settings, 1e-3, model_path, model_path, device=d, seed=3) for d in ("cpu", "cuda")]
     for step in (1, 2):
         for learner in learners:

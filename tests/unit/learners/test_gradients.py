@@ -22,9 +22,9 @@ CASES = {
     "k3": {"kl": {"kind": "loss", "coefficient": 0.5}},
     "gspo": {"objective": "gspo", "loss_normaliser": "sequence"},
     "decoupled": {"importance_cap": 2.0},
-    "critic": {"estimator": "gae"},
-    "critic_clip": {"estimator": "gae", "value_clip": 0.1},
-    "critic_model": {"estimator": "gae", "critic": "model"},
+    "critic": {"estimator": {"kind": "gae"}},
+    "critic_clip": {"estimator": {"kind": "gae", "value_clip": 0.1}},
+    "critic_model": {"estimator": {"kind": "gae", "critic": "model"}},
     "lora": {"lora": {"rank": 4}},
     "checkpointing": {"gradient_checkpointing": True},
 }
@@ -49,13 +49,13 @@ def parts_of(learner: Learner) -> list[torch.nn.Parameter]:
     """Those whose gradient is the loss's: a head's errors move the policy's trunk, but are not to reach it."""
     if learner.critic is None:
         return list(learner.policy.trainable().values())
-    policy = learner.policy.trainable().values() if learner.settings.critic == "model" else ()
+    policy = learner.policy.trainable().values() if learner.settings.gae.critic == "model" else ()
     return [*policy, *learner.critic.parameters()]
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_gradients_are_the_slopes_of_the_loss(case, double_path):
-    settings = LearnerSettings(**{"estimator": "grpo"} | CASES[case])
+    settings = LearnerSettings(**{"estimator": {"kind": "grpo"}} | CASES[case])
     learner = Learner(settings, 1e-2, double_path, double_path, seed=1)
     for module in (learner.policy.model, getattr(learner.policy, "reference", None), learner.critic):
         if module is not None:

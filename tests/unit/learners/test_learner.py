@@ -97,7 +97,9 @@ def test_decoupled_ppo_weighs_by_the_learners_ratio_to_the_engine(make_learner, 
 
 
 def test_kl_in_the_reward_lowers_the_returns_by_the_penalties(make_learner, sample_of):
-    learner = make_learner(estimator="gae", kl={"kind": "reward", "coefficient": 0.5, "estimator": "k1"})
+    learner = make_learner(
+        estimator={"kind": "gae"}, kl={"kind": "reward", "coefficient": 0.5, "estimator": "k1"}
+    )
     with torch.no_grad():  # away from the reference
         next(learner.policy.model.parameters()).mul_(1.1)
     sample = sample_of(learner, [3, 4], [6, 7], reward=1.0)
@@ -124,8 +126,8 @@ def test_every_objective_makes_what_was_good_more_likely(make_learner, sample_of
 def test_padding_changes_nothing(make_learner, sample_of, estimator):
     """A short sample beside a long one whose tokens are not trained: the update of the short one alone."""
     frozen_value = {"value_learning_rate": 1e-9} if estimator == "gae" else {}
-    short_alone = make_learner(estimator=estimator, **frozen_value)
-    beside_long = make_learner(estimator=estimator, **frozen_value)
+    short_alone = make_learner(estimator={"kind": estimator, **frozen_value})
+    beside_long = make_learner(estimator={"kind": estimator, **frozen_value})
     short = sample_of(short_alone, [3, 4], [6, 7, 8])
     long = sample_of(short_alone, [9] * 20, [1, 2, 3, 4], trained=[False] * 4)
     short_alone.step(batch(short))
@@ -151,7 +153,7 @@ def test_only_the_stage_under_training_carries_loss(make_learner, sample_of):
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_a_batch_in_which_nothing_is_trained_only_counts(make_learner, sample_of, estimator):
-    learner = make_learner(estimator=estimator)
+    learner = make_learner(estimator={"kind": estimator})
     before = weights(learner)
     metrics = learner.step(batch(sample_of(learner, [3], [4], trained=[False])))
     assert learner.version == 1 and metrics["samples"] == 0
@@ -162,7 +164,9 @@ def test_a_batch_in_which_nothing_is_trained_only_counts(make_learner, sample_of
 # ---------------------------------------------------------------------- the update
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_the_size_of_micro_batches_does_not_change_the_update(make_learner, random_batch, estimator):
-    learners = [make_learner(1e-3, estimator=estimator, microbatch_tokens=tokens) for tokens in (64, 16384)]
+    learners = [
+        make_learner(1e-3, estimator={"kind": estimator}, microbatch_tokens=tokens) for tokens in (64, 16384)
+    ]
     for step in (1, 2):
         played = random_batch(learners[1], step, count=16)
         metrics = [learner.step(played) for learner in learners]
@@ -176,7 +180,7 @@ def test_the_size_of_micro_batches_does_not_change_the_update(make_learner, rand
 def test_the_first_update_on_own_samples_starts_at_ratio_1(
     make_learner, random_batch, estimator, temperature
 ):
-    learner = make_learner(estimator=estimator, minibatch_samples=64)
+    learner = make_learner(estimator={"kind": estimator}, minibatch_samples=64)
     metrics = learner.step(random_batch(learner, temperature=temperature))
     assert metrics["clip_fraction"] == 0
     assert abs(metrics["approximate_kl"]) < 1e-6
@@ -195,7 +199,7 @@ def test_a_mismatch_between_engine_and_learner_is_reported(make_learner, sample_
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_what_was_rewarded_becomes_likelier(make_learner, sample_of, estimator):
-    learner = make_learner(1e-2, estimator=estimator)
+    learner = make_learner(1e-2, estimator={"kind": estimator})
     prompt, good, bad = [3, 4], [6, 7, 8], [9, 10, 11]
     before = probability(learner, prompt, good), probability(learner, prompt, bad)
     for step in range(1, 6):
@@ -217,7 +221,7 @@ def test_no_advantage_no_change(make_learner, sample_of):
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_a_learning_rate_near_zero_leaves_the_weights(make_learner, random_batch, estimator):
-    learner = make_learner(1e-12, estimator=estimator)
+    learner = make_learner(1e-12, estimator={"kind": estimator})
     before = weights(learner)
     learner.step(random_batch(learner))
     assert largest_difference(before, weights(learner)) < 1e-9
@@ -256,7 +260,7 @@ def test_gradient_checkpointing_gives_the_same_update(make_learner, random_batch
 
 
 def test_the_value_head_learns_the_return(make_learner, sample_of):
-    learner = make_learner(1e-9, estimator="gae", value_learning_rate=3e-2)
+    learner = make_learner(1e-9, estimator={"kind": "gae", "value_learning_rate": 3e-2})
     losses = []
     for step in range(1, 40):
         samples = (
@@ -270,7 +274,7 @@ def test_the_value_head_learns_the_return(make_learner, sample_of):
 
 def test_the_value_loss_does_not_reach_the_policy(make_learner, sample_of):
     """One sample has one advantage after normalisation: zero; only the value head may move."""
-    learner = make_learner(1e-2, estimator="gae")
+    learner = make_learner(1e-2, estimator={"kind": "gae"})
     before = weights(learner)
     learner.step(batch(sample_of(learner, [3], [4], reward=1.0)))
     assert largest_difference(before, weights(learner)) == 0

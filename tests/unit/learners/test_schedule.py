@@ -54,7 +54,9 @@ def test_the_learner_applies_it(make_learner, random_batch):
 
 def test_a_critics_trunk_follows_the_schedule_and_its_head_only_the_halvings(make_learner, random_batch):
     learner = make_learner(
-        1e-2, estimator="gae", critic="model", schedule={"warmup_updates": 10}, value_learning_rate=1e-3
+        1e-2,
+        estimator={"kind": "gae", "critic": "model", "value_learning_rate": 1e-3},
+        schedule={"warmup_updates": 10},
     )
     learner.learning_rate_factor = 0.5
     learner.step(random_batch(learner))

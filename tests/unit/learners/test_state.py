@@ -9,7 +9,7 @@ from tests.learning import largest_difference, weights
 
 @pytest.mark.parametrize("estimator", ["gae", "grpo"])
 def test_a_resumed_learner_continues_to_the_bit(make_learner, random_batch, model_path, tmp_path, estimator):
-    settings = {"estimator": estimator, "schedule": {"warmup_updates": 5}, "minibatch_samples": 4}
+    settings = {"estimator": {"kind": estimator}, "schedule": {"warmup_updates": 5}, "minibatch_samples": 4}
     whole, first_half = make_learner(1e-2, **settings), make_learner(1e-2, **settings)
     batches = [random_batch(whole, step) for step in range(1, 5)]
     for played in batches[:2]:
@@ -27,11 +27,11 @@ def test_a_resumed_learner_continues_to_the_bit(make_learner, random_batch, mode
 
 @pytest.mark.parametrize(("saved", "now"), [("gae", "grpo"), ("grpo", "gae")])
 def test_a_checkpoint_of_another_estimator_is_refused(make_learner, tmp_path, saved, now):
-    save_learner(make_learner(estimator=saved), tmp_path)
+    save_learner(make_learner(estimator={"kind": saved}), tmp_path)
     with pytest.raises(
         ValueError, match=r"saved with critic .*, this run uses .*: resume with the same critic"
     ):
-        load_learner(make_learner(estimator=now), tmp_path)
+        load_learner(make_learner(estimator={"kind": now}), tmp_path)
 
 
 def test_the_reference_does_not_move(make_learner, random_batch):
@@ -46,5 +46,5 @@ def test_building_a_learner_does_not_touch_the_global_generator(make_learner):
     torch.manual_seed(1)
     expected = torch.rand(3)
     torch.manual_seed(1)
-    make_learner(estimator="gae")
+    make_learner(estimator={"kind": "gae"})
     assert torch.equal(torch.rand(3), expected)
