@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from typing import Any
 
 from core.verdict import Status, Verdict
 from sandbox_workers.jobs import BackendDied, Job, SandboxUnavailable
@@ -146,4 +147,5 @@ class RunnerChannel:
 
 
 def _verdict(judged: Judged) -> Verdict:
-    return Verdict(**judged._asdict() | {"status": Status(judged.status)})
+    fields: dict[str, Any] = judged._asdict()
+    return Verdict(**fields | {"status": Status(judged.status)})
