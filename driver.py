@@ -94,7 +94,7 @@ def make_batch(
 ) -> tuple[Batch, dict[str, float]]:
     """(batch, what was left out). Advantages of critic-free estimators are estimated here, per group."""
     settings = config.policy(role).learner
-    of_stage = config.staged and role == "generator" and config.credit in ("stage", "tree")
+    of_stage = config.staged and role == "generator" and config.credit.kind in ("stage", "tree")
     samples: list[Sample] = []
     groups_seen = without_signal = 0
     for player in config.players_of(role):  # two of them in self-play: each has baselines of its own
@@ -112,7 +112,7 @@ def make_batch(
                     a,
                     (assignment.stage,) if of_stage else None,
                     mask_truncated=settings.mask_truncated,
-                    by_turn=role == "generator" and config.credit == "stage_gae",
+                    by_turn=role == "generator" and config.credit.kind == "stage_gae",
                 ),
                 reward=r,
             )

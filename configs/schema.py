@@ -11,13 +11,15 @@ from pydantic import Field, field_validator, model_validator
 
 from configs.sections import (
     EMBEDDED,
+    AttemptCredit,
     CheckpointSettings,
+    Credit,
     EvaluationSettings,
     PolicySettings,
     ProblemSettings,
     RolloutSettings,
     SandboxSettings,
-    TreeSettings,
+    TreeCredit,
     WarmStartSettings,
 )
 from core.settings import Settings
@@ -48,11 +50,7 @@ class Config(Settings):
     """Step size of both policies (each times its learner.learning_rate_scale)."""
     temperature: float = Field(default=1.0, gt=0)
     """Sampling temperature of training episodes."""
-    credit: Literal["stage", "all", "stage_gae", "tree"] = "stage"
-    """Which of the generator's tokens learn, and from what. stage: those of the stage under training, from the whole
-    attempt's reward; all: those of every stage; stage_gae: every stage, each as one step of GAE (estimator gae); tree:
-    the stage under training, by attempts that branch there."""
-    tree: TreeSettings = TreeSettings()
+    credit: Credit = AttemptCredit()
     generator: PolicySettings = PolicySettings()
     discriminator: PolicySettings = PolicySettings()
     problems: ProblemSettings = ProblemSettings()
@@ -208,8 +206,8 @@ class Config(Settings):
         self.curriculum.refuse_changed(("stages", "remembered_programs"), no_effect, "curriculum")
         self.evaluation.refuse_changed(("suites",), no_effect, "evaluation")
         self.warm_start.refuse_changed(("weak_suites", "invalid_suites"), no_effect, "warm_start")
-        if self.credit in ("all", "tree"):
-            raise ValueError(f"credit {self.credit} {no_effect}: it has no stages")
+        if self.credit.kind in ("all", "tree"):
+            raise ValueError(f"credit {self.credit.kind} {no_effect}: it has no stages")
         if kind != "output_prediction":
             self.evaluation.refuse_changed(("bank_programs",), no_effect, "evaluation")
         else:
@@ -229,28 +227,23 @@ class Config(Settings):
         self.curriculum.refuse_changed(("order",), no_effect, "curriculum")
 
     def _check_credit(self) -> None:
-        estimator, size = self.generator.learner.estimator.kind, self.tree.branches * self.tree.continuations
-        if self.credit == "stage_gae" and estimator != "gae":
+        credit, estimator = self.credit, self.generator.learner.estimator.kind
+        if credit.kind == "stage_gae" and estimator != "gae":
             raise ValueError(f"credit stage_gae needs generator.learner.estimator.kind gae, not {estimator}")
-        if self.credit == "tree" and self.curriculum.attempts % size:
-            raise ValueError(
-                f"credit tree: curriculum.attempts ({self.curriculum.attempts}) must be a multiple of tree.branches "
-                f"times tree.continuations ({size})"
-            )
-        if self.credit == "tree" and estimator == "hierarchical_grpo" and self.curriculum.attempts == size:
-            raise ValueError(
-                "generator.learner.estimator.kind hierarchical_grpo compares prefixes: curriculum.attempts must be more than "
-                f"tree.branches times tree.continuations ({size})"
-            )
-        if self.credit != "tree":
-            if self.tree != TreeSettings():
-                raise ValueError(f"tree has no effect with credit {self.credit}")
-            if estimator == "hierarchical_grpo":
-                raise ValueError("generator.learner.estimator.kind hierarchical_grpo needs credit tree")
-        if (
-            "discriminator" in self.policies
-            and self.discriminator.learner.estimator.kind == "hierarchical_grpo"
-        ):
+        if isinstance(credit, TreeCredit):
+            if self.curriculum.attempts % credit.size:
+                raise ValueError(
+                    f"credit tree: curriculum.attempts ({self.curriculum.attempts}) must be a multiple of "
+                    f"credit.branches times credit.continuations ({credit.size})"
+                )
+            if estimator == "hierarchical_grpo" and self.curriculum.attempts == credit.size:
+                raise ValueError(
+                    "generator.learner.estimator.kind hierarchical_grpo compares prefixes: curriculum.attempts must be "
+                    f"more than credit.branches times credit.continuations ({credit.size})"
+                )
+        elif estimator == "hierarchical_grpo":
+            raise ValueError("generator.learner.estimator.kind hierarchical_grpo needs credit tree")
+        if self.discriminator.learner.estimator.kind == "hierarchical_grpo":
             raise ValueError(
                 "discriminator.learner.estimator.kind hierarchical_grpo: its suites do not branch"
             )

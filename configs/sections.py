@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from actors.settings import EngineSettings, VllmEngine
-from core.settings import Settings
+from core.settings import Settings, kind_unless_said
 from learners.settings import LearnerSettings
 
 EMBEDDED = "embedded"
@@ -154,13 +154,26 @@ class EvaluationSettings(Settings):
         return self
 
 
-class TreeSettings(Settings):
-    """With credit tree, of the generator's attempts at a problem."""
-
+class TreeCredit(Settings):
+    kind: Literal["tree"] = "tree"
     branches: int = Field(default=4, ge=2)
-    """Attempts at the stage under training that share what comes before it."""
+    """tree: the generator's attempts at the stage under training that share what comes before it."""
     continuations: int = Field(default=2, ge=1)
-    """Of each branch, to the end: their mean reward is the branch's value."""
+    """tree: of each branch, to the end: their mean reward is the branch's value."""
+
+    @property
+    def size(self) -> int:
+        return self.branches * self.continuations
+
+
+class AttemptCredit(Settings):
+    kind: Literal["stage", "all", "stage_gae"] = "stage"
+    """Which of the generator's tokens learn, and from what. stage: those of the stage under training, from the whole
+    attempt's reward; all: those of every stage; stage_gae: every stage, each as one step of GAE (estimator gae); tree:
+    the stage under training, by attempts that branch there."""
+
+
+Credit = Annotated[TreeCredit | AttemptCredit, Field(discriminator="kind"), kind_unless_said("stage")]
 
 
 class CheckpointSettings(Settings):

@@ -280,11 +280,12 @@ class Session:
         return {i: tuple(s.program for s in found) for i, found in best.items()}
 
     def _branching(self, assignment: Assignment) -> dict[str, Branching]:
-        if self.config.credit != "tree" or "generator" not in assignment.learning:
+        credit = self.config.credit
+        if credit.kind != "tree" or "generator" not in assignment.learning:
             return {}
-        branches, continuations = self.config.tree.branches, self.config.tree.continuations
+        branches, continuations = credit.branches, credit.continuations
         if assignment.stage == len(REASONING_STAGES):  # nothing follows that could differ
-            branches, continuations = branches * continuations, 1
+            branches, continuations = credit.size, 1
         return {
             "generator": Branching(stage=assignment.stage, branches=branches, continuations=continuations)
         }

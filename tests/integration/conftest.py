@@ -34,7 +34,7 @@ ROLES = ("generator", "discriminator")
 SHORT = (
     "--curriculum.n-discriminator-steps", "1", "--curriculum.n-generator-steps", "1",
     "--curriculum.problems-per-step", "4", "--curriculum.attempts", "4", "--curriculum.frozen-programs", "2",
-    "--evaluation.problems", "12", "--evaluation.suites", "1", "--credit", "stage",
+    "--evaluation.problems", "12", "--evaluation.suites", "1", "--credit.kind", "stage",
 )  # fmt: skip
 
 

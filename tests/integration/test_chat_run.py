@@ -24,7 +24,7 @@ def test_r0s_flags_train_two_chat_models(drive, chat_model: Path, tmp_path: Path
     assert done.code == 0, done.err
     run = tmp_path / name
     config = yaml.safe_load((run / "config.yaml").read_text())
-    assert (config["credit"], config["learning_rate"], config["game"]["test_format"]) == (
+    assert (config["credit"]["kind"], config["learning_rate"], config["game"]["test_format"]) == (
         "stage",
         1e-5,
         "strict",

@@ -70,7 +70,7 @@ def test_grpo_leaves_out_groups_without_signal() -> None:
     [("stage", [False, False, False, True, True]), ("all", [False, True, True, True, True])],
 )
 def test_stage_credit_trains_the_tokens_of_the_stage(credit: str, trained: list[bool]) -> None:
-    batch, _ = batch_of(config(credit=credit), assignment(2), "generator", EPISODES, update=1)
+    batch, _ = batch_of(config(credit={"kind": credit}), assignment(2), "generator", EPISODES, update=1)
     assert list(batch.samples[0].trained) == trained
 
 
@@ -79,10 +79,10 @@ def test_completions_that_were_cut_off_may_carry_no_loss() -> None:
     last = cut.turns[-1]
     cut.turns[-1] = replace(last, completion=replace(last.completion, finish_reason=FinishReason.LENGTH))
     episodes = [Episode(problem_id="a", trajectories=[whole, cut])]
-    masked = config(credit="all", generator={"learner": {"mask_truncated": True}})
+    masked = config(credit={"kind": "all"}, generator={"learner": {"mask_truncated": True}})
     batch, _ = batch_of(masked, assignment(2), "generator", episodes, update=1)
     assert [sum(s.trained) for s in batch.samples] == [4, 2]
-    batch, _ = batch_of(config(credit="all"), assignment(2), "generator", episodes, update=1)
+    batch, _ = batch_of(config(credit={"kind": "all"}), assignment(2), "generator", episodes, update=1)
     assert [sum(s.trained) for s in batch.samples] == [4, 4]
 
 
@@ -92,7 +92,7 @@ def test_the_discriminator_has_no_stages() -> None:
             problem_id="a", trajectories=[trajectory("discriminator", r, stages=(0,)) for r in (0.1, 0.9)]
         )
     ]
-    batch, _ = batch_of(config(credit="stage"), assignment(4), "discriminator", episodes, update=1)
+    batch, _ = batch_of(config(credit={"kind": "stage"}), assignment(4), "discriminator", episodes, update=1)
     assert [list(s.trained) for s in batch.samples] == [[False, True, True]] * 2
 
 
@@ -119,10 +119,10 @@ def test_only_rewarded_programs_are_remembered() -> None:
 
 # ---------------------------------------------------------------------- stage credit
 def test_stage_gae_takes_each_turn_as_one_step() -> None:
-    batch, _ = batch_of(config(credit="stage_gae"), assignment(2), "generator", EPISODES, update=1)
+    batch, _ = batch_of(config(credit={"kind": "stage_gae"}), assignment(2), "generator", EPISODES, update=1)
     assert [s.segments for s in batch.samples] == [(2, 2)] * 2
     assert all(sum(s.trained) == sum(s.sampled) for s in batch.samples)
-    plain, _ = batch_of(config(credit="all"), assignment(2), "generator", EPISODES, update=1)
+    plain, _ = batch_of(config(credit={"kind": "all"}), assignment(2), "generator", EPISODES, update=1)
     assert [s.segments for s in plain.samples] == [()] * 2
 
 
@@ -133,8 +133,7 @@ def test_tree_credit_is_a_branchs_value_beyond_its_siblings() -> None:
     for number, attempt in enumerate(attempts):
         attempt.place = (number // 4, number // 2)
     settings = {
-        "credit": "tree",
-        "tree": {"branches": 2, "continuations": 2},
+        "credit": {"kind": "tree", "branches": 2, "continuations": 2},
         "generator": {"learner": {"estimator": {"kind": "dr_grpo"}}},
     }
     episodes = [Episode(problem_id="a", trajectories=attempts)]
@@ -149,13 +148,16 @@ def test_tree_credit_is_a_branchs_value_beyond_its_siblings() -> None:
     ("keys", "message"),
     [
         (
-            {"credit": "stage_gae", "generator": {"learner": {"estimator": {"kind": "grpo"}}}},
+            {"credit": {"kind": "stage_gae"}, "generator": {"learner": {"estimator": {"kind": "grpo"}}}},
             "stage_gae needs",
         ),
-        ({"credit": "tree", "tree": {"branches": 3}}, "must be a multiple"),
-        ({"tree": {"branches": 8}}, "tree has no effect with credit stage"),
+        ({"credit": {"kind": "tree", "branches": 3}}, "must be a multiple"),
+        ({"credit": {"branches": 8}}, r"credit\.stage\.branches"),
         (
-            {"credit": "tree", "generator": {"learner": {"estimator": {"kind": "hierarchical_grpo"}}}},
+            {
+                "credit": {"kind": "tree"},
+                "generator": {"learner": {"estimator": {"kind": "hierarchical_grpo"}}},
+            },
             "hierarchical_grpo compares prefixes",
         ),
         ({"generator": {"learner": {"estimator": {"kind": "hierarchical_grpo"}}}}, "needs credit tree"),

@@ -94,9 +94,9 @@ def refusals():
         yield kind, {"evaluation": {"suites": 5}}, r"evaluation\.suites has no effect"
         for key in ("weak_suites", "invalid_suites"):
             yield kind, {"warm_start": {key: 0.3}}, rf"warm_start\.{key} has no effect"
-        yield kind, {"credit": "all"}, "credit all has no effect"
-        yield kind, {"credit": "tree"}, "credit tree has no effect"
-        yield kind, {"tree": {"branches": 8}}, "tree has no effect"
+        yield kind, {"credit": {"kind": "all"}}, "credit all has no effect"
+        yield kind, {"credit": {"kind": "tree"}}, "credit tree has no effect"
+        yield kind, {"credit": {"branches": 8}}, r"credit\.stage\.branches"
         yield (
             kind,
             {"generator": {"learner": {"estimator": {"kind": "hierarchical_grpo"}}}},
@@ -145,7 +145,7 @@ def test_a_games_defaults_are_a_config(kind):
     [
         ("output_prediction", {"evaluation": {"bank_programs": 9}}),
         ("output_prediction", {"curriculum": {"frozen_players": ["discriminator"]}}),
-        ("output_prediction", {"credit": "stage_gae"}),
+        ("output_prediction", {"credit": {"kind": "stage_gae"}}),
         ("unit_tests", {"evaluation": {"samples": 4, "pass_at": [1, 4]}}),
         ("code_golf", {"curriculum": {"order": "difficulty"}}),
         ("kuhn", {"evaluation": {"problems": 7}}),

@@ -26,27 +26,44 @@ def load(*arguments: str) -> Run:
 
 
 OTHER_KINDS = [
-    ("engine: {kind: transformers, kv_cache_mb: 64}", "engine.kv_cache_mb", "transformers"),
-    ("learner: {estimator: {kind: grpo, gamma: 0.9}}", "learner.estimator.gamma", "grpo"),
-    ("learner: {estimator: {kind: rloo, value_clip: 1}}", "learner.estimator.value_clip", "rloo"),
-    ("learner: {estimator: {kind: rae, critic: model}}", "learner.estimator.critic", "rae"),
-    ("learner: {estimator: {decay: 0.5}}", "learner.estimator.decay", "gae"),
+    ("credit: {kind: all, branches: 2}", "credit.branches", "all"),
     (
-        "learner: {estimator: {kind: dr_grpo, normalise_rewards: task}}",
-        "learner.estimator.normalise_rewards",
+        "generator: {engine: {kind: transformers, kv_cache_mb: 64}}",
+        "generator.engine.kv_cache_mb",
+        "transformers",
+    ),
+    (
+        "generator: {learner: {estimator: {kind: grpo, gamma: 0.9}}}",
+        "generator.learner.estimator.gamma",
+        "grpo",
+    ),
+    (
+        "generator: {learner: {estimator: {kind: rloo, value_clip: 1}}}",
+        "generator.learner.estimator.value_clip",
+        "rloo",
+    ),
+    (
+        "generator: {learner: {estimator: {kind: rae, critic: model}}}",
+        "generator.learner.estimator.critic",
+        "rae",
+    ),
+    ("generator: {learner: {estimator: {decay: 0.5}}}", "generator.learner.estimator.decay", "gae"),
+    (
+        "generator: {learner: {estimator: {kind: dr_grpo, normalise_rewards: task}}}",
+        "generator.learner.estimator.normalise_rewards",
         "dr_grpo",
     ),
-    ("learner: {kl: {kind: none, estimator: k2}}", "learner.kl.estimator", "none"),
-    ("learner: {schedule: {floor: 0.0}}", "learner.schedule.floor", "constant"),
+    ("generator: {learner: {kl: {kind: none, estimator: k2}}}", "generator.learner.kl.estimator", "none"),
+    ("generator: {learner: {schedule: {floor: 0.0}}}", "generator.learner.schedule.floor", "constant"),
 ]
 
 
 @pytest.mark.parametrize(("text", "key", "kind"), OTHER_KINDS)
 def test_a_key_of_another_kind_is_refused_with_what_its_kind_takes(recipe, text, key, kind):
     with pytest.raises(
-        ConfigError, match=rf"mine\.yaml or command line: unknown key generator.{key}: kind {kind} takes "
+        ConfigError, match=rf"mine\.yaml or command line: unknown key {key}: kind {kind} takes "
     ) as no:
-        load(*recipe(f"generator: {{{text}}}"))
+        load(*recipe(text))
     assert len(str(no.value).splitlines()) == 1
 
 
@@ -54,6 +71,7 @@ def test_a_key_of_another_kind_is_refused_with_what_its_kind_takes(recipe, text,
     ("text", "words"),
     [
         ("generator: {engine: {kind: sglang}}", r"generator\.engine: .*'sglang'.*expected tags.*'vllm'"),
+        ("credit: {kind: some}", r"credit: .*'some'.*'tree'"),
         ("generator: {learner: {estimator: {kind: ppo}}}", r"generator\.learner\.estimator: .*'ppo'.*'gae'"),
         ("generator: {engine: vllm}", r"generator\.engine: .*dictionary.*\(got 'vllm'\)"),
     ],

@@ -111,7 +111,7 @@ def test_an_unknown_option_is_refused():
         ("learning_rate: -1", "learning_rate"),
         ("seed: many", "seed"),
         ("device: tpu", "device"),
-        ("credit: some", "credit"),
+        ("credit: all", "credit"),
         ("run_name: a/b", "run_name"),
         ("generator: {learner: {clip_low: 1.0}}", "generator.learner.clip_low"),
         ("generator: {learner: {estimator: gae}}", "generator.learner.estimator"),
@@ -306,7 +306,7 @@ def test_help_begins_with_the_first_day_and_shows_the_recipes_values(capsys):
 def test_models_and_problems_of_ones_own_take_the_chat_recipe(arguments):
     run, name = load_run(list(arguments))
     assert name == "chat"
-    assert (run.generator.max_tokens, run.credit, run.learning_rate) == (512, "stage", 1e-5)
+    assert (run.generator.max_tokens, run.credit.kind, run.learning_rate) == (512, "stage", 1e-5)
     assert run.multistage.test_format == "strict"
 
 
