@@ -13,15 +13,15 @@ from configs.schema import Config
 
 PREFIX, DELIMITER = "SPARRING_", "__"
 DATASET, QUESTIONS = "MBPP_DATASET_PATH", "MBPP_EVAL_NUM_QUESTIONS"
-_FORMATS = ("problems.format", "problems.held_out_format")
+_FORMATS = ("problems.format", "problems.held_out.format")
 
 HELP = f"""\
 environment:
   {PREFIX}<SECTION>{DELIMITER}<KEY>  any key, such as {PREFIX}EVALUATION{DELIMITER}PROBLEMS=10 or
                             {PREFIX}PROBLEMS{DELIMITER}FILE=my.json (lists and mappings as JSON)
-  {DATASET}         problems.held_out_file, with held_out_format mbpp and held_out_split test
+  {DATASET}         problems.held_out: {{file: ..., format: mbpp, split: test}}
   {QUESTIONS}   evaluation.problems
-                            (these two only where problems.format or problems.held_out_format is mbpp)
+                            (these two only where problems.format or problems.held_out.format is mbpp)
 The command line beats the environment, which beats the recipe; what is taken is printed.
 """
 
@@ -53,7 +53,7 @@ def read_environment(environment: Mapping[str, str]) -> dict[str, dict[str, Any]
                 f"{name}: no such section of the configuration: see --help for the keys there are"
             )
     if DATASET in given:
-        file, form, split = (f"problems.held_out_{key}" for key in ("file", "format", "split"))
+        file, form, split = (f"problems.held_out.{key}" for key in ("file", "format", "split"))
         found[DATASET] = {file: given[DATASET], form: "mbpp", split: "test"}
     if QUESTIONS in given:
         found[QUESTIONS] = {"evaluation.problems": given[QUESTIONS]}

@@ -227,7 +227,7 @@ def _not_overridden(
 ) -> dict[str, dict[str, Any]]:
     taken = {}
     for name, values in environment.items():
-        if name == DATASET and "problems.held_out_file" in on_command_line:
+        if name == DATASET and "problems.held_out.file" in on_command_line:
             continue  # its format goes with its file
         taken[name] = {key: value for key, value in values.items() if key not in on_command_line}
     return taken
@@ -255,9 +255,17 @@ def _refuse(message: str) -> NoReturn:
 def _explain(origin: str, error: Any, variables: Mapping[str, str]) -> str:
     """variables: keys that the environment sets, with the variable."""
     key, _ = place(error["loc"], Run)
-    sets_it = next((name for k, name in variables.items() if f"{key}.".startswith(f"{k}.")), None)
+    unknown = error["type"] == "extra_forbidden"  # or some of what is in it is set there
+    sets_it = next(
+        (
+            name
+            for k, name in variables.items()
+            if f"{key}.".startswith(f"{k}.") or (unknown and k.startswith(f"{key}."))
+        ),
+        None,
+    )
     origin = sets_it or f"{origin} or command line"
-    if error["type"] == "extra_forbidden":
+    if unknown:
         _, section = place(error["loc"][:-1], Run)
         if section is None or "kind" not in section.model_fields:
             return f"{origin}: unknown key {key}: see --help for the keys there are"

@@ -14,9 +14,10 @@ from configs.sections import (
     AttemptCredit,
     CheckpointSettings,
     Credit,
+    EmbeddedProblems,
     EvaluationSettings,
     PolicySettings,
-    ProblemSettings,
+    Problems,
     RolloutSettings,
     SandboxSettings,
     TreeCredit,
@@ -53,7 +54,7 @@ class Config(Settings):
     credit: Credit = AttemptCredit()
     generator: PolicySettings = PolicySettings()
     discriminator: PolicySettings = PolicySettings()
-    problems: ProblemSettings = ProblemSettings()
+    problems: Problems = EmbeddedProblems()
     game: GameRules = MultistageRules()
     curriculum: Schedule = Schedule()
     sandbox: SandboxSettings = SandboxSettings()
@@ -145,7 +146,7 @@ class Config(Settings):
                     f"curriculum.frozen_players: game {self.game.kind} has no discriminator: it has one policy"
                 )
         embedded = [name for name in self.policies if self.policy(name).model == EMBEDDED]
-        if embedded and self.problems.file != EMBEDDED:
+        if embedded and self.problems.kind == "file":
             raise ValueError(
                 f"{embedded[0]}.model: the embedded model speaks only of the embedded problems; with problems.file "
                 f"{self.problems.file} give a model, or warm-start one (scripts/warm_start.py)"
@@ -202,7 +203,6 @@ class Config(Settings):
             self.evaluation.refuse_changed(("gap_alarm",), "has no effect with game multistage", "evaluation")
             return
         no_effect = f"has no effect with game {kind}"
-        self.problems.refuse_changed(("random_tests",), no_effect, "problems")
         self.curriculum.refuse_changed(("stages", "remembered_programs"), no_effect, "curriculum")
         self.evaluation.refuse_changed(("suites",), no_effect, "evaluation")
         self.warm_start.refuse_changed(("weak_suites", "invalid_suites"), no_effect, "warm_start")
@@ -219,7 +219,7 @@ class Config(Settings):
             self._check_board(no_effect)
 
     def _check_board(self, no_effect: str) -> None:
-        if self.problems != ProblemSettings():
+        if self.problems != EmbeddedProblems():
             raise ValueError(f"problems {no_effect}: its matches need none")
         if self.sandbox != SandboxSettings():
             raise ValueError(f"sandbox {no_effect}: it runs no programs")

@@ -31,30 +31,39 @@ ProblemFormat = Literal[
 ]  # fmt: skip
 
 
-class ProblemSettings(Settings):
-    file: str = EMBEDDED
-    """Data set to train on: a file (a directory for formats q and grids, "owner/name" of a hub for fields), or
-    "embedded"."""
+class HeldOutFile(Settings):
+    kind: Literal["file"] = "file"
+    file: Path
+    """Problems for evaluation only."""
+    format: ProblemFormat | None = None
+    """None: that of the problems to train on."""
+    split: str | None = None
+
+
+class HeldOutShare(Settings):
+    kind: Literal["share"] = "share"
+    """Where the problems for evaluation come from: set aside, or (where `file` is given) a file of their own."""
+    fraction: float = Field(default=0.2, gt=0, lt=1)
+    """Of the problems to train on, set aside."""
+
+
+HeldOut = Annotated[
+    HeldOutFile | HeldOutShare, Field(discriminator="kind"), kind_unless_said("share", file="file")
+]
+
+
+class FileProblems(Settings):
+    kind: Literal["file"] = "file"
+    file: str
+    """Data set to train on: a file (a directory for formats q and grids, "owner/name" of a hub for fields)."""
     format: ProblemFormat = "problems"
     """How it is written; problems: {"problems": [{id, description, function_signature, baseline_tests,
     reference_solution, difficulty, tags}]}. All formats: problems/formats."""
-    random_tests: int | None = Field(default=None, ge=1)
-    """embedded, multistage: so many tests on random inputs instead of each training problem's own baseline tests (a
-    control experiment)."""
-    tests_at_boundaries: bool = True
-    """With random_tests; false: no input holds a number at which the problem's condition changes: a blind spot of all
-    tests, whatever their number."""
     split: str | None = None
     """Part of the data set, where the format has parts (mbpp, q, fields)."""
     fields: dict[str, str] = {}
     """With format fields: our names (id, description, ...) to the data set's columns."""
-    held_out_file: Path | None = None
-    """Problems for evaluation only; without it a share of `file` is set aside."""
-    held_out_format: ProblemFormat | None = None
-    """Format of held_out_file; None: that of `file`."""
-    held_out_split: str | None = None
-    held_out_fraction: float = Field(default=0.2, gt=0, lt=1)
-    """Share of `file` set aside for evaluation where held_out_file is not given."""
+    held_out: HeldOut = HeldOutShare()
     failing_references: Literal["refuse", "leave_out"] = "refuse"
     """What happens where a reference solution fails its own tests: the run is refused, or such problems, for training
     and held out, are left out and named: published data sets have some."""
@@ -62,37 +71,26 @@ class ProblemSettings(Settings):
     """What scripts/evaluate.py --json wrote of a policy on `file`: problems that it always or never solved are left
     out of training, and the difficulty of the others follows from it."""
 
+    @property
+    def held_out_from(self) -> str:
+        """The file that the held-out problems are read from."""
+        return str(self.held_out.file) if self.held_out.kind == "file" else self.file
+
     @model_validator(mode="after")
-    def _keys_have_a_use(self) -> Self:
-        if self.file == EMBEDDED:
-            self.refuse_changed(
-                tuple(
-                    k
-                    for k in type(self).model_fields
-                    if k not in ("file", "random_tests", "tests_at_boundaries")
-                ),
-                "has no effect: the embedded problems bring their own",
-                "problems",
-            )
-        else:
-            self.refuse_changed(
-                ("random_tests", "tests_at_boundaries"), "belongs to the embedded problems", "problems"
-            )
-        if self.random_tests is None:
-            self.refuse_changed(("tests_at_boundaries",), "belongs to random_tests", "problems")
-        if self.held_out_file is None:
-            self.refuse_changed(
-                ("held_out_format", "held_out_split"),
-                "has no effect without problems.held_out_file",
-                "problems",
-            )
-        else:
-            self.refuse_changed(
-                ("held_out_fraction",), "has no effect with problems.held_out_file", "problems"
-            )
+    def _fields_are_of_their_format(self) -> Self:
         if (self.format == "fields") != bool(self.fields):
             raise ValueError("problems.fields and format fields go together: give both or neither")
         return self
+
+
+class EmbeddedProblems(Settings):
+    kind: Literal["embedded"] = "embedded"
+    """The embedded problems, which bring their own held-out ones, or (where `file` is given) a data set."""
+
+
+Problems = Annotated[
+    FileProblems | EmbeddedProblems, Field(discriminator="kind"), kind_unless_said("embedded", file="file")
+]
 
 
 class SandboxSettings(Settings):

@@ -1,6 +1,7 @@
 """Base of every configuration section: frozen, and an unknown key is an error."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
@@ -19,7 +20,13 @@ class Settings(BaseModel):
                 raise ValueError(f"{section}.{key} {reason}" if section else f"{key} {reason}")
 
 
-def kind_unless_said(kind: str) -> BeforeValidator:
-    """Of a tagged union: a mapping that names no kind is of this one. It comes last in the union: --help takes a
+def kind_unless_said(kind: str, **of_key: str) -> BeforeValidator:
+    """Of a tagged union: a mapping that names no kind is of this one, or of that of a key that it has. It comes last in the union: --help takes a
     kind's docstring and default from the last, those of a key that several kinds have from the first."""
-    return BeforeValidator(lambda given: {"kind": kind, **given} if isinstance(given, dict) else given)
+
+    def say(given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        return {"kind": next((of_key[key] for key in of_key if key in given), kind), **given}
+
+    return BeforeValidator(say)

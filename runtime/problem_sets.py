@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from configs.schema import Config
-from configs.sections import EMBEDDED, EVALUATION_PROBLEMS
+from configs.sections import EVALUATION_PROBLEMS, FileProblems
 from core.problem import Problem
 from core.verdict import Status
 from games.board_games import evaluation_matches, training_matches
@@ -16,7 +16,7 @@ from games.output_prediction import OutputPredictionRules
 from games.unit_tests import UnitTestsRules
 from problems.contamination import drop_contaminated
 from problems.difficulty import difficulty_from_pass_rate, keep_learnable
-from problems.embedded.generate import Split, embedded_path, with_random_tests
+from problems.embedded.generate import Split, embedded_path
 from problems.embedded.grid_tasks import grid_problems
 from problems.embedded.lua import lua_problems
 from problems.embedded.prediction import prediction_problems
@@ -36,21 +36,17 @@ def load_splits(config: Config) -> tuple[list[Problem], list[Problem]]:
         return training_matches(kind), evaluation_matches(
             kind, config.evaluation.problems or EVALUATION_PROBLEMS
         )
-    if settings.file == EMBEDDED:
-        train, held_out = _embedded(config, "train"), _embedded(config, "held_out")
-        if settings.random_tests is not None:
-            train = with_random_tests(train, settings.random_tests, settings.tests_at_boundaries)
-        return train, held_out
-    problems = load_dataset(settings.file, settings.format, fields=settings.fields, split=settings.split)
-    if settings.held_out_file is None:
-        train, held_out = split_problems(problems, settings.held_out_fraction)
+    if settings.kind == "embedded":
+        return _embedded(config, "train"), _embedded(config, "held_out")
+    train = load_dataset(settings.file, settings.format, fields=settings.fields, split=settings.split)
+    if settings.held_out.kind == "share":
+        train, held_out = split_problems(train, settings.held_out.fraction)
     else:
-        form = settings.held_out_format or settings.format
+        form = settings.held_out.format or settings.format
         fields = settings.fields if form == "fields" else None
-        train = problems
-        held_out = load_dataset(settings.held_out_file, form, fields=fields, split=settings.held_out_split)
-    _check(config, [*train, *held_out])
-    train = _without(train, held_out, config)
+        held_out = load_dataset(settings.held_out.file, form, fields=fields, split=settings.held_out.split)
+    _check(config, settings.file, [*train, *held_out])
+    train = _without(train, held_out, settings)
     return _learnable(train, settings.pass_rates), held_out
 
 
@@ -66,23 +62,23 @@ def _embedded(config: Config, split: Split) -> list[Problem]:
             return load_problems(embedded_path(split))
 
 
-def _check(config: Config, problems: Sequence[Problem]) -> None:
+def _check(config: Config, file: str, problems: Sequence[Problem]) -> None:
     """Raises ValueError where a problem is none that the game could be played on."""
     for problem in problems:
         function = problem.language == "python" and bool(problem.function_signature)
         if config.staged and not (function and problem.reference_solution):
             raise ValueError(
-                f"{config.problems.file}: problem {problem.id}: game multistage needs Python functions with a reference "
+                f"{file}: problem {problem.id}: game multistage needs Python functions with a reference "
                 "solution; game unit_tests takes any language and whole programs"
             )
         if config.game.kind in ("code_execution", "code_golf") and problem.language != "python":
             raise ValueError(
-                f"{config.problems.file}: problem {problem.id}: game {config.game.kind} runs Python, not "
+                f"{file}: problem {problem.id}: game {config.game.kind} runs Python, not "
                 f"{problem.language}; game unit_tests takes any language"
             )
         if _earns_by_tests(config) and not problem.baseline_tests:
             raise ValueError(
-                f"{config.problems.file}: problem {problem.id} has no test that a reward may use (baseline_tests)"
+                f"{file}: problem {problem.id} has no test that a reward may use (baseline_tests)"
             )
 
 
@@ -93,12 +89,12 @@ def _earns_by_tests(config: Config) -> bool:
     )
 
 
-def _without(train: list[Problem], held_out: list[Problem], config: Config) -> list[Problem]:
+def _without(train: list[Problem], held_out: list[Problem], settings: FileProblems) -> list[Problem]:
     """The training problems that are not also held out, under any name."""
     kept, dropped = drop_contaminated(train, held_out)
     if not kept:
         raise ValueError(
-            f"{config.problems.held_out_file or config.problems.file}: every problem of {config.problems.file} is also "
+            f"{settings.held_out_from}: every problem of {settings.file} is also "
             "held out: nothing is left to train on"
         )
     if dropped:

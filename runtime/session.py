@@ -11,7 +11,6 @@ from typing import Any
 from actors.episodes import PlayRequest
 from configs.load import Run
 from configs.schema import Config
-from configs.sections import EMBEDDED
 from core.episode import Episode
 from core.interfaces import Branching, EngineFailure, SandboxFailure
 from core.problem import Problem
@@ -76,13 +75,13 @@ def open_session(run: Run, recipe: str) -> Iterator["Session"]:
             _check_lengths(config, start, [*train, *held_out])
             show.phase("starting the sandbox and the engines")
             with _parts(config, start, train) as parts:
-                if config.problems.file == EMBEDDED:
+                if config.problems.kind == "embedded":
                     pass  # a test of ours judges those
                 elif config.problems.failing_references == "refuse":
                     show.phase("judging the problems' references")
-                    held_out_file = config.problems.held_out_file or config.problems.file
-                    train = parts.wait(validate_references(train, parts.sandbox, config.problems.file))
-                    held_out = parts.wait(validate_references(held_out, parts.sandbox, held_out_file))
+                    file, held_out_from = config.problems.file, config.problems.held_out_from
+                    train = parts.wait(validate_references(train, parts.sandbox, file))
+                    held_out = parts.wait(validate_references(held_out, parts.sandbox, held_out_from))
                 else:
                     show.phase("judging the problems' references")
                     train, failing = parts.wait(judge_references(train, parts.sandbox))

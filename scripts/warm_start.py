@@ -32,7 +32,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from configs.load import load_run
 from configs.schema import Config
-from configs.sections import ProblemSettings
+from configs.sections import HeldOutShare
 from core.problem import Problem
 from core.seeding import derive_seed
 from games.multistage import MultistageRules
@@ -247,8 +247,8 @@ class WarmStart(BaseSettings):
     """Hub id or local path."""
     problems_file: Path
     role: Literal["generator", "discriminator"]
-    held_out_fraction: float = Field(ProblemSettings().held_out_fraction, ge=0, lt=1)
-    """Share of the file that is not shown: the same problems that the driver holds out by the key of this name."""
+    held_out_fraction: float = Field(HeldOutShare().fraction, ge=0, lt=1)
+    """Share of the file that is not shown: the same problems that the driver holds out by problems.held_out.fraction."""
     output: Path
     """Directory for the trained model; give it to driver.py as --generator-model or --discriminator-model."""
     steps: int = Field(default=200, ge=1)

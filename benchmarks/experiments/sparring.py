@@ -21,6 +21,9 @@ from typing import Any
 from benchmarks.experiments.intervals import print_table
 from benchmarks.experiments.runs import SHORT, finished_run, in_one_process, results_of
 from benchmarks.report import arguments, write
+from configs.load import load_run
+from problems.embedded.generate import embedded_path, embedded_problems, file_text, with_random_tests
+from scripts.warm_start import ensure_embedded
 
 ARMS: dict[str, list[str]] = {
     "adversarial": [],
@@ -40,8 +43,9 @@ _STATIC = [
     "--game.baseline-in-reward",
 ]
 ARMS["baseline_tests"] = _STATIC
-ARMS["random_tests"] = [*_STATIC, "--problems.random-tests", "3"]
-ARMS["blind_tests"] = [*_STATIC, "--problems.random-tests", "12", "--no-problems.tests-at-boundaries"]
+ARMS["random_tests"] = ARMS["blind_tests"] = _STATIC
+_RANDOM_TESTS = {"random_tests": (3, True), "blind_tests": (12, False)}
+"""How many, and whether an input may lie at a boundary."""
 KEYS, AT = ("generator_pass_rate", "test_validity", "kill_rate"), ("before", "after")
 
 
@@ -95,9 +99,22 @@ def _row(rates: Iterable[float]) -> str:
 def run(arm: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
     """The results of one run, from its file if it is there."""
     arguments = ["--seed", str(seed), *ARMS[arm]]
+    if arm in _RANDOM_TESTS:
+        arguments += on_random_tests(*_RANDOM_TESTS[arm], options)
     arguments += in_one_process(options.config) if options.local else []
     arguments += SHORT if options.quick else []
     return results_of(finished_run(options.config, f"{arm}-seed{seed}", options.output, arguments))
+
+
+def on_random_tests(count: int, at_boundaries: bool, options: argparse.Namespace) -> list[str]:
+    """Arguments of the same models on a file of the same problems, with other tests in place of their own."""
+    options.output.mkdir(parents=True, exist_ok=True)
+    file = options.output / f"{count}_random_tests.json"
+    file.write_text(file_text(with_random_tests(embedded_problems("train"), count, at_boundaries)))
+    config = load_run(["--config", options.config])[0].to_config()
+    models = ensure_embedded(config, config.policies)
+    problems = ["--problems-file", str(file), "--problems.held-out.file", str(embedded_path("held_out"))]
+    return [*problems, *(word for role in models for word in (f"--{role}-model", str(models[role])))]
 
 
 if __name__ == "__main__":

@@ -248,7 +248,7 @@ def small(models: dict[str, str], small_problems: tuple[Path, Path]) -> tuple[st
         "--generator-model", models["generator"],
         "--discriminator-model", models["discriminator"],
         "--problems-file", str(train),
-        "--problems.held-out-file", str(held_out),
+        "--problems.held-out.file", str(held_out),
         "--evaluation.problems", "6",
         "--checkpoint.every", "2",
         # few attempts often earn the same: let them learn from it all the same

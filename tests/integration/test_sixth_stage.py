@@ -82,7 +82,7 @@ def test_a_sixth_stage_is_demonstrated_played_trained_and_evaluated(house: Path)
     run(
         house, "driver.py", "--config", "debug", "--run-name", "six", "--sandbox.backend", "process",
         "--generator-model", house / "model", "--discriminator-model", house / "model",
-        "--problems-file", house / "train.json", "--problems.held-out-file", house / "held_out.json",
+        "--problems-file", house / "train.json", "--problems.held-out.file", house / "held_out.json",
         "--generator.max-tokens", 24, "--credit.kind", "stage", "--curriculum.stages", "[5, 6]",
         "--n-discriminator-steps", 0, "--n-generator-steps", 1, "--k-alternating-steps", 0,
         "--curriculum.problems-per-step", 2, "--curriculum.attempts", 4, "--curriculum.frozen-programs", 2,

@@ -263,7 +263,7 @@ def test_what_is_held_out_is_never_trained_on_whatever_it_is_called(train, held_
     with tempfile.TemporaryDirectory() as folder:
         keys = {"file": problems_file(Path(folder) / "train.json", train, "a")}
         if held_out is not None:
-            keys["held_out_file"] = problems_file(Path(folder) / "held_out.json", held_out, "b")
+            keys["held_out"] = {"file": problems_file(Path(folder) / "held_out.json", held_out, "b")}
         config = Config.model_validate(
             {"generator": {"model": "a"}, "discriminator": {"model": "b"}, "problems": keys}
         )

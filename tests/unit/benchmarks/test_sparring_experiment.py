@@ -2,6 +2,9 @@ import argparse
 
 from benchmarks.experiments import sparring
 from benchmarks.experiments.games import spread
+from configs.load import load_run
+from problems.embedded.generate import with_random_tests
+from runtime.problem_sets import load_splits
 
 
 def result(*by_stage: float) -> dict:
@@ -24,6 +27,16 @@ def test_arms_are_compared_by_what_each_gained(monkeypatch, capsys):
     assert figures["adversarial"]["generator_pass_rate after"] == [0.9, 0.7]
     assert round(ratios["gain_vs_frozen"], 9) == 2
     assert "0.600 0.800" in capsys.readouterr().out
+
+
+def test_random_tests_replace_those_of_the_same_problems_in_the_same_order(tmp_path):
+    options = argparse.Namespace(output=tmp_path, config="embedded")
+    arguments = sparring.on_random_tests(12, False, options)
+    config = load_run(["--config", "embedded", *sparring.ARMS["blind_tests"], *arguments])[0].to_config()
+    train, held_out = load_splits(config)
+    own_train, own_held_out = load_splits(load_run([])[0].to_config())
+    assert held_out == own_held_out
+    assert train == with_random_tests(own_train, 12, at_boundaries=False)
 
 
 def test_a_game_s_scores_are_shown_with_their_spread():

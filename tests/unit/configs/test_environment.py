@@ -68,9 +68,9 @@ def test_the_mbpp_path_is_the_held_out_file(monkeypatch, mbpp) -> None:
     monkeypatch.setenv("MBPP_DATASET_PATH", "/data/mbpp.jsonl")
     monkeypatch.setenv("MBPP_EVAL_NUM_QUESTIONS", "5")
     config = load(*mbpp)
-    problems = config.problems
-    assert (problems.held_out_file, problems.held_out_format) == (Path("/data/mbpp.jsonl"), "mbpp")
-    assert problems.held_out_split == "test"  # else training on its other part would be all held out
+    problems, held_out = config.problems, config.problems.held_out
+    assert (held_out.file, held_out.format) == (Path("/data/mbpp.jsonl"), "mbpp")
+    assert held_out.split == "test"  # else training on its other part would be all held out
     assert (problems.file, problems.format) == ("my.jsonl", "mbpp")
     assert config.evaluation.problems == 5
 
@@ -78,7 +78,7 @@ def test_the_mbpp_path_is_the_held_out_file(monkeypatch, mbpp) -> None:
 @pytest.mark.parametrize(
     ("where", "name", "value"),
     [
-        ("environment", "SPARRING_PROBLEMS__HELD_OUT_FORMAT", "mbpp"),
+        ("environment", "SPARRING_PROBLEMS__HELD_OUT__FORMAT", "mbpp"),
         ("command line", "--problems.format", "mbpp"),
     ],
 )
@@ -86,7 +86,7 @@ def test_where_the_problems_are_said_to_be_mbpp_does_not_matter(monkeypatch, min
     monkeypatch.setenv("MBPP_EVAL_NUM_QUESTIONS", "5")
     if where == "environment":
         monkeypatch.setenv(name, value)
-        monkeypatch.setenv("SPARRING_PROBLEMS__HELD_OUT_FILE", "other.jsonl")
+        monkeypatch.setenv("SPARRING_PROBLEMS__HELD_OUT__FILE", "other.jsonl")
         assert load(*mine).evaluation.problems == 5
     else:
         assert load(*mine, name, value).evaluation.problems == 5
@@ -94,9 +94,8 @@ def test_where_the_problems_are_said_to_be_mbpp_does_not_matter(monkeypatch, min
 
 def test_a_held_out_file_on_the_command_line_is_read_as_the_recipe_says(monkeypatch, capsys, mbpp) -> None:
     monkeypatch.setenv("MBPP_DATASET_PATH", "/data/mbpp.jsonl")
-    problems = load(*mbpp, "--problems.held-out-file", "mine.json").problems
-    assert (problems.held_out_file, problems.held_out_format) == (Path("mine.json"), None)
-    assert problems.held_out_split is None
+    held_out = load(*mbpp, "--problems.held-out.file", "mine.json").problems.held_out
+    assert (held_out.file, held_out.format, held_out.split) == (Path("mine.json"), None, None)
     assert capsys.readouterr().out == ""
 
 
@@ -179,8 +178,11 @@ def test_a_wrong_number_of_questions_is_named(monkeypatch, mbpp) -> None:
 
 
 def test_a_variable_without_effect_on_the_recipe_is_named(monkeypatch) -> None:
-    monkeypatch.setenv("SPARRING_PROBLEMS__HELD_OUT_FILE", "/data/mine.json")
-    with pytest.raises(ConfigError, match=r"embedded problems .*SPARRING_PROBLEMS__HELD_OUT_FILE"):
+    monkeypatch.setenv("SPARRING_PROBLEMS__HELD_OUT__FILE", "/data/mine.json")
+    with pytest.raises(
+        ConfigError,
+        match=r"^SPARRING_PROBLEMS__HELD_OUT__FILE: unknown key problems\.held_out: kind embedded",
+    ):
         load("--config", "embedded")
 
 

@@ -200,8 +200,3 @@ def test_options_reach_the_recipes_game():
 
 def test_every_reader_of_data_sets_can_be_named_in_a_config():
     assert set(get_args(ProblemFormat)) == set(FORMATS)
-
-
-def test_a_blind_spot_is_one_of_random_tests():
-    with pytest.raises(ConfigError, match=r"tests_at_boundaries.* belongs to random_tests"):
-        load_run(["--config", "embedded", "--no-problems.tests-at-boundaries"])

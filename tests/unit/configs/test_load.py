@@ -122,7 +122,7 @@ def test_an_unknown_option_is_refused():
         ("curriculum: {frozen_players: [judge]}", "curriculum.frozen_players.0"),
         ("game: {test_format: loose}", "game.test_format"),
         ("game: {rewards: {unsolved_weight: 1.5}}", "game.rewards.unsolved_weight"),
-        ("problems: {held_out_fraction: 1.0}", "problems.held_out_fraction"),
+        ("problems: {file: a.json, held_out: {fraction: 1.0}}", "problems.held_out.fraction"),
         ("sandbox: {backend: host}", "sandbox.backend"),
         ("checkpoint: {keep: 0}", "checkpoint.keep"),
         ("evaluation: {samples: 4, pass_at: [0]}", r"evaluation\.pass_at\.0"),

@@ -38,8 +38,8 @@ def test_problems_are_the_q_set_by_its_splits(recipe) -> None:
     _, config = recipe
     problems = config.problems
     assert (problems.format, problems.split) == ("q", "train")
-    assert (problems.held_out_format, problems.held_out_split) == ("q", "test")
-    assert problems.file == str(problems.held_out_file)
+    assert (problems.held_out.format, problems.held_out.split) == (None, "test"), "the same format"
+    assert problems.file == str(problems.held_out.file)
 
 
 def test_the_learner_is_spread_over_whole_gpus(recipe) -> None:
