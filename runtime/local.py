@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from actors.episodes import EpisodeRunner, PlayRequest, PlayResult
+from actors.episodes import EpisodeRunner
 from configs.schema import Config
 from core.batch import Batch
+from core.play import PlayRequest, PlayResult
 from core.problem import Problem
 from core.weights import PublishReceipt, WeightUpdate
 from curriculum.curriculum import Curriculum

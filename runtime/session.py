@@ -8,20 +8,18 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from actors.episodes import PlayRequest
 from configs.load import Run
 from configs.schema import Config
 from configs.sections import EMBEDDED
 from core.episode import Episode
+from core.evaluation import Evaluator, Scores, load_bank, save_bank
 from core.interfaces import Branching, EngineFailure, SandboxFailure
+from core.play import PlayRequest
 from core.problem import Problem
 from core.weights import PublishError
 from curriculum.curriculum import Assignment
-from evaluation.choice import build_evaluator
-from evaluation.evaluator import Evaluator, Scores, load_bank, save_bank
-from evaluation.gap import GapAlarm
-from games.code_golf import CodeGolfRules
-from games.stages import REASONING_STAGES
+from games.multistage.stages import REASONING_STAGES
+from games.programs.gap import GapAlarm
 from learners.advantages.estimate import Advantages
 from learners.checkpoints import CheckpointError, CheckpointStore
 from problems.loader import ProblemFileError
@@ -199,7 +197,10 @@ class Session:
         self._store = CheckpointStore(start.run_directory / "checkpoints", config.checkpoint.keep)
         self._evaluator: Evaluator | None = None
         if config.evaluation.enabled:
-            self._evaluator = build_evaluator(config.game, config.evaluation, held_out, parts.sandbox)
+            measured_on = (
+                held_out[: config.evaluation.problems] if "problems" in config.game.uses else held_out
+            )
+            self._evaluator = config.game.evaluator(measured_on, parts.sandbox, config.evaluation)
         self._shown = self._evaluator.shown if self._evaluator else ()
         self._curves = LearningCurves(
             start.run_directory / "learning_curves.png", self._shown, tuple(config.seats)
@@ -429,7 +430,7 @@ class Session:
 
 
 def _solutions(config: Config, start: Start, state: Mapping[str, Any] | None) -> SolutionDatabase | None:
-    if not isinstance(config.game, CodeGolfRules):
+    if "solutions" not in config.game.uses:
         return None
     solutions = SolutionDatabase(start.run_directory / "solutions.sqlite")
     solutions.forget_after(state["step"] if state else 0)
