@@ -1,6 +1,6 @@
 """A soak of the sandbox: many jobs of every kind at once. Are they still judged rightly, and is anything left?
 
-    python -m benchmarks.sandbox_soak               100,000 jobs; as root, on an idle machine
+    python -m benchmarks.sandbox_soak               100,000 jobs; as root, on an idle machine, not under nice -n 19
     python -m benchmarks.sandbox_soak --jobs 2000   a short one; --quick has 600
 
 The kinds of jobs are in soak_jobs.py: generated ones, the honest corpus of tests/honest, hostile programs, the named
@@ -67,6 +67,8 @@ def main() -> None:
         parser.add_argument(f"--{kind}", type=float, default=share, help=f"share of {kind} jobs")
     parser.add_argument("--backend", choices=("docker", "namespace"), help="default: docker where it runs")
     options = parser.parse_args()
+    if os.nice(0) == 19:
+        parser.error("an attack that leaves niceness 19 cannot be told from nice -n 19: use nice -n 18 at most")
     if options.quick:
         options.jobs = 600
     figures, ratios, sound = soak(options)
