@@ -68,7 +68,9 @@ def main() -> None:
     parser.add_argument("--backend", choices=("docker", "namespace"), help="default: docker where it runs")
     options = parser.parse_args()
     if os.nice(0) == 19:
-        parser.error("an attack that leaves niceness 19 cannot be told from nice -n 19: use nice -n 18 at most")
+        parser.error(
+            "an attack that leaves niceness 19 cannot be told from nice -n 19: use nice -n 18 at most"
+        )
     if options.quick:
         options.jobs = 600
     figures, ratios, sound = soak(options)
