@@ -19,7 +19,7 @@ from typing import NamedTuple, Protocol
 
 from benchmarks.hostile_jobs import HOSTILE, LIMITS, TEST, Hostile
 from core.interfaces import Sandbox
-from core.verdict import Limits, OutputTest, Status, Test, Verdict
+from core.verdict import Limits, OutputTest, PlainTest, Status, Test, Verdict
 from tests.attacks import conftest
 from tests.honest.jobs import Job, read_corpus
 from tests.honest.not_served import NOT_SERVED
@@ -285,6 +285,10 @@ def attacks_of(theme: ModuleType) -> Iterator[Attack]:
             ask(program, f"f({me!r}, {you!r})", found("'alone'"), limits=None) for me, you in ("ab", "ba")
         ]
         yield Attack(name=f"{named}: {name}", steps=[both])
+    for name, (reference, program, test) in getattr(theme, "KNOWN", {}).items():
+        right = ask(reference, test, lambda verdict: verdict.passed and not verdict.asked_objects)
+        wrong = ask(program, PlainTest(test), partial(got, {WRONG, ERROR}, False))
+        yield Attack(name=f"{named}: {name}", steps=[[right], [wrong]])
 
 
 def steps(theme: ModuleType, row: tuple) -> list[list[Ask]]:
@@ -315,7 +319,7 @@ def steps(theme: ModuleType, row: tuple) -> list[list[Ask]]:
 
 
 def ask(
-    program: str, test: str, holds: Callable[[Verdict], bool], limits: Limits | None = ATTACK_LIMITS
+    program: str, test: Test, holds: Callable[[Verdict], bool], limits: Limits | None = ATTACK_LIMITS
 ) -> Ask:
     return Ask(program=program, tests=[test], holds=holds, limits=limits)
 

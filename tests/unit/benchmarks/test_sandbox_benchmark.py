@@ -114,6 +114,7 @@ def test_every_attack_and_every_job_that_is_served_is_in_the_soak() -> None:
     named = {attack.name.partition(": ")[2] for attack in attacks(ALL)}
     assert len(named) == len(attacks(ALL)) >= 300
     assert {"meet at a lock", "kill the neighbour", "lua: prints and ends", "its fork server"} <= named
+    assert "object that compares with itself" in named
     names = [job.name for job in corpus(ALL)]
     assert len(set(names)) == len(names) >= 2000 and not set(names) & set(NOT_SERVED)
     assert {job.language for job in (entry.job for entry in corpus(("c", "bash")))} == {"c", "bash"}
