@@ -175,14 +175,6 @@ class Config(Settings):
                 raise ValueError(f"device cuda: give {', '.join(without)} a share of a GPU (such as 0.25)")
 
     def _check_sandbox(self) -> None:
-        if self.sandbox.max_workers is not None and self.local:
-            raise ValueError(
-                "sandbox.max_workers has no effect with local: there is one sandbox, without Ray"
-            )
-        if self.sandbox.max_workers is not None and self.sandbox.max_workers < self.sandbox.workers:
-            raise ValueError(
-                f"sandbox.max_workers ({self.sandbox.max_workers}) is below sandbox.workers ({self.sandbox.workers})"
-            )
         if self.sandbox.runtime is not None and self.sandbox.backend in ("namespace", "process"):
             raise ValueError(f"sandbox.runtime has no effect with sandbox.backend {self.sandbox.backend}")
 

@@ -104,9 +104,6 @@ class SandboxSettings(Settings):
     """Runtime of the containers, e.g. runsc where gVisor is installed; None is the engine's default."""
     workers: int = Field(default=1, ge=1)
     """Sandbox actors, each with a container of its own."""
-    max_workers: int | None = Field(default=None, ge=1)
-    """Further ones, up to as many in all, start their containers when these have too much to do, and close them
-    when idle; None: no further ones."""
     slots: int = Field(default=2, ge=1, le=31)
     """Programs judged at once in one container."""
 

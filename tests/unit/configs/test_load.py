@@ -160,8 +160,6 @@ def test_all_that_is_wrong_is_said_at_once(recipe):
             REAL + "game: {test_format: input_only, rewards: {wrong_output_penalty: 0.1}}",
             "wrong_output_penalty",
         ),
-        (REAL + "sandbox: {workers: 3, max_workers: 2}", "max_workers .2. is below sandbox.workers .3."),
-        (REAL + "local: true\nsandbox: {max_workers: 2}", "max_workers has no effect with local"),
         (
             REAL + "sandbox: {backend: process, runtime: runsc}",
             "runtime has no effect with sandbox.backend process",
