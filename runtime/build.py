@@ -12,6 +12,7 @@ from core.seeding import derive_seed
 from games.choice import build_game
 from games.multistage import MultistageRules
 from games.prompts import format_for
+from learners.batching import Credit
 from learners.checkpoints import STATE_FILE
 from learners.train_spec import LearnerSpec
 from runtime.parts import Start
@@ -48,6 +49,18 @@ def style_of(config: Config, tokenizer: Any) -> PromptFormat:
     """How a model with this tokenizer is spoken to."""
     game = config.game
     return format_for(tokenizer, game.test_format if isinstance(game, MultistageRules) else "strict")
+
+
+def credit_of(config: Config, role: str) -> Credit:
+    """Only the generator has stages, and turns to tell apart."""
+    kind = config.credit if role == "generator" else "all"
+    return Credit(
+        config.policy(role).learner,
+        config.game.kind,
+        config.players_of(role),
+        one_stage=config.staged and kind in ("stage", "tree"),
+        by_turn=kind == "stage_gae",
+    )
 
 
 def learner_specs(config: Config, start: Start) -> dict[str, LearnerSpec]:
