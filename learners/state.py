@@ -21,7 +21,6 @@ def save_learner(learner: Learner, directory: Path) -> None:
         "version": learner.version,
         "updates": learner.updates,
         "health": asdict(learner.health),
-        "shape": _shape(learner),
         "scaler": learner.scaler.state_dict(),
         "optimizer": _optimizer_state(learner),
         "critic": learner.critic.state_dict() if learner.critic else None,
@@ -33,17 +32,11 @@ def save_learner(learner: Learner, directory: Path) -> None:
 
 
 def load_learner(learner: Learner, directory: Path) -> None:
-    """Optimizers, critic, adapter and counters of a checkpoint whose model the learner was built from.
-
-    Raises:
-        ValueError: it was saved with another critic, or another way of tuning.
-    """
+    """Optimizers, critic, adapter and counters of a checkpoint whose model the learner was built from; it has been
+    found to fit (checkpoints.check_fits)."""
     state = torch.load(directory / STATE_FILE, map_location=learner.device, weights_only=True)
-    for key, now in _shape(learner).items():
-        if (was := state["shape"][key]) != now:
-            raise ValueError(
-                f"{directory}: saved with {key} {was}, this run uses {now}: resume with the same {key} or start a new run"
-            )
+    assert (state["critic"] is None) == (learner.critic is None), f"{directory}: another critic"
+    assert (state["adapter"] is None) == (learner.settings.lora is None), f"{directory}: another tuning"
     learner.version, learner.updates = state["version"], state["updates"]
     learner.health = Health(**state["health"])
     learner.scaler.load_state_dict(state["scaler"])
@@ -59,17 +52,6 @@ def load_learner(learner: Learner, directory: Path) -> None:
             learner.optimizer.state[parameter] = {
                 key: like(value, parameter) for key, value in state["optimizer"][name].items()
             }
-
-
-def _shape(learner: Learner) -> dict[str, Any]:
-    """What decides which tensors there are to train, and what they mean."""
-    settings = learner.settings
-    lora = settings.lora
-    return {
-        "critic": settings.critic if settings.estimator == "gae" else None,
-        "value_hidden": settings.value_hidden if settings.estimator == "gae" else None,
-        "lora": (lora.rank, lora.alpha, lora.target_modules) if lora else None,
-    }
 
 
 def _optimizer_state(learner: Learner) -> dict[str, dict[str, Any]]:
