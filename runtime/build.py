@@ -10,6 +10,7 @@ from core.interfaces import Policy, PromptFormat, Sandbox
 from core.problem import Problem
 from core.seeding import derive_seed
 from games.prompts import format_for
+from learners.batching import Credit
 from learners.checkpoints import STATE_FILE
 from learners.train_spec import LearnerSpec
 from runtime.parts import Start
@@ -45,6 +46,18 @@ def build_runner(config: Config, models: Mapping[str, str], sandbox: Sandbox) ->
 def style_of(config: Config, tokenizer: Any) -> PromptFormat:
     """How a model with this tokenizer is spoken to."""
     return format_for(tokenizer, getattr(config.game, "test_format", "strict"))
+
+
+def credit_of(config: Config, role: str) -> Credit:
+    """Only the generator has stages, and turns to tell apart."""
+    kind = config.credit if role == "generator" else "all"
+    return Credit(
+        config.policy(role).learner,
+        config.game.kind,
+        config.players_of(role),
+        one_stage=config.staged and kind in ("stage", "tree"),
+        by_turn=kind == "stage_gae",
+    )
 
 
 def learner_specs(config: Config, start: Start) -> dict[str, LearnerSpec]:

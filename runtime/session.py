@@ -20,11 +20,10 @@ from core.weights import PublishError
 from curriculum.curriculum import Assignment
 from games.multistage.stages import REASONING_STAGES
 from games.programs.gap import GapAlarm
-from learners.advantages.estimate import Advantages
 from learners.checkpoints import CheckpointError, CheckpointStore
 from problems.loader import ProblemFileError
 from problems.references import judge_references, validate_references
-from runtime.build import check_context_lengths, ordered_ids
+from runtime.build import check_context_lengths, credit_of, ordered_ids
 from runtime.parts import Parts, Start
 from runtime.plan import make_plan
 from runtime.problem_sets import load_splits, without_failing
@@ -206,11 +205,11 @@ class Session:
             start.run_directory / "learning_curves.png", self._shown, tuple(config.seats)
         )
         self._tokenizers = load_tokenizers(start.models)
-        self.advantages = {role: Advantages(config.policy(role).learner) for role in config.policies}
+        self.credit = {role: credit_of(config, role) for role in config.policies}
         self._divergence = Divergence(config.stop, config.policies, tuple(config.seats))
         if state:
-            for role, remembered in state["advantages"].items():
-                self.advantages[role].load_state_dict(remembered)
+            for role, remembered in state["credit"].items():
+                self.credit[role].load_state_dict(remembered)
             self._divergence.load_state_dict(state["divergence"])
         self._solutions = _solutions(config, start, state)
         self._bank: Any = None
@@ -360,7 +359,7 @@ class Session:
             "row": row,
             "versions": {role: learner.version for role, learner in self.parts.learners.items()},
             "curriculum": self.parts.scheduler.state_dict(),
-            "advantages": {role: estimator.state_dict() for role, estimator in self.advantages.items()},
+            "credit": {role: credit.state_dict() for role, credit in self.credit.items()},
             "seconds": dict(self.clock.seconds),
             "stage_began": self._stage_began,
             "divergence": self._divergence.state_dict(),

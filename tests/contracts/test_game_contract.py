@@ -19,8 +19,6 @@ from core.interfaces import Player, PromptFormat, Sampling, Sandbox, SandboxFail
 from core.problem import Problem
 from core.seeding import derive_seed
 from core.verdict import Limits
-from curriculum.curriculum import Assignment, Phase
-from driver import episode_metrics, require_some_judged
 from games import GameRules
 from games.prompts import END, MARKER_TOKENS, PAD, ChatFormat, TaggedFormat
 from learners.embedded_model import build_tokenizer
@@ -29,6 +27,7 @@ from sandbox_workers.languages import UnknownLanguage
 from sandbox_workers.local import LocalSandbox
 from tests.contracts.test_sandbox_contract import require
 from tests.playing import Breaking
+from tracking.step import episode_metrics, require_some_judged
 
 RULES: tuple[GameRules, ...] = tuple(kind() for kind in get_args(get_args(GameRules)[0]))
 BOARDS = ("tictactoe", "kuhn")
@@ -168,11 +167,8 @@ def test_a_broken_sandbox_gives_no_reward(kind, styles):
     assert [t.reward for t in episode.trajectories] == [None] * len(episode.trajectories)
     failed = [t.components.get("sandbox_failure") == 1.0 for t in episode.trajectories]
     assert all(failed) or (kind == "multistage" and any(failed))  # whose programs then have no test
-    step = Assignment(
-        step=1, stage=1, phase=Phase.GENERATOR, learning=("generator",), problem_ids=(problem.id,), attempts={}
-    )  # fmt: skip
     with pytest.raises(SandboxFailure, match="judged none"):
-        require_some_judged(step, [episode])
+        require_some_judged(1, [episode])
 
 
 @pytest.mark.parametrize("kind", BOARDS)
