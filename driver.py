@@ -12,19 +12,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from configs.load import ConfigError, exit_with, load_run
+from configs.load import load_run
 from configs.schema import Config
 from core.batch import Batch, Sample, sample_from
 from core.episode import Episode, Trajectory
+from core.errors import SparringError, exit_with
 from core.interfaces import SandboxFailure
 from core.seeding import derive_seed
-from core.weights import PublishError
 from curriculum.curriculum import Assignment
 from learners.advantages.estimate import Advantages
 from learners.advantages.tree import branch_values
 from runtime.logs import quiet_logs
 from runtime.session import Session, open_session, show_plan
-from runtime.start import SessionError
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -35,7 +34,7 @@ def main(arguments: Sequence[str]) -> None:
             return show_plan(run, recipe)
         with open_session(run, recipe) as session:
             train(session)
-    except (ConfigError, SessionError, SandboxFailure, PublishError) as error:
+    except SparringError as error:
         exit_with(error)
     except KeyboardInterrupt:
         raise SystemExit("interrupted; continue with --resume") from None

@@ -78,3 +78,5 @@ class Start:
     checkpoint: Path | None
     versions: Mapping[str, int]
     """Version of each policy's weights at the start: 0, or the checkpoint's."""
+    state: Mapping[str, Any] | None
+    """The checkpoint's."""

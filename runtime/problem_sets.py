@@ -29,7 +29,7 @@ _NAMED = 3
 
 
 def load_splits(config: Config) -> tuple[list[Problem], list[Problem]]:
-    """(training, held-out) problems. Raises ProblemFileError, ValueError."""
+    """(training, held-out) problems. Raises ProblemFileError."""
     kind, settings = config.game.kind, config.problems
     if kind in ("tictactoe", "kuhn"):
         return training_matches(kind), evaluation_matches(
@@ -66,21 +66,21 @@ def _embedded(config: Config, split: Split) -> list[Problem]:
 
 
 def _check(config: Config, problems: Sequence[Problem]) -> None:
-    """Raises ValueError where a problem is none that the game could be played on."""
+    """Raises ProblemFileError where a problem is none that the game could be played on."""
     for problem in problems:
         function = problem.language == "python" and bool(problem.function_signature)
         if config.staged and not (function and problem.reference_solution):
-            raise ValueError(
+            raise ProblemFileError(
                 f"{config.problems.file}: problem {problem.id}: game multistage needs Python functions with a reference "
                 "solution; game unit_tests takes any language and whole programs"
             )
         if config.game.kind in ("code_execution", "code_golf") and problem.language != "python":
-            raise ValueError(
+            raise ProblemFileError(
                 f"{config.problems.file}: problem {problem.id}: game {config.game.kind} runs Python, not "
                 f"{problem.language}; game unit_tests takes any language"
             )
         if _earns_by_tests(config) and not problem.baseline_tests:
-            raise ValueError(
+            raise ProblemFileError(
                 f"{config.problems.file}: problem {problem.id} has no test that a reward may use (baseline_tests)"
             )
 
@@ -96,7 +96,7 @@ def _without(train: list[Problem], held_out: list[Problem], config: Config) -> l
     """The training problems that are not also held out, under any name."""
     kept, dropped = drop_contaminated(train, held_out)
     if not kept:
-        raise ValueError(
+        raise ProblemFileError(
             f"{config.problems.held_out_file or config.problems.file}: every problem of {config.problems.file} is also "
             "held out: nothing is left to train on"
         )

@@ -13,9 +13,9 @@ from configs.load import Run
 from configs.schema import Config
 from configs.sections import EMBEDDED
 from core.episode import Episode
-from core.interfaces import Branching, EngineFailure, SandboxFailure
+from core.errors import RunFailed
+from core.interfaces import Branching
 from core.problem import Problem
-from core.weights import PublishError
 from curriculum.curriculum import Assignment
 from evaluation.choice import build_evaluator
 from evaluation.evaluator import Evaluator, Scores, load_bank, save_bank
@@ -23,15 +23,13 @@ from evaluation.gap import GapAlarm
 from games.code_golf import CodeGolfRules
 from games.stages import REASONING_STAGES
 from learners.advantages.estimate import Advantages
-from learners.checkpoints import CheckpointError, CheckpointStore
-from problems.loader import ProblemFileError
+from learners.checkpoints import CheckpointStore
 from problems.references import failing_references, validate_references
-from runtime.build import check_context_lengths, ordered_ids
+from runtime.build import check_context_lengths
 from runtime.parts import Parts, Start
 from runtime.plan import make_plan
 from runtime.problem_sets import load_splits, without_failing
 from runtime.start import STARTED_FROM, SessionError, load_tokenizers, make_embedded_models, resolve
-from sandbox_workers.jobs import SandboxUnavailable
 from tracking.clock import Clock
 from tracking.divergence import Divergence
 from tracking.episodes import episode_rows
@@ -41,7 +39,6 @@ from tracking.run_log import run_log
 from tracking.run_record import RunRecord, versions
 from tracking.solutions import SolutionDatabase
 
-_OURS = (SandboxFailure, PublishError, CheckpointError, SandboxUnavailable, ProblemFileError)
 _SECONDS = (
     "warm_start",
     "startup",
@@ -61,119 +58,83 @@ _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 @contextmanager
 def open_session(run: Run, recipe: str) -> Iterator["Session"]:
-    """Set everything up, and take it down again. Raises SessionError."""
-    try:
-        clock = Clock()
-        with run_log() as log, display() as show:
-            config, start, state = resolve(run, recipe)
-            log.open(start.run_directory)
-            train, held_out = _problems(config)
-            if obstacles := make_plan(config, start, train, held_out).obstacles:
-                raise SessionError("; ".join(obstacles))
-            clock.lap("startup")
-            make_embedded_models(config)
-            clock.lap("warm_start")
-            _check_lengths(config, start, [*train, *held_out])
-            show.phase("starting the sandbox and the engines")
-            with _parts(config, start, train) as parts:
-                if config.problems.file == EMBEDDED:
-                    pass  # a test of ours judges those
-                elif config.problems.failing_references == "refuse":
-                    show.phase("judging the problems' references")
-                    held_out_file = config.problems.held_out_file or config.problems.file
-                    parts.wait(validate_references(train, parts.sandbox, config.problems.file))
-                    parts.wait(validate_references(held_out, parts.sandbox, held_out_file))
-                else:
-                    show.phase("judging the problems' references")
-                    failing = parts.wait(failing_references([*train, *held_out], parts.sandbox))
-                    train, held_out = (without_failing(problems, failing) for problems in (train, held_out))
-                    parts.scheduler.leave_out(set(failing))
-                if state is not None:
-                    try:
-                        parts.scheduler.load_state_dict(state["curriculum"])
-                    except ValueError as error:  # the schedule is shorter than what is done already
-                        raise SessionError(f"{start.checkpoint}: {error}") from error
-                done = state["step"] if state else 0
-                show.begin(parts.scheduler.total_steps, done)
-                session = Session(config, start, parts, train, held_out, show, clock, state)
-                yield session
-            session.account()
-    except (CheckpointError, ProblemFileError, SandboxUnavailable) as error:
-        raise SessionError(str(error)) from error
-    except OSError as error:
-        if error.errno not in _UNWRITABLE:
-            raise
-        raise SessionError(
-            f"{error.filename or run.output_dir}: {error.strerror}; make room and continue with --resume"
-        ) from error
+    """Set everything up, and take it down again. Raises SparringError."""
+    clock = Clock()
+    with run_log() as log, display() as show, _writable(run.output_dir):
+        config, start = resolve(run, recipe)
+        log.open(start.run_directory)
+        train, held_out = load_splits(config)
+        if obstacles := make_plan(config, start, train, held_out).obstacles:
+            raise SessionError("; ".join(obstacles))
+        clock.lap("startup")
+        make_embedded_models(config)
+        clock.lap("warm_start")
+        check_context_lengths(config, [*train, *held_out], load_tokenizers(start.models))
+        show.phase("starting the sandbox and the engines")
+        with _parts(config, start, train) as parts:
+            if config.problems.file != EMBEDDED:  # a test of ours judges those
+                show.phase("judging the problems' references")
+                train, held_out = _judged(config, parts, train, held_out)
+            if start.state is not None:
+                parts.scheduler.load_state_dict(start.state["curriculum"])
+            show.begin(parts.scheduler.total_steps, start.state["step"] if start.state else 0)
+            session = Session(config, start, parts, train, held_out, show, clock, start.state)
+            yield session
+        session.account()
 
 
 def show_plan(run: Run, recipe: str) -> None:
     """Print what would run. Raises SessionError with the reasons why it cannot."""
-    config, start, _ = resolve(run, recipe)
-    train, held_out = _problems(config)
+    config, start = resolve(run, recipe)
+    train, held_out = load_splits(config)
     plan = make_plan(config, start, train, held_out)
     for line in plan.lines:
         say(line)
-    if all(
-        Path(model).is_dir() for model in start.models.values()
-    ):  # the others' tokenizers are not here yet
-        _check_lengths(config, start, [*train, *held_out])
+    if all(Path(model).is_dir() for model in start.models.values()):  # else their tokenizers are not here yet
+        check_context_lengths(config, [*train, *held_out], load_tokenizers(start.models))
     if plan.obstacles:
         raise SessionError("; ".join(plan.obstacles))
 
 
-def _problems(config: Config) -> tuple[list[Problem], list[Problem]]:
-    """(training, held-out). Raises SessionError."""
+@contextmanager
+def _writable(output: Path) -> Iterator[None]:
+    """Raises SessionError where a file of the run finds no room."""
     try:
-        train, held_out = load_splits(config)
-        ordered_ids(config, train)  # while a difficulty that is no number can still be told plainly
-    except ValueError as error:
-        raise SessionError(str(error)) from error
-    return train, held_out
+        yield
+    except OSError as error:
+        if error.errno not in _UNWRITABLE:
+            raise
+        raise SessionError(
+            f"{error.filename or output}: {error.strerror}; make room and continue with --resume"
+        ) from error
 
 
-def _check_lengths(config: Config, start: Start, problems: Sequence[Problem]) -> None:
-    try:
-        check_context_lengths(config, problems, load_tokenizers(start.models))
-    except ValueError as error:
-        raise SessionError(str(error)) from error
+def _judged(
+    config: Config, parts: Parts, train: list[Problem], held_out: list[Problem]
+) -> tuple[list[Problem], list[Problem]]:
+    """Those whose references pass their own tests. Raises ProblemFileError where one fails and none may be left out."""
+    problems = config.problems
+    if problems.failing_references == "refuse":
+        parts.wait(validate_references(train, parts.sandbox, problems.file))
+        parts.wait(validate_references(held_out, parts.sandbox, problems.held_out_file or problems.file))
+        return train, held_out
+    failing = parts.wait(failing_references([*train, *held_out], parts.sandbox))
+    parts.scheduler.leave_out(set(failing))
+    return without_failing(train, failing), without_failing(held_out, failing)
 
 
 @contextmanager
 def _parts(config: Config, start: Start, train: list[Problem]) -> Iterator[Parts]:
     if config.local:
-        from runtime.local import local_parts
-
-        try:
-            with local_parts(config, train, start) as parts:
-                yield parts
-        except EngineFailure as error:
-            raise SessionError(_resumable(error, start)) from error
-        return
-    from ray.exceptions import RayError
-
-    from learners.mailbox import LearnerFailed
-    from runtime.cluster import ClusterTooSmall, cluster_parts
-
+        from runtime.local import local_parts as all_parts
+    else:
+        from runtime.cluster import cluster_parts as all_parts
     try:
-        with cluster_parts(config, train, start) as parts:
+        with all_parts(config, train, start) as parts:
             yield parts
-    except ClusterTooSmall as error:
-        raise SessionError(str(error)) from error
-    except LearnerFailed as error:
-        raise SessionError(_resumable(getattr(error, "cause", error), start)) from error
-    except RayError as error:
-        if isinstance(error, _OURS):  # Ray's wrapper of an error that the driver knows
-            raise
-        raise SessionError(_resumable(error, start)) from error
-
-
-def _resumable(error: BaseException, start: Start) -> str:
-    """What happened, from the last line of what may be a remote traceback, and how to go on."""
-    last = (str(error).strip().splitlines() or [""])[-1]
-    kept = f"the checkpoints are in {start.run_directory}; continue with --resume"
-    return f"{type(error).__name__}: {last}; {kept}"
+    except RunFailed as error:
+        error.add_note(f"the checkpoints are in {start.run_directory}; continue with --resume")
+        raise
 
 
 class Session:
