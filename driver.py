@@ -80,7 +80,7 @@ def train(session: Session) -> None:
         row["seconds"] = clock.since(began)
         show.step(row)
         session.finish_step(assignment, row, result.episodes)
-    session.finish()
+    session.recorder.finish()
 
 
 def make_batch(
