@@ -10,14 +10,12 @@ The loop is `train`; the rest is set-up.
 import sys
 from collections.abc import Sequence
 
-from configs.load import ConfigError, exit_with, load_run
+from configs.load import load_run
 from core.batch import Batch
-from core.interfaces import SandboxFailure
+from core.errors import SparringError, exit_with
 from core.seeding import derive_seed
-from core.weights import PublishError
 from runtime.logs import quiet_logs
 from runtime.session import Session, open_session, show_plan
-from runtime.start import SessionError
 from tracking.step import best_programs, episode_metrics, require_some_judged
 
 
@@ -29,7 +27,7 @@ def main(arguments: Sequence[str]) -> None:
             return show_plan(run, recipe)
         with open_session(run, recipe) as session:
             train(session)
-    except (ConfigError, SessionError, SandboxFailure, PublishError) as error:
+    except SparringError as error:
         exit_with(error)
     except KeyboardInterrupt:
         raise SystemExit("interrupted; continue with --resume") from None
@@ -70,7 +68,7 @@ def train(session: Session) -> None:
         row["seconds"] = clock.since(began)
         show.step(row)
         session.finish_step(assignment, row, result.episodes)
-    session.finish()
+    session.recorder.finish()
 
 
 if __name__ == "__main__":

@@ -140,12 +140,6 @@ class Curriculum:
         return {"done": self._done, "memory": {k: [list(e) for e in v] for k, v in self._memory.items()}}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Raises ValueError where the state is ahead of the schedule."""
-        if state["done"] > len(self._plan):
-            raise ValueError(
-                f"the checkpoint is at step {state['done']}, but this schedule has {len(self._plan)} steps: "
-                "raise the step counts or the stages, or start a new run"
-            )
         self._done = state["done"]
         self._memory = {k: [(float(r), p) for r, p in v] for k, v in state["memory"].items()}
 

@@ -21,6 +21,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from core.errors import SparringError
+
 STATE_FILE = "learner_state.pt"
 """A file of each policy's directory: optimizer, critic, adapter, counters."""
 RETRY_PAUSES_S = (1.0, 4.0)
@@ -29,7 +31,7 @@ _HASH_LIMIT = 256 << 20
 """Files beyond this size are checked by size alone: hashing tens of GB would take longer than the step."""
 
 
-class CheckpointError(RuntimeError):
+class CheckpointError(SparringError):
     """A checkpoint that can't be written or read; the message says what to do."""
 
 

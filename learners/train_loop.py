@@ -21,7 +21,7 @@ import ray.train
 from ray.train import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig, UserCallback
 
 from core.batch import Batch
-from learners.mailbox import LearnerFailed, MailboxActor, Versions
+from learners.mailbox import MailboxActor, Versions
 from learners.train_spec import LearnerSpec, build_learners
 
 if TYPE_CHECKING:
@@ -111,14 +111,6 @@ def _save(learners: Mapping[str, Learner], world: World) -> None:
         )
 
 
-def _answer(reference: Any) -> Any:
-    """What the mailbox answers. Raises LearnerFailed as it was raised there, without Ray's remote traceback."""
-    try:
-        return ray.get(reference)
-    except LearnerFailed as error:
-        raise LearnerFailed(*getattr(error, "cause", error).args) from None
-
-
 def _in_one_line(error: BaseException) -> str:
     """What happened: the first line of a report, the last one of a traceback."""
     lines = str(error).strip().splitlines() or [""]
@@ -190,7 +182,7 @@ class RayLearner:
     def step(self, batch: Batch) -> tuple[Mapping[str, float], Any]:
         """(metrics, reference to the WeightUpdate); the weights never pass through the driver."""
         ray.get(self._mailbox.put_batch.remote(self._policy, batch))
-        metrics, (reference,) = _answer(self._mailbox.get_result.remote(self._policy, batch.step))
+        metrics, (reference,) = ray.get(self._mailbox.get_result.remote(self._policy, batch.step))
         self._version = batch.step
         return metrics, reference
 
@@ -200,10 +192,10 @@ class RayLearner:
 
     def current_weights(self) -> Any:
         """Reference to the WeightUpdate of the current version. Raises LearnerFailed."""
-        _, (reference,) = _answer(self._mailbox.get_result.remote(self._policy, self._version))
+        _, (reference,) = ray.get(self._mailbox.get_result.remote(self._policy, self._version))
         return reference
 
     @contextmanager
     def save(self) -> Iterator[Path]:
         """Directory of a registered checkpoint of the current version. Raises LearnerFailed."""
-        yield Path(_answer(self._mailbox.save.remote(self._versions()))) / self._policy
+        yield Path(ray.get(self._mailbox.save.remote(self._versions()))) / self._policy

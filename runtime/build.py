@@ -6,6 +6,7 @@ from typing import Any
 from actors.episodes import EpisodeRunner, Seat
 from actors.settings import EngineSettings
 from configs.schema import Config
+from core.errors import SparringError
 from core.interfaces import Policy, PromptFormat, Sandbox
 from core.problem import Problem
 from core.seeding import derive_seed
@@ -13,6 +14,7 @@ from games.prompts import format_for
 from learners.batching import Credit
 from learners.checkpoints import STATE_FILE
 from learners.train_spec import LearnerSpec
+from problems.loader import ProblemFileError
 from runtime.parts import Start
 
 
@@ -83,12 +85,12 @@ def _learner_spec(config: Config, role: str, start: Start) -> LearnerSpec:
 def ordered_ids(config: Config, problems: Sequence[Problem]) -> list[str]:
     """Ids of the training problems, from the easiest to the hardest where the curriculum wants them so.
 
-    Raises ValueError where a difficulty is no number then.
+    Raises ProblemFileError where a difficulty is no number then.
     """
     if config.curriculum.order == "difficulty":
         unknown = next((p for p in problems if not isinstance(p.difficulty, int)), None)
         if unknown is not None:
-            raise ValueError(
+            raise ProblemFileError(
                 f"problem {unknown.id}: curriculum.order difficulty needs a whole number as its difficulty, not "
                 f"{unknown.difficulty!r}"
             )
@@ -97,7 +99,7 @@ def ordered_ids(config: Config, problems: Sequence[Problem]) -> list[str]:
 
 
 def check_context_lengths(config: Config, problems: Sequence[Problem], tokenizers: Mapping[str, Any]) -> None:
-    """Raises ValueError where a problem's prompt and completions can't fit the engine's max_model_len."""
+    """Raises SparringError where a problem's prompt and completions can't fit the engine's max_model_len."""
     game = config.game.game()
     for player, role in config.seats.items():
         settings, style = config.policy(role), style_of(config, tokenizers[role])
@@ -105,7 +107,7 @@ def check_context_lengths(config: Config, problems: Sequence[Problem], tokenizer
         for problem in problems:
             tokens = game.longest(problem, player, style, settings.max_tokens)
             if tokens > room:
-                raise ValueError(
+                raise SparringError(
                     f"problem {problem.id}: prompt and completions may take {tokens} tokens, but "
                     f"{role}.engine.max_model_len is {room}: raise it or lower {role}.max_tokens"
                 )

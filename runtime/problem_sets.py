@@ -29,7 +29,7 @@ _NAMED = 3
 
 
 def load_splits(config: Config) -> tuple[list[Problem], list[Problem]]:
-    """(training, held-out) problems. Raises ProblemFileError, ValueError."""
+    """(training, held-out) problems. Raises ProblemFileError."""
     settings = config.problems
     if "problems" not in config.game.uses:
         return config.game.own_problems(config.evaluation.problems or EVALUATION_PROBLEMS)
@@ -64,17 +64,17 @@ def _embedded(config: Config, split: Split) -> list[Problem]:
 
 
 def _check(config: Config, problems: Sequence[Problem]) -> None:
-    """Raises ValueError where a problem is none that the game could be played on."""
+    """Raises ProblemFileError where a problem is none that the game could be played on."""
     for problem in problems:
         if (reason := config.game.refuse(problem)) is not None:
-            raise ValueError(f"{config.problems.file}: problem {problem.id}: {reason}")
+            raise ProblemFileError(f"{config.problems.file}: problem {problem.id}: {reason}")
 
 
 def _without(train: list[Problem], held_out: list[Problem], config: Config) -> list[Problem]:
     """The training problems that are not also held out, under any name."""
     kept, dropped = drop_contaminated(train, held_out)
     if not kept:
-        raise ValueError(
+        raise ProblemFileError(
             f"{config.problems.held_out_file or config.problems.file}: every problem of {config.problems.file} is also "
             "held out: nothing is left to train on"
         )

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from configs.load import Run, latest_run
 from configs.schema import Config
 from configs.sections import EMBEDDED
+from core.errors import SparringError
 from learners.checkpoints import CheckpointStore, check_fits, read_checkpoint
 from runtime.hardware import Hardware, choices, detect, fitted, offline_by, said
 from runtime.parts import Start
@@ -20,12 +21,12 @@ from tracking.progress import say
 STARTED_FROM = "started_from.txt"
 
 
-class SessionError(RuntimeError):
+class SessionError(SparringError):
     """The run cannot start or go on; the message says what, where, and how to mend it."""
 
 
-def resolve(run: Run, recipe: str) -> tuple[Config, Start, dict[str, Any] | None]:
-    """(config, start, checkpoint's state). A resumed run keeps its directory and its saved config."""
+def resolve(run: Run, recipe: str) -> tuple[Config, Start]:
+    """A resumed run keeps its directory and its saved config."""
     config = fit(run.to_config())
     if not run.resume:
         name = run.run_name or f"{recipe}-{time.strftime('%Y%m%d-%H%M%S')}"
@@ -50,8 +51,9 @@ def resolve(run: Run, recipe: str) -> tuple[Config, Start, dict[str, Any] | None
             now = config.policy(role).learner.model_dump(mode="json")
             check_fits(checkpoint / role, Path(models[role]), state["config"][role]["learner"], now)
     found = {role: state["versions"][role] if state else 0 for role in config.policies}
-    start = Start(run_directory=directory, models=models, checkpoint=checkpoint, versions=found)
-    return config, start, state
+    return config, Start(
+        run_directory=directory, models=models, checkpoint=checkpoint, versions=found, state=state
+    )
 
 
 def fit(config: Config) -> Config:
@@ -73,12 +75,9 @@ def fit(config: Config) -> Config:
 def _hardware(config: Config) -> Hardware:
     if config.local or not os.environ.get("RAY_ADDRESS"):
         return detect()
-    from runtime.cluster import ClusterTooSmall, detect_on_cluster
+    from runtime.cluster import detect_on_cluster
 
-    try:
-        return detect_on_cluster(config)
-    except ClusterTooSmall as error:
-        raise SessionError(str(error)) from error
+    return detect_on_cluster(config)
 
 
 def _first_checkpoint(directory: Path) -> Path | None:

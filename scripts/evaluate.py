@@ -31,7 +31,8 @@ from actors.settings import EngineSettings
 from configs.evaluate import ARMS, FIXED, EvaluateOptions
 from configs.sections import EMBEDDED
 from core.episode import Trajectory
-from core.interfaces import Sandbox, SandboxFailure
+from core.errors import SparringError, exit_with
+from core.interfaces import Sandbox
 from core.problem import Problem
 from core.verdict import Limits
 from evaluation.discriminator import SuiteRecord, discriminator_scores, judge_suites, mean_kill_at_k
@@ -49,7 +50,6 @@ from problems.loader import load_problems
 from runtime.logs import quiet_logs
 from runtime.model import Model, loaded, open_model, room_for
 from runtime.start import SessionError
-from sandbox_workers.jobs import SandboxUnavailable
 from sandbox_workers.local import LocalSandbox
 from tracking.progress import counter
 from tracking.rows import write_json
@@ -63,8 +63,7 @@ _CPU_S, _WALL_PER_CPU = 5.0, 4
 def evaluate(settings: EvaluateOptions) -> dict[str, Any]:
     """Judge, print and write. Returns what --json holds.
 
-    Raises SessionError, ProblemFileError, SandboxUnavailable, SandboxFailure; ValueError for a language that the sandbox
-    does not have.
+    Raises SparringError, OSError.
     """
     started = time.perf_counter()
     problems = _problems(settings)
@@ -278,18 +277,23 @@ def _print(report: Mapping[str, Any]) -> None:
 
 
 def main(arguments: Sequence[str]) -> None:
+    try:
+        evaluate(_options(arguments))
+    except (SparringError, OSError) as error:
+        exit_with(error)
+    except KeyboardInterrupt:
+        raise SystemExit("interrupted") from None
+
+
+def _options(arguments: Sequence[str]) -> EvaluateOptions:
     source = CliSettingsSource(EvaluateOptions)
     source.root_parser.error = _refuse  # argparse would print the usage
     try:
-        evaluate(CliApp.run(EvaluateOptions, cli_args=list(arguments), cli_settings_source=source))
+        return CliApp.run(EvaluateOptions, cli_args=list(arguments), cli_settings_source=source)
     except ValidationError as error:
         _refuse("; ".join(_explain(fault) for fault in error.errors()))
-    except OSError as error:
-        _refuse(f"{error.filename}: {error.strerror}" if error.filename else str(error))
-    except (SessionError, SandboxUnavailable, SandboxFailure, SettingsError, ValueError) as error:
+    except SettingsError as error:
         _refuse(str(error))
-    except KeyboardInterrupt:
-        raise SystemExit("interrupted") from None
 
 
 def _explain(fault: Any) -> str:
@@ -302,8 +306,7 @@ def _explain(fault: Any) -> str:
 
 
 def _refuse(message: str) -> NoReturn:
-    print(f"error: {message}", file=sys.stderr)
-    raise SystemExit(2)
+    raise SparringError(message)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 if not __package__:  # run as a file: the rooms are found from the root
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
+from core.errors import SparringError, exit_with
+
 Row = Mapping[str, Any]
 _ATTEMPTS = 10
 _NAMED = 12
@@ -43,10 +45,6 @@ _BECAME = {
 }
 
 
-class Nothing(Exception):
-    """What was asked for is not there; the message says what is."""
-
-
 def main(arguments: Sequence[str]) -> None:
     options = _options(arguments)
     try:
@@ -55,9 +53,8 @@ def main(arguments: Sequence[str]) -> None:
             _show_attempts(run, options)
         else:
             _show_run(run)
-    except Nothing as error:
-        print(f"error: {error}", file=sys.stderr)
-        raise SystemExit(2) from None
+    except SparringError as error:
+        exit_with(error)
     except BrokenPipeError:  # piped into head
         sys.stderr.close()
 
@@ -82,7 +79,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
 
 # ---------------------------------------------------------------------- finding
 def find_run(name: str | None, output: Path) -> Path:
-    """Raises Nothing."""
+    """Raises SparringError."""
     runs = sorted(
         (file for pattern in ("*", "*/*") for file in output.glob(f"{pattern}/metrics.jsonl")),
         key=lambda file: file.stat().st_mtime,
@@ -94,11 +91,11 @@ def find_run(name: str | None, output: Path) -> Path:
             return directory
     latest = ", ".join(str(file.parent.relative_to(output)) for file in runs[: -_NAMED - 1 : -1])
     there = f"the latest runs in {output}: {latest}" if runs else f"there is none in {output}"
-    raise Nothing(f"{name or output}: no run (a directory with metrics.jsonl); {there}")
+    raise SparringError(f"{name or output}: no run (a directory with metrics.jsonl); {there}")
 
 
 def attempts_of(run: Path, options: argparse.Namespace) -> list[Row]:
-    """Those that were asked for, as they were played. Raises Nothing."""
+    """Those that were asked for, as they were played. Raises SparringError."""
     asked = {key: getattr(options, key) for key in ("step", "problem", "player")}
     asked = {key: value for key, value in asked.items() if value is not None}
     there: dict[str, dict[Any, None]] = {key: {} for key in asked}
@@ -112,10 +109,12 @@ def attempts_of(run: Path, options: argparse.Namespace) -> list[Row]:
         return found
     for key, value in asked.items():
         if value not in there[key]:
-            raise Nothing(
+            raise SparringError(
                 f"{run}: no attempt with {key} {value} in episodes.jsonl; {_known(there[key], value)}"
             )
-    raise Nothing(f"{run}: no attempt has " + " and ".join(f"{key} {value}" for key, value in asked.items()))
+    raise SparringError(
+        f"{run}: no attempt has " + " and ".join(f"{key} {value}" for key, value in asked.items())
+    )
 
 
 def _played(run: Path) -> Iterator[Row]:

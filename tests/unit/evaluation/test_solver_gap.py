@@ -1,6 +1,5 @@
 import asyncio
 from collections.abc import Sequence
-from types import SimpleNamespace
 
 import pytest
 
@@ -110,27 +109,3 @@ def test_a_gap_alarm_that_cannot_ring_is_refused():
         with pytest.raises(ConfigError, match=r"evaluation.gap_alarm has no effect"):
             load_run(["--config", recipe, "--evaluation.gap-alarm", "0.1"])
     assert load_run(["--config", "unit_tests_lua", "--evaluation.gap-alarm", "0.1"])
-
-
-@pytest.mark.parametrize(("gap", "rings"), [(0.4, True), (0.2, False), (None, False)])
-def test_an_evaluation_of_a_run_sounds_the_alarm(gap, rings):
-    from runtime.session import Session
-    from tracking.clock import Clock
-
-    said: list[str] = []
-    values = {} if gap is None else {"proxy_gold_gap": gap}
-
-    async def scores(played, bank):
-        return Scores(values, 0.0)
-
-    session = Session.__new__(Session)
-    vars(session).update(
-        config=load_run(["--config", "unit_tests_lua"])[0].to_config(),
-        parts=SimpleNamespace(rollouts=None, wait=asyncio.run),
-        display=SimpleNamespace(say=said.append, phase=lambda name: None),
-        _record=SimpleNamespace(add_tasks=lambda step, tasks: None),
-        _bank=None,
-        clock=Clock(),
-    )
-    session._evaluate(SimpleNamespace(requests=lambda bank: [], scores=scores), step=1)
-    assert [text.startswith("hacking alarm") for text in said] == [True] * rings
