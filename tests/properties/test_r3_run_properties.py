@@ -17,10 +17,12 @@ from actors.settings import EngineSettings
 from actors.transformers_policy import TransformersPolicy
 from configs.schema import Config
 from core.episode import Completion, Episode, Trajectory
+from core.evaluation import EvaluationSettings
 from core.interfaces import Sampling, SandboxFailure
 from core.problem import Problem
-from core.verdict import Limits, Status, Verdict
+from core.verdict import Status, Verdict
 from curriculum.curriculum import Curriculum, Schedule
+from games.programs.code_execution import CodeExecutionRules
 from games.programs.evaluator import SolverEvaluator
 from problems.loader import ProblemFileError
 from runtime.build import ordered_ids
@@ -215,8 +217,11 @@ def test_a_mean_is_the_sum_over_the_tasks_by_their_number(results):
         for i, (reward, _, _) in enumerate(results)
     ]
     evaluator = SolverEvaluator(
-        problems, Known(), Limits(), samples=0, temperature=1.0, pass_at=(1,), rewarded_tests=0
-    )  # type: ignore[arg-type]
+        problems,
+        Known(),  # type: ignore[arg-type]
+        CodeExecutionRules(),
+        EvaluationSettings(),
+    )
     scores = asyncio.run(evaluator.scores([episodes], None))
     rewards = [r for r, _, _ in results if r is not None]
     shares = {f"p{i}": sum(p) / len(p) for i, (_, p, fails) in enumerate(results) if not fails}
