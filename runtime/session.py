@@ -19,7 +19,7 @@ from curriculum.curriculum import Assignment
 from games.code_golf import CodeGolfRules
 from games.stages import REASONING_STAGES
 from learners.advantages.estimate import Advantages
-from problems.references import failing_references, validate_references
+from problems.references import judge_references, validate_references
 from runtime.build import check_context_lengths
 from runtime.evaluations import Evaluations
 from runtime.parts import Parts, Start, Stateful
@@ -108,12 +108,14 @@ def _judged(
     config: Config, parts: Parts, train: list[Problem], held_out: list[Problem]
 ) -> tuple[list[Problem], list[Problem]]:
     """Those whose references pass their own tests. Raises ProblemFileError where one fails and none may be left out."""
-    problems = config.problems
-    if problems.failing_references == "refuse":
-        parts.wait(validate_references(train, parts.sandbox, problems.file))
-        parts.wait(validate_references(held_out, parts.sandbox, problems.held_out_file or problems.file))
-        return train, held_out
-    failing = parts.wait(failing_references([*train, *held_out], parts.sandbox))
+    files = config.problems
+    if files.failing_references == "refuse":
+        train = parts.wait(validate_references(train, parts.sandbox, files.file))
+        held_out_file = files.held_out_file or files.file
+        return train, parts.wait(validate_references(held_out, parts.sandbox, held_out_file))
+    train, failing = parts.wait(judge_references(train, parts.sandbox))
+    held_out, also_failing = parts.wait(judge_references(held_out, parts.sandbox))
+    failing |= also_failing
     parts.scheduler.leave_out(set(failing))
     return without_failing(train, failing), without_failing(held_out, failing)
 
