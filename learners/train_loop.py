@@ -49,7 +49,7 @@ def _train_loop(config: dict[str, Any]) -> None:
     import torch
 
     from learners.parallel import World
-    from learners.state import learn
+    from learners.recovery import learn
 
     specs: dict[str, LearnerSpec] = config["specs"]
     mailbox, first = config["mailbox"], next(iter(specs.values()))

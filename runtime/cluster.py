@@ -4,7 +4,7 @@ import asyncio
 import functools
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -12,10 +12,12 @@ from typing import Any
 import ray
 from ray.exceptions import GetTimeoutError, RayError
 
+from actors.episodes import EpisodeRunner
 from actors.rollout import RayRollouts
 from actors.scheduler import RayScheduler
 from configs.schema import Config
 from core.errors import RunFailed, SparringError
+from core.interfaces import Sandbox
 from core.problem import Problem
 from learners.train_loop import TrainRun
 from learners.train_spec import LearnerSpec, by_backbone
@@ -73,7 +75,7 @@ def connect(config: Config) -> None:
     ray.init(
         **quiet,
         address="local",  # without it Ray joins any cluster that `ray start` left on this machine
-        resources={"sandbox": config.sandbox.max_workers or config.sandbox.workers},
+        resources={"sandbox": config.sandbox.workers},
         include_dashboard=None,
         object_store_memory=_LOCAL_OBJECT_STORE_BYTES,
     )
@@ -132,7 +134,7 @@ def _parts(
     runs: list[TrainRun] = []
     ray_train = start.run_directory / "ray_train"
     try:
-        build = functools.partial(build_runner, config, dict(start.models), pool.client())
+        build = functools.partial(_build_runner, config, dict(start.models), pool.client)
         rollout = config.rollout
         rollouts = RayRollouts(build, rollout.actors, rollout.cpus, rollout.gpus or 0, config.device)
         if (
@@ -167,12 +169,16 @@ def _parts(
             shutil.rmtree(ray_train, ignore_errors=True)
 
 
+def _build_runner(config: Config, models: Mapping[str, str], client: Callable[[], Sandbox]) -> EpisodeRunner:
+    """In a rollout actor, with a client of its own."""
+    return build_runner(config, models, client())
+
+
 def _pool(config: Config, start: Start) -> SandboxPool | NoSandbox:
     if config.sandbox_limits is None:
         return NoSandbox()
     return start_pool(
         config.sandbox.workers,
-        max_size=config.sandbox.max_workers,
         kind=config.sandbox.backend,
         runtime=config.sandbox.runtime,
         slots=config.sandbox.slots,

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from configs.schema import Config
+from core.evaluation import Evaluator, Scores, load_bank, save_bank
 from core.problem import Problem
-from evaluation.choice import build_evaluator
-from evaluation.evaluator import Evaluator, Scores, load_bank, save_bank
-from evaluation.gap import GapAlarm
+from games.programs.gap import GapAlarm
 from runtime.parts import Parts, Start
 from runtime.start import SessionError
 from tracking.clock import Clock
@@ -33,7 +32,9 @@ class Evaluations:
         self._show, self._clock = show, clock
         self._evaluator: Evaluator | None = None
         if config.evaluation.enabled:
-            self._evaluator = build_evaluator(config.game, config.evaluation, held_out, parts.sandbox)
+            if "problems" in config.game.uses:
+                held_out = held_out[: config.evaluation.problems]
+            self._evaluator = config.game.evaluator(held_out, parts.sandbox, config.evaluation)
         self.shown = self._evaluator.shown if self._evaluator is not None else ()
         self._bank: Any = None
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from actors.episodes import PlayRequest, PlayResult
 from core.batch import Batch
 from core.interfaces import Sandbox
+from core.play import PlayRequest, PlayResult
 from core.weights import PublishReceipt
 from curriculum.curriculum import Assignment
 

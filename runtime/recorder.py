@@ -8,8 +8,8 @@ from typing import Any
 
 from configs.schema import Config
 from core.episode import Episode
+from core.evaluation import Scores
 from curriculum.curriculum import Assignment
-from evaluation.evaluator import Scores
 from learners.checkpoints import CheckpointStore
 from runtime.parts import LearnerHandle, Start, Stateful
 from runtime.start import STARTED_FROM

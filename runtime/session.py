@@ -7,20 +7,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from actors.episodes import PlayRequest
 from configs.load import Run
 from configs.schema import Config
 from configs.sections import EMBEDDED
 from core.episode import Episode
 from core.errors import RunFailed
 from core.interfaces import Branching
+from core.play import PlayRequest
 from core.problem import Problem
 from curriculum.curriculum import Assignment
-from games.code_golf import CodeGolfRules
-from games.stages import REASONING_STAGES
-from learners.advantages.estimate import Advantages
+from games.multistage.stages import REASONING_STAGES
+from learners.batching import Credit
 from problems.references import judge_references, validate_references
-from runtime.build import check_context_lengths
+from runtime.build import check_context_lengths, credit_of
 from runtime.evaluations import Evaluations
 from runtime.parts import Parts, Start, Stateful
 from runtime.plan import make_plan
@@ -64,7 +63,7 @@ def open_session(run: Run, recipe: str) -> Iterator["Session"]:
                 problems={p.id: p for p in train},
                 display=show,
                 clock=clock,
-                advantages={role: Advantages(config.policy(role).learner) for role in config.policies},
+                credit={role: credit_of(config, role) for role in config.policies},
                 divergence=Divergence(config.stop, config.policies, tuple(config.seats)),
                 evaluations=evaluations,
                 recorder=Recorder(config, start, tokenizers, evaluations.shown, show, clock),
@@ -108,10 +107,10 @@ def _judged(
     config: Config, parts: Parts, train: list[Problem], held_out: list[Problem]
 ) -> tuple[list[Problem], list[Problem]]:
     """Those whose references pass their own tests. Raises ProblemFileError where one fails and none may be left out."""
-    files = config.problems
-    if files.failing_references == "refuse":
-        train = parts.wait(validate_references(train, parts.sandbox, files.file))
-        held_out_file = files.held_out_file or files.file
+    problems = config.problems
+    if problems.failing_references == "refuse":
+        held_out_file = problems.held_out_file or problems.file
+        train = parts.wait(validate_references(train, parts.sandbox, problems.file))
         return train, parts.wait(validate_references(held_out, parts.sandbox, held_out_file))
     train, failing = parts.wait(judge_references(train, parts.sandbox))
     held_out, also_failing = parts.wait(judge_references(held_out, parts.sandbox))
@@ -145,7 +144,7 @@ class Session:
     """To train on, by id."""
     display: Display
     clock: Clock
-    advantages: Mapping[str, Advantages]
+    credit: Mapping[str, Credit]
     """By policy."""
     divergence: Divergence
     evaluations: Evaluations
@@ -160,7 +159,7 @@ class Session:
             "clock": self.clock,
             "divergence": self.divergence,
             "recorder": self.recorder,
-        } | {f"{role}.advantages": advantages for role, advantages in self.advantages.items()}
+        } | {f"{role}.credit": credit for role, credit in self.credit.items()}
 
     def evaluate_start(self) -> None:
         """Write the config, make (or read again) the yardstick, and score the players before they learn."""
@@ -223,11 +222,11 @@ class Session:
 
 
 class Memory:
-    """The programs that a problem's attempts are shown: the curriculum's or, in code golf, this run's shortest."""
+    """The programs that a problem's attempts are shown: the curriculum's or, where the game uses solutions, this run's best."""
 
     def __init__(self, config: Config, start: Start) -> None:
         self._solutions: SolutionDatabase | None = None
-        if isinstance(config.game, CodeGolfRules):
+        if "solutions" in config.game.uses:
             self._solutions = SolutionDatabase(start.run_directory / "solutions.sqlite")
             self._solutions.forget_after(start.state["step"] if start.state else 0)
 

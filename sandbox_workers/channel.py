@@ -147,5 +147,5 @@ class RunnerChannel:
 
 
 def _verdict(judged: Judged) -> Verdict:
-    fields: dict[str, Any] = judged._asdict()
-    return Verdict(**fields | {"status": Status(judged.status)})
+    fields: dict[str, Any] = {**judged._asdict(), "status": Status(judged.status)}
+    return Verdict(**fields)

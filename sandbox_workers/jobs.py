@@ -9,7 +9,7 @@ from typing import Protocol
 
 from core.errors import SparringError
 from core.source import parse
-from core.verdict import Limits, OutputTest, PlainTest, Status, Test, Verdict
+from core.verdict import Limits, OutputTest, PlainTest, Test, Verdict
 from sandbox_workers.languages import UnknownLanguage, language_of
 from sandbox_workers.runner.commands import BUILD_FACTOR
 from sandbox_workers.runner.stop import MOST_RETRIES
@@ -133,8 +133,3 @@ class Backend(Protocol):
     def close(self) -> None:
         """Kill what runs and remove what is left. Idempotent."""
         ...
-
-
-def sandbox_errors(job: Job, reason: str) -> list[Verdict]:
-    """SANDBOX_ERROR for every test of the job."""
-    return [Verdict(status=Status.SANDBOX_ERROR, error=reason[:500]) for _ in job.tests]

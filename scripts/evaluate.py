@@ -37,11 +37,13 @@ from core.problem import Problem
 from core.verdict import Limits
 from evaluation.discriminator import SuiteRecord, discriminator_scores, judge_suites, mean_kill_at_k
 from evaluation.mutants import seeded_bugs
-from evaluation.programs import JudgedProgram, judge_programs, pass_rates, program_scores, status_counts
 from evaluation.writing import ProgramGame, cut_off, write_programs, write_suites
-from games.multistage import DISCRIMINATOR, GENERATOR, MultistageGame, MultistageRules
-from games.stages import REASONING_STAGES, first_stages
-from games.unit_tests import UnitTestsGame, UnitTestsRules
+from games.multistage.game import MultistageGame
+from games.multistage.rules import DISCRIMINATOR, GENERATOR, MultistageRules
+from games.multistage.stages import REASONING_STAGES, first_stages
+from games.program_scores import JudgedProgram, judge_programs, pass_rates, program_scores, status_counts
+from games.programs.game import SolverGame
+from games.programs.unit_tests import UnitTestsRules
 from problems.embedded.generate import embedded_path
 from problems.formats import load_dataset
 from problems.loader import load_problems
@@ -168,7 +170,7 @@ def _game(arm: str, settings: EvaluateOptions, problems: Sequence[Problem], mode
     """Raises SessionError where a problem has no stages."""
     if arm == "none":
         form = settings.answer_format or model.game.get("answer_format", "direct")
-        return UnitTestsGame(UnitTestsRules(answer_format=form))
+        return SolverGame(UnitTestsRules(answer_format=form))
     other = next((p for p in problems if not _is_function(p)), None)
     if other is not None:
         raise SessionError(
@@ -242,12 +244,11 @@ async def suites_report(
 
     found = await asyncio.gather(*(judged(p, of) for p, of in zip(problems, suites, strict=True)))
     by_problem = [records for _, records in found]
-    slots = rules.rewards.validity_slots
-    scores = asdict(discriminator_scores([r for records in by_problem for r in records], slots))
+    scores = asdict(discriminator_scores([r for records in by_problem for r in records]))
     for k in dict.fromkeys((1, settings.suites)):
         scores[f"kill_at_{k}"] = mean_kill_at_k(by_problem, k)
     tasks = {
-        p.id: {**asdict(discriminator_scores(records, slots)), "bugs": bugs, "suites": list(of)}
+        p.id: {**asdict(discriminator_scores(records)), "bugs": bugs, "suites": list(of)}
         for p, (bugs, records), of in zip(problems, found, suites, strict=True)
     }
     return {

@@ -12,7 +12,10 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from games.rules import Rules
 
 if not __package__:  # run as a file: the rooms are found from the root
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
@@ -40,10 +43,6 @@ _BECAME = {
     "unstable": "the reference gives another result each time",
     "no_literal": "the reference's result cannot stand in a test",
 }
-
-
-class Rules(Protocol):
-    def why(self, player: str, components: Mapping[str, float]) -> str: ...
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -135,12 +134,12 @@ def _known(values: Mapping[Any, None], asked: Any) -> str:
     return f"such as {', '.join(near)} ({len(values)} in all)"
 
 
-def _rules(run: Path) -> Rules | None:
+def _rules(run: Path) -> "Rules | None":
     """None where the run's config is of another version."""
     import yaml
     from pydantic import TypeAdapter, ValidationError
 
-    from games.choice import GameRules
+    from games import GameRules
 
     try:
         return TypeAdapter(GameRules).validate_python(
@@ -209,7 +208,7 @@ def _show_attempts(run: Path, options: argparse.Namespace) -> None:
         console.print(f"{len(attempts) - len(shown)} more attempts: --limit 0 prints all", highlight=False)
 
 
-def lines_of(row: Row, rules: Rules | None) -> Iterator[tuple[str, str]]:
+def lines_of(row: Row, rules: "Rules | None") -> Iterator[tuple[str, str]]:
     """(line, style) of one attempt."""
     stage = f", stage {row['stage']}" if row.get("stage") else ""
     yield (
@@ -230,7 +229,7 @@ def lines_of(row: Row, rules: Rules | None) -> Iterator[tuple[str, str]]:
     yield "", ""
 
 
-def _reward(row: Row, rules: Rules | None) -> str:
+def _reward(row: Row, rules: "Rules | None") -> str:
     if row["reward"] is None:
         why = next((text for name, text in _UNJUDGED.items() if name in row["components"]), "not judged")
         return f"no reward: {why}"

@@ -59,7 +59,7 @@ class Slot:
                 # contention or a neighbour's memory: this test again, in a fresh pair
                 retried_at, retries = len(verdicts), retries + 1
                 continue
-            verdict = pair.final_verdict()
+            verdict = pair.judged(pair.stop)
             # A program that cannot be loaded fares alike with every test, and what failed us will do so again.
             same_for_all = not pair.loaded or pair.stop.status == "SANDBOX_ERROR"
             verdicts += [verdict] * (len(tests) - len(verdicts) if same_for_all else 1)

@@ -21,7 +21,7 @@ from core.interfaces import Sampling, SandboxFailure
 from core.problem import Problem
 from core.verdict import Limits, Status, Verdict
 from curriculum.curriculum import Curriculum, Schedule
-from evaluation.solver import SolverEvaluator
+from games.programs.evaluator import SolverEvaluator
 from problems.loader import ProblemFileError
 from runtime.build import ordered_ids
 from runtime.problem_sets import load_splits

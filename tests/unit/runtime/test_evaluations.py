@@ -12,7 +12,7 @@ from rich.console import Console
 
 from configs.schema import Config
 from core.errors import SparringError
-from evaluation.evaluator import Scores
+from core.evaluation import Scores
 from runtime import evaluations
 from runtime.evaluations import Evaluations
 from runtime.parts import Start

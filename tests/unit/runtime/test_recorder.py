@@ -12,8 +12,8 @@ import pytest
 from rich.console import Console
 
 from configs.schema import Config
+from core.evaluation import Scores
 from curriculum.curriculum import Assignment, Phase
-from evaluation.evaluator import Scores
 from learners.checkpoints import read_checkpoint
 from runtime.parts import Start
 from runtime.recorder import Recorder
