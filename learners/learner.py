@@ -12,6 +12,7 @@ import torch
 from torch.distributed.tensor import DTensor
 
 from core.batch import Batch
+from core.errors import RunFailed
 from core.weights import WeightUpdate
 from learners.critic import Critic
 from learners.health import Health, Remedy, remedy
@@ -31,7 +32,7 @@ log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 
 
-class NotFinite(FloatingPointError):
+class NotFinite(RunFailed):
     """Too many updates in a row had a loss or gradient that is not finite."""
 
 

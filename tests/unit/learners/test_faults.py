@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from core.errors import RunFailed
 from learners.checkpoints import CheckpointStore
 from learners.health import MAX_RELOADS, Health
 from learners.learner import NotFinite
@@ -32,7 +33,7 @@ def test_an_update_that_is_not_finite_is_skipped_and_too_many_end_the_learner(
     again = make_learner(1e-2)
     load_learner(again, tmp_path)
     assert again.health.learning_rate_factor == 0.125
-    with pytest.raises(FloatingPointError, match=r"4th update in a row .* lower the learning rate"):
+    with pytest.raises(RunFailed, match=r"4th update in a row .* lower the learning rate"):
         learner.step(batch(bad, step=4))
     assert learner.version == 3
 
