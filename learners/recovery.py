@@ -3,14 +3,14 @@
 import logging
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-import torch
 from safetensors.torch import load_file
+from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict
 
 from core.batch import Batch
 from learners.health import Remedy, remedy
 from learners.learner import Learner, NotFinite
-from learners.parallel import like
 from learners.state import load_learner
 from learners.tuning import WEIGHTS_FILE
 
@@ -44,20 +44,23 @@ def learn(
         if directory is None or remedy(learner.health, checkpoint=True) is Remedy.GIVE_UP:
             raise
         log.warning("%s; went back to %s", error, directory)
-    _go_back(learner, directory)
+    go_back(learner, directory)
     learner.version = batch.step
     return {"samples": 0.0, "reloaded": 1.0, "learning_rate": learner.current_learning_rate()}
 
 
-def _go_back(learner: Learner, directory: Path) -> None:
+def go_back(learner: Learner, directory: Path) -> None:
     """Weights and state of an earlier version, in place."""
     health = learner.health
     if not learner.settings.lora:
-        saved = load_file(directory / WEIGHTS_FILE)
-        with torch.no_grad():
-            for name, parameter in learner.policy.model.named_parameters():
-                parameter.copy_(like(saved[name].to(parameter.device), parameter))
+        weights: dict[str, Any] = dict(load_file(directory / WEIGHTS_FILE))
+        set_model_state_dict(
+            learner.policy.model,
+            weights,
+            options=StateDictOptions(full_state_dict=True, strict=False),  # tied weights are there once
+        )
     learner.optimizer.state.clear()
+    learner.optimizer.zero_grad()
     load_learner(learner, directory)
     health.went_back(learner.health)
     learner.health = health

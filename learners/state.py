@@ -5,24 +5,34 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_optimizer_state_dict,
+    set_optimizer_state_dict,
+)
 
 from learners.checkpoints import STATE_FILE
 from learners.health import Health
 from learners.learner import Learner
-from learners.parallel import like, whole
 from learners.tuning import save_model
+
+WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
+"""By parameter name and in one piece, however many workers hold it: any other number can go on."""
 
 
 def save_learner(learner: Learner, directory: Path) -> None:
-    """By rank 0; all workers must call it. How many they are does not show: any other number can go on."""
+    """By rank 0; all workers must call it."""
     learner.policy.activate()
     save_model(learner.policy, directory, learner.world)
+    model, optimizer = learner.policy.model, learner.optimizer
+    # asked before the first update, torch would make one, of nothing, that counts
+    moments = get_optimizer_state_dict(model, optimizer, options=WHOLE) if optimizer.state else None
     state: dict[str, Any] = {
         "version": learner.version,
         "updates": learner.updates,
         "health": asdict(learner.health),
         "scaler": learner.scaler.state_dict(),
-        "optimizer": _optimizer_state(learner),
+        "optimizer": moments,
         "critic": learner.critic.state_dict() if learner.critic else None,
         "critic_optimizer": learner.critic_optimizer.state_dict() if learner.critic_optimizer else None,
         "adapter": dict(learner.policy.trainable()) if learner.settings.lora else None,
@@ -47,18 +57,5 @@ def load_learner(learner: Learner, directory: Path) -> None:
         with torch.no_grad():
             for name, parameter in learner.policy.trainable().items():
                 parameter.copy_(state["adapter"][name])
-    for name, parameter in learner.policy.trainable().items():
-        if name in state["optimizer"]:
-            learner.optimizer.state[parameter] = {
-                key: like(value, parameter) for key, value in state["optimizer"][name].items()
-            }
-
-
-def _optimizer_state(learner: Learner) -> dict[str, dict[str, Any]]:
-    """By parameter, put together where it is sharded."""
-    state = learner.optimizer.state
-    return {
-        name: {key: whole(value) for key, value in state[parameter].items()}
-        for name, parameter in learner.policy.trainable().items()
-        if parameter in state
-    }
+    if state["optimizer"] is not None:
+        set_optimizer_state_dict(learner.policy.model, learner.optimizer, state["optimizer"], options=WHOLE)
