@@ -45,4 +45,4 @@ class Constant(_Rising):
     """What follows the rise: nothing, or a fall."""
 
 
-Schedule = Annotated[Falling | Constant, Field(discriminator="kind"), kind_unless_said("constant")]
+RateSchedule = Annotated[Falling | Constant, Field(discriminator="kind"), kind_unless_said("constant")]

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from core.settings import Settings, kind_unless_said
-from learners.schedule import Constant, Schedule
+from learners.schedule import Constant, RateSchedule
 
 MICROBATCH_TOKENS = 16384
 """Where it is None for a learner by itself."""
@@ -118,7 +118,7 @@ class LearnerSettings(Settings):
     """Completions cut off by their length limit carry no loss."""
     learning_rate_scale: float = Field(default=1.0, gt=0)
     """Step size of this policy, relative to the run's learning_rate."""
-    schedule: Schedule = Constant()
+    schedule: RateSchedule = Constant()
     epochs: int = Field(default=1, ge=1)
     """Passes over each batch."""
     minibatch_samples: int = Field(default=64, ge=1)

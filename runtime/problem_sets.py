@@ -6,14 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from configs.schema import Config
-from configs.sections import EVALUATION_PROBLEMS, FileProblems
+from configs.sections import FileProblems
+from core.evaluation import EVALUATION_PROBLEMS
 from core.problem import Problem
 from core.verdict import Status
-from games.board_games import evaluation_matches, training_matches
-from games.code_execution import CodeExecutionRules
-from games.code_golf import CodeGolfRules
-from games.output_prediction import OutputPredictionRules
-from games.unit_tests import UnitTestsRules
+from games.prediction.rules import OutputPredictionRules
+from games.programs.code_golf import CodeGolfRules
+from games.programs.unit_tests import UnitTestsRules
 from problems.contamination import drop_contaminated
 from problems.difficulty import difficulty_from_pass_rate, keep_learnable
 from problems.embedded.generate import Split, embedded_path
@@ -30,12 +29,10 @@ _NAMED = 3
 
 
 def load_splits(config: Config) -> tuple[list[Problem], list[Problem]]:
-    """(training, held-out) problems. Raises ProblemFileError, ValueError."""
-    kind, settings = config.game.kind, config.problems
-    if kind in ("tictactoe", "kuhn"):
-        return training_matches(kind), evaluation_matches(
-            kind, config.evaluation.problems or EVALUATION_PROBLEMS
-        )
+    """(training, held-out) problems. Raises ProblemFileError."""
+    settings = config.problems
+    if "problems" not in config.game.uses:
+        return config.game.own_problems(config.evaluation.problems or EVALUATION_PROBLEMS)
     if settings.kind == "embedded":
         return _embedded(config, "train"), _embedded(config, "held_out")
     train = load_dataset(settings.file, settings.format, fields=settings.fields, split=settings.split)
@@ -45,7 +42,9 @@ def load_splits(config: Config) -> tuple[list[Problem], list[Problem]]:
         form = settings.held_out.format or settings.format
         fields = settings.fields if form == "fields" else None
         held_out = load_dataset(settings.held_out.file, form, fields=fields, split=settings.held_out.split)
-    _check(config, settings.file, [*train, *held_out])
+    for problem in (*train, *held_out):
+        if (reason := config.game.refuse(problem)) is not None:
+            raise ProblemFileError(f"{settings.file}: problem {problem.id}: {reason}")
     train = _without(train, held_out, settings)
     return _learnable(train, settings.pass_rates), held_out
 
@@ -62,38 +61,11 @@ def _embedded(config: Config, split: Split) -> list[Problem]:
             return load_problems(embedded_path(split))
 
 
-def _check(config: Config, file: str, problems: Sequence[Problem]) -> None:
-    """Raises ValueError where a problem is none that the game could be played on."""
-    for problem in problems:
-        function = problem.language == "python" and bool(problem.function_signature)
-        if config.staged and not (function and problem.reference_solution):
-            raise ValueError(
-                f"{file}: problem {problem.id}: game multistage needs Python functions with a reference "
-                "solution; game unit_tests takes any language and whole programs"
-            )
-        if config.game.kind in ("code_execution", "code_golf") and problem.language != "python":
-            raise ValueError(
-                f"{file}: problem {problem.id}: game {config.game.kind} runs Python, not "
-                f"{problem.language}; game unit_tests takes any language"
-            )
-        if _earns_by_tests(config) and not problem.baseline_tests:
-            raise ValueError(
-                f"{file}: problem {problem.id} has no test that a reward may use (baseline_tests)"
-            )
-
-
-def _earns_by_tests(config: Config) -> bool:
-    game = config.game
-    return game.kind in ("unit_tests", "code_golf") or (
-        isinstance(game, CodeExecutionRules) and game.gate_on_tests
-    )
-
-
 def _without(train: list[Problem], held_out: list[Problem], settings: FileProblems) -> list[Problem]:
     """The training problems that are not also held out, under any name."""
     kept, dropped = drop_contaminated(train, held_out)
     if not kept:
-        raise ValueError(
+        raise ProblemFileError(
             f"{settings.held_out_from}: every problem of {settings.file} is also "
             "held out: nothing is left to train on"
         )
