@@ -108,12 +108,12 @@ def load_run(arguments: list[str]) -> tuple[Run, str]:
     chooser.add_argument("--run-name", default=set_there.get("run_name"))
     where, _ = chooser.parse_known_args(arguments)
     if chosen.config is None and where.resume:  # a resumed run goes on with the settings it began with
-        path = latest_run(where.output_dir, where.run_name) / "config.yaml"
+        path, size = latest_run(where.output_dir, where.run_name) / "config.yaml", ""
     else:
         own = any(str(getattr(where, key)) != EMBEDDED for key in _OWN)
-        path = recipe_path(chosen.config or (CHAT_RECIPE if own else DEFAULT_RECIPE))
-    recipe = path.parent.name if path.name == "config.yaml" else path.stem
-    return _resolve(read_recipe(path), environment, rest, str(path)), recipe
+        path, size = recipe_path(chosen.config or (CHAT_RECIPE if own else DEFAULT_RECIPE))
+    recipe = path.parent.name if path.name == "config.yaml" else f"{path.stem}-{size}" if size else path.stem
+    return _resolve(read_recipe(path, size), environment, rest, str(path)), recipe
 
 
 def latest_run(output: Path, name: str | None) -> Path:
@@ -127,16 +127,19 @@ def latest_run(output: Path, name: str | None) -> Path:
     return runs[-1].parent.resolve()
 
 
-def recipe_path(name: str) -> Path:
-    """A path, or the name of a recipe in configs/. Raises ConfigError."""
-    for candidate in (Path(name), RECIPES / f"{name}.yaml"):
+def recipe_path(name: str) -> tuple[Path, str]:
+    """(file, size) of a path, or of the name of a recipe in configs/; NAME:SIZE names one of its sizes. Raises
+    ConfigError."""
+    base, _, size = (name, "", "") if Path(name).is_file() else name.partition(":")
+    for candidate in (Path(base), RECIPES / f"{base}.yaml"):
         if candidate.is_file():
-            return candidate
+            return candidate, size
     known = ", ".join(sorted(p.stem for p in RECIPES.glob("*.yaml")))
     raise ConfigError(f"--config {name}: no such file, and no recipe of that name (recipes: {known})")
 
 
-def read_recipe(path: Path) -> dict[str, Any]:
+def read_recipe(path: Path, size: str = "") -> dict[str, Any]:
+    """Its keys, with those of a size laid over them. Raises ConfigError."""
     try:
         values = yaml.safe_load(path.read_text())
     except (OSError, yaml.YAMLError) as error:
@@ -144,7 +147,10 @@ def read_recipe(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: not readable as YAML: {reason}; correct it there") from error
     if not isinstance(values, dict):
         raise ConfigError(f"{path}: expected a mapping of configuration keys")
-    return values
+    sizes = values.pop("sizes", None) or {}
+    if size and size not in sizes:
+        raise ConfigError(f"{path}: has no size {size}: give one of {', '.join(sizes) or 'none'}")
+    return overlay(values, sizes[size], Config) if size else values
 
 
 def _resolve(
@@ -159,6 +165,7 @@ def _resolve(
         problems of your own) and are overridden by the environment (see the end) and the options below. Examples:
           python driver.py                                   the embedded recipe
           python driver.py --config debug                    one process, under a minute
+          python driver.py --config q:14b                    a recipe's size, where it has several
           python driver.py --generator-model A --discriminator-model B --problems-file F
           python driver.py --plan ...                        what would run, and whether it can
           python driver.py --curriculum.attempts 16 --generator.learner.estimator.kind grpo

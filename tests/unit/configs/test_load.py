@@ -51,7 +51,7 @@ def test_every_key_of_every_recipe_arrives(path):
                     tuple(value) if isinstance(value, list) else value
                 )
 
-    check(yaml.safe_load(path.read_text()), load("--config", path.stem))
+    check(read_recipe(path), load("--config", path.stem))
 
 
 def test_only_embedded_models_are_trusted_with_a_sandbox_that_does_not_contain():
@@ -76,8 +76,8 @@ def test_a_recipe_that_is_no_mapping_is_refused(recipe, text):
 
 
 def test_reading_a_recipe_names_the_file():
-    assert recipe_path("debug") == RECIPES / "debug.yaml"
-    assert read_recipe(recipe_path("debug"))["local"] is True
+    assert recipe_path("debug") == (RECIPES / "debug.yaml", "")
+    assert read_recipe(*recipe_path("debug"))["local"] is True
     with pytest.raises(ConfigError, match="not readable"):
         read_recipe(RECIPES)
 
@@ -311,7 +311,7 @@ def test_models_and_problems_of_ones_own_take_the_chat_recipe(arguments):
 def test_a_model_in_the_environment_takes_the_chat_recipe_too(monkeypatch):
     monkeypatch.setenv("SPARRING_GENERATOR__MODEL", "a/b")
     assert load_run([])[1] == "chat"
-    assert load_run(["--config", "q_7b"])[1] == "q_7b"
+    assert load_run(["--config", "q:7b"])[1] == "q-7b"
     assert load_run(["--generator-model", "embedded"])[1] == "embedded"
 
 

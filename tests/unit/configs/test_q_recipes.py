@@ -2,11 +2,11 @@
 
 import pytest
 
-from configs.load import load_run
+from configs.load import ConfigError, load_run
 from configs.schema import Config
 from games.programs.unit_tests import UnitTestsRules
 
-SIZES = {"q_1_5b": "direct", "q_3b": "direct", "q_7b": "direct", "q_14b": "reasoning", "q_32b": "reasoning"}
+SIZES = {"q": "direct", "q:3b": "direct", "q:7b": "direct", "q:14b": "reasoning", "q:32b": "reasoning"}
 
 
 @pytest.fixture(params=SIZES)
@@ -47,15 +47,28 @@ def test_the_learner_is_spread_over_whole_gpus(recipe) -> None:
     learner = config.generator.learner
     assert (config.device, learner.sharding, learner.gpus, config.rollout.gpus) == ("cuda", "fsdp", 1, 1)
     gpus = learner.workers + config.rollout.actors
-    assert gpus == (16 if name == "q_32b" else 8)
+    assert gpus == (16 if name == "q:32b" else 8)
 
 
 def test_the_largest_has_r4s_length() -> None:
-    config = load_run(["--config", "q_32b"])[0].to_config()
+    config = load_run(["--config", "q:32b"])[0].to_config()
     assert config.generator.engine.max_model_len == 8192
 
 
 def test_the_smallest_can_be_put_on_one_gpu() -> None:
     options = "--generator.learner.workers 1 --generator.learner.sharding none --generator.learner.gpus 0.5"
-    config = load_run(["--config", "q_1_5b", *options.split(), "--rollout.gpus", "0.5"])[0].to_config()
+    config = load_run(["--config", "q", *options.split(), "--rollout.gpus", "0.5"])[0].to_config()
     assert config.generator.learner.workers == 1
+
+
+def test_a_size_that_is_not_there_is_refused_with_those_that_are() -> None:
+    with pytest.raises(ConfigError, match=r"q\.yaml: has no size 70b: give one of 3b, 7b, 14b, 32b"):
+        load_run(["--config", "q:70b"])
+    with pytest.raises(ConfigError, match=r"debug\.yaml: has no size 3b"):
+        load_run(["--config", "debug:3b"])
+
+
+def test_a_size_is_laid_over_the_recipe_and_the_command_line_over_both() -> None:
+    run, name = load_run(["--config", "q:32b", "--rollout.actors", "3"])
+    assert name == "q-32b"
+    assert (run.rollout.actors, run.rollout.gpus, run.sandbox.workers, run.sandbox.slots) == (3, 1, 2, 8)
