@@ -46,7 +46,7 @@ def test_gae_rewards_are_relative_to_their_group_and_nothing_unjudged_is_learned
 
 
 def test_raw_rewards_where_centring_is_off() -> None:
-    raw = config(generator={"learner": {"center_rewards": False}})
+    raw = config(generator={"learner": {"estimator": {"center_rewards": False}}})
     samples, _ = samples_of(raw, 2, EPISODES)
     assert [s.reward for s in samples] == [1.0, 0.0, 0.5, 0.5]
 
