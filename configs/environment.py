@@ -60,28 +60,34 @@ def read_environment(environment: Mapping[str, str]) -> dict[str, dict[str, Any]
     return found
 
 
-def without_mbpp(
-    environment: Mapping[str, Mapping[str, Any]], settings: Mapping[str, Any]
-) -> dict[str, Mapping[str, Any]]:
-    """The environment as a run takes it whose recipe and command line say `settings` (dotted keys): R1's two variables
-    are exported for its scripts, and only where a run's problems are MBPP do they speak of it. Says what is left alone.
+def effective(
+    found: Mapping[str, Mapping[str, Any]], recipe: Mapping[str, Any], command_line: Mapping[str, Any]
+) -> dict[str, tuple[str, Any]]:
+    """What a run takes of it: {dotted key: (variable, value)}. The command line beats it. R1's two variables are
+    exported for its scripts, and only where a run's problems are MBPP do they speak of it; it says what is left alone.
+
+    Raises ValueError where two variables set one key.
     """
-    ours = {name: keys for name, keys in environment.items() if name not in (DATASET, QUESTIONS)}
-    settings = {**settings, **{key: value for keys in ours.values() for key, value in keys.items()}}
-    if "mbpp" in (settings.get(key) for key in _FORMATS):
-        return dict(environment)
-    if others := [name for name in environment if name not in ours]:
-        print(
-            f"from the environment: {' and '.join(others)} left alone: neither {' nor '.join(_FORMATS)} is mbpp",
-            flush=True,
-        )
-    return ours
-
-
-def refuse_twice(found: Mapping[str, Mapping[str, Any]]) -> None:
-    """Raises ValueError where two variables set one key."""
-    owner: dict[str, str] = {}
-    for name, values in found.items():
-        for key in values:
-            if owner.setdefault(key, name) != name:
-                raise ValueError(f"{owner[key]} and {name} both set {key}: unset one of them")
+    ours = {name: keys for name, keys in found.items() if name not in (DATASET, QUESTIONS)}
+    settings = dict(recipe)
+    for keys in (*ours.values(), command_line):
+        settings |= keys
+    if "mbpp" not in (settings.get(key) for key in _FORMATS):
+        if others := [name for name in found if name not in ours]:
+            print(
+                f"from the environment: {' and '.join(others)} left alone: neither {' nor '.join(_FORMATS)} is mbpp",
+                flush=True,
+            )
+        found = ours
+    taken: dict[str, tuple[str, Any]] = {}
+    for name, keys in found.items():
+        for key, value in keys.items():
+            if key in taken:
+                raise ValueError(f"{taken[key][0]} and {name} both set {key}: unset one of them")
+            taken[key] = name, value
+    whole_file = "problems.held_out.file" in command_line  # its format goes with its file
+    return {
+        key: (name, value)
+        for key, (name, value) in taken.items()
+        if key not in command_line and not (name == DATASET and whole_file)
+    }

@@ -8,16 +8,10 @@ from pathlib import Path
 from typing import Any, ClassVar, NoReturn, Self
 
 import yaml
-from pydantic import Field, ValidationError, model_validator
-from pydantic_settings import (
-    BaseSettings,
-    CliSettingsSource,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-    SettingsError,
-)
+from pydantic import ValidationError, model_validator
+from pydantic_settings import BaseSettings, CliSettingsSource, SettingsConfigDict, SettingsError
 
-from configs.environment import DATASET, HELP, read_environment, refuse_twice, without_mbpp
+from configs.environment import HELP, effective, read_environment
 from configs.layers import leaves, nested, overlay, place
 from configs.schema import Config
 from configs.sections import EMBEDDED
@@ -25,6 +19,7 @@ from core.errors import SparringError
 
 RECIPES = Path(__file__).parent
 DEFAULT_RECIPE, CHAT_RECIPE = "embedded", "chat"
+_HELP = ("-h", "--help")
 
 # R0's flags are the short names of nested keys.
 SHORTCUTS = {
@@ -70,18 +65,36 @@ class Run(Config):
         return Config.model_validate(self.model_dump(exclude={"resume", "resume_from", "plan"}))
 
 
-class _Source(PydanticBaseSettingsSource):
-    """A recipe, or the environment, as a settings source below the command line."""
+class _Command(Run, BaseSettings):
+    """Sparring: a generator and a discriminator train against each other through five reasoning stages.
 
-    def __init__(self, settings_cls: type[BaseSettings], values: dict[str, Any]) -> None:
-        super().__init__(settings_cls)
-        self._values = values
+    Settings come from the recipe (--config NAME|FILE.yaml; default: embedded, or chat where you bring a model or
+    problems of your own) and are overridden by the environment (see the end) and the options below. Examples:
+      python driver.py                                   the embedded recipe
+      python driver.py --config debug                    one process, under a minute
+      python driver.py --config q:14b                    a recipe's size, where it has several
+      python driver.py --generator-model A --discriminator-model B --problems-file F
+      python driver.py --plan ...                        what would run, and whether it can
+      python driver.py --curriculum.attempts 16 --generator.learner.estimator.kind grpo
+      python driver.py --resume                          continue the latest run
+    """
 
-    def get_field_value(self, field: Any, field_name: str) -> tuple[Any, str, bool]:
-        return self._values.get(field_name), field_name, False
+    config: str | None = None
+    """Recipe: a name in configs/ or a YAML file."""
 
-    def __call__(self) -> dict[str, Any]:
-        return self._values
+    model_config: ClassVar[SettingsConfigDict] = SettingsConfigDict(
+        cli_prog_name="driver.py",
+        cli_kebab_case=True,
+        cli_implicit_flags=True,
+        cli_avoid_json=True,
+        cli_hide_none_type=True,
+        cli_use_class_docs_for_groups=False,
+        cli_shortcuts=SHORTCUTS,
+        frozen=True,
+        extra="forbid",
+        use_attribute_docstrings=True,
+        protected_namespaces=(),
+    )
 
 
 def load_run(arguments: list[str]) -> tuple[Run, str]:
@@ -89,31 +102,54 @@ def load_run(arguments: list[str]) -> tuple[Run, str]:
 
     Raises ConfigError; exits on --help.
     """
+    command_line = CliSettingsSource(_Command)
+    command_line.root_parser.error = _refuse  # argparse would print the usage and exit
+    given = [word for word in arguments if word not in _HELP]
     try:
         environment = read_environment(os.environ)
+        command_line(args=given)
+        said = command_line()
+    except (SettingsError, ValueError) as error:
+        raise ConfigError(str(error)) from error
+    path, size = _recipe(said, environment)
+    said.pop("config", None)
+    recipe = read_recipe(path, size)
+    name = path.parent.name if path.name == "config.yaml" else f"{path.stem}-{size}" if size else path.stem
+    if len(given) < len(arguments):
+        _print_help(command_line.root_parser, dict(leaves(recipe)), name)
+    in_recipe, on_command_line = dict(leaves(recipe)), dict(leaves(said))
+    try:
+        variables = effective(environment, in_recipe, on_command_line)
+        from_environment = {key: value for key, (_, value) in variables.items()}
+        values = overlay(overlay(recipe, nested(from_environment), Run), said, Run)
+        run = Run.model_validate(values)
+    except ValidationError as error:
+        who = dict.fromkeys(in_recipe, str(path)) | {
+            key: variable for key, (variable, _) in variables.items()
+        }
+        who |= dict.fromkeys(on_command_line, "command line")
+        raise ConfigError("\n".join(_explain(e, who, str(path)) for e in error.errors())) from error
     except ValueError as error:
         raise ConfigError(str(error)) from error
-    set_there = {key: value for values in environment.values() for key, value in values.items()}
-    chooser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    chooser.error = _refuse
-    chooser.add_argument("--config")
-    chosen, rest = chooser.parse_known_args(arguments)
-    for key in _OWN:
-        chooser.add_argument(
-            f"--{SHORTCUTS[key]}", f"--{key}", dest=key, default=set_there.get(key, EMBEDDED)
+    idle = sorted(k for k in on_command_line if k.startswith("evaluation.") and k != "evaluation.enabled")
+    if idle and not run.evaluation.enabled:
+        raise ConfigError(
+            f"command line: {idle[0]} has no effect while evaluation.enabled is false: leave it out"
         )
-    chooser.add_argument("--resume", action="store_true")
-    output_dir = set_there.get("output_dir", Config().output_dir)
-    chooser.add_argument("--output-dir", type=Path, default=Path(output_dir))
-    chooser.add_argument("--run-name", default=set_there.get("run_name"))
-    where, _ = chooser.parse_known_args(arguments)
-    if chosen.config is None and where.resume:  # a resumed run goes on with the settings it began with
-        path, size = latest_run(where.output_dir, where.run_name) / "config.yaml", ""
-    else:
-        own = any(str(getattr(where, key)) != EMBEDDED for key in _OWN)
-        path, size = recipe_path(chosen.config or (CHAT_RECIPE if own else DEFAULT_RECIPE))
-    recipe = path.parent.name if path.name == "config.yaml" else f"{path.stem}-{size}" if size else path.stem
-    return _resolve(read_recipe(path, size), environment, rest, str(path)), recipe
+    for key, value in from_environment.items():
+        print(f"from the environment: {key} = {value}", flush=True)
+    return run, name
+
+
+def _recipe(said: Mapping[str, Any], environment: Mapping[str, Mapping[str, Any]]) -> tuple[Path, str]:
+    """(file, size) of the recipe that is meant. A resumed run goes on with the settings it began with."""
+    given = {key: value for values in environment.values() for key, value in values.items()}
+    given |= dict(leaves(said))
+    if "config" not in said and given.get("resume") in (True, "true"):
+        output = Path(given.get("output_dir", Config.model_fields["output_dir"].default))
+        return latest_run(output, given.get("run_name")) / "config.yaml", ""
+    own = any(str(given.get(key, EMBEDDED)) != EMBEDDED for key in _OWN)
+    return recipe_path(said.get("config") or (CHAT_RECIPE if own else DEFAULT_RECIPE))
 
 
 def latest_run(output: Path, name: str | None) -> Path:
@@ -153,95 +189,12 @@ def read_recipe(path: Path, size: str = "") -> dict[str, Any]:
     return overlay(values, sizes[size], Config) if size else values
 
 
-def _resolve(
-    values: dict[str, Any], environment: Mapping[str, Mapping[str, Any]], arguments: list[str], origin: str
-) -> Run:
-    sources: list[PydanticBaseSettingsSource] = []
-
-    class Command(Run, BaseSettings):
-        """Sparring: a generator and a discriminator train against each other through five reasoning stages.
-
-        Settings come from the recipe (--config NAME|FILE.yaml; default: embedded, or chat where you bring a model or
-        problems of your own) and are overridden by the environment (see the end) and the options below. Examples:
-          python driver.py                                   the embedded recipe
-          python driver.py --config debug                    one process, under a minute
-          python driver.py --config q:14b                    a recipe's size, where it has several
-          python driver.py --generator-model A --discriminator-model B --problems-file F
-          python driver.py --plan ...                        what would run, and whether it can
-          python driver.py --curriculum.attempts 16 --generator.learner.estimator.kind grpo
-          python driver.py --resume                          continue the latest run
-        """
-
-        config: str = Field(
-            "embedded", description="Recipe: a name in configs/ or a YAML file.", exclude=True
-        )
-        model_config: ClassVar[SettingsConfigDict] = SettingsConfigDict(
-            cli_prog_name="driver.py",
-            cli_kebab_case=True,
-            cli_implicit_flags=True,
-            cli_avoid_json=True,
-            cli_hide_none_type=True,
-            cli_use_class_docs_for_groups=False,
-            cli_shortcuts=SHORTCUTS,
-            frozen=True,
-            extra="forbid",
-            use_attribute_docstrings=True,
-            protected_namespaces=(),
-        )
-
-        @classmethod
-        def settings_customise_sources(cls, settings_cls: type[BaseSettings], **_: Any) -> Any:
-            return tuple(sources)
-
-    command_line = CliSettingsSource(Command)
-    command_line.root_parser.usage = (
-        "driver.py [--config RECIPE] [--resume | --resume-from DIR] [--KEY VALUE ...]"
-    )
-    command_line.root_parser.description = inspect.cleandoc(Command.__doc__ or "")
-    command_line.root_parser.epilog = HELP
-    command_line.root_parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    command_line.root_parser.error = _refuse  # argparse would print the usage and exit
-    if {"-h", "--help"} & set(arguments):
-        _first_things_first(command_line.root_parser, dict(leaves(values)), Path(origin).stem)
-    variables: dict[str, str] = {}
-    try:
-        command_line(args=arguments)
-        on_command_line = dict(leaves(command_line()))
-        taken = without_mbpp(environment, {**dict(leaves(values)), **on_command_line})
-        refuse_twice(taken)
-        taken = _not_overridden(taken, set(on_command_line))
-        variables = {key: name for name, keys in taken.items() for key in keys}
-        from_environment = {key: value for keys in taken.values() for key, value in keys.items()}
-        above = overlay(nested(from_environment), command_line(), Command)
-        sources.append(_Source(Command, overlay(values, above, Command)))
-        command = Command()  # pyright: ignore[reportCallIssue]  (the sources fill it in)
-    except ValidationError as error:
-        raise ConfigError("\n".join(_explain(origin, e, variables) for e in error.errors())) from error
-    except (SettingsError, ValueError) as error:
-        raise ConfigError(str(error)) from error
-    idle = sorted(k for k in on_command_line if k.startswith("evaluation.") and k != "evaluation.enabled")
-    if idle and not command.evaluation.enabled:
-        raise ConfigError(
-            f"command line: {idle[0]} has no effect while evaluation.enabled is false: leave it out"
-        )
-    for key, value in from_environment.items():
-        print(f"from the environment: {key} = {value}", flush=True)
-    return Run.model_validate(command.model_dump(exclude={"config"}))
-
-
-def _not_overridden(
-    environment: Mapping[str, Mapping[str, Any]], on_command_line: set[str]
-) -> dict[str, dict[str, Any]]:
-    taken = {}
-    for name, values in environment.items():
-        if name == DATASET and "problems.held_out.file" in on_command_line:
-            continue  # its format goes with its file
-        taken[name] = {key: value for key, value in values.items() if key not in on_command_line}
-    return taken
-
-
-def _first_things_first(parser: argparse.ArgumentParser, recipe: Mapping[str, Any], name: str) -> None:
-    """In the help: the keys of a first day in a group at the top, and beside a default what the recipe says."""
+def _print_help(parser: argparse.ArgumentParser, recipe: Mapping[str, Any], name: str) -> NoReturn:
+    """With the keys of a first day in a group at the top, and beside a default what the recipe says."""
+    parser.usage = "driver.py [--config RECIPE] [--resume | --resume-from DIR] [--KEY VALUE ...]"
+    parser.description = inspect.cleandoc(_Command.__doc__ or "")
+    parser.epilog = HELP
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     groups = parser._action_groups
     first = argparse._ArgumentGroup(parser, "the first day")
     for action in parser._actions:
@@ -253,36 +206,36 @@ def _first_things_first(parser: argparse.ArgumentParser, recipe: Mapping[str, An
             group._group_actions.remove(action)
             first._group_actions.append(action)
     groups.insert(0, first)
+    parser.print_help()
+    raise SystemExit(0)
 
 
 def _refuse(message: str) -> NoReturn:
     raise ConfigError(f"command line: {message}: see --help for the keys there are")
 
 
-def _explain(origin: str, error: Any, variables: Mapping[str, str]) -> str:
-    """variables: keys that the environment sets, with the variable."""
+def _explain(error: Any, who: Mapping[str, str], recipe: str) -> str:
+    """who: said each key."""
     key, _ = place(error["loc"], Run)
-    unknown = error["type"] == "extra_forbidden"  # or some of what is in it is set there
-    sets_it = next(
-        (
-            name
-            for k, name in variables.items()
-            if f"{key}.".startswith(f"{k}.") or (unknown and k.startswith(f"{key}."))
-        ),
-        None,
-    )
-    origin = sets_it or f"{origin} or command line"
+    unknown = error["type"] == "extra_forbidden"
+    said_it = [
+        name
+        for k, name in who.items()
+        if f"{key}.".startswith(f"{k}.") or (unknown and k.startswith(f"{key}."))
+    ]
+    origin = said_it[-1] if said_it else f"{recipe} or command line"
     if unknown:
         _, section = place(error["loc"][:-1], Run)
         if section is None or "kind" not in section.model_fields:
             return f"{origin}: unknown key {key}: see --help for the keys there are"
         return f"{origin}: unknown key {key}: kind {error['loc'][-2]} takes {', '.join(section.model_fields)}"
     message = error["msg"].removeprefix("Value error, ")
-    got = f" (got {error['input']!r})" if error["loc"] and not isinstance(error["input"], dict) else ""
-    involved = sorted({name for k, name in variables.items() if k.startswith(key and f"{key}.") and k != key})
-    also = (
-        f" (the environment sets {', '.join(involved)})"
-        if involved and isinstance(error["input"], dict)
-        else ""
-    )
-    return f"{origin}: {key or '(combination)'}: {message}{got}{also}"
+    if isinstance(error["input"], dict):
+        variables = {name for k, name in who.items() if k.startswith(f"{key}." if key else "")} - {
+            recipe,
+            "command line",
+        }
+        also = f" (the environment sets {', '.join(sorted(variables))})" if variables else ""
+        return f"{origin}: {key or '(combination)'}: {message}{also}"
+    got = f" (got {error['input']!r})" if error["loc"] else ""
+    return f"{origin}: {key or '(combination)'}: {message}{got}"

@@ -60,9 +60,7 @@ OTHER_KINDS = [
 
 @pytest.mark.parametrize(("text", "key", "kind"), OTHER_KINDS)
 def test_a_key_of_another_kind_is_refused_with_what_its_kind_takes(recipe, text, key, kind):
-    with pytest.raises(
-        ConfigError, match=rf"mine\.yaml or command line: unknown key {key}: kind {kind} takes "
-    ) as no:
+    with pytest.raises(ConfigError, match=rf"mine\.yaml: unknown key {key}: kind {kind} takes ") as no:
         load(*recipe(text))
     assert len(str(no.value).splitlines()) == 1
 
@@ -136,3 +134,20 @@ def test_leaves_and_nested_undo_each_other():
     tree = {"a": 1, "b": {"c": {"d": [1, {"x": 2}]}, "e": None}}
     assert list(leaves(tree)) == [("a", 1), ("b.c.d", [1, {"x": 2}]), ("b.e", None)]
     assert nested(dict(leaves(tree))) == tree
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variable", "who"),
+    [
+        (("--seed", "many"), None, "command line"),
+        ((), "many", "SPARRING_SEED"),
+        ((), None, r".*mine\.yaml"),
+        (("--seed", "many"), "3", "command line"),
+    ],
+)
+def test_an_error_names_who_set_the_key(recipe, monkeypatch, arguments, variable, who):
+    text = "seed: much" if who.endswith("yaml") else "seed: 4"
+    if variable is not None:
+        monkeypatch.setenv("SPARRING_SEED", variable)
+    with pytest.raises(ConfigError, match=rf"^{who}: seed: "):
+        load(*recipe(text), *arguments)

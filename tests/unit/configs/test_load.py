@@ -129,7 +129,7 @@ def test_an_unknown_option_is_refused():
     ],
 )
 def test_a_value_out_of_range_is_named_with_the_value(recipe, text, key):
-    with pytest.raises(ConfigError, match=rf"mine\.yaml or command line: {key}: .*\(got "):
+    with pytest.raises(ConfigError, match=rf"mine\.yaml: {key}: .*\(got "):
         load(*recipe(text))
 
 
