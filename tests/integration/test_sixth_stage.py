@@ -26,7 +26,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for room in ROOMS:
         shutil.copytree(ROOT / room, house / room, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "driver.py", house)
-    stages = house / "games" / "stages.py"
+    stages = house / "games" / "multistage" / "stages.py"
     before, after = stages.read_text().split(LAST)
     stages.write_text(before + NEW + LAST + after)
     return house
