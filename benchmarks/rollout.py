@@ -39,7 +39,8 @@ async def measure(quick: bool) -> tuple[dict[str, float], dict[str, float]]:
     from actors.transformers_policy import TransformersPolicy
     from actors.vllm_policy import VllmPolicy, engine_args
     from configs.load import load_run
-    from games.multistage import MultistageGame
+    from games.multistage.game import MultistageGame
+    from games.multistage.rules import MultistageRules
     from games.prompts import format_for
     from learners.learner import Learner
     from problems.embedded.generate import embedded_problems
@@ -50,8 +51,11 @@ async def measure(quick: bool) -> tuple[dict[str, float], dict[str, float]]:
     models = {role: str(path) for role, path in ensure_embedded(config, roles).items()}
     engines = {role: config.policy(role).engine for role in roles}
     args = {role: engine_args(models[role], engines[role], "cpu") for role in roles}
-    style = format_for(AutoTokenizer.from_pretrained(models["generator"]), config.multistage.test_format)
-    game, problems = MultistageGame(config.multistage), embedded_problems("train")
+    style = format_for(
+        AutoTokenizer.from_pretrained(models["generator"]),
+        MultistageRules.model_validate(config.game).test_format,
+    )
+    game, problems = MultistageGame(MultistageRules.model_validate(config.game)), embedded_problems("train")
     lengths = {role: config.policy(role).max_tokens for role in roles}
     policies: dict[str, Any] = {role: VllmPolicy(models[role], engines[role]) for role in roles}
     bare = {role: LLMEngine.from_engine_args(args[role]) for role in roles}

@@ -10,12 +10,13 @@ from dataclasses import replace
 from typing import Any
 
 import ray
-from ray.exceptions import GetTimeoutError
+from ray.exceptions import GetTimeoutError, RayError
 
 from actors.episodes import EpisodeRunner
 from actors.rollout import RayRollouts
 from actors.scheduler import RayScheduler
 from configs.schema import Config
+from core.errors import RunFailed, SparringError
 from core.interfaces import Sandbox
 from core.problem import Problem
 from learners.train_loop import TrainRun
@@ -32,21 +33,32 @@ _A_LITTLE = 0.01
 _PATIENCE_S = 120
 
 
-class ClusterTooSmall(RuntimeError):
+class ClusterTooSmall(SparringError):
     """The Ray cluster cannot hold this run; Ray itself would wait for ever without a word."""
 
 
 @contextmanager
 def cluster_parts(config: Config, problems: list[Problem], start: Start) -> Iterator[Parts]:
-    """Raises ClusterTooSmall, SandboxUnavailable; Ray errors where an actor cannot start."""
+    """Raises SparringError."""
     connect(config)
     try:
         groups = by_backbone(learner_specs(config, start))
         check_resources(config, groups)
         with asyncio.Runner() as loop:
             yield from _parts(config, problems, start, groups, loop)
+    except RayError as error:
+        raise for_the_user(error) from error
     finally:
         ray.shutdown()
+
+
+def for_the_user(error: RayError) -> SparringError:
+    """An actor's error that a user can act on, without Ray's remote traceback around it; else what became of the actor."""
+    cause = getattr(error, "cause", None)
+    if isinstance(cause, SparringError):
+        return cause
+    last = (str(error).strip().splitlines() or [""])[-1]  # of what may be a remote traceback
+    return RunFailed(f"{type(error).__name__}: {last}")
 
 
 def connect(config: Config) -> None:

@@ -132,8 +132,7 @@ class RunnerChannel:
 
 
 def _verdict(judged: Judged) -> Verdict:
-    fields: dict[str, Any] = judged._asdict()
-    fields["status"] = Status(judged.status)
+    fields: dict[str, Any] = {**judged._asdict(), "status": Status(judged.status)}
     return Verdict(**fields)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol
 
+from core.errors import SparringError
 from core.source import parse
 from core.verdict import Limits, OutputTest, PlainTest, Test, Verdict
 from sandbox_workers.languages import UnknownLanguage, language_of
@@ -18,7 +19,7 @@ MOST_TEST_CHARS = 1_000_000
 """Of a test that is data: a data set's may hold large tables. A longer one is judged as code."""
 
 
-class SandboxUnavailable(RuntimeError):
+class SandboxUnavailable(SparringError):
     """No sandbox of the wanted kind can run here; the text says what to install or to run."""
 
 

@@ -14,14 +14,14 @@ from configs.sections import WarmStartSettings
 from core.interfaces import Message, PromptFormat
 from core.problem import Problem
 from core.seeding import derive_seed
-from games.board_games import KuhnRules, TicTacToeRules
-from games.boards import start
-from games.code_execution import CodeExecutionRules
-from games.code_golf import CodeGolfRules
-from games.multistage import MultistageRules
-from games.output_prediction import OutputPredictionRules
-from games.stages import REASONING_STAGES
-from games.unit_tests import UnitTestsRules
+from games.boards.positions import start
+from games.boards.rules import KuhnRules, TicTacToeRules
+from games.multistage.rules import MultistageRules
+from games.multistage.stages import REASONING_STAGES
+from games.prediction.rules import OutputPredictionRules
+from games.programs.code_execution import CodeExecutionRules
+from games.programs.code_golf import CodeGolfRules
+from games.programs.unit_tests import UnitTestsRules
 from learners.supervised import Demonstration
 from problems.embedded import code_execution, grammar, grid_tasks, lua, prediction, sampling, traces
 from problems.embedded.generate import embedded_problems, embedded_specs

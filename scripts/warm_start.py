@@ -33,12 +33,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from configs.load import load_run
 from configs.schema import Config
 from configs.sections import ProblemSettings
+from core.errors import SparringError, exit_with
 from core.problem import Problem
 from core.seeding import derive_seed
-from games.multistage import MultistageRules
+from games.multistage.rules import MultistageRules
+from games.multistage.stages import REASONING_STAGES
 from games.prompts import END, MARKER_TOKENS, PAD, format_for
-from games.stages import REASONING_STAGES
-from problems.loader import ProblemFileError, load_problems
+from problems.loader import load_problems
 from problems.splits import split_problems
 from problems.traces import render_suite, render_trace
 from tracking.run_record import cpu_model, versions
@@ -48,7 +49,7 @@ SHIPPED = _ROOT / "embedded" / "warm_start"
 """A directory per policy of the default recipe, and made_from.json."""
 _MADE_FROM = "made_from.json"
 _SOURCES = (
-    "learners/embedded_model.py", "learners/supervised.py", "games/prompts.py", "games/stages.py",
+    "learners/embedded_model.py", "learners/supervised.py", "games/prompts.py", "games/multistage/stages.py",
     "core/seeding.py", "scripts/warm_start.py", "scripts/lessons.py",
 )  # fmt: skip
 _GRAMMAR = tuple(
@@ -64,8 +65,8 @@ _SOURCES_OF_GAME = {
         "problems/embedded/grid_families.py",
         "problems/embedded/grid_tasks.py",
     ),
-    "tictactoe": ("games/boards.py",),
-    "kuhn": ("games/boards.py", "games/kuhn.py"),
+    "tictactoe": ("games/boards/positions.py",),
+    "kuhn": ("games/boards/positions.py", "games/boards/kuhn.py"),
 }
 
 
@@ -316,9 +317,8 @@ def main() -> None:
         if sys.argv[1:] == ["shipped"]:
             return ship()
         CliApp.run(WarmStart)
-    except (ProblemFileError, OSError, ValueError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        raise SystemExit(2) from error
+    except (SparringError, OSError, ValueError) as error:
+        exit_with(error)
 
 
 if __name__ == "__main__":

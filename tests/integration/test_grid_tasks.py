@@ -8,7 +8,7 @@ import pytest
 from core.interfaces import Sandbox
 from core.problem import Problem
 from core.verdict import Status, Verdict
-from games.golf_rewards import GolfRules, fault_of, golf_reward
+from games.programs.golf_rewards import GolfRules, fault_of, golf_reward
 from problems.embedded.grid_families import families
 from problems.embedded.grid_tasks import grid_problems
 from problems.grids import GridTask, Pair, pair_tests, to_problem

@@ -1,4 +1,4 @@
-"""Another reasoning stage is an edit of the list in games/stages.py: in a copy of the tree it is made, and a model is
+"""Another reasoning stage is an edit of the list in games/multistage/stages.py: in a copy of the tree it is made, and a model is
 warmed up, plays, learns and is evaluated with it."""
 
 import json

@@ -21,7 +21,8 @@ from core.interfaces import Sampling, SandboxFailure
 from core.problem import Problem
 from core.verdict import Limits, Status, Verdict
 from curriculum.curriculum import Curriculum, Schedule
-from evaluation.solver import SolverEvaluator
+from games.programs.evaluator import SolverEvaluator
+from problems.loader import ProblemFileError
 from runtime.build import ordered_ids
 from runtime.problem_sets import load_splits
 from tests.learning import VOCABULARY, one_torch_thread, save_tiny_model
@@ -269,7 +270,7 @@ def test_what_is_held_out_is_never_trained_on_whatever_it_is_called(train, held_
         )
         try:
             kept, aside = load_splits(config)
-        except ValueError as error:
+        except ProblemFileError as error:
             assert "also held out" in str(error)
             if held_out is not None:
                 assert {number for number, _ in train} <= {number for number, _ in held_out}
