@@ -14,7 +14,9 @@ PROBLEMS = [
         "id": name,
         "description": f"strings that are {name}",
         "function_signature": "def accepts(s: str) -> bool:",
-        "baseline_tests": [],
+        "baseline_tests": ["assert accepts('') is False"],
+        "difficulty": "easy",
+        "tags": [],
         "reference_solution": f"def accepts(s):\n    return s.{test}()\n",
     }
     for name, test in (

@@ -2,19 +2,12 @@
 warmed up, plays, learns and is evaluated with it."""
 
 import json
-import os
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-ROOMS = (
-    "actors", "configs", "core", "curriculum", "evaluation", "games", "learners", "problems", "runtime",
-    "sandbox_workers", "scripts", "tracking", "docker",
-)  # fmt: skip
+from tests.integration.houses import copy_house, run
+
 NEW = '    ("test by hand", "Now go through your algorithm by hand on two inputs, one of them an edge case."),\n'
 LAST = '    (\n        "executable code",'
 
@@ -22,30 +15,11 @@ LAST = '    (\n        "executable code",'
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The project with a sixth stage before the program."""
-    house = tmp_path_factory.mktemp("house")
-    for room in ROOMS:
-        shutil.copytree(ROOT / room, house / room, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "driver.py", house)
+    house = copy_house(tmp_path_factory.mktemp("house"))
     stages = house / "games" / "multistage" / "stages.py"
     before, after = stages.read_text().split(LAST)
     stages.write_text(before + NEW + LAST + after)
     return house
-
-
-def run(house: Path, *arguments: object) -> str:
-    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-    done = subprocess.run(
-        [sys.executable, *map(str, arguments)],
-        cwd=house,
-        env=environment
-        | {"XDG_CACHE_HOME": str(house / "cache"), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
 MAKE = """
