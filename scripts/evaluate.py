@@ -34,7 +34,7 @@ from core.episode import Trajectory
 from core.errors import SparringError, exit_with
 from core.interfaces import Sandbox
 from core.problem import Problem
-from core.verdict import Limits
+from core.verdict import Limits, Status
 from evaluation.discriminator import SuiteRecord, discriminator_scores, judge_suites, mean_kill_at_k
 from evaluation.mutants import seeded_bugs
 from evaluation.writing import ProgramGame, cut_off, write_programs, write_suites
@@ -47,6 +47,7 @@ from games.programs.unit_tests import UnitTestsRules
 from problems.embedded.generate import embedded_path
 from problems.formats import load_dataset
 from problems.loader import load_problems
+from problems.references import judge_references
 from runtime.logs import quiet_logs
 from runtime.model import Model, loaded, open_model, room_for
 from runtime.start import SessionError
@@ -146,6 +147,7 @@ async def _written_programs_report(
             writer = replace(writer, top_p=settings.top_p, top_k=settings.top_k)
             with counter("problems", len(asked) * len(problems)) as tick:
                 written[arm] = [await write_programs(problems, writer, game, n, t, tick) for n, t in asked]
+    problems, failing = await judge_references(problems, sandbox)
     reports = {}
     for arm, attempts in written.items():
         greedy, *sampled = [
@@ -159,6 +161,7 @@ async def _written_programs_report(
         for i, (program,) in greedy.items():
             reports[arm]["tasks"][i]["program"] = program.program
     report = {"problems": len(problems), "stages": arms[-1], "max_tokens": max_tokens, **reports[arms[-1]]}
+    report["failing_references"] = {i: sorted({o.status for o in found}) for i, found in failing.items()}
     return report | ({"ablation": reports} if settings.ablate else {})
 
 
@@ -267,6 +270,12 @@ def _print(report: Mapping[str, Any]) -> None:
     print_scores(title, {arm: {**of["scores"], **of.get("statuses", {})} for arm, of in arms.items()})
     if report.get("without_reference"):
         print(f"{report['without_reference']} problems have no reference solution and are in no score")
+    if failing := report.get("failing_references"):
+        unserved = sum(Status.UNSUPPORTED in statuses for statuses in failing.values())
+        print(
+            f"{len(failing)} problems cannot be solved: their own references fail a test, {unserved} of them since the "
+            "test needs one interpreter with the program (UNSUPPORTED)"
+        )
     if report["scores"].get("cut_off"):
         print(
             f"{report['scores']['cut_off']} answers were cut off: raise --max-tokens ({report['max_tokens']})"
