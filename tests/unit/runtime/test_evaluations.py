@@ -13,6 +13,7 @@ from rich.console import Console
 from configs.schema import Config
 from core.errors import SparringError
 from core.evaluation import Scores
+from games.multistage.rules import MultistageRules
 from runtime.evaluations import Evaluations
 from runtime.parts import Start
 from tracking.clock import Clock
@@ -55,12 +56,12 @@ def said() -> io.StringIO:
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch, said: io.StringIO) -> Any:
     def make(run: Path, game: Game, checkpoint: Path | None = None, **settings: Any) -> Evaluations:
-        config = Config.model_validate({"evaluation": settings})
-        monkeypatch.setattr(type(config.game), "evaluator", lambda *_: game)
+        monkeypatch.setattr(MultistageRules, "evaluator", lambda *_: game)
         run.mkdir(exist_ok=True)
         parts: Any = SimpleNamespace(rollouts=game, sandbox=None, wait=asyncio.run)
         state = DONE if checkpoint is not None else None
         start = Start(run_directory=run, models={}, checkpoint=checkpoint, versions={}, state=state)
+        config = Config.model_validate({"evaluation": settings})
         return Evaluations(config, start, [], parts, Display(Console(file=said, width=200)), Clock())
 
     return make
