@@ -51,10 +51,7 @@ async def measure(quick: bool) -> tuple[dict[str, float], dict[str, float]]:
     models = {role: str(path) for role, path in ensure_embedded(config, roles).items()}
     engines = {role: config.policy(role).engine for role in roles}
     args = {role: engine_args(models[role], engines[role], "cpu") for role in roles}
-    style = format_for(
-        AutoTokenizer.from_pretrained(models["generator"]),
-        MultistageRules.model_validate(config.game).test_format,
-    )
+    style = format_for(AutoTokenizer.from_pretrained(models["generator"]))
     game, problems = MultistageGame(MultistageRules.model_validate(config.game)), embedded_problems("train")
     lengths = {role: config.policy(role).max_tokens for role in roles}
     policies: dict[str, Any] = {role: VllmPolicy(models[role], engines[role]) for role in roles}

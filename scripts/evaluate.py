@@ -227,7 +227,7 @@ async def suites_report(
         raise SessionError(
             f"{settings.dataset}: problem {other.id}: suites need Python functions with a reference solution"
         )
-    game, style = MultistageGame(rules), model.style(rules.test_format)
+    game, style = MultistageGame(rules), model.style()
     max_tokens = settings.max_tokens or model.max_tokens
 
     def longest(problem: Problem) -> int:

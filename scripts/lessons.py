@@ -16,6 +16,7 @@ from core.problem import Problem
 from core.seeding import derive_seed
 from games.boards.positions import start
 from games.boards.rules import KuhnRules, TicTacToeRules
+from games.multistage import messages
 from games.multistage.rules import MultistageRules
 from games.multistage.stages import REASONING_STAGES
 from games.prediction.rules import OutputPredictionRules
@@ -96,31 +97,31 @@ def _multistage_texts(count: int = 1500) -> Iterator[str]:
 
 def solve_demonstration(style: PromptFormat, problem: Problem, trace: tuple[str, ...]) -> Demonstration:
     """A trace (a text for each of _DEMONSTRATED) as one sequence; the model learns what it would have to say itself."""
-    tokens: list[int] = style.generator_prompt(problem)
+    tokens: list[int] = style.say((), messages.solve(problem, REASONING_STAGES[0]))
     learned = [False] * len(tokens)
     texts: dict[str, str] = dict(zip(_DEMONSTRATED, trace, strict=True))
     texts[REASONING_STAGES[-1].name] = trace[-1]  # whatever it is called, the last stage writes the program
     for stage in REASONING_STAGES:
         text = texts.get(stage.name, _NO_TEXT)
         if stage.number > 1:
-            tokens = style.next_stage(tokens, stage.number)
+            tokens = style.say(tokens, messages.go_on(stage))
             learned += [False] * (len(tokens) - len(learned))
-        completion = style.completion(text, stage.number)
+        completion = style.completion(text, messages.closing(stage))
         tokens = [*tokens, *completion]
         learned += [True] * len(completion)
     return Demonstration(tokens, learned)
 
 
 def attack_demonstration(style: PromptFormat, problem: Problem, suite: str, tests: int) -> Demonstration:
-    prompt = style.discriminator_prompt(problem, tests)
-    completion = style.completion(suite, 0)
+    prompt = style.say((), messages.attack(problem, MultistageRules(max_tests=tests)))
+    completion = style.completion(suite)
     return Demonstration([*prompt, *completion], [False] * len(prompt) + [True] * len(completion))
 
 
 # ---------------------------------------------------------------------- one message, one answer
 def _answer(style: PromptFormat, brief: str, answer: str) -> Demonstration:
     prompt = style.say((), Message(brief=brief, full=brief))
-    completion = style.completion(answer, 0)
+    completion = style.completion(answer)
     return Demonstration([*prompt, *completion], [False] * len(prompt) + [True] * len(completion))
 
 
@@ -204,7 +205,7 @@ def _board(config: Config) -> Lesson:
                 spoken = rng.choice(every_move) if rng.random() < illegal else move
                 tokens = style.say(tokens, Message(brief=state.brief(), full=state.full()))
                 learned += [False] * (len(tokens) - len(learned))
-                completion = style.completion(spoken, 0)
+                completion = style.completion(spoken)
                 tokens, learned = [*tokens, *completion], [*learned, *[True] * len(completion)]
                 if spoken not in state.legal_moves:
                     break

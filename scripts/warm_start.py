@@ -192,7 +192,7 @@ def _student(config: Config, role: str) -> tuple[Any, Any, Callable[[], Any]]:
     seed, lesson = config.warm_start.seed, lesson_of(config, role)
     tokenizer = build_tokenizer(lesson.texts, MARKER_TOKENS, PAD, END)
     model = build_model(tokenizer, seed=derive_seed("model", role, seed))
-    style, rng = format_for(tokenizer, "input_only"), Random(derive_seed("demonstrations", role, seed))
+    style, rng = format_for(tokenizer), Random(derive_seed("demonstrations", role, seed))
     return model, tokenizer, lambda: lesson.draw(style, rng)
 
 
@@ -286,7 +286,7 @@ def warm_start(settings: WarmStart) -> float:
     problems = shown_problems(settings)
     tokenizer = AutoTokenizer.from_pretrained(settings.model)
     model = load_model(settings.model, settings.device)
-    style = format_for(tokenizer, settings.test_format)
+    style = format_for(tokenizer)
     rng = Random(settings.seed)
 
     def draw() -> Any:

@@ -93,9 +93,7 @@ async def written_suites(
 
     seat = config.discriminator
     policy = TransformersPolicy(str(directory), seat.engine)
-    style = format_for(
-        AutoTokenizer.from_pretrained(str(directory)), MultistageRules.model_validate(config.game).test_format
-    )
+    style = format_for(AutoTokenizer.from_pretrained(str(directory)))
     writer = Writer(policy=policy, format=style, max_tokens=seat.max_tokens, seed=seed)
     problems, game = (
         [target.problem for target in targets],

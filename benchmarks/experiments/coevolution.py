@@ -82,7 +82,7 @@ async def written(
     texts: dict[str, list[list[str]]] = {}
     for role, directory in generation.models.items():
         model, seat = open_model(str(directory), "--run"), config.policy(role)
-        style = model.style(MultistageRules.model_validate(config.game).test_format)
+        style = model.style()
         engine = seat.engine.model_copy(update={"kind": "transformers"})
         async with loaded(model, engine, "cpu", style, seat.max_tokens, config.seed) as writer:
             if role == "generator":

@@ -52,7 +52,7 @@ def sandbox() -> Iterator[LocalSandbox]:
 def styles() -> dict[str, PromptFormat]:
     """The two ways in which models are spoken to, and a tokenizer that knows hardly any word."""
     tokenizer = build_tokenizer(["def f(x): return x", "print(1)", "pass bet 0 1 2"], MARKER_TOKENS, PAD, END)
-    return {"tagged": TaggedFormat(tokenizer), "chat": ChatFormat(tokenizer, "strict")}
+    return {"tagged": TaggedFormat(tokenizer), "chat": ChatFormat(tokenizer)}
 
 
 @pytest.fixture(params=RULES, ids=lambda rules: rules.kind)
@@ -74,7 +74,7 @@ def problems(kind: str) -> tuple[Problem, Problem]:
 def seat(name: str, style: PromptFormat, says: Sequence[str], *, attempts: int = 3, seed: int = 1) -> Player:
     def script(prompt: Sequence[int], sampling: Sampling) -> list[int]:
         text = Random(derive_seed(sampling.seed or 0, *prompt)).choice(says)
-        return style.completion(text, 0)
+        return style.completion(text)
 
     return Player(
         name=name,

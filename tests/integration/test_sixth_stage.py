@@ -36,7 +36,7 @@ config = load_run(["--config", "debug", "--generator.max-tokens", "24"])[0].to_c
 assert _shipped(config, "generator") is None, "it does not know the new stage"
 lesson = lesson_of(config, "generator")
 tokenizer = build_tokenizer(itertools.islice(lesson.texts, 900), MARKER_TOKENS, PAD, END)
-style, rng = format_for(tokenizer, "input_only"), random.Random(0)
+style, rng = format_for(tokenizer), random.Random(0)
 print(tokenizer.decode(lesson.draw(style, rng).tokens))
 model = build_model(tokenizer, seed=0)
 train_supervised(model, lambda: lesson.draw(style, rng), steps=4, batch_size=4, learning_rate=1e-3)
