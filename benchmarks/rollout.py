@@ -39,10 +39,10 @@ async def measure(quick: bool) -> tuple[dict[str, float], dict[str, float]]:
     from actors.transformers_policy import TransformersPolicy
     from actors.vllm_policy import VllmPolicy, engine_args
     from configs.load import load_run
+    from embedded.problems import embedded_problems
     from games.multistage import MultistageGame
     from games.prompts import format_for
     from learners.learner import Learner
-    from problems.embedded.generate import embedded_problems
     from scripts.warm_start import ensure_embedded
 
     config = load_run([])[0].to_config()

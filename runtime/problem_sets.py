@@ -9,6 +9,10 @@ from configs.schema import Config
 from configs.sections import EMBEDDED, EVALUATION_PROBLEMS
 from core.problem import Problem
 from core.verdict import Status
+from embedded.grid_tasks import grid_problems
+from embedded.lua import lua_problems
+from embedded.prediction import prediction_problems
+from embedded.problems import Split, embedded_path, with_random_tests
 from games.board_games import evaluation_matches, training_matches
 from games.code_execution import CodeExecutionRules
 from games.code_golf import CodeGolfRules
@@ -16,10 +20,6 @@ from games.output_prediction import OutputPredictionRules
 from games.unit_tests import UnitTestsRules
 from problems.contamination import drop_contaminated
 from problems.difficulty import difficulty_from_pass_rate, keep_learnable
-from problems.embedded.generate import Split, embedded_path, with_random_tests
-from problems.embedded.grid_tasks import grid_problems
-from problems.embedded.lua import lua_problems
-from problems.embedded.prediction import prediction_problems
 from problems.formats import load_dataset
 from problems.loader import ProblemFileError, load_problems
 from problems.splits import split_problems

@@ -34,6 +34,7 @@ from core.episode import Trajectory
 from core.interfaces import Sandbox, SandboxFailure
 from core.problem import Problem
 from core.verdict import Limits
+from embedded.problems import embedded_path
 from evaluation.discriminator import SuiteRecord, discriminator_scores, judge_suites, mean_kill_at_k
 from evaluation.mutants import seeded_bugs
 from evaluation.programs import JudgedProgram, judge_programs, pass_rates, program_scores, status_counts
@@ -41,7 +42,6 @@ from evaluation.writing import ProgramGame, cut_off, write_programs, write_suite
 from games.multistage import DISCRIMINATOR, GENERATOR, MultistageGame, MultistageRules
 from games.stages import REASONING_STAGES, first_stages
 from games.unit_tests import UnitTestsGame, UnitTestsRules
-from problems.embedded.generate import embedded_path
 from problems.formats import load_dataset
 from problems.loader import load_problems
 from runtime.logs import quiet_logs

@@ -48,21 +48,19 @@ SHIPPED = _ROOT / "embedded" / "warm_start"
 """A directory per policy of the default recipe, and made_from.json."""
 _MADE_FROM = "made_from.json"
 _SOURCES = (
-    "learners/embedded_model.py", "learners/supervised.py", "games/prompts.py", "games/stages.py",
-    "core/seeding.py", "scripts/warm_start.py", "scripts/lessons.py",
+    "embedded/model.py", "embedded/supervised.py", "games/prompts.py", "games/stages.py",
+    "core/seeding.py", "scripts/warm_start.py", "embedded/lessons.py",
 )  # fmt: skip
-_GRAMMAR = tuple(
-    f"problems/embedded/{name}.py" for name in ("generate", "grammar", "sampling", "misconceptions")
-)
+_GRAMMAR = tuple(f"embedded/{name}.py" for name in ("problems", "grammar", "sampling", "misconceptions"))
 _SOURCES_OF_GAME = {
-    "multistage": (*_GRAMMAR, "problems/embedded/traces.py"),
-    "code_execution": (*_GRAMMAR, "problems/embedded/code_execution.py"),
-    "unit_tests": (*_GRAMMAR, "problems/embedded/lua.py"),
-    "output_prediction": ("problems/embedded/prediction.py",),
+    "multistage": (*_GRAMMAR, "embedded/traces.py"),
+    "code_execution": (*_GRAMMAR, "embedded/code_execution.py"),
+    "unit_tests": (*_GRAMMAR, "embedded/lua.py"),
+    "output_prediction": ("embedded/prediction.py",),
     "code_golf": (
         "problems/grids.py",
-        "problems/embedded/grid_families.py",
-        "problems/embedded/grid_tasks.py",
+        "embedded/grid_families.py",
+        "embedded/grid_tasks.py",
     ),
     "tictactoe": ("games/boards.py",),
     "kuhn": ("games/boards.py", "games/kuhn.py"),
@@ -125,7 +123,7 @@ def fingerprint(config: Config, role: str, demonstrations: int = 64) -> str:
     sha.update(json.dumps(_asked(config, role), sort_keys=True).encode())
     sha.update(tokenizer.backend_tokenizer.to_str().encode())
     sha.update(json.dumps([[d.tokens, d.learned] for d in shown]).encode())
-    for name in ("learners/embedded_model.py", "learners/supervised.py"):
+    for name in ("embedded/model.py", "embedded/supervised.py"):
         sha.update((_ROOT / name).read_bytes())
     return sha.hexdigest()
 
@@ -185,8 +183,8 @@ def _progress() -> Progress:
 
 def _student(config: Config, role: str) -> tuple[Any, Any, Callable[[], Any]]:
     """(model, tokenizer, what draws its next demonstration) of an embedded model that has learned nothing yet."""
-    from learners.embedded_model import build_model, build_tokenizer
-    from scripts.lessons import lesson_of
+    from embedded.lessons import lesson_of
+    from embedded.model import build_model, build_tokenizer
 
     seed, lesson = config.warm_start.seed, lesson_of(config, role)
     tokenizer = build_tokenizer(lesson.texts, MARKER_TOKENS, PAD, END)
@@ -200,7 +198,7 @@ def _train_embedded(config: Config, role: str, target: Path, done: Any) -> None:
     import torch
     from transformers.utils import logging as transformers_logging
 
-    from learners.supervised import train_supervised
+    from embedded.supervised import train_supervised
 
     torch.set_num_threads(1)
     transformers_logging.disable_progress_bar()
@@ -276,9 +274,9 @@ def warm_start(settings: WarmStart) -> float:
     """Returns the final loss. Raises ProblemFileError, OSError (no such model)."""
     from transformers import AutoTokenizer
 
+    from embedded.lessons import attack_demonstration, solve_demonstration
+    from embedded.supervised import train_supervised
     from learners.models import load_model
-    from learners.supervised import train_supervised
-    from scripts.lessons import attack_demonstration, solve_demonstration
 
     if settings.output.exists():
         raise ValueError(f"--output {settings.output}: is there already; give a new directory")

@@ -28,13 +28,13 @@ from configs.schema import Config
 from core.interfaces import Sandbox
 from core.problem import Problem
 from core.seeding import derive_seed
+from embedded.grammar import Spec
+from embedded.problems import embedded_problems, embedded_specs
+from embedded.sampling import bland_input, edge_input
 from evaluation.discriminator import discriminator_scores, judge_suites, mean_kill_at_k
 from evaluation.mutants import OPERATORS, Mutant, seeded_bugs
 from evaluation.writing import Writer, write_suites
 from games.multistage import MultistageGame, MultistageRules
-from problems.embedded.generate import embedded_problems, embedded_specs
-from problems.embedded.grammar import Spec
-from problems.embedded.sampling import bland_input, edge_input
 from sandbox_workers.local import LocalSandbox
 
 SUITES = 5

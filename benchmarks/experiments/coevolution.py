@@ -30,11 +30,11 @@ from configs.schema import Config
 from core.episode import Trajectory
 from core.interfaces import Sandbox
 from core.problem import Problem
+from embedded.problems import embedded_problems
 from evaluation.discriminator import SuiteRecord, judge_suites
 from evaluation.programs import judge_program
 from evaluation.writing import write_programs, write_suites
 from games.multistage import MultistageGame
-from problems.embedded.generate import embedded_problems
 from runtime.model import loaded, open_model
 from sandbox_workers.backends import Kind
 from sandbox_workers.local import LocalSandbox

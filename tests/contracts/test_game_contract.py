@@ -21,9 +21,9 @@ from core.seeding import derive_seed
 from core.verdict import Limits
 from curriculum.curriculum import Assignment, Phase
 from driver import episode_metrics, require_some_judged
+from embedded.model import build_tokenizer
 from games.choice import GameRules, build_game
 from games.prompts import END, MARKER_TOKENS, PAD, ChatFormat, TaggedFormat
-from learners.embedded_model import build_tokenizer
 from runtime.problem_sets import load_splits
 from sandbox_workers.languages import UnknownLanguage
 from sandbox_workers.local import LocalSandbox

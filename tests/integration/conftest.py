@@ -19,7 +19,7 @@ from typing import Any
 import psutil
 import pytest
 
-from problems.embedded.generate import embedded_path
+from embedded.problems import embedded_path
 from problems.loader import load_problems
 from sandbox_workers.jobs import SandboxUnavailable
 from scripts.warm_start import SHIPPED
@@ -271,7 +271,7 @@ def chat_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A random model with a real chat template: it says nothing sensible, and takes the whole way."""
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
-    from learners.embedded_model import build_tokenizer
+    from embedded.model import build_tokenizer
 
     directory = tmp_path_factory.mktemp("chat_model")
     texts = [

@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = (
-    "actors", "configs", "core", "curriculum", "evaluation", "games", "learners", "problems", "runtime",
+    "actors", "configs", "core", "curriculum", "embedded", "evaluation", "games", "learners", "problems", "runtime",
     "sandbox_workers", "scripts", "tracking", "docker",
 )  # fmt: skip
 NEW = '    ("test by hand", "Now go through your algorithm by hand on two inputs, one of them an edge case."),\n'
@@ -52,10 +52,10 @@ MAKE = """
 import itertools, json, random, sys
 from configs.load import load_run
 from games.prompts import END, MARKER_TOKENS, PAD, format_for
-from learners.embedded_model import build_model, build_tokenizer
-from learners.supervised import train_supervised
-from problems.embedded.generate import embedded_path
-from scripts.lessons import lesson_of
+from embedded.model import build_model, build_tokenizer
+from embedded.supervised import train_supervised
+from embedded.problems import embedded_path
+from embedded.lessons import lesson_of
 from scripts.warm_start import _shipped
 
 config = load_run(["--config", "debug", "--generator.max-tokens", "24"])[0].to_config()

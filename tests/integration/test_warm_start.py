@@ -10,10 +10,10 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from configs.schema import Config
+from embedded.model import build_model, build_tokenizer
+from embedded.problems import embedded_problems, embedded_specs
+from embedded.traces import clean_trace
 from games.prompts import END, MARKER_TOKENS, PAD, TaggedFormat
-from learners.embedded_model import build_model, build_tokenizer
-from problems.embedded.generate import embedded_problems, embedded_specs
-from problems.embedded.traces import clean_trace
 from runtime.problem_sets import load_splits
 from scripts.warm_start import WarmStart, shown_problems, warm_start
 

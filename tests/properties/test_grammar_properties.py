@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.problem import Problem
-from problems.embedded.grammar import Kind, code, describe, difficulty, signature, structure
-from problems.embedded.misconceptions import MISCONCEPTIONS
-from problems.embedded.sampling import bland_input, edge_input, is_near_constant, random_spec, run_reference
-from problems.embedded.traces import clean_trace, discriminator_suite, flawed_trace
+from embedded.grammar import Kind, code, describe, difficulty, signature, structure
+from embedded.misconceptions import MISCONCEPTIONS
+from embedded.sampling import bland_input, edge_input, is_near_constant, random_spec, run_reference
+from embedded.traces import clean_trace, discriminator_suite, flawed_trace
 from problems.loader import parse_signature
 from problems.traces import render_suite, render_trace
 

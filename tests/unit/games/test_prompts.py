@@ -4,10 +4,10 @@ from transformers import PreTrainedTokenizerFast
 
 from core.interfaces import Message
 from core.problem import Problem
+from embedded.model import build_tokenizer
 from games.multistage import MultistageGame, MultistageRules
 from games.prompts import END, MARKER_TOKENS, PAD, STAGE_MARKERS, ChatFormat, TaggedFormat, format_for
 from games.stages import REASONING_STAGES, first_stages
-from learners.embedded_model import build_tokenizer
 
 PROBLEM = Problem(
     id="p",

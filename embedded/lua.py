@@ -1,6 +1,6 @@
 """The embedded problems in Lua: the same Specs, judged by what a program prints.
 
-    python -m problems.embedded.lua --write DIR     # one directory per problem, as data sets of q problems are laid out
+    python -m embedded.lua --write DIR     # one directory per problem, as data sets of q problems are laid out
 
     DIR/{train,test}/<problem>/problem_description.txt
                                lua_sol.lua                      the reference solution
@@ -18,10 +18,10 @@ from random import Random
 
 from core.problem import Problem
 from core.verdict import OutputTest
-from problems.embedded.generate import SEED, Split, embedded_problems, embedded_specs
-from problems.embedded.grammar import COLLECTIONS, Kind, Spec, describe
-from problems.embedded.misconceptions import misconceive
-from problems.embedded.sampling import Input, bland_input, edge_input, run_reference
+from embedded.grammar import COLLECTIONS, Kind, Spec, describe
+from embedded.misconceptions import misconceive
+from embedded.problems import SEED, Split, embedded_problems, embedded_specs
+from embedded.sampling import Input, bland_input, edge_input, run_reference
 
 SIZES: Mapping[Split, int] = {"train": 400, "held_out": 120}
 BASELINE_TESTS, HIDDEN_TESTS = 3, 8

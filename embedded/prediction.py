@@ -16,8 +16,8 @@ from typing import Any
 
 from core.problem import Problem
 from core.verdict import OutputTest
-from problems.embedded.generate import SEED, Split
-from problems.embedded.grammar import Op
+from embedded.grammar import Op
+from embedded.problems import SEED, Split
 
 Value = int | str
 

@@ -7,10 +7,9 @@ from random import Random
 import pytest
 
 from core.verdict import OutputTest
-from problems.embedded import lua
-from problems.embedded.generate import embedded_problems
-from problems.embedded.grammar import Kind, Op, Spec, describe
-from problems.embedded.lua import (
+from embedded import lua
+from embedded.grammar import Kind, Op, Spec, describe
+from embedded.lua import (
     BREAKS,
     lua_call,
     lua_code,
@@ -19,6 +18,7 @@ from problems.embedded.lua import (
     lua_specs,
     lua_tests,
 )
+from embedded.problems import embedded_problems
 
 SQUARES = Spec(
     kind=Kind.LIST_TO_INT, filters=(Op("ge", 3),), transform=Op("sq"), collect="sum", post=Op("mod", 5)

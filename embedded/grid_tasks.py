@@ -1,7 +1,7 @@
 """Grid tasks small enough for the tiny model, made from a fixed seed, and any number of further ones.
 
-    python -m problems.embedded.grid_tasks            # writes grid_train.json and grid_held_out.json
-    python -m problems.embedded.grid_tasks --check    # exits 1 if the files differ from what would be written
+    python -m embedded.grid_tasks            # writes grid_train.json and grid_held_out.json
+    python -m embedded.grid_tasks --check    # exits 1 if the files differ from what would be written
 
 A task shows three pairs (2 train, 1 test) of 3x3 grids; no other recipe of the catalogue, nor doing nothing, explains
 them all. Six more pairs are its arc-gen: three are tests, three stay hidden. No pair of a held-out task occurs in
@@ -20,8 +20,8 @@ from typing import Any, Literal
 
 from core.problem import Problem
 from core.seeding import derive_seed
-from problems.embedded.grid_families import Programs, Recipe, explanations, random_grid, recipes
-from problems.embedded.made_files import make_or_check
+from embedded.grid_families import Programs, Recipe, explanations, random_grid, recipes
+from embedded.made_files import make_or_check
 from problems.grids import Grid, GridTask, Pair, compact_description, parse_task, to_problem
 
 Split = Literal["train", "held_out"]
@@ -140,7 +140,7 @@ def _task(entry: dict[str, Any]) -> GridTask:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     texts = {path: partial(file_text, split) for split, path in _FILES.items()}
-    return make_or_check(texts, "python -m problems.embedded.grid_tasks", arguments)
+    return make_or_check(texts, "python -m embedded.grid_tasks", arguments)
 
 
 if __name__ == "__main__":

@@ -10,11 +10,11 @@ from random import Random
 
 import pytest
 
-from problems.embedded import generate
-from problems.embedded.generate import UNSEEN_STRUCTURE, embedded_path, embedded_problems, embedded_specs
-from problems.embedded.grammar import BOUNDARY_FILTERS, Kind, Op, Spec, code, describe, structure
-from problems.embedded.misconceptions import MISCONCEPTIONS
-from problems.embedded.traces import SuiteMix, clean_trace, discriminator_suite, flawed_trace
+from embedded import problems as generate
+from embedded.grammar import BOUNDARY_FILTERS, Kind, Op, Spec, code, describe, structure
+from embedded.misconceptions import MISCONCEPTIONS
+from embedded.problems import UNSEEN_STRUCTURE, embedded_path, embedded_problems, embedded_specs
+from embedded.traces import SuiteMix, clean_trace, discriminator_suite, flawed_trace
 from problems.loader import load_problems
 
 ROOT = Path(__file__).parents[3]
@@ -47,7 +47,7 @@ MISUNDERSTOOD = {
 @pytest.mark.parametrize("seed", ["0", "1"])
 def test_files_are_reproduced_byte_for_byte_in_any_process(seed):
     environment = {**os.environ, "PYTHONHASHSEED": seed}
-    command = [sys.executable, "-m", "problems.embedded.generate", "--check"]
+    command = [sys.executable, "-m", "embedded.problems", "--check"]
     done = subprocess.run(command, check=False, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
 

@@ -1,7 +1,7 @@
 """The embedded problem files, made anew from a fixed seed.
 
-    python -m problems.embedded.generate            # writes train.json and held_out.json
-    python -m problems.embedded.generate --check    # exits 1 if the files differ from what would be written
+    python -m embedded.problems            # writes train.json and held_out.json
+    python -m embedded.problems --check    # exits 1 if the files differ from what would be written
 
 What holds between the two files: no description and no reference solution occurs in both; about three fifths of the
 held-out problems have a structure (see `grammar.structure`) that training never shows, and carry the tag
@@ -18,9 +18,9 @@ from random import Random
 from typing import Literal
 
 from core.problem import Problem
-from problems.embedded.grammar import Spec, code, describe, difficulty, signature, structure
-from problems.embedded.made_files import make_or_check
-from problems.embedded.sampling import (
+from embedded.grammar import Spec, code, describe, difficulty, signature, structure
+from embedded.made_files import make_or_check
+from embedded.sampling import (
     Input,
     bland_input,
     edge_input,
@@ -137,7 +137,7 @@ def _text_of(split: Split) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     texts = {path: partial(_text_of, split) for split, path in _FILES.items()}
-    return make_or_check(texts, "python -m problems.embedded.generate", arguments)
+    return make_or_check(texts, "python -m embedded.problems", arguments)
 
 
 if __name__ == "__main__":

@@ -9,9 +9,9 @@ from random import Random
 
 import pytest
 
-from problems.embedded import grid_tasks
-from problems.embedded.grid_families import Programs, Recipe, explanations, families, random_grid, recipes
-from problems.embedded.grid_tasks import (
+from embedded import grid_tasks
+from embedded.grid_families import Programs, Recipe, explanations, families, random_grid, recipes
+from embedded.grid_tasks import (
     UNSEEN_RECIPE,
     file_text,
     grid_problems,
@@ -118,7 +118,7 @@ def test_no_pair_of_unlike_shapes_is_explained():
 
 def test_files_are_reproduced_byte_for_byte_by_another_process():
     environment = {**os.environ, "PYTHONHASHSEED": "1"}
-    command = [sys.executable, "-m", "problems.embedded.grid_tasks", "--check"]
+    command = [sys.executable, "-m", "embedded.grid_tasks", "--check"]
     done = subprocess.run(command, check=False, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from random import Random
 
-from problems.embedded.grammar import Kind, Spec, code
-from problems.embedded.sampling import bland_input
+from embedded.grammar import Kind, Spec, code
+from embedded.sampling import bland_input
 
 
 class Execution(StrEnum):

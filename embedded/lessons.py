@@ -14,6 +14,9 @@ from configs.sections import WarmStartSettings
 from core.interfaces import Message, PromptFormat
 from core.problem import Problem
 from core.seeding import derive_seed
+from embedded import code_execution, grammar, grid_tasks, lua, prediction, sampling, traces
+from embedded.problems import embedded_problems, embedded_specs
+from embedded.supervised import Demonstration
 from games.board_games import KuhnRules, TicTacToeRules
 from games.boards import start
 from games.code_execution import CodeExecutionRules
@@ -22,9 +25,6 @@ from games.multistage import MultistageRules
 from games.output_prediction import OutputPredictionRules
 from games.stages import REASONING_STAGES
 from games.unit_tests import UnitTestsRules
-from learners.supervised import Demonstration
-from problems.embedded import code_execution, grammar, grid_tasks, lua, prediction, sampling, traces
-from problems.embedded.generate import embedded_problems, embedded_specs
 
 _DEMONSTRATED = (
     "informal reasoning",

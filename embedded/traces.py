@@ -7,9 +7,9 @@ format, not here. Texts for users' own problems are written by `problems.traces`
 from dataclasses import dataclass
 from random import Random
 
-from problems.embedded.grammar import COLLECTIONS, Kind, Spec, code
-from problems.embedded.misconceptions import misconceive
-from problems.embedded.sampling import Input, bland_input, edge_input
+from embedded.grammar import COLLECTIONS, Kind, Spec, code
+from embedded.misconceptions import misconceive
+from embedded.sampling import Input, bland_input, edge_input
 
 Trace = tuple[str, str, str, str, str]
 """Informal, structured, pseudocode, constraints, code; each ends with a newline."""
