@@ -12,7 +12,7 @@ from core.verdict import Status
 from embedded.grid_tasks import grid_problems
 from embedded.lua import lua_problems
 from embedded.prediction import prediction_problems
-from embedded.problems import Split, embedded_path, with_random_tests
+from embedded.problems import Split, embedded_problems, with_random_tests
 from games.board_games import evaluation_matches, training_matches
 from games.code_execution import CodeExecutionRules
 from games.code_golf import CodeGolfRules
@@ -21,7 +21,7 @@ from games.unit_tests import UnitTestsRules
 from problems.contamination import drop_contaminated
 from problems.difficulty import difficulty_from_pass_rate, keep_learnable
 from problems.formats import load_dataset
-from problems.loader import ProblemFileError, load_problems
+from problems.loader import ProblemFileError
 from problems.splits import split_problems
 from tracking.progress import say
 
@@ -62,7 +62,7 @@ def _embedded(config: Config, split: Split) -> list[Problem]:
         case CodeGolfRules():
             return grid_problems(split)
         case _:
-            return load_problems(embedded_path(split))
+            return embedded_problems(split)
 
 
 def _check(config: Config, problems: Sequence[Problem]) -> None:

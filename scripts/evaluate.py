@@ -34,7 +34,7 @@ from core.episode import Trajectory
 from core.interfaces import Sandbox, SandboxFailure
 from core.problem import Problem
 from core.verdict import Limits
-from embedded.problems import embedded_path
+from embedded.problems import embedded_problems
 from evaluation.discriminator import SuiteRecord, discriminator_scores, judge_suites, mean_kill_at_k
 from evaluation.mutants import seeded_bugs
 from evaluation.programs import JudgedProgram, judge_programs, pass_rates, program_scores, status_counts
@@ -43,7 +43,6 @@ from games.multistage import DISCRIMINATOR, GENERATOR, MultistageGame, Multistag
 from games.stages import REASONING_STAGES, first_stages
 from games.unit_tests import UnitTestsGame, UnitTestsRules
 from problems.formats import load_dataset
-from problems.loader import load_problems
 from runtime.logs import quiet_logs
 from runtime.model import Model, loaded, open_model, room_for
 from runtime.start import SessionError
@@ -97,7 +96,7 @@ def evaluate(settings: EvaluateOptions) -> dict[str, Any]:
 
 def _problems(settings: EvaluateOptions) -> list[Problem]:
     if settings.dataset == EMBEDDED:
-        problems = load_problems(embedded_path("held_out"))
+        problems = embedded_problems("held_out")
     else:
         problems = load_dataset(
             settings.dataset, settings.format, fields=settings.fields, split=settings.split

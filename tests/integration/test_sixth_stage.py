@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from embedded.problems import embedded_problems
+from tests.datasets import problem_file
+
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = (
     "actors", "configs", "core", "curriculum", "embedded", "evaluation", "games", "learners", "problems", "runtime",
@@ -49,12 +52,11 @@ def run(house: Path, *arguments: object) -> str:
 
 
 MAKE = """
-import itertools, json, random, sys
+import itertools, random
 from configs.load import load_run
 from games.prompts import END, MARKER_TOKENS, PAD, format_for
 from embedded.model import build_model, build_tokenizer
 from embedded.supervised import train_supervised
-from embedded.problems import embedded_path
 from embedded.lessons import lesson_of
 from scripts.warm_start import _shipped
 
@@ -68,9 +70,6 @@ model = build_model(tokenizer, seed=0)
 train_supervised(model, lambda: lesson.draw(style, rng), steps=4, batch_size=4, learning_rate=1e-3)
 model.save_pretrained("model")
 tokenizer.save_pretrained("model")
-for name, count in (("train", 4), ("held_out", 1)):
-    entries = json.loads(embedded_path(name).read_text())["problems"][:count]
-    open(f"{name}.json", "w").write(json.dumps({"problems": entries}))
 """
 
 
@@ -79,6 +78,8 @@ def test_a_sixth_stage_is_demonstrated_played_trained_and_evaluated(house: Path)
     said = run(house, "-c", MAKE)
     assert "<s5>Nothing to add.\n<s6>def f(" in said and said.strip().endswith("<end>")
 
+    problem_file(house / "train.json", embedded_problems("train")[:4])
+    problem_file(house / "held_out.json", embedded_problems("held_out")[:1])
     run(
         house, "driver.py", "--config", "debug", "--run-name", "six", "--sandbox.backend", "process",
         "--generator-model", house / "model", "--discriminator-model", house / "model",
