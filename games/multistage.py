@@ -17,7 +17,7 @@ from core.episode import Episode, Outcome, Trajectory, Turn
 from core.interfaces import Player, PromptFormat, Sandbox, SandboxFailure
 from core.problem import Problem
 from core.settings import Settings
-from core.verdict import Limits, Verdict
+from core.verdict import Limits, Verdict, known_by
 from games.parsing import EmittedTest, InputLimits, extract_program, parse_suite
 from games.rewards import (
     RewardRules,
@@ -210,6 +210,7 @@ class MultistageGame:
                     suite.rejected[test.identity] = _refusal(first, second)
                     continue
                 source = test.source if strict else f"assert {test.call} == {first.value}"
+                source = known_by(source, (first, second))
                 suite.sources[test.identity] = source
                 if self.rules.test_format == "relabel" and not _same_literal(test.expected, first.value):
                     suite.wrong_outputs.add(source)

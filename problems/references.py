@@ -3,49 +3,68 @@
 import asyncio
 import textwrap
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from core.interfaces import Sandbox
 from core.problem import Problem
-from core.verdict import Test, Verdict
+from core.verdict import Status, Verdict, known_by
 from problems.loader import ProblemFileError
 
 _NAMED = 3
 
 
-async def failing_references(problems: Sequence[Problem], sandbox: Sandbox) -> dict[str, list[str]]:
-    """What each reference solution does wrong, by problem id: its own baseline and hidden tests that it fails, in the
-    problem's language and limits.
+class Offence(NamedTuple):
+    """A test that a problem's own reference solution fails."""
 
-    A problem without a reference solution is skipped. A SandboxFailure propagates: it says nothing about the problems.
+    status: Status
+    text: str
+    """Problem, test and reason."""
+
+
+async def judge_references(
+    problems: Sequence[Problem], sandbox: Sandbox
+) -> tuple[list[Problem], dict[str, list[Offence]]]:
+    """Judge each reference solution on its problem's baseline and hidden tests, in the problem's language and limits.
+
+    Returns (the problems, with their tests as programs meet them: core.verdict.known_by; by problem id, what fails).
+    A problem without a reference solution is returned as it is. A SandboxFailure propagates: it says nothing about the
+    problems.
     """
-    with_reference = [problem for problem in problems if problem.reference_solution.strip()]
-    judged = await asyncio.gather(
-        *(
-            sandbox.judge(
-                problem.reference_solution,
-                _own_tests(problem),
-                limits=problem.limits,
-                language=problem.language,
-            )
-            for problem in with_reference
-        )
+    judged = await asyncio.gather(*(_judge_reference(problem, sandbox) for problem in problems))
+    return [problem for problem, _ in judged], {problem.id: found for problem, found in judged if found}
+
+
+async def _judge_reference(problem: Problem, sandbox: Sandbox) -> tuple[Problem, list[Offence]]:
+    if not problem.reference_solution.strip():
+        return problem, []
+    tests = problem.baseline_tests + problem.hidden_tests
+    verdicts = await sandbox.judge(
+        problem.reference_solution, tests, limits=problem.limits, language=problem.language
     )
-    failing: dict[str, list[str]] = {}
-    for problem, verdicts in zip(with_reference, judged, strict=True):
-        for position, verdict in enumerate(verdicts):
-            if not verdict.passed:
-                failing.setdefault(problem.id, []).append(_offence(problem, position, verdict))
-    return failing
-
-
-async def validate_references(problems: Sequence[Problem], sandbox: Sandbox, path: str | Path) -> None:
-    """Raises ProblemFileError, naming the first few offences, if a reference solution fails. See failing_references."""
     offences = [
-        offence for of_one in (await failing_references(problems, sandbox)).values() for offence in of_one
+        Offence(verdict.status, _told(problem, position, verdict))
+        for position, verdict in enumerate(verdicts)
+        if not verdict.passed
     ]
+    known = tuple(known_by(test, [verdict]) for test, verdict in zip(tests, verdicts, strict=True))
+    count = len(problem.baseline_tests)
+    return replace(problem, baseline_tests=known[:count], hidden_tests=known[count:]), offences
+
+
+async def validate_references(
+    problems: Sequence[Problem], sandbox: Sandbox, path: str | Path
+) -> list[Problem]:
+    """The problems as judge_references returns them.
+
+    Raises:
+        ProblemFileError: a reference solution fails; names the first few offences.
+    """
+    problems, failing = await judge_references(problems, sandbox)
+    offences = [offence.text for of_one in failing.values() for offence in of_one]
     if not offences:
-        return
+        return problems
     named = "; ".join(offences[:_NAMED])
     more = f"; and {len(offences) - _NAMED} more" if len(offences) > _NAMED else ""
     raise ProblemFileError(
@@ -54,13 +73,9 @@ async def validate_references(problems: Sequence[Problem], sandbox: Sandbox, pat
     )
 
 
-def _own_tests(problem: Problem) -> tuple[Test, ...]:
-    return problem.baseline_tests + problem.hidden_tests
-
-
-def _offence(problem: Problem, position: int, verdict: Verdict) -> str:
+def _told(problem: Problem, position: int, verdict: Verdict) -> str:
     count = len(problem.baseline_tests)
     field = f"baseline_tests[{position}]" if position < count else f"hidden_tests[{position - count}]"
-    test = textwrap.shorten(str(_own_tests(problem)[position]), 100)
+    test = textwrap.shorten(str((problem.baseline_tests + problem.hidden_tests)[position]), 100)
     reason = f" ({textwrap.shorten(verdict.error, 100)})" if verdict.error.strip() else ""
     return f"problem {problem.id!r}, {field} {test!r}: {verdict.status}{reason}"

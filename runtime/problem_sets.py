@@ -22,6 +22,7 @@ from problems.contamination import drop_contaminated
 from problems.difficulty import difficulty_from_pass_rate, keep_learnable
 from problems.formats import load_dataset
 from problems.loader import ProblemFileError
+from problems.references import Offence
 from problems.splits import split_problems
 from tracking.progress import say
 
@@ -106,7 +107,7 @@ def _without(train: list[Problem], held_out: list[Problem], config: Config) -> l
     return kept
 
 
-def without_failing(problems: Sequence[Problem], failing: Mapping[str, Sequence[str]]) -> list[Problem]:
+def without_failing(problems: Sequence[Problem], failing: Mapping[str, Sequence[Offence]]) -> list[Problem]:
     """Those whose reference solves them; the others are named. Raises ProblemFileError where none is left.
 
     failing: what their references do wrong, by problem id.
@@ -114,9 +115,11 @@ def without_failing(problems: Sequence[Problem], failing: Mapping[str, Sequence[
     kept = [problem for problem in problems if problem.id not in failing]
     dropped = [problem.id for problem in problems if problem.id in failing]
     if not kept:
-        raise ProblemFileError(f"every reference fails its own tests, such as {failing[dropped[0]][0]}")
+        raise ProblemFileError(f"every reference fails its own tests, such as {failing[dropped[0]][0].text}")
     if dropped:
-        unserved = sum(any(Status.UNSUPPORTED in offence for offence in failing[name]) for name in dropped)
+        unserved = sum(
+            any(offence.status is Status.UNSUPPORTED for offence in failing[name]) for name in dropped
+        )
         why = (
             f"; of {unserved} a test needs one interpreter with the program (UNSUPPORTED)" if unserved else ""
         )

@@ -25,7 +25,7 @@ from games.stages import REASONING_STAGES
 from learners.advantages.estimate import Advantages
 from learners.checkpoints import CheckpointError, CheckpointStore
 from problems.loader import ProblemFileError
-from problems.references import failing_references, validate_references
+from problems.references import judge_references, validate_references
 from runtime.build import check_context_lengths, ordered_ids
 from runtime.parts import Parts, Start
 from runtime.plan import make_plan
@@ -81,11 +81,13 @@ def open_session(run: Run, recipe: str) -> Iterator["Session"]:
                 elif config.problems.failing_references == "refuse":
                     show.phase("judging the problems' references")
                     held_out_file = config.problems.held_out_file or config.problems.file
-                    parts.wait(validate_references(train, parts.sandbox, config.problems.file))
-                    parts.wait(validate_references(held_out, parts.sandbox, held_out_file))
+                    train = parts.wait(validate_references(train, parts.sandbox, config.problems.file))
+                    held_out = parts.wait(validate_references(held_out, parts.sandbox, held_out_file))
                 else:
                     show.phase("judging the problems' references")
-                    failing = parts.wait(failing_references([*train, *held_out], parts.sandbox))
+                    train, failing = parts.wait(judge_references(train, parts.sandbox))
+                    held_out, also_failing = parts.wait(judge_references(held_out, parts.sandbox))
+                    failing |= also_failing
                     train, held_out = (without_failing(problems, failing) for problems in (train, held_out))
                     parts.scheduler.leave_out(set(failing))
                 if state is not None:

@@ -5,11 +5,13 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from typing import Any
 
 from core.verdict import Status, Verdict
 from sandbox_workers.jobs import BackendDied, Job, SandboxUnavailable
 from sandbox_workers.languages import require_commands
 from sandbox_workers.runner.framing import pack, read_frame
+from sandbox_workers.runner.judged import Judged
 
 START_TIMEOUT_S = 30.0
 CLOSE_WAIT_S = 5.0
@@ -131,7 +133,7 @@ class RunnerChannel:
                 with self._lock:
                     self._last_answer = time.monotonic()
                     future = self._waiting.pop(message["id"])
-                future.set_result([_verdict(*fields) for fields in message["verdicts"]])
+                future.set_result([_verdict(Judged(*fields)) for fields in message["verdicts"]])
         except Exception as error:
             reason = f"the sandbox's answer cannot be read: {type(error).__name__}: {error}"
         if words := self._last_words().strip():
@@ -144,25 +146,6 @@ class RunnerChannel:
                 future.set_exception(BackendDied(reason))
 
 
-def _verdict(
-    status: str,
-    value: str | None,
-    cpu_ms: float,
-    stdout: str,
-    stderr: str,
-    error: str,
-    by_test: bool,
-    memory_bytes: int,
-    test_cpu_ms: float,
-) -> Verdict:
-    return Verdict(
-        status=Status(status),
-        value=value,
-        cpu_ms=cpu_ms,
-        stdout=stdout,
-        stderr=stderr,
-        error=error,
-        by_test=by_test,
-        memory_bytes=memory_bytes,
-        test_cpu_ms=test_cpu_ms,
-    )
+def _verdict(judged: Judged) -> Verdict:
+    fields: dict[str, Any] = judged._asdict()
+    return Verdict(**fields | {"status": Status(judged.status)})

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from core.interfaces import SandboxFailure
-from core.verdict import Limits, OutputTest, Status, Test, Verdict
+from core.verdict import Limits, OutputTest, PlainTest, Status, Test, Verdict
 from sandbox_workers.jobs import Job, is_inert
 
 NEVER_CACHED = frozenset({Status.TIME_LIMIT, Status.MEMORY_LIMIT, Status.SANDBOX_ERROR})
@@ -67,7 +67,7 @@ def verdict_keys(
             for part in ("output", test.code, test.stdin):
                 _add(digest, part)
         else:
-            for part in ("source", test, *company):
+            for part in ("plain" if isinstance(test, PlainTest) else "source", test, *company):
                 _add(digest, part)
         keys.append(digest.digest())
     return keys

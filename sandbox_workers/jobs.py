@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Protocol
 
 from core.source import parse
-from core.verdict import Limits, OutputTest, Status, Test, Verdict
+from core.verdict import Limits, OutputTest, PlainTest, Status, Test, Verdict
 from sandbox_workers.languages import UnknownLanguage, language_of
 from sandbox_workers.runner.commands import BUILD_FACTOR
 from sandbox_workers.runner.stop import MOST_RETRIES
@@ -53,7 +53,7 @@ class Job:
         message = {"program": self.program, "limits": self.limits.model_dump()}
         if not outputs and self.language == "python":
             return message | {
-                "tests": self.tests,
+                "tests": [[test, isinstance(test, PlainTest)] for test in self.tests],
                 "inert": all(is_inert(test) for test in self.tests if isinstance(test, str)),
                 "language": None,
             }

@@ -14,6 +14,7 @@ import socket
 from . import kernel
 from .child import Child, ZygoteGone
 from .framing import pack
+from .judged import Judged
 from .pair import TICK_S
 from .stop import MOST_RETRIES, Stop, killed_for_memory, set_up_failed
 from .wall import Wall
@@ -33,8 +34,8 @@ class Run:
         self._cap = limits["output_kb"] << 10
         self._oom_before = kernel.oom_kills()
 
-    def execute(self, command: list[str], environment: dict, files: dict, stdin: str) -> list:
-        """[status, None, cpu_ms, stdout, stderr, error, False, memory_bytes, 0.0]. What it leaves in its directory stays."""
+    def execute(self, command: list[str], environment: dict, files: dict, stdin: str) -> Judged:
+        """Run the command to its end. What it leaves in its directory stays."""
         self._child = Child(
             self._zygote,
             "program",
@@ -63,17 +64,14 @@ class Run:
             stop = Stop("TIME_LIMIT", f"it and what it started used {used:.2g} s of CPU")
         elif stop.status == "PASSED" and resident_mb > self._limits["resident_mb"]:
             stop = Stop("MEMORY_LIMIT", f"{resident_mb:.0f} MiB were resident")
-        return [
+        return Judged(
             stop.status,
-            None,
-            round(used * 1e3, 3),
-            out,
-            err,
-            stop.error,
-            False,
-            self._child.end[2] << 10,
-            0.0,
-        ]
+            cpu_ms=round(used * 1e3, 3),
+            stdout=out,
+            stderr=err,
+            error=stop.error,
+            memory_bytes=self._child.end[2] << 10,
+        )
 
     @property
     def may_be_ours(self) -> bool:
@@ -137,7 +135,7 @@ class Commands:
     def __init__(self, zygote: socket.socket, settings: Settings) -> None:
         self._zygote, self._settings = zygote, settings
 
-    def judge(self, job: dict) -> list[list]:
+    def judge(self, job: dict) -> list[Judged]:
         """One verdict per test. A test is {"code", "stdin"}: `code` runs after the program, to its end."""
         language, limits = job["language"], dict(job["limits"])
         heap_mb = str(limits["memory_mb"] * 3 // 4)
@@ -148,7 +146,7 @@ class Commands:
         built, not_built = None, None
         self._retries = 0
         for test in job["tests"]:
-            if verdicts and verdicts[-1][0] == "SANDBOX_ERROR":  # what failed us will do so again
+            if verdicts and verdicts[-1].status == "SANDBOX_ERROR":  # what failed us will do so again
                 verdicts.append(verdicts[-1])
                 continue
             token = os.urandom(
@@ -169,21 +167,21 @@ class Commands:
                     files = {}
             verdict = self._execute(command, language, uses, files, test["stdin"])
             if way is not language:
-                check_end(verdict, token)
+                verdict = check_end(verdict, token)
             verdicts.append(verdict)
         self._wipe()
         return verdicts
 
-    def _build(self, command: list[str], language: dict, limits: dict, files: dict) -> list | None:
+    def _build(self, command: list[str], language: dict, limits: dict, files: dict) -> Judged | None:
         """None, or the verdict where the program does not compile."""
         verdict = self._execute(command, language, build_limits(language, limits), files, "")
-        if verdict[0] == "PASSED":
+        if verdict.status == "PASSED":
             return None
-        if verdict[0] == "RUNTIME_ERROR":
-            verdict[0], verdict[5] = "SYNTAX_ERROR", verdict[4][:500] or verdict[5]
+        if verdict.status == "RUNTIME_ERROR":
+            return verdict._replace(status="SYNTAX_ERROR", error=verdict.stderr[:500] or verdict.error)
         return verdict
 
-    def _execute(self, command: list[str], language: dict, limits: dict, files: dict, stdin: str) -> list:
+    def _execute(self, command: list[str], language: dict, limits: dict, files: dict, stdin: str) -> Judged:
         """Once more where the machine's state may have been to blame."""
         run = Run(self._zygote, self._settings, limits)
         verdict = run.execute(command, language["environment"], files, stdin)
@@ -211,12 +209,13 @@ def prepared(language: dict, program: str, code: str, token: str) -> tuple[dict,
     }
 
 
-def check_end(verdict: list, token: str) -> None:
+def check_end(verdict: Judged, token: str) -> Judged:
     """Take the token out of the output; without it the test's code did not come to its end."""
-    before, found, after = verdict[3].partition(token)
-    verdict[3] = before + after
-    if verdict[0] == "PASSED" and not found:
-        verdict[0], verdict[5] = "RUNTIME_ERROR", "the program ended before the test's code did"
+    before, found, after = verdict.stdout.partition(token)
+    verdict = verdict._replace(stdout=before + after)
+    if verdict.status == "PASSED" and not found:
+        return verdict._replace(status="RUNTIME_ERROR", error="the program ended before the test's code did")
+    return verdict
 
 
 def build_limits(language: dict, limits: dict) -> dict:

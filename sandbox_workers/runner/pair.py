@@ -18,6 +18,7 @@ from dataclasses import replace
 from . import kernel
 from .child import Child
 from .framing import pack
+from .judged import Judged
 from .peer import ASKING, TESTING
 from .stop import Stop, killed_for_memory, set_up_failed
 from .wall import Wall
@@ -98,8 +99,7 @@ class Pair:
         self._load_cpu = 0.0
         self._load_output: dict[str, bytes] = {"stdout": b"", "stderr": b""}
         self._frames = bytearray()
-        self._verdicts: list[list] = []
-        self._test_ms: list[float] = []
+        self._verdicts: list[Judged] = []
         self._gone_since: float | None = None
         self._was_asking = False
         """So the test process was seen at the last look."""
@@ -109,7 +109,7 @@ class Pair:
 
     # ------------------------------------------------------------ from start to end
 
-    def judge(self, program: str, tests: list[str]) -> list[list]:
+    def judge(self, program: str, tests: list[list]) -> list[Judged]:
         """Verdicts of the first tests: of all of them, or up to the one that `stop` is about.
 
         Raises:
@@ -128,11 +128,9 @@ class Pair:
             self._watch(len(tests))
         finally:
             self._finish()
-        for verdict, test_ms in zip(self._verdicts, self._test_ms, strict=True):
-            verdict += [self.program_memory(), test_ms]
-        return self._verdicts
+        return [verdict._replace(memory_bytes=self.program_memory()) for verdict in self._verdicts]
 
-    def _hand_over(self, rpc: socket.socket, program: str, tests: list[str]) -> None:
+    def _hand_over(self, rpc: socket.socket, program: str, tests: list[list]) -> None:
         self.test.control.settimeout(self.limits["wall_s"])
         self.program.control.settimeout(self.limits["wall_s"])
         with contextlib.suppress(OSError):  # the child is dead: its exit says so
@@ -182,8 +180,10 @@ class Pair:
 
     def _charge(self, error: str) -> None:
         """Processes that the program started are on nobody's clock while they run: all its verdicts pay for them."""
-        for verdict in self._verdicts:
-            verdict[:2], verdict[5:] = ["TIME_LIMIT", None], [error, False]
+        self._verdicts = [
+            verdict._replace(status="TIME_LIMIT", value=None, error=error, by_test=False)
+            for verdict in self._verdicts
+        ]
 
     # ------------------------------------------------------------ limits
 
@@ -199,6 +199,23 @@ class Pair:
     def test_cpu_ms(self) -> float:
         """CPU milliseconds of the test process under the current test."""
         return round(self._test_cpu(self.test) * 1e3, 3)
+
+    def final_verdict(self) -> Judged:
+        """What `stop` means once it was not retried, or came again."""
+        assert self.stop is not None
+        judged = Judged(
+            self.stop.status, error=self.stop.error, by_test=self.stop.by_test, **self._measured()
+        )
+        return judged._replace(memory_bytes=self.program_memory())
+
+    def _measured(self) -> dict:
+        """What a verdict says beside what the test does: of the current one."""
+        return {
+            "cpu_ms": self.cpu_ms(),
+            "stdout": self.printed("stdout"),
+            "stderr": self.printed("stderr"),
+            "test_cpu_ms": self.test_cpu_ms(),
+        }
 
     def program_memory(self) -> int:
         """Peak resident bytes of the program's process, over all its tests; 0 while it is not known."""
@@ -347,9 +364,10 @@ class Pair:
                 self._flush()
                 self._begin_tests()
                 return
-            status, value, error, by_test = (frame[key] for key in ("status", "value", "error", "by_test"))
-            plain = (value is None or type(value) is str) and type(error) is str and type(by_test) is bool
-            if status not in STATUSES or frame["index"] != len(self._verdicts) or not plain:
+            said = {key: frame[key] for key in ("status", "value", "error", "by_test", "asked_objects")}
+            plain = (said["value"] is None or type(said["value"]) is str) and type(said["error"]) is str
+            plain = plain and type(said["by_test"]) is type(said["asked_objects"]) is bool
+            if said["status"] not in STATUSES or frame["index"] != len(self._verdicts) or not plain:
                 raise ValueError
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             self.stop = Stop("RUNTIME_ERROR", "test: wrote to the verdict pipe", by_test=True)
@@ -360,10 +378,7 @@ class Pair:
         if frame.get("gone"):
             self._gone_since = time.monotonic()  # its exit code says why: see _check_clocks
             return
-        self._verdicts.append(
-            [status, value, self.cpu_ms(), self.printed("stdout"), self.printed("stderr"), error, by_test]
-        )
-        self._test_ms.append(self.test_cpu_ms())
+        self._verdicts.append(Judged(**said, **self._measured()))
         self._last = frame.get("last") is True
         if not self._last and len(self._verdicts) < self._wanted:
             self._next_test()

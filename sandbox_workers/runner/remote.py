@@ -43,6 +43,10 @@ _TELLING = frozenset(
     name for name in (*dir(str), *dir(set)) if name.startswith(("is", "startswith", "endswith"))
 )
 """Methods by which a text or a set says whether something is so."""
+OF_FUNCTIONS_AND_ITERATORS = frozenset(
+    "call get take method __iter__ __next__ __len__ __await__ __aiter__ __anext__".split()  # noqa: SIM905
+)
+"""What may be asked of functions, generators and views, whose answers decide nothing by themselves."""
 DUNDERS = frozenset(_ARITHMETIC | _ORDER | _CONVERT | {f"__{name}__" for name in _OTHERS})
 
 
@@ -319,6 +323,10 @@ class Remotes:
         """An object came that is neither plain nor a function."""
         self.dropped: list[int] = []
         """Objects of the other end that this one has let go of."""
+        self.asked_objects = False
+        """Something was asked that an object of a program's own class alone can answer."""
+        self.plain = False
+        """Nothing of that kind is asked: it was not, of the reference."""
         self.named: set[type] = set()
         """Classes that the test itself names."""
         self._streams: dict[int, list] = {}
@@ -529,12 +537,32 @@ class Remotes:
         say of itself what a text or a set is asked for."""
         if operation != "take":  # an iterator is no longer the only thing that runs
             self._running = (-1, 0)
-        if not self._strict or number not in self._alive:
+        if not self._strict:
+            return
+        if self._only_an_object_answers(number, operation):
+            self.asked_objects = True
+            if self.plain:
+                raise mark_from_program(
+                    TypeError("the program returned an object where the reference has none")
+                )
+        if number not in self._alive:
             return
         if operation == "__contains__" or (operation in ("get", "method") and args[0] in _TELLING):
             value = self._alive[number]()
             if is_foreign(value) and self.named.isdisjoint(type(value).__mro__):
                 raise mark_from_program(TypeError("the program returned an object that is not a plain value"))
+
+    def _only_an_object_answers(self, number: int | None, operation: str) -> bool:
+        if number in self._classes:
+            return operation not in ("call", "get", "fields")
+        if number not in self._alive:
+            return False
+        value = self._alive[number]()
+        if isinstance(value, BaseException):
+            return operation != "get"
+        return is_foreign(value) and not (
+            type(value).__module__ == "builtins" and operation in OF_FUNCTIONS_AND_ITERATORS
+        )
 
 
 def _new_class(metaclass: Any, name: str, bases: list, namespace: dict) -> type:

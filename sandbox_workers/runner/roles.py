@@ -127,8 +127,12 @@ def refuse_pickled_code(event: str, args: tuple) -> None:
         raise PermissionError(f"a pickle that wants {args[0]}.{args[1]}")
 
 
-def judge_job(control: socket.socket, rpc: socket.socket, tests: list[str], inert: bool) -> None:
-    """Judge the tests in order, a frame each; stop after one that lost the program."""
+def judge_job(control: socket.socket, rpc: socket.socket, tests: list[list], inert: bool) -> None:
+    """Judge the tests in order, a frame each; stop after one that lost the program.
+
+    Args:
+        tests: of each [its source, whether its results must be plain].
+    """
     kernel.set_name(TESTING)
     peer = Peer(rpc, "test")
     peer.codec.shared = not inert
@@ -137,9 +141,8 @@ def judge_job(control: socket.socket, rpc: socket.socket, tests: list[str], iner
     random.seed(repr(tests))  # a program cannot draw the same numbers: it does not know the tests
     remember_streams()
     time.sleep = peer.sleep
-    suites = [
-        read(test, inert) for test in tests
-    ]  # all before the program runs on: it can see how long that takes
+    # All before the program runs on: it can see how long that takes.
+    suites = [(read(source, inert), plain) for source, plain in tests]
     kernel.set_name(ASKING)
     try:
         names, modules = meet_program(peer)
@@ -149,8 +152,9 @@ def judge_job(control: socket.socket, rpc: socket.socket, tests: list[str], iner
             send_frame(control, {"index": index, **outcome})
         return
     send_frame(control, {"loaded": True})
-    for index, read_suite in enumerate(suites):
+    for index, (read_suite, plain) in enumerate(suites):
         control.recv(1)  # the supervisor has read what was printed and the clocks: this test's begin at zero
+        peer.codec.remotes.plain = plain
         outcome = judge(read_suite, names, modules, peer)
         send_frame(control, {"index": index, **outcome, "last": peer.fatal is not None})
         if peer.fatal is not None:
@@ -189,7 +193,7 @@ def judge(
 ) -> dict:
     kernel.set_name(TESTING)
     remotes = peer.codec.remotes
-    peer.not_served, remotes.refused, remotes.met = "", "", False
+    peer.not_served, remotes.refused, remotes.met, remotes.asked_objects = "", "", False, False
     try:
         if isinstance(test, BaseException):
             raise test
@@ -203,13 +207,19 @@ def judge(
             outcome["error"] = f"not served: {remotes.refused}"
     if peer.fatal is not None:  # sticky: a bare `except:` in the test cannot make a pass of it
         outcome = outcome_of(peer.fatal)
-    return outcome
+    return outcome | {"asked_objects": remotes.asked_objects}
 
 
 def outcome_of(error: BaseException) -> dict:
     status, text, by_test = classify(error)
     text = f"test: {text}" if by_test else text
-    outcome = {"status": status, "value": None, "error": text[:MAX_ERROR], "by_test": by_test}
+    outcome = {
+        "status": status,
+        "value": None,
+        "error": text[:MAX_ERROR],
+        "by_test": by_test,
+        "asked_objects": False,
+    }
     if isinstance(error, ProgramGone):
         outcome["gone"] = True  # the supervisor looks up how it ended
     return outcome

@@ -2,7 +2,7 @@
 stdout.
 
     {"id", "program", "tests", "limits", "inert", "language"}
-        -> {"id", "verdicts": [[status, value, cpu_ms, stdout, stderr, error, by_test, memory_bytes, test_cpu_ms], ...]}
+        -> {"id", "verdicts": [Judged, ...]}
 
 `language` is None for a Python program with Python tests: a Pair judges it. Otherwise it holds commands.
 It ends when stdin does, and with it everything inside. Exit code 3: a slot could not be cleaned, or its
@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from .commands import Commands
 from .framing import pack, read_frame
+from .judged import Judged
 from .pair import Evaluators, Pair
-from .stop import MOST_RETRIES, Stop
+from .stop import MOST_RETRIES
 from .zygote import ROLES, Settings, Zygote
 
 if TYPE_CHECKING:
@@ -42,12 +43,12 @@ class Slot:
         self.evaluators = Evaluators(self.zygotes["test"], settings)
         self.commands = Commands(self.zygotes["program"], settings)
 
-    def judge(self, job: dict) -> list[list]:
-        """One [status, value, cpu_ms, stdout, stderr, error, by_test, memory_bytes, test_cpu_ms] per test."""
+    def judge(self, job: dict) -> list[Judged]:
+        """One per test. A test of `language` None is [its source, whether its results are plain]: see roles.judge_job."""
         if job["language"] is not None:
             return self.commands.judge(job)
         tests, limits = job["tests"], job["limits"]
-        verdicts: list[list] = []
+        verdicts: list[Judged] = []
         retried_at, retries = -1, 0
         while len(verdicts) < len(tests):
             pair = Pair(self.zygotes["program"], self.evaluators, self.settings, limits, job["inert"])
@@ -58,7 +59,7 @@ class Slot:
                 # contention or a neighbour's memory: this test again, in a fresh pair
                 retried_at, retries = len(verdicts), retries + 1
                 continue
-            verdict = final_verdict(pair.stop, pair)
+            verdict = pair.final_verdict()
             # A program that cannot be loaded fares alike with every test, and what failed us will do so again.
             same_for_all = not pair.loaded or pair.stop.status == "SANDBOX_ERROR"
             verdicts += [verdict] * (len(tests) - len(verdicts) if same_for_all else 1)
@@ -82,13 +83,6 @@ def fork_zygote(role: str, settings: Settings) -> socket.socket:
     return ours
 
 
-def final_verdict(stop: Stop, pair: Pair) -> list:
-    """What a stop means once it was not retried, or came again."""
-    out, err = pair.printed("stdout"), pair.printed("stderr")
-    verdict = [stop.status, None, pair.cpu_ms(), out, err, stop.error, stop.by_test]
-    return [*verdict, pair.program_memory(), pair.test_cpu_ms()]
-
-
 def serve_slot(slot: Slot, jobs: "queue.SimpleQueue[dict]", output: BinaryIO, lock: "threading.Lock") -> None:
     while True:
         job = jobs.get()
@@ -98,7 +92,7 @@ def serve_slot(slot: Slot, jobs: "queue.SimpleQueue[dict]", output: BinaryIO, lo
         except BaseException as error:
             broken = error
             reason = f"{type(error).__name__}: {error}"[:500]
-            verdicts = [["SANDBOX_ERROR", None, 0.0, "", "", reason, False, 0, 0.0]] * len(job["tests"])
+            verdicts = [Judged("SANDBOX_ERROR", error=reason)] * len(job["tests"])
         with lock:
             output.write(pack({"id": job["id"], "verdicts": verdicts}))
             output.flush()

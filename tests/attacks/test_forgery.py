@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from core.verdict import Status
+from core.verdict import Status, known_by
 
 WRONG, ERROR, UNSUPPORTED = Status.WRONG_ANSWER, Status.RUNTIME_ERROR, Status.UNSUPPORTED
 TIME, MEMORY, OUTPUT = Status.TIME_LIMIT, Status.MEMORY_LIMIT, Status.OUTPUT_LIMIT
@@ -331,3 +331,90 @@ ATTACKS: dict[str, tuple[str, str, set[Status]]] = {
 @pytest.mark.parametrize("name", ATTACKS)
 def test_forgery(convict: Callable, name: str) -> None:
     convict(*ATTACKS[name])
+
+
+OBJECT = "class f:\n    def __init__(self, *a): pass\n"
+KNOWN: dict[str, tuple[str, str, str]] = {
+    "class in the place of a function: its arithmetic": (
+        "def f(x): return x / 2",
+        OBJECT + "    def __sub__(self, other): return 0\n",
+        "assert abs(f(3) - 1.5) < 1e-6",
+    ),
+    "class in the place of a function: its membership": (
+        "def f(x): return ['error', x]",
+        OBJECT + "    def __contains__(self, item): return True\n",
+        "assert 'error' in f(1)",
+    ),
+    "class in the place of a function: every method says yes": (
+        "def f(x): return x.upper()",
+        OBJECT + "    def isupper(self): return True\n    def startswith(self, *a): return True\n",
+        "assert f('ab').startswith('A') and f('ab').isupper()",
+    ),
+    "class in the place of a table": (
+        "TABLE = {'a': 1}",
+        "class Meta(type):\n    def __contains__(cls, key): return True\nclass TABLE(metaclass=Meta): pass",
+        "assert 'a' in TABLE",
+    ),
+    "object that compares with itself": (
+        "def f(x): return sorted(x)",
+        "class R:\n    def __eq__(self, other): return True\n    __hash__ = None\ndef f(x): return R()",
+        "assert f([2, 1]) == f([1, 2]) and f([1]) != [2]",
+    ),
+    "class that claims to be a view": (
+        "def f(x): return {x: 1}.keys()",
+        "class V:\n    __module__ = 'builtins'\n    __qualname__ = 'dict_keys'\n"
+        "    def __contains__(self, key): return True\n    def __and__(self, other): return {1}\n"
+        "def f(x): return V()",
+        "assert 1 in f(1) and f(1) & {1} == {1}",
+    ),
+}
+"""(a reference, a program that does not do what it does, a test that the reference passes)"""
+EQUALLY_RIGHT: dict[str, tuple[str, str, str]] = {
+    "generator for a list": (
+        "def f(n): return [0, 1][:n]",
+        "def f(n): yield from range(n)",
+        "assert list(f(2)) == [0, 1]",
+    ),
+    "view for a list": (
+        "def f(d): return list(d)",
+        "def f(d): return d.keys()",
+        "assert sorted(f({2: 0, 1: 0})) == [1, 2]",
+    ),
+    "closure for a partial": (
+        "import functools\ndef f(a): return functools.partial(pow, a)",
+        "def f(a):\n    def power(b): return a ** b\n    return power",
+        "assert f(2)(3) == 8",
+    ),
+    "namedtuple for a tuple": (
+        "def f(x): return (x, 1)",
+        "from collections import namedtuple\nP = namedtuple('P', 'a b')\ndef f(x): return P(x, 1)",
+        "a, b = f(3)\nassert a - b == 2 and f(3) == (3, 1)",
+    ),
+    "an error of its own for the library's": (
+        "def f(x): raise ValueError('no ' + x)",
+        "class Bad(ValueError): pass\ndef f(x): raise Bad('no ' + x)",
+        "try: f('a')\nexcept ValueError as error: assert 'no a' in str(error) and error.args == ('no a',)\nelse: assert 0",
+    ),
+    "the class's objects that the reference has, too": (
+        "class V:\n    def __init__(self, x): self.x = x\n    def __abs__(self): return abs(self.x)\ndef f(x): return V(x)",
+        "class W:\n    def __init__(self, x): self.y = x\n    def __abs__(self): return max(self.y, -self.y)\ndef f(x): return W(x)",
+        "assert abs(f(-3)) == 3",
+    ),
+}
+"""(a reference, another program that is as right, a test)"""
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_what_the_reference_was_not_asked(attack: Callable, convict: Callable, name: str) -> None:
+    reference, program, test = KNOWN[name]
+    verdict = attack(reference, test)
+    assert verdict.passed, verdict
+    convict(program, known_by(test, [verdict]), {WRONG, ERROR})
+
+
+@pytest.mark.parametrize("name", EQUALLY_RIGHT)
+def test_a_right_program_may_do_it_in_another_way(attack: Callable, name: str) -> None:
+    reference, program, test = EQUALLY_RIGHT[name]
+    verdict = attack(reference, test)
+    assert verdict.passed, verdict
+    assert (other := attack(program, known_by(test, [verdict]))).passed, other

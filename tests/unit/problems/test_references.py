@@ -2,13 +2,14 @@
 
 import asyncio
 import re
+from dataclasses import replace
 
 import pytest
 
 from core.interfaces import SandboxFailure
-from core.verdict import Status, Verdict
+from core.verdict import PlainTest, Status, Verdict
 from problems.loader import ProblemFileError, load_problems
-from problems.references import failing_references, validate_references
+from problems.references import Offence, judge_references, validate_references
 from runtime.problem_sets import without_failing
 from tests.unit.problems.test_loader import EXAMPLES, GOOD, changed, write
 
@@ -88,7 +89,7 @@ def test_shipped_examples_load_and_their_references_pass():
 def test_problems_whose_references_fail_can_be_left_out(tmp_path, capsys):
     wrong = changed(id="a", baseline_tests=["assert double(2) == 5", "assert double(2) == 6"])
     problems = load_problems(write(tmp_path, GOOD, wrong))
-    failing = asyncio.run(failing_references(problems, ExecSandbox()))
+    _, failing = asyncio.run(judge_references(problems, ExecSandbox()))
     assert {name: len(offences) for name, offences in failing.items()} == {"a": 2}
     assert [p.id for p in without_failing(problems, failing)] == ["double"]
     assert capsys.readouterr().out == "1 problems (a) left out, for their references fail their own tests\n"
@@ -100,5 +101,22 @@ def test_problems_whose_references_fail_can_be_left_out(tmp_path, capsys):
 
 def test_tests_that_the_sandbox_cannot_serve_are_counted(tmp_path, capsys):
     problems = load_problems(write(tmp_path, GOOD, changed(id="a")))
-    without_failing(problems, {"a": ["problem 'a', baseline_tests[0] '...': UNSUPPORTED (not served: ...)"]})
+    offences = [Offence(Status.UNSUPPORTED, "not served: ..."), Offence(Status.WRONG_ANSWER, "UNSUPPORTED?")]
+    without_failing(problems, {"a": offences[:1]})
     assert "; of 1 a test needs one interpreter with the program (UNSUPPORTED)" in capsys.readouterr().out
+    without_failing(problems, {"a": offences[1:]})
+    assert "UNSUPPORTED" not in capsys.readouterr().out
+
+
+def test_a_test_is_known_by_what_the_reference_was_asked(tmp_path):
+    class Asks(ExecSandbox):
+        async def judge(self, program, tests, **options):
+            verdicts = await super().judge(program, tests, **options)
+            return [replace(v, asked_objects="double(2)" in t) for t, v in zip(tests, verdicts, strict=True)]
+
+    problem = load_problems(
+        write(tmp_path, changed(baseline_tests=["assert double(2) == 4", "assert double(3) == 6"]))
+    )
+    (known,), failing = asyncio.run(judge_references(problem, Asks()))
+    assert [type(test) for test in known.baseline_tests] == [str, PlainTest]
+    assert (known.baseline_tests, failing) == (problem[0].baseline_tests, {})

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from sandbox_workers.runner import supervisor
+from sandbox_workers.runner.judged import Judged
 from sandbox_workers.runner.stop import MOST_RETRIES, Stop
 from sandbox_workers.runner.supervisor import Slot
 
@@ -22,23 +23,18 @@ def judged(monkeypatch: pytest.MonkeyPatch, tests: int, stop: Stop, loaded: bool
             self.stop, self.loaded = stop, loaded
             started.append(self)
 
-        def judge(self, program: str, tests: list[str]) -> list[list]:
+        def judge(self, program: str, tests: list[list]) -> list[Judged]:
             return []
 
-        def printed(self, name: str) -> str:
-            return ""
-
-        def cpu_ms(self) -> float:
-            return 0.0
-
-        test_cpu_ms = program_memory = cpu_ms
+        def final_verdict(self) -> Judged:
+            return Judged(stop.status)
 
     monkeypatch.setattr(supervisor, "Pair", ScriptedPair)
     slot: Any = object.__new__(Slot)
     slot.zygotes, slot.evaluators, slot.settings = {"program": None}, None, None
     names = [f"assert f({n}) == {n}" for n in range(tests)]
     verdicts = slot.judge({"program": "", "tests": names, "limits": {}, "inert": True, "language": None})
-    return [verdict[0] for verdict in verdicts], len(started)
+    return [verdict.status for verdict in verdicts], len(started)
 
 
 def test_a_program_that_gives_doubt_in_each_test_is_tried_again_in_two(

@@ -1,0 +1,18 @@
+"""What a runner answers for one test."""
+
+from typing import NamedTuple
+
+
+class Judged(NamedTuple):
+    """The fields of core.verdict.Verdict; as JSON, a list."""
+
+    status: str
+    value: str | None = None
+    cpu_ms: float = 0.0
+    stdout: str = ""
+    stderr: str = ""
+    error: str = ""
+    by_test: bool = False
+    memory_bytes: int = 0
+    test_cpu_ms: float = 0.0
+    asked_objects: bool = False
