@@ -150,7 +150,7 @@ class Config(Settings):
         if embedded and self.problems.file != EMBEDDED:
             raise ValueError(
                 f"{embedded[0]}.model: the embedded model speaks only of the embedded problems; with problems.file "
-                f"{self.problems.file} give a model, or warm-start one (scripts/warm_start.py)"
+                f"{self.problems.file} give a model"
             )
         for name in self.policies:
             settings = self.policy(name)

@@ -171,7 +171,7 @@ class CheckpointSettings(Settings):
 
 
 class WarmStartSettings(Settings):
-    """How the embedded models are made. (Other models: scripts/warm_start.py, with arguments of its own.)"""
+    """How the embedded models are made."""
 
     seed: int = 0
     generator_steps: int = Field(default=1200, ge=1)

@@ -1,7 +1,7 @@
 """Warm-start texts of a Spec: five-stage reasoning for the generator, test suites for the discriminator.
 
 Texts are terse, for a model of a fraction of a million parameters. Markers between stages belong to the prompt
-format, not here. Texts for users' own problems are written by `problems.traces`.
+format, not here.
 """
 
 from dataclasses import dataclass

@@ -1,22 +1,19 @@
 """Warm start: short supervised training before the game, so that play has something to improve.
 
-Three uses:
+Two uses:
   * the embedded models: built, trained on rendered demonstrations with systematic misconceptions, and cached by
     the hash of everything that goes in. A run does this by itself where its recipe needs others than the shipped ones.
   * python -m scripts.warm_start shipped
     makes those of the default recipe again, which are in the repository (SHIPPED): the same bits on the same kind of
     machine.
-  * python -m scripts.warm_start --model PATH_OR_HUB_ID --problems-file problems.json --role generator --output DIR
-    trains any Hugging Face causal LM on five-stage traces (or test suites) rendered from your problems'
-    reference solutions.
 """
 
+import argparse
 import hashlib
 import json
 import multiprocessing
 import os
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -24,23 +21,15 @@ from concurrent.futures import ProcessPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
 from random import Random
-from typing import Any, ClassVar, Literal
+from typing import Any
 
-from pydantic import Field
-from pydantic_settings import BaseSettings, CliApp, SettingsConfigDict
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from configs.load import load_run
 from configs.schema import Config
-from configs.sections import ProblemSettings
-from core.problem import Problem
 from core.seeding import derive_seed
-from games.multistage import MultistageRules
 from games.prompts import END, MARKER_TOKENS, PAD, format_for
 from games.stages import REASONING_STAGES
-from problems.loader import ProblemFileError, load_problems
-from problems.splits import split_problems
-from problems.traces import render_suite, render_trace
 from tracking.run_record import cpu_model, versions
 
 _ROOT = Path(__file__).resolve().parent.parent
@@ -238,85 +227,11 @@ def _save(model: Any, tokenizer: Any, target: Path) -> None:
         shutil.rmtree(draft)
 
 
-class WarmStart(BaseSettings):
-    """Train any Hugging Face causal LM on demonstrations rendered from a problems file."""
-
-    model: str
-    """Hub id or local path."""
-    problems_file: Path
-    role: Literal["generator", "discriminator"]
-    held_out_fraction: float = Field(ProblemSettings().held_out_fraction, ge=0, lt=1)
-    """Share of the file that is not shown: the same problems that the driver holds out by the key of this name."""
-    output: Path
-    """Directory for the trained model; give it to driver.py as --generator-model or --discriminator-model."""
-    steps: int = Field(default=200, ge=1)
-    batch_size: int = Field(default=8, ge=1)
-    learning_rate: float = Field(default=2e-5, gt=0)
-    test_format: Literal["strict", "relabel", "input_only"] = "strict"
-    max_tests: int = Field(MultistageRules().max_tests, ge=1)
-    device: Literal["cpu", "cuda"] = "cpu"
-    seed: int = 1
-
-    model_config: ClassVar[SettingsConfigDict] = SettingsConfigDict(
-        cli_prog_name="python -m scripts.warm_start", cli_kebab_case=True, use_attribute_docstrings=True
-    )
-
-    def cli_cmd(self) -> None:
-        warm_start(self)
-
-
-def shown_problems(settings: WarmStart) -> list[Problem]:
-    """What the driver would train on. Raises ProblemFileError, ValueError where that is nothing."""
-    return split_problems(load_problems(settings.problems_file), settings.held_out_fraction)[0]
-
-
-def warm_start(settings: WarmStart) -> float:
-    """Returns the final loss. Raises ProblemFileError, OSError (no such model)."""
-    from transformers import AutoTokenizer
-
-    from embedded.lessons import attack_demonstration, solve_demonstration
-    from embedded.supervised import train_supervised
-    from learners.models import load_model
-
-    if settings.output.exists():
-        raise ValueError(f"--output {settings.output}: is there already; give a new directory")
-    problems = shown_problems(settings)
-    tokenizer = AutoTokenizer.from_pretrained(settings.model)
-    model = load_model(settings.model, settings.device)
-    style = format_for(tokenizer, settings.test_format)
-    rng = Random(settings.seed)
-
-    def draw() -> Any:
-        problem = rng.choice(problems)
-        if settings.role == "generator":
-            return solve_demonstration(style, problem, render_trace(problem))
-        only_inputs = settings.test_format == "input_only"
-        suite = render_suite(problem, max_tests=settings.max_tests, input_only=only_inputs)
-        return attack_demonstration(style, problem, suite, settings.max_tests)
-
-    with _progress() as progress:
-        bar = progress.add_task(f"warm start {settings.role}", total=settings.steps)
-        loss = train_supervised(
-            model,
-            draw,
-            steps=settings.steps,
-            batch_size=settings.batch_size,
-            learning_rate=settings.learning_rate,
-            on_step=lambda step, _: progress.update(bar, completed=step),
-        )
-    _save(model, tokenizer, settings.output)
-    print(f"loss {loss:.3f}; saved to {settings.output}")
-    return loss
-
-
 def main() -> None:
-    try:
-        if sys.argv[1:] == ["shipped"]:
-            return ship()
-        CliApp.run(WarmStart)
-    except (ProblemFileError, OSError, ValueError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        raise SystemExit(2) from error
+    parser = argparse.ArgumentParser(description="Make the embedded models that are in the repository again.")
+    parser.add_argument("models", choices=["shipped"])
+    parser.parse_args()
+    ship()
 
 
 if __name__ == "__main__":
