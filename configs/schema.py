@@ -18,11 +18,11 @@ from configs.sections import (
     RolloutSettings,
     SandboxSettings,
     TreeSettings,
-    WarmStartSettings,
 )
 from core.settings import Settings
 from core.verdict import Limits
 from curriculum.curriculum import Curriculum, Schedule
+from embedded.settings import WarmStartSettings
 from games.board_games import KuhnRules, TicTacToeRules
 from games.choice import GameRules
 from games.multistage import MultistageRules

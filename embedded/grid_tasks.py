@@ -14,7 +14,10 @@ from random import Random
 from core.problem import Problem
 from core.seeding import derive_seed
 from embedded.grid_families import Programs, Recipe, explanations, random_grid, recipes
+from embedded.lessons import Lesson, lesson_of
 from embedded.problems import SEED, Split
+from embedded.settings import WarmStartSettings
+from games.code_golf import CodeGolfRules
 from problems.grids import Grid, GridTask, Pair, compact_description, to_problem
 
 TRAIN_SIZE, HELD_OUT_SIZE = 200, 60
@@ -22,6 +25,8 @@ UNSEEN_RECIPE = "unseen-recipe"
 """Tag of the held-out tasks whose recipe does not occur in training."""
 
 _TRAIN_PAIRS, _TEST_PAIRS, _ARC_GEN_PAIRS = 2, 1, 6
+_SHOWN_TASKS = 3000
+"""In the lesson."""
 _COMPOSED = 0.5
 """Share of two steps among the recipes that are kept from training."""
 
@@ -105,3 +110,22 @@ def _problem(task: GridTask, recipe: Recipe) -> Problem:
         tags=(*families, *[UNSEEN_RECIPE] * is_unseen(recipe)),
         other_solutions=(programs.plain, programs.terse),
     )
+
+
+# ---------------------------------------------------------------- the lesson
+
+
+def lesson(rules: CodeGolfRules, role: str, settings: WarmStartSettings) -> Lesson:
+    def example(rng: Random) -> tuple[str, str]:
+        task, programs = _shown_task(rng.randrange(_SHOWN_TASKS))
+        terse = rng.random() >= settings.misconceptions
+        program = programs.terse if terse else rng.choice((programs.verbose, programs.plain))
+        return compact_description(task), program
+
+    return lesson_of(example)
+
+
+@cache
+def _shown_task(number: int) -> tuple[GridTask, Programs]:
+    """Takes some milliseconds, so it is drawn once and only if it is shown."""
+    return random_task(Random(derive_seed("grid task of the lesson", number)))

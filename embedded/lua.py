@@ -10,9 +10,12 @@ from random import Random
 from core.problem import Problem
 from core.verdict import OutputTest
 from embedded.grammar import COLLECTIONS, Kind, Spec, describe
+from embedded.lessons import Lesson, lesson_of
 from embedded.misconceptions import misconceive
 from embedded.problems import SEED, Split, embedded_problems, embedded_specs
 from embedded.sampling import Input, bland_input, edge_input, run_reference
+from embedded.settings import WarmStartSettings
+from games.unit_tests import UnitTestsRules
 
 SIZES: Mapping[Split, int] = {"train": 400, "held_out": 120}
 BASELINE_TESTS, HIDDEN_TESTS = 3, 8
@@ -190,3 +193,14 @@ BREAKS: Mapping[str, Callable[[str], str]] = {
     "misspelt parameter": lambda source: re.sub(r"^function f\(\w+\)", "function f(a)", source),
 }
 """Mistakes of syntax or at run time, by what they are; each leaves a source alone that it does not apply to."""
+
+
+def lesson(rules: UnitTestsRules, role: str, settings: WarmStartSettings) -> Lesson:
+    flawed = settings.misconceptions
+    pairs = list(zip(lua_problems("train"), lua_specs("train"), strict=True))
+
+    def example(rng: Random) -> tuple[str, str]:
+        problem, spec = rng.choice(pairs)
+        return problem.description, lua_demonstration(spec, rng, flawed, flawed / 4)
+
+    return lesson_of(example)

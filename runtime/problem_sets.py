@@ -9,15 +9,10 @@ from configs.schema import Config
 from configs.sections import EMBEDDED, EVALUATION_PROBLEMS
 from core.problem import Problem
 from core.verdict import Status
-from embedded.grid_tasks import grid_problems
-from embedded.lua import lua_problems
-from embedded.prediction import prediction_problems
-from embedded.problems import Split, embedded_problems, with_random_tests
+from embedded.catalogue import problems_of
+from embedded.problems import with_random_tests
 from games.board_games import evaluation_matches, training_matches
 from games.code_execution import CodeExecutionRules
-from games.code_golf import CodeGolfRules
-from games.output_prediction import OutputPredictionRules
-from games.unit_tests import UnitTestsRules
 from problems.contamination import drop_contaminated
 from problems.difficulty import difficulty_from_pass_rate, keep_learnable
 from problems.formats import load_dataset
@@ -37,7 +32,7 @@ def load_splits(config: Config) -> tuple[list[Problem], list[Problem]]:
             kind, config.evaluation.problems or EVALUATION_PROBLEMS
         )
     if settings.file == EMBEDDED:
-        train, held_out = _embedded(config, "train"), _embedded(config, "held_out")
+        train, held_out = problems_of(kind, "train"), problems_of(kind, "held_out")
         if settings.random_tests is not None:
             train = with_random_tests(train, settings.random_tests, settings.tests_at_boundaries)
         return train, held_out
@@ -52,18 +47,6 @@ def load_splits(config: Config) -> tuple[list[Problem], list[Problem]]:
     _check(config, [*train, *held_out])
     train = _without(train, held_out, config)
     return _learnable(train, settings.pass_rates), held_out
-
-
-def _embedded(config: Config, split: Split) -> list[Problem]:
-    match config.game:
-        case UnitTestsRules():
-            return lua_problems(split)
-        case OutputPredictionRules():
-            return prediction_problems(split)
-        case CodeGolfRules():
-            return grid_problems(split)
-        case _:
-            return embedded_problems(split)
 
 
 def _check(config: Config, problems: Sequence[Problem]) -> None:

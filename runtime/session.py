@@ -71,7 +71,7 @@ def open_session(run: Run, recipe: str) -> Iterator["Session"]:
             if obstacles := make_plan(config, start, train, held_out).obstacles:
                 raise SessionError("; ".join(obstacles))
             clock.lap("startup")
-            make_embedded_models(config)
+            make_embedded_models(config, start.models)
             clock.lap("warm_start")
             _check_lengths(config, start, [*train, *held_out])
             show.phase("starting the sandbox and the engines")

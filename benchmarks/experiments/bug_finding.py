@@ -189,9 +189,9 @@ def main() -> None:
     config = load_run(["--config", recipe])[0].to_config()
     untrained = options.untrained
     if untrained is None:
-        from scripts.warm_start import ensure_embedded
+        from embedded.teaching import ensure_embedded
 
-        untrained = ensure_embedded(config, ["discriminator"])["discriminator"]
+        untrained = ensure_embedded(["discriminator"], config.game, config.warm_start)["discriminator"]
     if options.quick:
         options.checkpoint = options.checkpoint or [untrained]
     start = time.perf_counter()

@@ -31,6 +31,7 @@ from core.episode import Trajectory
 from core.interfaces import Sandbox
 from core.problem import Problem
 from embedded.problems import embedded_problems
+from embedded.teaching import ensure_embedded
 from evaluation.discriminator import SuiteRecord, judge_suites
 from evaluation.programs import judge_program
 from evaluation.writing import write_programs, write_suites
@@ -38,7 +39,6 @@ from games.multistage import MultistageGame
 from runtime.model import loaded, open_model
 from sandbox_workers.backends import Kind
 from sandbox_workers.local import LocalSandbox
-from scripts.warm_start import ensure_embedded
 
 PROGRAMS, SUITES = 4, 2
 """Of each generation for each problem."""
@@ -66,7 +66,7 @@ def generations(run: Path, config: Config) -> list[Generation]:
     """Before training, and at the end of each stage. The embedded recipe's models."""
     ends = [stage["step"] for stage in json.loads((run / "training_results.json").read_text())["stages"]]
     roles = list(config.policies)
-    found = [Generation(name="before", models=ensure_embedded(config, roles))]
+    found = [Generation(name="before", models=ensure_embedded(roles, config.game, config.warm_start))]
     for number, step in enumerate(ends, start=1):
         checkpoint = run / "checkpoints" / f"step_{step:06d}"
         found.append(Generation(name=f"stage {number}", models={role: checkpoint / role for role in roles}))

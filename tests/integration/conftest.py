@@ -20,9 +20,9 @@ import psutil
 import pytest
 
 from embedded.problems import embedded_problems
+from embedded.teaching import SHIPPED
 from problems.loader import load_problems
 from sandbox_workers.jobs import SandboxUnavailable
-from scripts.warm_start import SHIPPED
 from tests.datasets import problem_file
 
 # What a shell starts in the background ignores Ctrl-C, and so would all that the tests start.

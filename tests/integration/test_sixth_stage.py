@@ -57,12 +57,12 @@ from configs.load import load_run
 from games.prompts import END, MARKER_TOKENS, PAD, format_for
 from embedded.model import build_model, build_tokenizer
 from embedded.supervised import train_supervised
-from embedded.lessons import lesson_of
-from scripts.warm_start import _shipped
+from embedded.catalogue import lesson_for
+from embedded.teaching import SHIPPED, find_embedded
 
 config = load_run(["--config", "debug", "--generator.max-tokens", "24"])[0].to_config()
-assert _shipped(config, "generator") is None, "it does not know the new stage"
-lesson = lesson_of(config, "generator")
+assert find_embedded("generator", config.game, config.warm_start).parent != SHIPPED, "they know no sixth stage"
+lesson = lesson_for(config.game, "generator", config.warm_start)
 tokenizer = build_tokenizer(itertools.islice(lesson.texts, 900), MARKER_TOKENS, PAD, END)
 style, rng = format_for(tokenizer, "input_only"), random.Random(0)
 print(tokenizer.decode(lesson.draw(style, rng).tokens))

@@ -3,7 +3,8 @@ import itertools
 import pytest
 import torch
 
-from embedded.supervised import Demonstration, train_supervised
+from embedded.lessons import Demonstration
+from embedded.supervised import train_supervised
 from learners.models import load_model
 from tests.learning import one_torch_thread, save_tiny_model
 
