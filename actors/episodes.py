@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from core.episode import Completion, Episode
-from core.interfaces import Branching, Game, Player, Policy, PromptFormat, Sampling, Sandbox
+from core.interfaces import Game, Player, Policy, PromptFormat, Sampling, Sandbox
+from core.play import PlayRequest, PlayResult
 from core.problem import Problem
 from core.seeding import derive_seed
 from core.tracing import Occupancy
@@ -22,29 +23,6 @@ class Seat:
     max_tokens: int
     """Per turn."""
     probe_tolerance: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class PlayRequest:
-    """What to play. Seeds follow from (run seed, *address, problem, player, attempt, stage)."""
-
-    address: tuple[int | str, ...]
-    problems: tuple[Problem, ...]
-    attempts: Mapping[str, int]
-    """By player, as are the temperatures."""
-    temperatures: Mapping[str, float]
-    memory: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    branching: Mapping[str, Branching] = field(default_factory=dict)
-    """By player; the others play their attempts apart."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class PlayResult:
-    episodes: list[Episode]
-    seconds: dict[str, float]
-    """Wall-clock by kind: "generate" while any completion was in flight, "sandbox" while only judging was."""
-    sandbox: dict[str, float]
-    """The sandbox client's counters since the start."""
 
 
 class EpisodeRunner:

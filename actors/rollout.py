@@ -8,7 +8,8 @@ from typing import Any
 import ray
 from ray.exceptions import RayError
 
-from actors.episodes import EpisodeRunner, PlayRequest, PlayResult
+from actors.episodes import EpisodeRunner
+from core.play import PlayRequest, PlayResult
 from core.weights import PublishReceipt, WeightUpdate
 
 # For the actor's process, in which the engines run: one thread, no lazy compiles.

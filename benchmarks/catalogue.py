@@ -40,15 +40,17 @@ BENCHMARKS = {
     "kuhn_rae": Benchmark(
         module="experiments.kuhn",
         arguments=("rae",),
-        speaks_of=("learners/advantages", "games/kuhn.py"),
+        speaks_of=("learners/advantages", "games/boards/kuhn.py"),
     ),
     "kuhn_exploitability": Benchmark(
         module="experiments.kuhn",
         arguments=("exploitability",),
-        speaks_of=("learners/advantages", "games/kuhn.py"),
+        speaks_of=("learners/advantages", "games/boards/kuhn.py"),
     ),
     "stage_credit": Benchmark(module="experiments.stage_credit", speaks_of=("learners/advantages",)),
-    "reward_hacking": Benchmark(module="experiments.reward_hacking", speaks_of=("games/rewards.py",)),
+    "reward_hacking": Benchmark(
+        module="experiments.reward_hacking", speaks_of=("games/multistage/rewards.py",)
+    ),
     "bug_finding": Benchmark(module="experiments.bug_finding", speaks_of=RUNS, hours=True),
     "sparring": Benchmark(module="experiments.sparring", speaks_of=RUNS, hours=True),
     "coevolution": Benchmark(module="experiments.coevolution", speaks_of=RUNS, hours=True),

@@ -41,7 +41,8 @@ async def measure(quick: bool) -> tuple[dict[str, float], dict[str, float]]:
     from configs.load import load_run
     from embedded.problems import embedded_problems
     from embedded.teaching import ensure_embedded
-    from games.multistage import MultistageGame
+    from games.multistage.game import MultistageGame
+    from games.multistage.rules import MultistageRules
     from games.prompts import format_for
     from learners.learner import Learner
 
@@ -52,8 +53,11 @@ async def measure(quick: bool) -> tuple[dict[str, float], dict[str, float]]:
     }
     engines = {role: config.policy(role).engine for role in roles}
     args = {role: engine_args(models[role], engines[role], "cpu") for role in roles}
-    style = format_for(AutoTokenizer.from_pretrained(models["generator"]), config.multistage.test_format)
-    game, problems = MultistageGame(config.multistage), embedded_problems("train")
+    style = format_for(
+        AutoTokenizer.from_pretrained(models["generator"]),
+        MultistageRules.model_validate(config.game).test_format,
+    )
+    game, problems = MultistageGame(MultistageRules.model_validate(config.game)), embedded_problems("train")
     lengths = {role: config.policy(role).max_tokens for role in roles}
     policies: dict[str, Any] = {role: VllmPolicy(models[role], engines[role]) for role in roles}
     bare = {role: LLMEngine.from_engine_args(args[role]) for role in roles}

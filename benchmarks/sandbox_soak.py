@@ -1,99 +1,76 @@
-"""A soak of the sandbox: many jobs, a share of them hostile. Are honest jobs still judged rightly, and is anything left?
+"""A soak of the sandbox: many jobs of every kind at once. Are they still judged rightly, and is anything left?
 
-    python -m benchmarks.sandbox_soak               100,000 jobs, 5 % hostile; as root, on an idle machine
-    python -m benchmarks.sandbox_soak --quick       600 jobs
+    python -m benchmarks.sandbox_soak               100,000 jobs; as root, on an idle machine, not under nice -n 19
+    python -m benchmarks.sandbox_soak --jobs 2000   a short one; --quick has 600
 
-Honest jobs have known verdicts and values: whatever differs is a wrong verdict, listed, and so is output of another job.
-Output that is given to another test of the same job is counted apart. A hostile job must not pass, that is all. What is left is looked for in the sandbox (processes, descriptors of its supervisor, files in the
-job directories, memory), in this process (descriptors, memory) and in the engine (containers), when idle, before and
-after. After each tenth honest jobs alone run as a probe: their CPU per job (as in benchmarks.sandbox) must not grow.
-The exit code is 1 where a verdict was wrong, a hostile job passed, or something is left.
+The kinds of jobs are in soak_jobs.py: generated ones, the honest corpus of tests/honest, hostile programs, the named
+attacks of tests/attacks. Each knows what its verdicts must be: whatever differs is listed as wrong. Output that is given
+to another test of the same job is counted apart. What is left is looked for in the sandbox (processes, descriptors of
+its supervisor, files in the job directories, memory), in this process (descriptors, memory) and in the engine
+(containers), when idle, before and after. After each tenth honest jobs alone run as a probe: their CPU per job (as in
+benchmarks.sandbox) must not grow. In the end another tenth runs kind by kind, to tell what each leaves.
+The exit code is 1 where a verdict was wrong or something is left.
 """
 
 import asyncio
+import contextlib
 import itertools
 import os
-import random
 import time
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import psutil
 
 from benchmarks.end_to_end import proportional_set_size
-from benchmarks.hostile_jobs import HOSTILE, LIMITS, TEST, Hostile
+from benchmarks.hostile_jobs import HOSTILE
 from benchmarks.processes import SandboxProcesses, descriptors, engine_roots
 from benchmarks.report import arguments, publish
 from benchmarks.sandbox_baselines import Cost, measure
+from benchmarks.soak_jobs import KINDS, HostileJob, SoakJob, mixed, take_honest
 from core.interfaces import SandboxFailure
-from core.verdict import OutputTest, Status, Test, Verdict
+from core.verdict import OutputTest
 from sandbox_workers.backends import choose_backend
+from sandbox_workers.languages import UnknownLanguage, languages
 from sandbox_workers.local import LocalSandbox
 
 SLOTS = 2
 IN_FLIGHT = 256
 TENTHS = 10
 LISTED = 20
-PASSED, WRONG, ERROR = Status.PASSED, Status.WRONG_ANSWER, Status.RUNTIME_ERROR
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Expected:
-    """Of one test's verdict."""
-
-    status: Status
-    value: str | None = None
-    stdout: str = ""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Honest:
-    """A job whose verdicts are known."""
-
-    name: str
-    program: str
-    tests: tuple[Test, ...]
-    expected: tuple[Expected, ...]
-
-    def wrong(self, verdicts: Sequence[Verdict]) -> list[str]:
-        """A line per wrong verdict. Lines of stdout that are not this job's make one wrong, too."""
-        own = {line for expected in self.expected for line in expected.stdout.splitlines()}
-        return [
-            f"{self.name}: {test!r}: {verdict.status} {verdict.value} {verdict.stdout[:50]!r} {verdict.error}"
-            for test, wanted, verdict in zip(self.tests, self.expected, verdicts, strict=True)
-            if (verdict.status, verdict.value) != (wanted.status, wanted.value)
-            or not own.issuperset(verdict.stdout.splitlines())
-        ]
-
-    def misplaced_output(self, verdicts: Sequence[Verdict]) -> int:
-        """How many tests are not given just what was printed under them."""
-        return sum(v.stdout != e.stdout for v, e in zip(verdicts, self.expected, strict=True))
+SHARES = {"corpus": 0.2, "hostile": 0.03, "attack": 0.02}
+"""Of all jobs; the others are generated."""
 
 
 @dataclass(kw_only=True, slots=True)
 class Tally:
-    """What came of the jobs."""
+    """What came of the jobs of a kind."""
 
-    honest: int = 0
-    hostile: int = 0
+    jobs: int = 0
     wrong: list[str] = field(default_factory=list)
-    misplaced_output: int = 0
-    """Honest verdicts with output of another test of their job, or without their own."""
+    """Wrong verdicts, hostile jobs that passed, attacks that did not hold."""
     not_judged: list[str] = field(default_factory=list)
-    """SandboxFailure, of honest or hostile jobs."""
-    hostile_passed: list[str] = field(default_factory=list)
-    hostile_statuses: Counter[str] = field(default_factory=Counter)
+    """SandboxFailure."""
+    counted: Counter[str] = field(default_factory=Counter)
+
+
+Tallies = dict[str, Tally]
 
 
 def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--jobs", type=int, default=100_000)
-    parser.add_argument("--hostile", type=float, default=0.05, help="share of hostile jobs")
+    for kind, share in SHARES.items():
+        parser.add_argument(f"--{kind}", type=float, default=share, help=f"share of {kind} jobs")
     parser.add_argument("--backend", choices=("docker", "namespace"), help="default: docker where it runs")
     options = parser.parse_args()
+    if os.nice(0) == 19:
+        parser.error(
+            "an attack that leaves niceness 19 cannot be told from nice -n 19: use nice -n 18 at most"
+        )
     if options.quick:
         options.jobs = 600
     figures, ratios, sound = soak(options)
@@ -104,27 +81,40 @@ def main() -> None:
 def soak(options: Namespace) -> tuple[dict[str, Any], dict[str, float], bool]:
     kind = choose_backend(options.backend or "auto").kind
     run_id = f"soak-{os.getpid()}"
-    tally, started = Tally(), time.perf_counter()
+    started = time.perf_counter()
     probe = max(50, options.jobs // 200)
+    shares = {name: getattr(options, name) for name in SHARES}
+    shares["generated"] = 1 - sum(shares.values())
+    if min(shares.values()) < 0:
+        raise SystemExit(f"--{', --'.join(SHARES)} are shares of all jobs: together at most 1")
+    tallies: Tallies = {name: Tally() for name in KINDS}
     with LocalSandbox(kind, slots=SLOTS, run_id=run_id, cache_size=0) as sandbox:
-        schedule = mixed(options.hostile)
-        run_jobs(sandbox, [*HOSTILE, *take_honest(probe)], tally)  # warm-up
-        before = idle_state(sandbox, kind, run_id, tally)
+        schedule = mixed(shares, spoken(sandbox))
+        warm_up = [*(HostileJob(hostile=one) for one in HOSTILE), *take_honest(probe)]
+        run_jobs(sandbox, warm_up, tallies)
+        before = idle_state(sandbox, kind, run_id, tallies)
         supervisor = SandboxProcesses.find(kind, run_id).supervisor
         tenths, probes = [], []
         for tenth in range(TENTHS):
             jobs = list(itertools.islice(schedule, options.jobs // TENTHS))
-            tenths.append(timed(sandbox, kind, run_id, jobs, tally))
-            probes.append(timed(sandbox, kind, run_id, take_honest(probe, inert_only=True), tally))
-            print(progress(tenth, tenths[-1], probes[-1], tally), flush=True)
-        after = idle_state(sandbox, kind, run_id, tally)
+            tenths.append(timed(sandbox, kind, run_id, jobs, tallies))
+            probes.append(timed(sandbox, kind, run_id, take_honest(probe, inert_only=True), tallies))
+            print(progress(tenth, tenths[-1], probes[-1], tallies), flush=True)
+        after = idle_state(sandbox, kind, run_id, tallies)
+        grown = {}
+        alone = list(itertools.islice(schedule, options.jobs // TENTHS))
+        for name in KINDS:
+            earlier = idle_state(sandbox, kind, run_id, tallies)
+            run_jobs(sandbox, [job for job in alone if job.kind == name], tallies)
+            later = idle_state(sandbox, kind, run_id, tallies)
+            grown[name] = {part: later[part] - earlier[part] for part in later}
         replaced = SandboxProcesses.find(kind, run_id).supervisor != supervisor
         stats = sandbox.stats()
     left = leaks(before, after)
     figures = {
         "backend": kind,
         "duration_s": time.perf_counter() - started,
-        **tally_figures(tally),
+        **tally_figures(tallies, grown),
         "retries": stats["retries"],
         "infrastructure_failures": stats["infrastructure_failures"],
         "sandbox_replaced": replaced,
@@ -135,157 +125,57 @@ def soak(options: Namespace) -> tuple[dict[str, Any], dict[str, float], bool]:
         **tenth_figures("mixed", tenths),
         **tenth_figures("probe", probes),
     }
-    sound = not (tally.wrong or tally.hostile_passed or left or figures["containers_after_close"])
+    wrong = any(tally.wrong for tally in tallies.values())
+    sound = not (wrong or left or figures["containers_after_close"])
     return figures, {"probe_cpu_first_vs_last": probes[0].cpu_ms / probes[-1].cpu_ms}, sound
-
-
-# ---------------------------------------------------------------- jobs
-
-numbers = itertools.count(1)
-
-
-def right(n: int) -> Honest:
-    return Honest(
-        name="right",
-        program=f"def f(x): return [x, x + {n}]",
-        tests=(f"assert f(1) == [1, {1 + n}]", f"assert f(5) == [5, {5 + n}]", "f(2)"),
-        expected=(
-            Expected(status=PASSED),
-            Expected(status=PASSED),
-            Expected(status=PASSED, value=f"[2, {2 + n}]"),
-        ),
-    )
-
-
-def wrong_once(n: int) -> Honest:
-    return Honest(
-        name="wrong once",
-        program=f"def f(x): return {n} if x == 2 else 0",
-        tests=("assert f(1) == 0", "assert f(2) == 0", "assert f(3) == 0"),
-        expected=(Expected(status=PASSED), Expected(status=WRONG), Expected(status=PASSED)),
-    )
-
-
-def raises(n: int) -> Honest:
-    return Honest(
-        name="raises",
-        program=f"def f(x):\n    if x == {n}: raise KeyError(x)\n    return x",
-        tests=(f"assert f({n}) == {n}", f"assert f(-{n}) == -{n}"),
-        expected=(Expected(status=ERROR), Expected(status=PASSED)),
-    )
-
-
-def does_not_parse(n: int) -> Honest:
-    return Honest(
-        name="does not parse",
-        program=f"def f(x) return {n}",
-        tests=("assert f(1) == 1",),
-        expected=(Expected(status=Status.SYNTAX_ERROR),),
-    )
-
-
-def prints(n: int) -> Honest:
-    return Honest(
-        name="prints",
-        program=f"def f(x):\n    print('job {n}', x)\n    return x",
-        tests=("f(1)", "assert f(2) == 3"),
-        expected=(
-            Expected(status=PASSED, value="1", stdout=f"job {n} 1\n"),
-            Expected(status=WRONG, stdout=f"job {n} 2\n"),
-        ),
-    )
-
-
-def tested_by_code(n: int) -> Honest:
-    return Honest(
-        name="tested by code",
-        program=f"def f(items):\n    items.append({n})\n    return sorted(items)",
-        tests=(f"items = [{n + 1}]\nassert f(items) == [{n}, {n + 1}]", f"assert sorted(f([])) != [{n}]"),
-        expected=(Expected(status=PASSED), Expected(status=WRONG)),
-    )
-
-
-def whole_program(n: int) -> Honest:
-    return Honest(
-        name="whole program",
-        program=f"print(int(input()) + {n})",
-        tests=(OutputTest(stdin="1\n", stdout=f"{n + 1}\n"), OutputTest(stdin="2\n", stdout="no")),
-        expected=(
-            Expected(status=PASSED, stdout=f"{n + 1}\n"),
-            Expected(status=WRONG, stdout=f"{n + 2}\n"),
-        ),
-    )
-
-
-INERT_KINDS = (right, wrong_once, raises, prints)
-HONEST_KINDS = (*INERT_KINDS * 5, *(does_not_parse, tested_by_code) * 2, whole_program)
-
-
-def take_honest(count: int, inert_only: bool = False) -> list[Honest]:
-    """All kinds in turn."""
-    kinds = itertools.cycle(INERT_KINDS if inert_only else HONEST_KINDS)
-    return [make(next(numbers)) for make in itertools.islice(kinds, count)]
-
-
-def mixed(hostile: float, seed: int = 0) -> Iterator[Honest | Hostile]:
-    """Without end; the same jobs for the same seed."""
-    rng = random.Random(seed)
-    weights = [attack.weight for attack in HOSTILE]
-    while True:
-        if rng.random() < hostile:
-            yield rng.choices(HOSTILE, weights)[0]
-        else:
-            yield rng.choice(HONEST_KINDS)(next(numbers))
 
 
 # ---------------------------------------------------------------- judging
 
 
-def run_jobs(sandbox: LocalSandbox, jobs: Sequence[Honest | Hostile], tally: Tally) -> None:
-    asyncio.run(_judge_all(sandbox, jobs, tally))
+def spoken(sandbox: LocalSandbox) -> list[str]:
+    """The languages whose programs run here."""
+    here = []
+    for language in languages():
+        with contextlib.suppress(UnknownLanguage):
+            asyncio.run(sandbox.judge("", [OutputTest(stdout="")], language=language))
+            here.append(language)
+    return here
 
 
-async def _judge_all(sandbox: LocalSandbox, jobs: Sequence[Honest | Hostile], tally: Tally) -> None:
+def run_jobs(sandbox: LocalSandbox, jobs: Sequence[SoakJob], tallies: Tallies) -> None:
+    asyncio.run(_judge_all(sandbox, jobs, tallies))
+
+
+async def _judge_all(sandbox: LocalSandbox, jobs: Sequence[SoakJob], tallies: Tallies) -> None:
     waiting = iter(jobs)
 
     async def one_after_another() -> None:
         for job in waiting:
+            tally = tallies[job.kind]
+            tally.jobs += 1
             try:
-                await _judge(sandbox, job, tally)
+                wrong, counted = await job.judge(sandbox, tally.jobs)
             except SandboxFailure as failure:
                 tally.not_judged.append(f"{job.name}: {failure}")
+            else:
+                tally.wrong += wrong
+                tally.counted.update(counted)
 
     await asyncio.gather(*(one_after_another() for _ in range(IN_FLIGHT)))
 
 
-async def _judge(sandbox: LocalSandbox, job: Honest | Hostile, tally: Tally) -> None:
-    if isinstance(job, Honest):
-        tally.honest += 1
-        verdicts = await sandbox.judge(job.program, job.tests)
-        tally.wrong += job.wrong(verdicts)
-        tally.misplaced_output += job.misplaced_output(verdicts)
-        return
-    tally.hostile += 1
-    run = tally.hostile  # each is judged, never shared with an equal one in flight
-    (verdict,) = await sandbox.judge(job.program, [TEST], limits=LIMITS, run=run)
-    tally.hostile_statuses[f"{job.name}: {verdict.status}"] += 1
-    if verdict.passed:
-        tally.hostile_passed.append(job.name)
-
-
-def timed(
-    sandbox: LocalSandbox, kind: str, run_id: str, jobs: Sequence[Honest | Hostile], tally: Tally
-) -> Cost:
+def timed(sandbox: LocalSandbox, kind: str, run_id: str, jobs: Sequence[SoakJob], tallies: Tallies) -> Cost:
     roots = SandboxProcesses.find(kind, run_id).roots + (engine_roots() if kind == "docker" else ())
-    return measure(len(jobs), roots, lambda: run_jobs(sandbox, jobs, tally))
+    return measure(len(jobs), roots, lambda: run_jobs(sandbox, jobs, tallies))
 
 
 # ---------------------------------------------------------------- what is left
 
 
-def idle_state(sandbox: LocalSandbox, kind: str, run_id: str, tally: Tally) -> dict[str, float]:
+def idle_state(sandbox: LocalSandbox, kind: str, run_id: str, tallies: Tallies) -> dict[str, float]:
     """Once every slot has its evaluator, as after any honest job."""
-    run_jobs(sandbox, take_honest(60, inert_only=True), tally)
+    run_jobs(sandbox, take_honest(60, inert_only=True), tallies)
     processes = SandboxProcesses.find(kind, run_id)
     return {
         "containers": containers(kind, run_id),
@@ -324,25 +214,28 @@ def containers(kind: str, run_id: str) -> int:
 # ---------------------------------------------------------------- figures
 
 
-def progress(tenth: int, mix: Cost, probe: Cost, tally: Tally) -> str:
+def progress(tenth: int, mix: Cost, probe: Cost, tallies: Tallies) -> str:
+    wrong, not_judged = (sum(len(getattr(t, n)) for t in tallies.values()) for n in ("wrong", "not_judged"))
     return (
-        f"tenth {tenth + 1}: {mix.per_s:.0f} jobs/s, honest {probe.cpu_ms:.2f} ms CPU, {len(tally.wrong)} wrong, "
-        f"{len(tally.hostile_passed)} hostile passed, {len(tally.not_judged)} not judged"
+        f"tenth {tenth + 1}: {mix.per_s:.0f} jobs/s, honest {probe.cpu_ms:.2f} ms CPU, "
+        f"{wrong} wrong, {not_judged} not judged"
     )
 
 
-def tally_figures(tally: Tally) -> dict[str, Any]:
+def tally_figures(tallies: Tallies, grown: dict[str, dict[str, float]]) -> dict[str, Any]:
+    """By kind; `grown` is what there was more of after the jobs of a kind alone."""
     return {
-        "honest_jobs": tally.honest,
-        "hostile_jobs": tally.hostile,
-        "wrong_verdicts": len(tally.wrong),
-        "wrong_verdicts_listed": tally.wrong[:LISTED],
-        "misplaced_output": tally.misplaced_output,
-        "not_judged": len(tally.not_judged),
-        "not_judged_listed": tally.not_judged[:LISTED],
-        "hostile_passed": len(tally.hostile_passed),
-        "hostile_passed_listed": tally.hostile_passed[:LISTED],
-        "hostile_statuses": dict(sorted(tally.hostile_statuses.items())),
+        f"{kind}_{name}": value
+        for kind, tally in tallies.items()
+        for name, value in {
+            "jobs": tally.jobs,
+            "wrong_verdicts": len(tally.wrong),
+            "wrong_verdicts_listed": tally.wrong[:LISTED],
+            "not_judged": len(tally.not_judged),
+            "not_judged_listed": tally.not_judged[:LISTED],
+            "counted": dict(sorted(tally.counted.items())),
+            "growth": {name: round(more, 2) for name, more in grown[kind].items() if more},
+        }.items()
     }
 
 

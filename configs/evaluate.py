@@ -8,7 +8,7 @@ from pydantic import Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from configs.sections import EMBEDDED, ProblemFormat
-from games.stages import REASONING_STAGES
+from games.multistage.stages import REASONING_STAGES
 
 _COUNTS = tuple(map(str, range(len(REASONING_STAGES))))
 """Of the stages before the program: from none of them to all."""
@@ -52,12 +52,12 @@ class EvaluateOptions(BaseSettings):
     pass_at: list[Annotated[int, Field(ge=1)]] = [1]
     """A k of pass@k; may be repeated."""
     stages: str | None = None
-    """none: one message, one answer; all: every reasoning stage (games/stages.py); a number: that many of them, then
+    """none: one message, one answer; all: every reasoning stage (games/multistage/stages.py); a number: that many of them, then
     the program. Default: all for a generator that was trained on the stages, none for others."""
     ablate: bool = False
     """Every value of stages, one after another."""
     answer_format: Literal["direct", "reasoning"] | None = None
-    """Of one message (see games/unit_tests.py); default: that of the checkpoint's run, or direct."""
+    """Of one message (see games/programs/unit_tests.py); default: that of the checkpoint's run, or direct."""
     engine: Literal["vllm", "transformers"] = "vllm"
     dtype: Literal["float32", "bfloat16"] = "float32"
     device: Literal["cpu", "cuda"] = "cpu"

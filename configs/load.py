@@ -3,7 +3,6 @@
 import argparse
 import inspect
 import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn, Self
@@ -21,6 +20,7 @@ from pydantic_settings import (
 from configs.environment import DATASET, HELP, leaves, nested, read_environment, refuse_twice, without_mbpp
 from configs.schema import Config
 from configs.sections import EMBEDDED
+from core.errors import SparringError
 
 RECIPES = Path(__file__).parent
 DEFAULT_RECIPE, CHAT_RECIPE = "embedded", "chat"
@@ -44,7 +44,7 @@ _OWN = ("generator.model", "discriminator.model", "problems.file")
 """Who brings one of these and names no recipe is given CHAT_RECIPE: the default one is for the embedded models."""
 
 
-class ConfigError(ValueError):
+class ConfigError(SparringError):
     """What is wrong with a configuration, in lines a user can act on."""
 
 
@@ -269,10 +269,3 @@ def _explain(origin: str, error: Any, variables: Mapping[str, str]) -> str:
         else ""
     )
     return f"{origin}: {key or '(combination)'}: {message}{got}{also}"
-
-
-def exit_with(error: Exception) -> None:
-    """One clear message and a non-zero exit."""
-    cause = getattr(error, "cause", None) or error  # Ray wraps a remote error in its whole traceback
-    print(f"error: {cause}", file=sys.stderr)
-    raise SystemExit(2)

@@ -12,24 +12,38 @@ from pydantic import Field, field_validator, model_validator
 from configs.sections import (
     EMBEDDED,
     CheckpointSettings,
-    EvaluationSettings,
     PolicySettings,
     ProblemSettings,
     RolloutSettings,
     SandboxSettings,
     TreeSettings,
 )
+from core.evaluation import EvaluationSettings
 from core.settings import Settings
 from core.verdict import Limits
 from curriculum.curriculum import Curriculum, Schedule
 from embedded.settings import WarmStartSettings
-from games.board_games import KuhnRules, TicTacToeRules
-from games.choice import GameRules
-from games.multistage import MultistageRules
-from games.stages import REASONING_STAGES
+from games import GameRules
+from games.multistage.rules import MultistageRules
+from games.rules import Need
 from tracking.divergence import StopSettings
 
 POLICIES = ("generator", "discriminator")
+KEYS_OF_NEEDS: dict[Need, tuple[str, ...]] = {
+    "sandbox": ("sandbox",),
+    "problems": ("problems", "curriculum.order"),
+    "stages": ("curriculum.stages", "curriculum.remembered_programs"),
+    "suites": (
+        "problems.random_tests",
+        "evaluation.suites",
+        "warm_start.weak_suites",
+        "warm_start.invalid_suites",
+    ),
+    "bank": ("evaluation.bank_programs",),
+    "samples": ("evaluation.samples",),
+    "rewarded tests": ("evaluation.gap_alarm",),
+}
+"""What means nothing to a game without the need."""
 
 
 class Config(Settings):
@@ -86,7 +100,7 @@ class Config(Settings):
     @property
     def sandbox_limits(self) -> Limits | None:
         """None where the game runs no programs."""
-        return None if isinstance(self.game, TicTacToeRules | KuhnRules) else self.game.sandbox_limits
+        return self.game.limits
 
     @property
     def trusts_programs(self) -> bool:
@@ -95,13 +109,7 @@ class Config(Settings):
 
     @property
     def staged(self) -> bool:
-        return isinstance(self.game, MultistageRules)
-
-    @property
-    def multistage(self) -> MultistageRules:
-        """The rules, where it is known that they are these."""
-        assert isinstance(self.game, MultistageRules)
-        return self.game
+        return "stages" in self.game.uses
 
     def curriculum_arguments(self, problem_ids: Sequence[str]) -> dict[str, Any]:
         """What Curriculum is made with, and its shell."""
@@ -167,66 +175,33 @@ class Config(Settings):
                 raise ValueError(f"device cuda: give {', '.join(without)} a share of a GPU (such as 0.25)")
 
     def _check_sandbox(self) -> None:
-        if self.sandbox.max_workers is not None and self.local:
-            raise ValueError(
-                "sandbox.max_workers has no effect with local: there is one sandbox, without Ray"
-            )
-        if self.sandbox.max_workers is not None and self.sandbox.max_workers < self.sandbox.workers:
-            raise ValueError(
-                f"sandbox.max_workers ({self.sandbox.max_workers}) is below sandbox.workers ({self.sandbox.workers})"
-            )
         if self.sandbox.runtime is not None and self.sandbox.backend in ("namespace", "process"):
             raise ValueError(f"sandbox.runtime has no effect with sandbox.backend {self.sandbox.backend}")
 
     def _check_game(self) -> None:
-        game, kind = self.game, self.game.kind
-        if isinstance(game, MultistageRules):
-            turns = len(REASONING_STAGES) * self.generator.max_tokens
-            if turns >= self.generator.engine.max_model_len:
-                raise ValueError(
-                    f"generator: {len(REASONING_STAGES)} stages of max_tokens {self.generator.max_tokens} leave no room "
-                    f"for a prompt in engine.max_model_len {self.generator.engine.max_model_len}: raise max_model_len"
-                )
-            if game.test_format == "input_only":
-                game.rewards.refuse_changed(
-                    ("wrong_output_penalty",), "has no effect with test_format input_only", "game.rewards"
-                )
-            if not self.curriculum.frozen_suites and (
-                "discriminator" not in self.curriculum.frozen_players or not game.baseline_in_reward
-            ):
-                raise ValueError(
-                    "curriculum.frozen_suites 0 leaves no test to be rewarded by: it needs game.baseline_in_reward, and "
-                    "discriminator among curriculum.frozen_players"
-                )
-            self.evaluation.refuse_changed(
-                ("samples",), "has no effect with game multistage: use scripts/evaluate.py", "evaluation"
+        game, generator = self.game, self.generator
+        if game.turns * generator.max_tokens >= generator.engine.max_model_len:
+            raise ValueError(
+                f"generator: {game.turns} stages of max_tokens {generator.max_tokens} leave no room for a prompt in "
+                f"engine.max_model_len {generator.engine.max_model_len}: raise max_model_len"
             )
-            self.evaluation.refuse_changed(("gap_alarm",), "has no effect with game multistage", "evaluation")
-            return
-        no_effect = f"has no effect with game {kind}"
-        self.problems.refuse_changed(("random_tests",), no_effect, "problems")
-        self.curriculum.refuse_changed(("stages", "remembered_programs"), no_effect, "curriculum")
-        self.evaluation.refuse_changed(("suites",), no_effect, "evaluation")
-        self.warm_start.refuse_changed(("weak_suites", "invalid_suites"), no_effect, "warm_start")
-        if self.credit in ("all", "tree"):
-            raise ValueError(f"credit {self.credit} {no_effect}: it has no stages")
-        if kind != "output_prediction":
-            self.evaluation.refuse_changed(("bank_programs",), no_effect, "evaluation")
-        else:
-            self.evaluation.refuse_changed(("samples",), no_effect, "evaluation")
-        rewards_tests = kind in ("unit_tests", "code_golf") or getattr(game, "gate_on_tests", False)
-        if not rewards_tests:
-            self.evaluation.refuse_changed(("gap_alarm",), f"{no_effect}: it rewards no tests", "evaluation")
-        if kind in ("tictactoe", "kuhn"):
-            self._check_board(no_effect)
-
-    def _check_board(self, no_effect: str) -> None:
-        if self.problems != ProblemSettings():
-            raise ValueError(f"problems {no_effect}: its matches need none")
-        if self.sandbox != SandboxSettings():
-            raise ValueError(f"sandbox {no_effect}: it runs no programs")
-        self.evaluation.refuse_changed(("samples",), no_effect, "evaluation")
-        self.curriculum.refuse_changed(("order",), no_effect, "curriculum")
+        if not self.curriculum.frozen_suites and (
+            "discriminator" not in self.curriculum.frozen_players
+            or not getattr(game, "baseline_in_reward", False)
+        ):
+            raise ValueError(
+                "curriculum.frozen_suites 0 leaves no test to be rewarded by: it needs game.baseline_in_reward, and "
+                "discriminator among curriculum.frozen_players"
+            )
+        for need, keys in KEYS_OF_NEEDS.items():
+            for key in keys if need not in game.uses else ():
+                section, _, name = key.partition(".")
+                settings = getattr(self, section)
+                defaults = type(settings)()
+                if settings != defaults if not name else getattr(settings, name) != getattr(defaults, name):
+                    raise ValueError(f"{key} has no effect with game {game.kind}: it uses no {need}")
+        if self.credit in ("all", "tree") and not self.staged:
+            raise ValueError(f"credit {self.credit} has no effect with game {game.kind}: it has no stages")
 
     def _check_credit(self) -> None:
         estimator, size = self.generator.learner.estimator, self.tree.branches * self.tree.continuations

@@ -3,7 +3,7 @@ checkpoints. `schema.py` puts them together.
 """
 
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -104,9 +104,6 @@ class SandboxSettings(Settings):
     """Runtime of the containers, e.g. runsc where gVisor is installed; None is the engine's default."""
     workers: int = Field(default=1, ge=1)
     """Sandbox actors, each with a container of its own."""
-    max_workers: int | None = Field(default=None, ge=1)
-    """Further ones, up to as many in all, start their containers when these have too much to do, and close them
-    when idle; None: no further ones."""
     slots: int = Field(default=2, ge=1, le=31)
     """Programs judged at once in one container."""
 
@@ -118,40 +115,6 @@ class RolloutSettings(Settings):
     """Ray CPUs per actor (bookkeeping, not a limit)."""
     gpus: float | None = Field(default=None, ge=0)
     """GPUs per actor; None: none on CPU, else one where there are enough, else half of one."""
-
-
-class EvaluationSettings(Settings):
-    enabled: bool = True
-    """false: no held-out problem is judged or played, at no time. The run then has no scores and no checkpoints/best, and
-    the other keys of this section have no effect."""
-    every: int | None = Field(default=None, ge=1)
-    """Steps between evaluations, besides those at the start and at the end of each stage."""
-    problems: int | None = Field(default=None, ge=1)
-    """Held-out problems per evaluation (the first ones of the file); at a board, matches per opponent and side. None:
-    100, on a GPU below 24 GiB 40."""
-    samples: int = Field(default=0, ge=0)
-    """Sampled programs per held-out problem, for pass@k; 0: greedy ones only."""
-    temperature: float = Field(default=1.0, gt=0)
-    """Of the sampled programs."""
-    pass_at: tuple[Annotated[int, Field(ge=1)], ...] = (1,)
-    """The k of pass@k, none above `samples`."""
-    bank_programs: int = Field(default=4, ge=1)
-    """Programs of the initial generator per held-out problem, the fixed yardstick: multistage keeps the wrong ones,
-    on which every discriminator's kill rate is measured; output_prediction has every opponent predict them."""
-    suites: int = Field(default=2, ge=1)
-    """multistage: suites per held-out problem."""
-    gap_alarm: float = Field(default=0.3, ge=0, le=1)
-    """An evaluation warns where held-out programs pass so much larger a share of the tests that the game rewards than of
-    the hidden tests (proxy_gold_gap), where there are any: a gap that opens says that the reward is being gamed. 1 never
-    warns."""
-
-    @model_validator(mode="after")
-    def _samples_suffice(self) -> Self:
-        if not self.samples:
-            self.refuse_changed(("temperature", "pass_at"), "has no effect while samples is 0")
-        elif max(self.pass_at, default=0) > self.samples:
-            raise ValueError(f"pass_at {max(self.pass_at)} needs as many samples (samples is {self.samples})")
-        return self
 
 
 class TreeSettings(Settings):

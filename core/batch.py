@@ -43,12 +43,14 @@ def sample_from(
     trajectory: Trajectory,
     advantage: float | None,
     trained_stages: Sequence[int] | None,
+    *,
+    reward: float | None = None,
     mask_truncated: bool = False,
     by_turn: bool = False,
 ) -> Sample:
-    """Concatenate the trajectory's turns. trained_stages None trains every stage; mask_truncated leaves out
-    completions that were cut off by their length limit: what is missing may be to blame for the reward; by_turn has
-    GAE take each turn as one step.
+    """Concatenate the trajectory's turns. trained_stages None trains every stage; reward is what the estimator made of
+    the trajectory's own (None: that as it is); mask_truncated leaves out completions that were cut off by their length
+    limit: what is missing may be to blame for the reward; by_turn has GAE take each turn as one step.
 
     Raises ValueError where a turn's prompt does not extend the turn before it.
     """
@@ -73,7 +75,7 @@ def sample_from(
         sampled=tuple(sampled),
         trained=tuple(trained),
         logprobs=tuple(logprobs),
-        reward=trajectory.reward,
+        reward=trajectory.reward if reward is None else reward,
         advantage=advantage,
         segments=tuple(len(t.completion.tokens) for t in trajectory.turns if t.completion.tokens)
         if by_turn

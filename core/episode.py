@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
 
 OUTCOME_CHARACTERS = 200
 
@@ -114,8 +113,6 @@ class Episode:
 
     problem_id: str
     trajectories: list[Trajectory]
-    info: dict[str, Any] = field(default_factory=dict)
-    """What the game wants logged or shown: components by name, the tests, sample texts."""
 
     def judged(self, player: str) -> list[Trajectory]:
         """The player's judged attempts."""

@@ -5,16 +5,17 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from core.episode import Completion, Episode
+from core.errors import RunFailed, SparringError
 from core.problem import Problem
 from core.verdict import Limits, Test, Verdict
 from core.weights import PublishReceipt, WeightUpdate
 
 
-class SandboxFailure(RuntimeError):
+class SandboxFailure(SparringError):
     """The sandbox could not judge after its retries. Never a reward: the caller drops the attempt and counts it."""
 
 
-class EngineFailure(RuntimeError):
+class EngineFailure(RunFailed):
     """An inference engine cannot start, or has ended; the message holds its own reason."""
 
 

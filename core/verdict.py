@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import overload
 
 from pydantic import Field
 
@@ -105,6 +106,10 @@ class PlainTest(str):
     __slots__ = ()
 
 
+@overload
+def known_by(test: str, reference: Iterable[Verdict]) -> str: ...
+@overload
+def known_by(test: "Test", reference: Iterable[Verdict]) -> "Test": ...
 def known_by(test: "Test", reference: Iterable[Verdict]) -> "Test":
     """The test, as programs meet it once the reference has passed it."""
     if isinstance(test, OutputTest) or any(verdict.asked_objects for verdict in reference):

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from core.errors import RunFailed
+
 if TYPE_CHECKING:  # who reads a configuration need not wait for it
     import numpy as np
 
@@ -35,7 +37,7 @@ class PublishReceipt:
     """max |engine - learner| over the probe's log-probabilities."""
 
 
-class PublishError(RuntimeError):
+class PublishError(RunFailed):
     """The engine does not compute what the learner computes: rollouts would come from unknown weights."""
 
 

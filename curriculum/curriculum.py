@@ -11,7 +11,7 @@ from pydantic import Field
 
 from core.seeding import derive_seed
 from core.settings import Settings
-from games.stages import REASONING_STAGES
+from games.multistage.stages import REASONING_STAGES
 
 GENERATOR, DISCRIMINATOR = "generator", "discriminator"
 
@@ -26,7 +26,7 @@ class Schedule(Settings):
     stages: tuple[Annotated[int, Field(ge=1, le=len(REASONING_STAGES))], ...] = tuple(
         stage.number for stage in REASONING_STAGES
     )
-    """Reasoning stages (games/stages.py) to train, in this order (game multistage; other games have one)."""
+    """Reasoning stages (games/multistage/stages.py) to train, in this order (game multistage; other games have one)."""
     n_discriminator_steps: int = Field(default=2, ge=0)
     """Discriminator steps per stage, the generator frozen."""
     n_generator_steps: int = Field(default=2, ge=0)
@@ -140,12 +140,6 @@ class Curriculum:
         return {"done": self._done, "memory": {k: [list(e) for e in v] for k, v in self._memory.items()}}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Raises ValueError where the state is ahead of the schedule."""
-        if state["done"] > len(self._plan):
-            raise ValueError(
-                f"the checkpoint is at step {state['done']}, but this schedule has {len(self._plan)} steps: "
-                "raise the step counts or the stages, or start a new run"
-            )
         self._done = state["done"]
         self._memory = {k: [(float(r), p) for r, p in v] for k, v in state["memory"].items()}
 

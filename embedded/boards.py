@@ -5,8 +5,8 @@ from random import Random
 from core.interfaces import Message, PromptFormat
 from embedded.lessons import Demonstration, Lesson
 from embedded.settings import WarmStartSettings
-from games.board_games import BoardRules
-from games.boards import start
+from games.boards.positions import start
+from games.boards.rules import BoardRules
 
 
 def lesson(rules: BoardRules, role: str, settings: WarmStartSettings) -> Lesson:

@@ -9,6 +9,7 @@ from embedded import boards, code_execution, grid_tasks, lua, multistage, predic
 from embedded.lessons import Lesson
 from embedded.problems import Split, embedded_problems
 from embedded.settings import WarmStartSettings
+from games.rules import Rules
 from problems.loader import ProblemFileError
 
 
@@ -40,7 +41,7 @@ def problems_of(kind: str, split: Split) -> list[Problem]:
     return row.problems(split)
 
 
-def lesson_for(rules: Any, role: str, settings: WarmStartSettings) -> Lesson:
+def lesson_for(rules: Rules, role: str, settings: WarmStartSettings) -> Lesson:
     """What a policy is shown of the game. Raises ProblemFileError."""
     if rules.kind not in _ROWS:
         raise ProblemFileError(

@@ -15,7 +15,7 @@ from embedded.lessons import Lesson, lesson_of
 from embedded.problems import embedded_specs
 from embedded.sampling import bland_input
 from embedded.settings import WarmStartSettings
-from games.code_execution import CodeExecutionRules
+from games.programs.code_execution import CodeExecutionRules
 
 
 class Execution(StrEnum):

@@ -17,7 +17,7 @@ from embedded.grid_families import Programs, Recipe, explanations, random_grid, 
 from embedded.lessons import Lesson, lesson_of
 from embedded.problems import SEED, Split
 from embedded.settings import WarmStartSettings
-from games.code_golf import CodeGolfRules
+from games.programs.code_golf import CodeGolfRules
 from problems.grids import Grid, GridTask, Pair, compact_description, to_problem
 
 TRAIN_SIZE, HELD_OUT_SIZE = 200, 60

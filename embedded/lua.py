@@ -15,7 +15,7 @@ from embedded.misconceptions import misconceive
 from embedded.problems import SEED, Split, embedded_problems, embedded_specs
 from embedded.sampling import Input, bland_input, edge_input, run_reference
 from embedded.settings import WarmStartSettings
-from games.unit_tests import UnitTestsRules
+from games.programs.unit_tests import UnitTestsRules
 
 SIZES: Mapping[Split, int] = {"train": 400, "held_out": 120}
 BASELINE_TESTS, HIDDEN_TESTS = 3, 8

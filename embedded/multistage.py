@@ -10,8 +10,8 @@ from embedded import grammar, sampling, traces
 from embedded.lessons import Demonstration, Lesson, answered
 from embedded.problems import embedded_problems, embedded_specs
 from embedded.settings import WarmStartSettings
-from games.multistage import MultistageRules
-from games.stages import REASONING_STAGES
+from games.multistage.rules import MultistageRules
+from games.multistage.stages import REASONING_STAGES
 
 _DEMONSTRATED = (
     "informal reasoning",

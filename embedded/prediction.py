@@ -20,7 +20,7 @@ from embedded.grammar import Op
 from embedded.lessons import Lesson, lesson_of, texts_of
 from embedded.problems import SEED, Split
 from embedded.settings import WarmStartSettings
-from games.output_prediction import OutputPredictionRules
+from games.prediction.rules import OutputPredictionRules
 
 Value = int | str
 

@@ -26,8 +26,8 @@ from core.seeding import derive_seed
 from embedded.catalogue import lesson_for
 from embedded.lessons import Demonstration
 from embedded.settings import WarmStartSettings
-from games.choice import GameRules
 from games.prompts import END, MARKER_TOKENS, PAD, format_for
+from games.rules import Rules
 
 SHIPPED = Path(__file__).parent / "warm_start"
 """A directory per policy of the default recipe, and made_from.json: {"models": {policy: identity}, ...}."""
@@ -35,7 +35,7 @@ _TEXTS, _DEMONSTRATIONS = 256, 64
 """Of a lesson, as many tell it from any other."""
 
 
-def find_embedded(role: str, rules: GameRules, settings: WarmStartSettings) -> Path:
+def find_embedded(role: str, rules: Rules, settings: WarmStartSettings) -> Path:
     """Directory of a policy's embedded model: the shipped one where it is what is asked for, else one of the cache,
     which may have to be made. Raises ProblemFileError."""
     known = identity(role, rules, settings)
@@ -51,14 +51,14 @@ def cache_directory() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "sparring" / "warm_start"
 
 
-def ensure_embedded(roles: Iterable[str], rules: GameRules, settings: WarmStartSettings) -> dict[str, Path]:
+def ensure_embedded(roles: Iterable[str], rules: Rules, settings: WarmStartSettings) -> dict[str, Path]:
     """Directories of these policies' embedded models, made where they are not there."""
     targets = {role: find_embedded(role, rules, settings) for role in roles}
     make_missing(targets, rules, settings)
     return targets
 
 
-def make_missing(targets: Mapping[str, Path], rules: GameRules, settings: WarmStartSettings) -> None:
+def make_missing(targets: Mapping[str, Path], rules: Rules, settings: WarmStartSettings) -> None:
     """Teach those models whose directories are not there. One process per role, one thread each: the result does not
     depend on how many cores there are."""
     missing = {role: target for role, target in targets.items() if not target.is_dir()}
@@ -85,7 +85,7 @@ def make_missing(targets: Mapping[str, Path], rules: GameRules, settings: WarmSt
             future.result()
 
 
-def identity(role: str, rules: GameRules, settings: WarmStartSettings) -> str:
+def identity(role: str, rules: Rules, settings: WarmStartSettings) -> str:
     """Hash of what decides the weights, but for the arithmetic: the settings, the vocabulary that the lesson's first
     texts give, its first demonstrations in these tokens, and the sources of the model and of its training."""
     from embedded import model, supervised
@@ -102,7 +102,7 @@ def identity(role: str, rules: GameRules, settings: WarmStartSettings) -> str:
 
 
 def _lesson(
-    role: str, rules: GameRules, settings: WarmStartSettings, texts: int | None = None
+    role: str, rules: Rules, settings: WarmStartSettings, texts: int | None = None
 ) -> tuple[Any, Callable[[], Demonstration]]:
     """(tokenizer, what draws the next demonstration). texts: how many the tokenizer is trained on; None: all."""
     from embedded.model import build_tokenizer
@@ -116,7 +116,7 @@ def _lesson(
     return tokenizer, lambda: lesson.draw(style, rng)
 
 
-def _teach(role: str, rules: GameRules, settings: WarmStartSettings, target: Path, done: Any) -> None:
+def _teach(role: str, rules: Rules, settings: WarmStartSettings, target: Path, done: Any) -> None:
     """Build, train and save one embedded model (in a process of its own)."""
     import torch
     from transformers.utils import logging as transformers_logging

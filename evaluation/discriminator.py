@@ -1,22 +1,19 @@
 """How good test suites are: how many of their tests hold, which bugs they find, which correct programs they accuse.
 
 `judge_suites` asks the sandbox about the suites of one problem; `discriminator_scores` and `kill_at_k` only count.
-Validity here is what a model can write, so duplicates, and in the format "relabel" wrong outputs, do not count as
-valid. Kills are those that would earn (`games.rewards.outcome`): a time limit counts only where the reference is fast.
+What is valid and what a kill is, the game says: games/multistage/suites.py.
 """
 
-import ast
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from core.interfaces import Sandbox, SandboxFailure
+from core.interfaces import Sandbox
 from core.problem import Problem
 from evaluation.mutants import Mutant
-from evaluation.pass_at_k import pass_at_k
-from games.multistage import MultistageRules
-from games.parsing import EmittedTest, parse_suite
-from games.rewards import needed_cpu_ms, outcome, validity
+from games.multistage.rules import MultistageRules
+from games.multistage.suites import Suite, Suites
+from games.pass_at_k import pass_at_k
 
 Killed = tuple[bool | None, ...]
 """By program: does some valid test of the suite fail it? None where the sandbox could not judge."""
@@ -34,9 +31,11 @@ class SuiteRecord:
     agreed: int
     """Hold on the reference, twice."""
     distinct: int
-    """And are not repeated: V."""
+    """And are not repeated."""
     repeated: int
     """Well-formed tests that repeat another one of the suite, whether they hold or not."""
+    validity: float
+    """As rewards take it: |V| / max(slots, |T|), where a corrected output costs its part."""
     wrong: Killed = ()
     mutants: Killed = ()
     correct: Killed = ()
@@ -65,88 +64,32 @@ async def judge_suites(
         "mutants": [mutant.source for mutant in mutants],
         "correct": list(problem.other_solutions),
     }
-    return await asyncio.gather(*(_judge(problem, suite, sandbox, rules, programs) for suite in suites))
+    judge = Suites(problem, rules, sandbox)
 
+    async def record(suite: Suite | None) -> SuiteRecord | None:
+        if suite is None:
+            return None
+        agreed = {
+            test.source
+            for test in suite.distinct
+            if suite.sources.get(test.identity) not in (None, *suite.wrong_outputs)
+        }
+        killed = {
+            kind: tuple(await asyncio.gather(*(judge.kills(suite, program) for program in of_kind)))
+            for kind, of_kind in programs.items()
+        }
+        return SuiteRecord(
+            emitted=len(suite.emitted),
+            parsed=sum(test.fault != "parse" for test in suite.emitted),
+            well_formed=len(suite.distinct) + suite.duplicates,
+            agreed=sum(test.source in agreed for test in suite.emitted if not test.fault),
+            distinct=len(agreed),
+            repeated=suite.duplicates,
+            validity=suite.validity(rules.rewards),
+            **killed,
+        )
 
-async def _judge(
-    problem: Problem,
-    suite: str,
-    sandbox: Sandbox,
-    rules: MultistageRules,
-    programs: Mapping[str, Sequence[str]],
-) -> SuiteRecord | None:
-    emitted = parse_suite(
-        suite,
-        problem,
-        test_format=rules.test_format,
-        max_tests=rules.max_tests,
-        limits=rules.input_limits,
-    )
-    well_formed = [test for test in emitted if not test.fault]
-    distinct = list({test.identity: test for test in reversed(well_formed)}.values())[::-1]
-    try:
-        held = await _held(problem, distinct, sandbox, rules)
-    except SandboxFailure:
-        return None
-    tests = {source: ms for source, _, ms in held.values()}
-    killed = {
-        kind: tuple(await asyncio.gather(*(_kills(problem, p, tests, sandbox, rules) for p in of_kind)))
-        for kind, of_kind in programs.items()
-    }
-    agreeing = {t.source for t in distinct if t.identity in held and held[t.identity][1]}
-    return SuiteRecord(
-        emitted=len(emitted),
-        parsed=sum(test.fault != "parse" for test in emitted),
-        well_formed=len(well_formed),
-        agreed=sum(test.source in agreeing for test in well_formed),
-        distinct=len(agreeing),
-        repeated=len(well_formed) - len(distinct),
-        **killed,
-    )
-
-
-async def _held(
-    problem: Problem, tests: Sequence[EmittedTest], sandbox: Sandbox, rules: MultistageRules
-) -> dict[str, tuple[str, bool, float]]:
-    """By identity, the tests that hold on the reference twice: (the test that programs meet, whether it is as it was
-    written, the reference's CPU milliseconds). Except in the format "strict" the reference fills in the output."""
-    strict, limits, reference = (
-        rules.test_format == "strict",
-        problem.limits or rules.sandbox_limits,
-        problem.reference_solution,
-    )
-    first = await sandbox.judge(reference, [t.source if strict else t.call for t in tests], limits=limits)
-    passing = [(test, verdict) for test, verdict in zip(tests, first, strict=True) if verdict.passed]
-    sources = [t.source if strict else f"assert {t.call} == {v.value}" for t, v in passing]
-    second = await sandbox.judge(reference, sources, limits=limits, run=1)
-    held = {}
-    for (test, before), source, after in zip(passing, sources, second, strict=True):
-        if after.passed:
-            as_written = strict or test.expected is None or _equal(test.expected, before.value)
-            held[test.identity] = source, as_written, needed_cpu_ms((before, after))
-    return held
-
-
-def _equal(expected: str, value: str | None) -> bool:
-    """Whether two reprs are of equal plain values; the second came from a test that holds."""
-    return bool(ast.literal_eval(expected) == ast.literal_eval(value or ""))
-
-
-async def _kills(
-    problem: Problem, program: str, tests: Mapping[str, float], sandbox: Sandbox, rules: MultistageRules
-) -> bool | None:
-    """tests: by source, the reference's CPU milliseconds."""
-    if not tests:
-        return False
-    limits = problem.limits or rules.sandbox_limits
-    try:
-        verdicts = await sandbox.judge(program, list(tests), limits=limits)
-    except SandboxFailure:
-        return None
-    return any(
-        outcome(verdict, ms, limits, rules.rewards) is False
-        for verdict, ms in zip(verdicts, tests.values(), strict=True)
-    )
+    return await asyncio.gather(*(record(suite) for suite in await judge.validate(suites)))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -164,7 +107,7 @@ class DiscriminatorScores:
     distinct: float | None
     duplicates: float | None
     validity: float | None
-    """|V| / max(slots, |T|): as `distinct`, and short suites lose by the rules' validity_slots."""
+    """As rewards take it: short suites lose by the rules' validity_slots, corrected outputs by their part."""
     kill_rate: float | None
     """Wrong programs killed."""
     mutant_kill_rate: float | None
@@ -172,20 +115,20 @@ class DiscriminatorScores:
     """Correct programs killed: tests that hold for the reference, but not for every solution."""
 
 
-def discriminator_scores(records: Iterable[SuiteRecord | None], slots: int) -> DiscriminatorScores:
-    """Over suites of any problems. slots: the rules' validity_slots."""
+def discriminator_scores(records: Iterable[SuiteRecord | None]) -> DiscriminatorScores:
+    """Over suites of any problems."""
     records = list(records)
     judged = [record for record in records if record is not None]
     pairs = [killed for r in judged for killed in (*r.wrong, *r.mutants, *r.correct)]
     return DiscriminatorScores(
         suites=len(judged),
         unjudged=records.count(None) + pairs.count(None),
-        parsed=_mean([validity(r.parsed, r.emitted, 1) for r in judged]),
-        well_formed=_mean([validity(r.well_formed, r.emitted, 1) for r in judged]),
-        agreed=_mean([validity(r.agreed, r.emitted, 1) for r in judged]),
-        distinct=_mean([validity(r.distinct, r.emitted, 1) for r in judged]),
-        duplicates=_mean([validity(r.repeated, r.emitted, 1) for r in judged]),
-        validity=_mean([validity(r.distinct, r.emitted, slots) for r in judged]),
+        parsed=_mean([_share(r.parsed, r) for r in judged]),
+        well_formed=_mean([_share(r.well_formed, r) for r in judged]),
+        agreed=_mean([_share(r.agreed, r) for r in judged]),
+        distinct=_mean([_share(r.distinct, r) for r in judged]),
+        duplicates=_mean([_share(r.repeated, r) for r in judged]),
+        validity=_mean([r.validity for r in judged]),
         kill_rate=_mean([killed for r in judged for killed in r.wrong]),
         mutant_kill_rate=_mean([killed for r in judged for killed in r.mutants]),
         false_kill_rate=_mean([killed for r in judged for killed in r.correct]),
@@ -206,6 +149,10 @@ def kill_at_k(records: Sequence[SuiteRecord | None], k: int) -> float | None:
 def mean_kill_at_k(by_problem: Iterable[Sequence[SuiteRecord | None]], k: int) -> float | None:
     """Mean of `kill_at_k` over the problems that have one; None where none has."""
     return _mean([kill_at_k(records, k) for records in by_problem])
+
+
+def _share(count: int, record: SuiteRecord) -> float:
+    return count / max(1, record.emitted)
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

@@ -9,7 +9,8 @@ from core.episode import FinishReason, Trajectory
 from core.interfaces import Actor, Player, PromptFormat
 from core.problem import Problem
 from core.seeding import derive_seed
-from games.multistage import DISCRIMINATOR, GENERATOR, MultistageGame
+from games.multistage.game import MultistageGame
+from games.multistage.rules import DISCRIMINATOR, GENERATOR
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,7 +42,7 @@ class Writer:
 
 
 class ProgramGame(Protocol):
-    """A game of which only the generator's move is played: MultistageGame, UnitTestsGame."""
+    """A game of which only the generator's move is played: MultistageGame, SolverGame."""
 
     async def solve_all(self, problem: Problem, player: Player) -> list[Trajectory]: ...
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from core.interfaces import Message, PromptFormat
 from core.problem import Problem
-from games.stages import REASONING_STAGES
+from games.multistage.stages import REASONING_STAGES
 
 PAD, END, PROBLEM, ATTACK, TESTS = "<pad>", "<end>", "<p>", "<t>", "<w>"
 STAGE_MARKERS = tuple(f"<s{stage.number}>" for stage in REASONING_STAGES)

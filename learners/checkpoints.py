@@ -21,6 +21,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from core.errors import SparringError
+
 STATE_FILE = "learner_state.pt"
 """A file of each policy's directory: optimizer, critic, adapter, counters."""
 RETRY_PAUSES_S = (1.0, 4.0)
@@ -29,7 +31,7 @@ _HASH_LIMIT = 256 << 20
 """Files beyond this size are checked by size alone: hashing tens of GB would take longer than the step."""
 
 
-class CheckpointError(RuntimeError):
+class CheckpointError(SparringError):
     """A checkpoint that can't be written or read; the message says what to do."""
 
 
@@ -149,8 +151,22 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     return state
 
 
-def check_architecture(checkpoint: Path, model: Path) -> None:
-    """Raises CheckpointError where a policy's checkpoint and the run's model differ in shape."""
+def check_fits(checkpoint: Path, model: Path, saved: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Raises CheckpointError where a policy's checkpoint has other tensors than this run trains.
+
+    Args:
+        model: the run's; only one in a directory is looked into.
+        saved, now: the policy's learner settings, of the checkpoint and of this run.
+    """
+    for key in ("estimator", "critic", "value_hidden", "lora"):
+        if saved[key] != now[key]:
+            flag = "" if key == "lora" else f" (--{checkpoint.name}.learner.{key} {saved[key]})"
+            raise CheckpointError(
+                f"{checkpoint}: saved with {key} {saved[key]}, this run uses {now[key]}: resume with the same "
+                f"{key}{flag} or start a new run"
+            )
+    if not model.is_dir():
+        return
     try:
         ours, theirs = (json.loads((p / "config.json").read_text()) for p in (model, checkpoint))
     except OSError as error:

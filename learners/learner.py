@@ -12,11 +12,13 @@ import torch
 from torch.distributed.tensor import DTensor
 
 from core.batch import Batch
+from core.errors import RunFailed
 from core.weights import WeightUpdate
 from learners.critic import Critic
+from learners.health import Health, Remedy, remedy
 from learners.losses import kl
 from learners.models import load_model
-from learners.objective import Size, micro_loss
+from learners.objective import Objective, Size
 from learners.packing import MicroBatch, pack, plan
 from learners.parallel import World
 from learners.schedule import learning_rate_factor
@@ -25,14 +27,12 @@ from learners.targets import Targets, needs_first_pass, targets_of, whiten
 from learners.tuning import Backbone, FullTuning, LoraTuning, Tuning
 from learners.weights import export_weights
 
-MAX_SKIPPED = 3
-"""Updates in a row whose loss or gradient is not finite: one more ends the learner."""
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 
 
-class NotFinite(FloatingPointError):
+class NotFinite(RunFailed):
     """Too many updates in a row had a loss or gradient that is not finite."""
 
 
@@ -79,22 +79,14 @@ class Learner:
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=settings.precision == "fp16")
         self.version = 0
         """Batches learned from; the version of the published weights."""
-        self.learning_rate_factor = 1.0
-        """Halved by each skipped update."""
-        self.halvings = 0
-        """How often micro-batches were halved, where memory ran out."""
-        self.proven_version = 0
-        """The newest weights that a whole step without skipped updates began with."""
         self.updates = 0
         """Optimizer updates, several to a batch."""
-        self.skipped_in_a_row = 0
-        self.reloads_in_a_row = 0
-        """Returns to the last checkpoint without a good batch between them (state.learn)."""
+        self.health = Health()
 
     @property
     def microbatch_tokens(self) -> int:
         """The most that has fitted so far."""
-        return max(1, (self.settings.microbatch_tokens or MICROBATCH_TOKENS) >> self.halvings)
+        return max(1, (self.settings.microbatch_tokens or MICROBATCH_TOKENS) >> self.health.halvings)
 
     # ------------------------------------------------------------------ one step
     def step(self, batch: Batch) -> dict[str, float]:
@@ -122,7 +114,7 @@ class Learner:
                     self._update(batch, chosen, targets, totals, metrics)
         self._move_optimizer(torch.device("cpu"))
         if totals["updates"] and not totals["skipped_updates"]:
-            self.proven_version = self.version
+            self.health.proved(self.version)
         self.version = batch.step
         return metrics | means(totals)
 
@@ -203,7 +195,7 @@ class Learner:
             self._skip(batch, sums["loss"], norm)
             totals["skipped_updates"] += 1
             return
-        self.skipped_in_a_row = 0
+        self.health.skipped_in_a_row = 0
         self._set_learning_rates()
         for optimizer in optimizers:
             self.scaler.step(optimizer)
@@ -224,6 +216,7 @@ class Learner:
             trained=sum(sum(batch.samples[i].trained) for i in chosen),
             sampled=sum(sum(batch.samples[i].sampled) for i in chosen),
         )
+        objective = Objective(self.settings, self.policy, self.critic, targets, batch.temperature, size)
         sums: dict[str, float] = defaultdict(float)
         if self.world.rank == 0:
             sums |= {"tokens": float(size.trained), "sampled_tokens": float(size.sampled)}
@@ -233,16 +226,7 @@ class Learner:
         for position, (micro, counts) in enumerate(self._own_micro_batches(batch, chosen)):
             # While KL is not in the loss it is only watched: in the first part of each minibatch.
             with self._autocast():
-                part = micro_loss(
-                    micro,
-                    targets,
-                    self.policy,
-                    self.critic,
-                    self.settings,
-                    batch.temperature,
-                    size,
-                    measure_kl=position == 0,
-                )
+                part = objective.part(micro, measure_kl=position == 0)
             self.scaler.scale(part.loss * (self._loss_scale() if counts else 0)).backward()
             if counts:
                 sums["loss"] += part.loss.item()
@@ -285,20 +269,20 @@ class Learner:
 
     # ------------------------------------------------------------------ faults
     def _skip(self, batch: Batch, loss: float, norm: float) -> None:
+        overflow = False
         if self.scaler.is_enabled():
             self.scaler.update()
-            if (
-                math.isfinite(loss) and self.scaler.get_scale() > 1
-            ):  # fp16 overflows while its scale is too large
-                return
-        self.skipped_in_a_row += 1
-        if self.skipped_in_a_row > MAX_SKIPPED:
+            overflow = math.isfinite(loss) and self.scaler.get_scale() > 1
+        what = remedy(self.health, overflow=overflow)
+        if what is Remedy.SKIP:
+            return
+        if what is not Remedy.HALVE:
             raise NotFinite(
-                f"the loss of batch {batch.step} is {loss}, the {self.skipped_in_a_row}th update in a row that is "
-                f"not finite: lower the learning rate (now {self.current_learning_rate():.3g}) and resume from the last "
-                "checkpoint"
+                f"the loss of batch {batch.step} is {loss}, the {self.health.skipped_in_a_row + 1}th update in a row "
+                f"that is not finite: lower the learning rate (now {self.current_learning_rate():.3g}) and resume from "
+                "the last checkpoint"
             )
-        self.learning_rate_factor /= 2
+        self.health.halve()
         log.warning(
             "batch %d: loss %g, gradient norm %g, rewards %s: update skipped, learning rate now %.3g",
             batch.step,
@@ -328,7 +312,7 @@ class Learner:
                 return result  # pyright: ignore[reportReturnType]
             if self.device.type == "cuda":
                 torch.cuda.empty_cache()
-            self.halvings += 1
+            self.health.halvings += 1
             log.warning("out of memory, microbatch_tokens now %d: %s", self.microbatch_tokens, reasons[0])
 
     def _move_optimizer(self, device: torch.device) -> None:
@@ -345,7 +329,7 @@ class Learner:
         groups = [*self.optimizer.param_groups]
         if self.critic_optimizer is not None:
             head, *trunk = self.critic_optimizer.param_groups
-            head["lr"] = self.settings.value_learning_rate * self.learning_rate_factor
+            head["lr"] = self.settings.value_learning_rate * self.health.learning_rate_factor
             groups += trunk
         for group in groups:
             group["lr"] = self.current_learning_rate()
@@ -354,7 +338,7 @@ class Learner:
         settings = self.settings
         return (
             self.learning_rate
-            * self.learning_rate_factor
+            * self.health.learning_rate_factor
             * learning_rate_factor(
                 self.updates,
                 warmup=settings.warmup_updates,

@@ -10,10 +10,11 @@ from typing import Any
 import ray
 
 from core.batch import Batch
+from core.errors import RunFailed
 from core.weights import WeightUpdate
 
 
-class LearnerFailed(RuntimeError):
+class LearnerFailed(RunFailed):
     """The Ray Train run ended; it will not learn any more."""
 
 

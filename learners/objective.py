@@ -38,81 +38,98 @@ class Part:
     """|learner's - engine's log-probability| of the trained tokens."""
 
 
-def micro_loss(
-    micro: MicroBatch,
-    targets: Mapping[int, Targets],
-    policy: Tuning,
-    critic: Critic | None,
-    settings: LearnerSettings,
-    temperature: float,
-    size: Size,
-    measure_kl: bool,
-) -> Part:
-    """measure_kl: score the reference even where the loss does not need it, on a share of the sequences."""
-    trained_of_sampled = micro.trained_N[micro.sampled_N]
-    scores = policy.score(
-        micro.row,
-        micro.sampled_N if critic else micro.trained_N,
-        temperature,
-        entropy_gradient=settings.entropy_coefficient > 0,
-    )
-    logprobs, entropy = scores.logprobs_P, scores.entropy_P
-    if critic:
-        logprobs, entropy = logprobs[trained_of_sampled], entropy[trained_of_sampled]
-    behaviour = old = micro.logprobs_N[micro.trained_N]
-    if settings.importance_cap is not None:
-        old = _sampled(targets, micro, "logprobs_S")[trained_of_sampled]
-    sequences = micro.sequences_N[micro.trained_N]
-    policy_part = policy_loss(
-        logprobs,
-        old,
-        _sampled(targets, micro, "advantages_S")[trained_of_sampled],
-        sequences,
-        objective=settings.objective,
-        clip_low=settings.clip_low,
-        clip_high=settings.clip_high,
-        dual_clip=settings.dual_clip,
-    )
-    per_token = policy_part.loss_N
-    if settings.importance_cap is not None:
-        per_token = per_token * importance_weights(old, behaviour, settings.importance_cap)
-    if settings.entropy_coefficient:
-        per_token = per_token - settings.entropy_coefficient * entropy
-    sums = {
-        "policy_loss": policy_part.loss_N.sum().item(),
-        "clip_fraction": policy_part.clipped_N.sum().item(),
-        "approximate_kl": policy_part.approximate_kl_N.sum().item(),
-        "entropy": entropy.sum().item(),
-    }
-    in_loss = settings.kl_in == "loss" and settings.kl_coefficient > 0
-    if in_loss or measure_kl:
-        row, trained_N = (micro.row, micro.trained_N) if in_loss else _first_share(micro)
-        reference = policy.score_reference(row, trained_N, temperature).logprobs_P
-        here = logprobs[: len(reference)]
-        sums |= {
-            "kl_to_warm_start": kl(here.detach(), reference).sum().item(),
-            "kl_tokens": float(len(reference)),
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """What one minibatch is to minimise."""
+
+    settings: LearnerSettings
+    policy: Tuning
+    critic: Critic | None
+    targets: Mapping[int, Targets]
+    temperature: float
+    size: Size
+
+    def part(self, micro: MicroBatch, *, measure_kl: bool) -> Part:
+        """measure_kl: score the reference even where the loss does not need it, on a share of the sequences."""
+        settings = self.settings
+        scores = self.policy.score(
+            micro.row,
+            micro.sampled_N if self.critic else micro.trained_N,
+            self.temperature,
+            entropy_gradient=settings.entropy_coefficient > 0,
+        )
+        logprobs, entropy = scores.logprobs_P, scores.entropy_P
+        if self.critic:
+            trained = micro.trained_N[micro.sampled_N]
+            logprobs, entropy = logprobs[trained], entropy[trained]
+        sequences = micro.sequences_N[micro.trained_N]
+        per_token, sums = self._policy_loss(micro, logprobs, sequences)
+        sums["entropy"] = entropy.sum().item()
+        if settings.entropy_coefficient:
+            per_token = per_token - settings.entropy_coefficient * entropy
+        in_loss = settings.kl_in == "loss" and settings.kl_coefficient > 0
+        if in_loss or measure_kl:
+            row, trained_N = (micro.row, micro.trained_N) if in_loss else _first_share(micro)
+            reference = self.policy.score_reference(row, trained_N, self.temperature).logprobs_P
+            here = logprobs[: len(reference)]
+            sums["kl_to_warm_start"] = kl(here.detach(), reference).sum().item()
+            sums["kl_tokens"] = float(len(reference))
+            if in_loss:
+                per_token = per_token + settings.kl_coefficient * kl(here, reference, settings.kl_estimator)
+        loss = (per_token * self._weights(micro, sequences)).sum()
+        if self.critic:
+            errors = self._value_errors(self.critic, micro, scores.hidden_PH)
+            sums["value_loss"] = errors.item()
+            loss = loss + errors / self.size.sampled
+        return Part(loss, sums, (logprobs.detach() - micro.logprobs_N[micro.trained_N]).abs())
+
+    def _policy_loss(
+        self, micro: MicroBatch, logprobs: torch.Tensor, sequences: torch.Tensor
+    ) -> tuple[torch.Tensor, dict[str, float]]:
+        """(loss of each trained token, sums for the log)."""
+        settings, trained = self.settings, micro.trained_N[micro.sampled_N]
+        behaviour = old = micro.logprobs_N[micro.trained_N]
+        if settings.importance_cap is not None:
+            old = self._sampled(micro, "logprobs_S")[trained]
+        found = policy_loss(
+            logprobs,
+            old,
+            self._sampled(micro, "advantages_S")[trained],
+            sequences,
+            objective=settings.objective,
+            clip_low=settings.clip_low,
+            clip_high=settings.clip_high,
+            dual_clip=settings.dual_clip,
+        )
+        sums = {
+            "policy_loss": found.loss_N.sum().item(),
+            "clip_fraction": found.clipped_N.sum().item(),
+            "approximate_kl": found.approximate_kl_N.sum().item(),
         }
-        if in_loss:
-            per_token = per_token + settings.kl_coefficient * kl(here, reference, settings.kl_estimator)
-    loss = (per_token * _weights(micro, sequences, settings, size)).sum()
-    if critic:
-        errors = _value_errors(critic, micro, targets, scores.hidden_PH, settings)
-        sums["value_loss"] = errors.item()
-        loss = loss + errors / size.sampled
-    return Part(loss, sums, (logprobs.detach() - behaviour).abs())
+        if settings.importance_cap is None:
+            return found.loss_N, sums
+        return found.loss_N * importance_weights(old, behaviour, settings.importance_cap), sums
 
+    def _value_errors(self, critic: Critic, micro: MicroBatch, hidden_PH: torch.Tensor) -> torch.Tensor:
+        values = critic(micro.row, micro.sampled_N, hidden_PH)
+        old_values, returns = (self._sampled(micro, name) for name in ("values_S", "returns_S"))
+        return value_loss(values, old_values, returns, self.settings.value_clip).sum()
 
-def _value_errors(
-    critic: Critic,
-    micro: MicroBatch,
-    targets: Mapping[int, Targets],
-    hidden_PH: torch.Tensor,
-    settings: LearnerSettings,
-) -> torch.Tensor:
-    values = critic(micro.row, micro.sampled_N, hidden_PH)
-    old_values, returns = (_sampled(targets, micro, name) for name in ("values_S", "returns_S"))
-    return value_loss(values, old_values, returns, settings.value_clip).sum()
+    def _sampled(self, micro: MicroBatch, name: str) -> torch.Tensor:
+        """One field of the targets, over all sampled tokens of the micro-batch."""
+        return torch.cat([getattr(self.targets[i], name) for i in micro.indices]).to(micro.logprobs_N.device)
+
+    def _weights(self, micro: MicroBatch, sequences: torch.Tensor) -> torch.Tensor | float:
+        """What each trained token's loss counts for in the minibatch's."""
+        match self.settings.loss_normaliser:
+            case "token":
+                return 1.0 / self.size.trained
+            case "sequence":
+                counts = torch.bincount(sequences, minlength=len(micro.indices))
+                return 1.0 / (self.size.samples * counts[sequences])
+            case "constant":
+                assert self.settings.max_loss_tokens is not None
+                return 1.0 / (self.size.samples * self.settings.max_loss_tokens)
 
 
 def _first_share(micro: MicroBatch) -> tuple[Row, torch.Tensor]:
@@ -120,23 +137,3 @@ def _first_share(micro: MicroBatch) -> tuple[Row, torch.Tensor]:
     lengths = micro.row.lengths[: -(-len(micro.row.lengths) // WATCHED)]
     end = sum(lengths)
     return Row(micro.row.tokens_N[:end], micro.row.positions_N[:end], lengths), micro.trained_N[:end]
-
-
-def _sampled(targets: Mapping[int, Targets], micro: MicroBatch, name: str) -> torch.Tensor:
-    """One field of the targets, over all sampled tokens of the micro-batch."""
-    return torch.cat([getattr(targets[i], name) for i in micro.indices]).to(micro.logprobs_N.device)
-
-
-def _weights(
-    micro: MicroBatch, sequences_P: torch.Tensor, settings: LearnerSettings, size: Size
-) -> torch.Tensor | float:
-    """What each trained token's loss counts for in the minibatch's."""
-    match settings.loss_normaliser:
-        case "token":
-            return 1.0 / size.trained
-        case "sequence":
-            counts = torch.bincount(sequences_P, minlength=len(micro.indices))
-            return 1.0 / (size.samples * counts[sequences_P])
-        case "constant":
-            assert settings.max_loss_tokens is not None
-            return 1.0 / (size.samples * settings.max_loss_tokens)

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import torch
 from torch import distributed, nn
 from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.distributed.tensor import DTensor
 
 Value = TypeVar("Value")
 
@@ -71,10 +71,3 @@ def shard(module: nn.Module, layers: Sequence[nn.Module]) -> None:
 def whole(tensor: torch.Tensor) -> torch.Tensor:
     """A sharded tensor put together; all ranks must ask for it."""
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
-
-
-def like(tensor: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
-    """Sharded as the parameter is; a scalar as it is."""
-    if not isinstance(parameter, DTensor) or not tensor.dim():
-        return tensor
-    return distribute_tensor(tensor, parameter.device_mesh, parameter.placements)

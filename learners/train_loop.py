@@ -21,7 +21,7 @@ import ray.train
 from ray.train import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig, UserCallback
 
 from core.batch import Batch
-from learners.mailbox import LearnerFailed, MailboxActor, Versions
+from learners.mailbox import MailboxActor, Versions
 from learners.train_spec import LearnerSpec, build_learners
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def _train_loop(config: dict[str, Any]) -> None:
     import torch
 
     from learners.parallel import World
-    from learners.state import learn
+    from learners.recovery import learn
 
     specs: dict[str, LearnerSpec] = config["specs"]
     mailbox, first = config["mailbox"], next(iter(specs.values()))
@@ -109,14 +109,6 @@ def _save(learners: Mapping[str, Learner], world: World) -> None:
             checkpoint=ray.train.Checkpoint.from_directory(directory) if world.rank == 0 else None,
             checkpoint_dir_name="version_" + "_".join(f"{version:06d}" for version in versions.values()),
         )
-
-
-def _answer(reference: Any) -> Any:
-    """What the mailbox answers. Raises LearnerFailed as it was raised there, without Ray's remote traceback."""
-    try:
-        return ray.get(reference)
-    except LearnerFailed as error:
-        raise LearnerFailed(*getattr(error, "cause", error).args) from None
 
 
 def _in_one_line(error: BaseException) -> str:
@@ -190,7 +182,7 @@ class RayLearner:
     def step(self, batch: Batch) -> tuple[Mapping[str, float], Any]:
         """(metrics, reference to the WeightUpdate); the weights never pass through the driver."""
         ray.get(self._mailbox.put_batch.remote(self._policy, batch))
-        metrics, (reference,) = _answer(self._mailbox.get_result.remote(self._policy, batch.step))
+        metrics, (reference,) = ray.get(self._mailbox.get_result.remote(self._policy, batch.step))
         self._version = batch.step
         return metrics, reference
 
@@ -200,10 +192,10 @@ class RayLearner:
 
     def current_weights(self) -> Any:
         """Reference to the WeightUpdate of the current version. Raises LearnerFailed."""
-        _, (reference,) = _answer(self._mailbox.get_result.remote(self._policy, self._version))
+        _, (reference,) = ray.get(self._mailbox.get_result.remote(self._policy, self._version))
         return reference
 
     @contextmanager
     def save(self) -> Iterator[Path]:
         """Directory of a registered checkpoint of the current version. Raises LearnerFailed."""
-        yield Path(_answer(self._mailbox.save.remote(self._versions()))) / self._policy
+        yield Path(ray.get(self._mailbox.save.remote(self._versions()))) / self._policy

@@ -40,7 +40,7 @@ class LearnerSpec:
         return found / name if found else None
 
     def build(self, name: str = "policy", backbone: Backbone | None = None) -> Learner:
-        """Raises OSError (no such model), ValueError (a checkpoint of another estimator)."""
+        """Raises OSError (no such model), ValueError (a model that cannot be trained so)."""
         from learners.learner import Learner
         from learners.state import load_learner
 

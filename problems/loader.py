@@ -13,10 +13,11 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from core.errors import SparringError
 from core.problem import Problem
 
 
-class ProblemFileError(ValueError):
+class ProblemFileError(SparringError):
     """A problem file is unusable. The message is one line: file, problem, field, what was expected, how to mend."""
 
 

@@ -6,14 +6,15 @@ from typing import Any
 from actors.episodes import EpisodeRunner, Seat
 from actors.settings import EngineSettings
 from configs.schema import Config
+from core.errors import SparringError
 from core.interfaces import Policy, PromptFormat, Sandbox
 from core.problem import Problem
 from core.seeding import derive_seed
-from games.choice import build_game
-from games.multistage import MultistageRules
 from games.prompts import format_for
+from learners.batching import Credit
 from learners.checkpoints import STATE_FILE
 from learners.train_spec import LearnerSpec
+from problems.loader import ProblemFileError
 from runtime.parts import Start
 
 
@@ -41,13 +42,24 @@ def build_runner(config: Config, models: Mapping[str, str], sandbox: Sandbox) ->
             max_tokens=settings.max_tokens,
             probe_tolerance=settings.engine.tolerance,
         )
-    return EpisodeRunner(build_game(config.game), sandbox, seats, config.seats, config.seed)
+    return EpisodeRunner(config.game.game(), sandbox, seats, config.seats, config.seed)
 
 
 def style_of(config: Config, tokenizer: Any) -> PromptFormat:
     """How a model with this tokenizer is spoken to."""
-    game = config.game
-    return format_for(tokenizer, game.test_format if isinstance(game, MultistageRules) else "strict")
+    return format_for(tokenizer, getattr(config.game, "test_format", "strict"))
+
+
+def credit_of(config: Config, role: str) -> Credit:
+    """Only the generator has stages, and turns to tell apart."""
+    kind = config.credit if role == "generator" else "all"
+    return Credit(
+        config.policy(role).learner,
+        config.game.kind,
+        config.players_of(role),
+        one_stage=config.staged and kind in ("stage", "tree"),
+        by_turn=kind == "stage_gae",
+    )
 
 
 def learner_specs(config: Config, start: Start) -> dict[str, LearnerSpec]:
@@ -73,12 +85,12 @@ def _learner_spec(config: Config, role: str, start: Start) -> LearnerSpec:
 def ordered_ids(config: Config, problems: Sequence[Problem]) -> list[str]:
     """Ids of the training problems, from the easiest to the hardest where the curriculum wants them so.
 
-    Raises ValueError where a difficulty is no number then.
+    Raises ProblemFileError where a difficulty is no number then.
     """
     if config.curriculum.order == "difficulty":
         unknown = next((p for p in problems if not isinstance(p.difficulty, int)), None)
         if unknown is not None:
-            raise ValueError(
+            raise ProblemFileError(
                 f"problem {unknown.id}: curriculum.order difficulty needs a whole number as its difficulty, not "
                 f"{unknown.difficulty!r}"
             )
@@ -87,15 +99,15 @@ def ordered_ids(config: Config, problems: Sequence[Problem]) -> list[str]:
 
 
 def check_context_lengths(config: Config, problems: Sequence[Problem], tokenizers: Mapping[str, Any]) -> None:
-    """Raises ValueError where a problem's prompt and completions can't fit the engine's max_model_len."""
-    game = build_game(config.game)
+    """Raises SparringError where a problem's prompt and completions can't fit the engine's max_model_len."""
+    game = config.game.game()
     for player, role in config.seats.items():
         settings, style = config.policy(role), style_of(config, tokenizers[role])
         room = settings.engine.max_model_len
         for problem in problems:
             tokens = game.longest(problem, player, style, settings.max_tokens)
             if tokens > room:
-                raise ValueError(
+                raise SparringError(
                     f"problem {problem.id}: prompt and completions may take {tokens} tokens, but "
                     f"{role}.engine.max_model_len is {room}: raise it or lower {role}.max_tokens"
                 )

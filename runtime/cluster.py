@@ -4,17 +4,20 @@ import asyncio
 import functools
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 import ray
-from ray.exceptions import GetTimeoutError
+from ray.exceptions import GetTimeoutError, RayError
 
+from actors.episodes import EpisodeRunner
 from actors.rollout import RayRollouts
 from actors.scheduler import RayScheduler
 from configs.schema import Config
+from core.errors import RunFailed, SparringError
+from core.interfaces import Sandbox
 from core.problem import Problem
 from learners.train_loop import TrainRun
 from learners.train_spec import LearnerSpec, by_backbone
@@ -30,21 +33,32 @@ _A_LITTLE = 0.01
 _PATIENCE_S = 120
 
 
-class ClusterTooSmall(RuntimeError):
+class ClusterTooSmall(SparringError):
     """The Ray cluster cannot hold this run; Ray itself would wait for ever without a word."""
 
 
 @contextmanager
 def cluster_parts(config: Config, problems: list[Problem], start: Start) -> Iterator[Parts]:
-    """Raises ClusterTooSmall, SandboxUnavailable; Ray errors where an actor cannot start."""
+    """Raises SparringError."""
     connect(config)
     try:
         groups = by_backbone(learner_specs(config, start))
         check_resources(config, groups)
         with asyncio.Runner() as loop:
             yield from _parts(config, problems, start, groups, loop)
+    except RayError as error:
+        raise for_the_user(error) from error
     finally:
         ray.shutdown()
+
+
+def for_the_user(error: RayError) -> SparringError:
+    """An actor's error that a user can act on, without Ray's remote traceback around it; else what became of the actor."""
+    cause = getattr(error, "cause", None)
+    if isinstance(cause, SparringError):
+        return cause
+    last = (str(error).strip().splitlines() or [""])[-1]  # of what may be a remote traceback
+    return RunFailed(f"{type(error).__name__}: {last}")
 
 
 def connect(config: Config) -> None:
@@ -61,7 +75,7 @@ def connect(config: Config) -> None:
     ray.init(
         **quiet,
         address="local",  # without it Ray joins any cluster that `ray start` left on this machine
-        resources={"sandbox": config.sandbox.max_workers or config.sandbox.workers},
+        resources={"sandbox": config.sandbox.workers},
         include_dashboard=None,
         object_store_memory=_LOCAL_OBJECT_STORE_BYTES,
     )
@@ -120,7 +134,7 @@ def _parts(
     runs: list[TrainRun] = []
     ray_train = start.run_directory / "ray_train"
     try:
-        build = functools.partial(build_runner, config, dict(start.models), pool.client())
+        build = functools.partial(_build_runner, config, dict(start.models), pool.client)
         rollout = config.rollout
         rollouts = RayRollouts(build, rollout.actors, rollout.cpus, rollout.gpus or 0, config.device)
         if (
@@ -155,12 +169,16 @@ def _parts(
             shutil.rmtree(ray_train, ignore_errors=True)
 
 
+def _build_runner(config: Config, models: Mapping[str, str], client: Callable[[], Sandbox]) -> EpisodeRunner:
+    """In a rollout actor, with a client of its own."""
+    return build_runner(config, models, client())
+
+
 def _pool(config: Config, start: Start) -> SandboxPool | NoSandbox:
     if config.sandbox_limits is None:
         return NoSandbox()
     return start_pool(
         config.sandbox.workers,
-        max_size=config.sandbox.max_workers,
         kind=config.sandbox.backend,
         runtime=config.sandbox.runtime,
         slots=config.sandbox.slots,

@@ -26,7 +26,7 @@ from typing import Any
 from actors.settings import MAX_NUM_SEQS
 from configs.environment import leaves, nested
 from configs.schema import Config
-from configs.sections import EVALUATION_PROBLEMS
+from core.evaluation import EVALUATION_PROBLEMS
 from learners.settings import MICROBATCH_TOKENS, LearnerSettings
 
 _OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")

@@ -7,14 +7,16 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from actors.episodes import EpisodeRunner, PlayRequest, PlayResult
+from actors.episodes import EpisodeRunner
 from configs.schema import Config
 from core.batch import Batch
+from core.play import PlayRequest, PlayResult
 from core.problem import Problem
 from core.weights import PublishReceipt, WeightUpdate
 from curriculum.curriculum import Curriculum
 from learners.learner import Learner
-from learners.state import learn, save_learner
+from learners.recovery import learn
+from learners.state import save_learner
 from learners.train_spec import LearnerSpec, build_learners, by_backbone
 from runtime.build import build_runner, learner_specs, ordered_ids
 from runtime.parts import Parts, Start

@@ -6,16 +6,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from actors.episodes import PlayRequest, PlayResult
 from core.batch import Batch
 from core.interfaces import Sandbox
+from core.play import PlayRequest, PlayResult
 from core.weights import PublishReceipt
 from curriculum.curriculum import Assignment
 
 T = TypeVar("T")
 
 
-class Scheduler(Protocol):
+class Stateful(Protocol):
+    """A part that remembers something from step to step; plain JSON."""
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
+
+
+class Scheduler(Stateful, Protocol):
     @property
     def total_steps(self) -> int: ...
 
@@ -26,10 +34,6 @@ class Scheduler(Protocol):
     def next(self) -> Assignment | None: ...
 
     def observe(self, step: int, best_programs: Mapping[str, tuple[float, str]]) -> None: ...
-
-    def state_dict(self) -> dict[str, Any]: ...
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
 
 
 class Rollouts(Protocol):
@@ -78,3 +82,10 @@ class Start:
     checkpoint: Path | None
     versions: Mapping[str, int]
     """Version of each policy's weights at the start: 0, or the checkpoint's."""
+    state: Mapping[str, Any] | None
+    """The checkpoint's."""
+
+    @property
+    def continues(self) -> bool:
+        """The checkpoint is one of this very run, not of another (--resume-from)."""
+        return self.checkpoint is not None and self.checkpoint.parent.parent == self.run_directory

@@ -55,6 +55,11 @@ def make_plan(config: Config, start: Start, train: Sequence[Problem], held_out: 
     )
     lines.append(f"runs in {where}; device {config.device}")
     obstacles = []
+    if start.state is not None and start.state["step"] > schedule.total_steps:
+        obstacles.append(
+            f"{start.checkpoint}: the checkpoint is at step {start.state['step']}, but this schedule has "
+            f"{schedule.total_steps} steps: raise the step counts or the stages, or start a new run"
+        )
     for look in (_engines, _sandbox, _cluster, _shared_memory, _memory, _disk):
         line, obstacle = look(config, start)
         lines += [line] if line else []

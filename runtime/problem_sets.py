@@ -6,13 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from configs.schema import Config
-from configs.sections import EMBEDDED, EVALUATION_PROBLEMS
+from configs.sections import EMBEDDED
+from core.evaluation import EVALUATION_PROBLEMS
 from core.problem import Problem
 from core.verdict import Status
 from embedded.catalogue import problems_of
 from embedded.problems import with_random_tests
-from games.board_games import evaluation_matches, training_matches
-from games.code_execution import CodeExecutionRules
 from problems.contamination import drop_contaminated
 from problems.difficulty import difficulty_from_pass_rate, keep_learnable
 from problems.formats import load_dataset
@@ -25,14 +24,12 @@ _NAMED = 3
 
 
 def load_splits(config: Config) -> tuple[list[Problem], list[Problem]]:
-    """(training, held-out) problems. Raises ProblemFileError, ValueError."""
-    kind, settings = config.game.kind, config.problems
-    if kind in ("tictactoe", "kuhn"):
-        return training_matches(kind), evaluation_matches(
-            kind, config.evaluation.problems or EVALUATION_PROBLEMS
-        )
+    """(training, held-out) problems. Raises ProblemFileError."""
+    settings = config.problems
+    if "problems" not in config.game.uses:
+        return config.game.own_problems(config.evaluation.problems or EVALUATION_PROBLEMS)
     if settings.file == EMBEDDED:
-        train, held_out = problems_of(kind, "train"), problems_of(kind, "held_out")
+        train, held_out = (problems_of(config.game.kind, split) for split in ("train", "held_out"))
         if settings.random_tests is not None:
             train = with_random_tests(train, settings.random_tests, settings.tests_at_boundaries)
         return train, held_out
@@ -50,37 +47,17 @@ def load_splits(config: Config) -> tuple[list[Problem], list[Problem]]:
 
 
 def _check(config: Config, problems: Sequence[Problem]) -> None:
-    """Raises ValueError where a problem is none that the game could be played on."""
+    """Raises ProblemFileError where a problem is none that the game could be played on."""
     for problem in problems:
-        function = problem.language == "python" and bool(problem.function_signature)
-        if config.staged and not (function and problem.reference_solution):
-            raise ValueError(
-                f"{config.problems.file}: problem {problem.id}: game multistage needs Python functions with a reference "
-                "solution; game unit_tests takes any language and whole programs"
-            )
-        if config.game.kind in ("code_execution", "code_golf") and problem.language != "python":
-            raise ValueError(
-                f"{config.problems.file}: problem {problem.id}: game {config.game.kind} runs Python, not "
-                f"{problem.language}; game unit_tests takes any language"
-            )
-        if _earns_by_tests(config) and not problem.baseline_tests:
-            raise ValueError(
-                f"{config.problems.file}: problem {problem.id} has no test that a reward may use (baseline_tests)"
-            )
-
-
-def _earns_by_tests(config: Config) -> bool:
-    game = config.game
-    return game.kind in ("unit_tests", "code_golf") or (
-        isinstance(game, CodeExecutionRules) and game.gate_on_tests
-    )
+        if (reason := config.game.refuse(problem)) is not None:
+            raise ProblemFileError(f"{config.problems.file}: problem {problem.id}: {reason}")
 
 
 def _without(train: list[Problem], held_out: list[Problem], config: Config) -> list[Problem]:
     """The training problems that are not also held out, under any name."""
     kept, dropped = drop_contaminated(train, held_out)
     if not kept:
-        raise ValueError(
+        raise ProblemFileError(
             f"{config.problems.held_out_file or config.problems.file}: every problem of {config.problems.file} is also "
             "held out: nothing is left to train on"
         )

@@ -12,7 +12,8 @@ from pydantic import ValidationError
 from configs.load import Run, latest_run
 from configs.schema import Config
 from configs.sections import EMBEDDED
-from learners.checkpoints import CheckpointStore, check_architecture, read_checkpoint
+from core.errors import SparringError
+from learners.checkpoints import CheckpointStore, check_fits, read_checkpoint
 from runtime.hardware import Hardware, choices, detect, fitted, offline_by, said
 from runtime.parts import Start
 from tracking.progress import say
@@ -20,12 +21,12 @@ from tracking.progress import say
 STARTED_FROM = "started_from.txt"
 
 
-class SessionError(RuntimeError):
+class SessionError(SparringError):
     """The run cannot start or go on; the message says what, where, and how to mend it."""
 
 
-def resolve(run: Run, recipe: str) -> tuple[Config, Start, dict[str, Any] | None]:
-    """(config, start, checkpoint's state). A resumed run keeps its directory and its saved config."""
+def resolve(run: Run, recipe: str) -> tuple[Config, Start]:
+    """A resumed run keeps its directory and its saved config."""
     config = fit(run.to_config())
     if not run.resume:
         name = run.run_name or f"{recipe}-{time.strftime('%Y%m%d-%H%M%S')}"
@@ -45,15 +46,14 @@ def resolve(run: Run, recipe: str) -> tuple[Config, Start, dict[str, Any] | None
             say(f"resuming with other settings than the run began with: {', '.join(changed)}")
     state = read_checkpoint(checkpoint) if checkpoint else None
     models = _models(config)
-    if checkpoint:
+    if checkpoint and state:
         for role in config.policies:
-            if Path(models[role]).is_dir():
-                check_architecture(checkpoint / role, Path(models[role]))
-            if state is not None:
-                _check_tuning(config, state, role, checkpoint)
+            now = config.policy(role).learner.model_dump(mode="json")
+            check_fits(checkpoint / role, Path(models[role]), state["config"][role]["learner"], now)
     found = {role: state["versions"][role] if state else 0 for role in config.policies}
-    start = Start(run_directory=directory, models=models, checkpoint=checkpoint, versions=found)
-    return config, start, state
+    return config, Start(
+        run_directory=directory, models=models, checkpoint=checkpoint, versions=found, state=state
+    )
 
 
 def fit(config: Config) -> Config:
@@ -75,12 +75,9 @@ def fit(config: Config) -> Config:
 def _hardware(config: Config) -> Hardware:
     if config.local or not os.environ.get("RAY_ADDRESS"):
         return detect()
-    from runtime.cluster import ClusterTooSmall, detect_on_cluster
+    from runtime.cluster import detect_on_cluster
 
-    try:
-        return detect_on_cluster(config)
-    except ClusterTooSmall as error:
-        raise SessionError(str(error)) from error
+    return detect_on_cluster(config)
 
 
 def _first_checkpoint(directory: Path) -> Path | None:
@@ -95,18 +92,6 @@ def _check_writable(directory: Path) -> None:
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
         reason = "cannot be written to" if there.is_dir() else "is not a directory"
         raise SessionError(f"{there}: {reason}; give another --output-dir than {directory.parent}")
-
-
-def _check_tuning(config: Config, state: Mapping[str, Any], role: str, checkpoint: Path) -> None:
-    """Raises SessionError where the checkpoint's tensors are not those that this run trains."""
-    saved, now = state["config"][role]["learner"], config.policy(role).learner.model_dump(mode="json")
-    for key in ("estimator", "critic", "value_hidden", "lora"):
-        if saved[key] != now[key]:
-            flag = "" if key == "lora" else f" (--{role}.learner.{key} {saved[key]})"
-            raise SessionError(
-                f"{checkpoint / role}: saved with {key} {saved[key]}, this run uses {now[key]}: resume with the same "
-                f"{key}{flag} or start a new run"
-            )
 
 
 def _differences(saved: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "") -> list[str]:

@@ -22,18 +22,15 @@ from typing import Any, TextIO
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
+from core.errors import SparringError, exit_with
 from core.interfaces import SandboxFailure
 from core.verdict import Limits, OutputTest, Status, Test, Verdict
 from sandbox_workers.check_host import check_host
-from sandbox_workers.jobs import Job, SandboxUnavailable
+from sandbox_workers.jobs import Job
 from sandbox_workers.languages import UnknownLanguage
 from sandbox_workers.local import LocalSandbox
 
 IN_FLIGHT = 256
-
-
-class BadInput(ValueError):
-    """Where it is, and what was expected."""
 
 
 class OutputTestLine(BaseModel):
@@ -62,7 +59,7 @@ class JobLine(BaseModel):
 
 
 def read_jobs(lines: Iterable[str], name: str, memory_mb: int) -> Iterator[JobLine]:
-    """Raise BadInput."""
+    """Raise SparringError: where it is, and what was expected."""
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
@@ -71,12 +68,12 @@ def read_jobs(lines: Iterable[str], name: str, memory_mb: int) -> Iterator[JobLi
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(str(part) for part in first["loc"] if part != "OutputTestLine")
-            raise BadInput(
+            raise SparringError(
                 f"{name}:{number}: {where + ': ' if where else ''}{first['msg'].removeprefix('Value error, ')}; expected "
                 '{"id", "program", "tests": ["assert …" or {"stdout", "stdin"?, "code"?}], "language"?, "limits"?}'
             ) from None
         if job.limits.memory_mb > memory_mb:
-            raise BadInput(
+            raise SparringError(
                 f"{name}:{number}: limits.memory_mb: {job.limits.memory_mb} is above --memory-mb {memory_mb}"
             )
         yield job
@@ -127,7 +124,7 @@ def open_input(path: str) -> TextIO:
     try:
         return open(path, encoding="utf-8")
     except OSError as error:
-        raise BadInput(f"{path}: {error.strerror}") from None
+        raise SparringError(f"{path}: {error.strerror}") from None
 
 
 def judge(options: argparse.Namespace) -> int:
@@ -163,9 +160,8 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         return judge(options) if options.command == "judge" else check_host()
-    except (BadInput, SandboxUnavailable, UnknownLanguage) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    except SparringError as error:
+        exit_with(error)
 
 
 if __name__ == "__main__":

@@ -10,29 +10,11 @@ from typing import Any
 from core.verdict import Status, Verdict
 from sandbox_workers.jobs import BackendDied, Job, SandboxUnavailable
 from sandbox_workers.languages import require_commands
-from sandbox_workers.runner.framing import pack, read_frame
+from sandbox_workers.runner.framing import Frames, pack
 from sandbox_workers.runner.judged import Judged
 
 START_TIMEOUT_S = 30.0
 CLOSE_WAIT_S = 5.0
-
-
-class Stream:
-    """A readable binary stream over `receive`, which returns some bytes, or none at the end."""
-
-    def __init__(self, receive: Callable[[], bytes]) -> None:
-        self._receive = receive
-        self._buffer = bytearray()
-
-    def read(self, count: int) -> bytes:
-        while len(self._buffer) < count:
-            chunk = self._receive()
-            if not chunk:
-                break
-            self._buffer += chunk
-        taken = bytes(self._buffer[:count])
-        del self._buffer[:count]
-        return taken
 
 
 class RunnerChannel:
@@ -53,7 +35,7 @@ class RunnerChannel:
         patience_s: float = 60.0,
     ) -> None:
         self._send = send
-        self._stream = Stream(receive)
+        self._frames = Frames(lambda _: receive(), most=1 << 40)  # the runner is trusted
         self._last_words = last_words
         self._patience_s = patience_s
         self._ids = itertools.count()
@@ -125,7 +107,8 @@ class RunnerChannel:
     def _read_answers(self) -> None:
         reason = "the sandbox ended"
         try:
-            while (message := read_frame(self._stream)) is not None:
+            while True:
+                message = self._frames.next()
                 if "ready" in message:
                     self.commands = set(message["commands"])
                     self._ready.set_result(message["ready"])
@@ -134,6 +117,8 @@ class RunnerChannel:
                     self._last_answer = time.monotonic()
                     future = self._waiting.pop(message["id"])
                 future.set_result([_verdict(Judged(*fields)) for fields in message["verdicts"]])
+        except EOFError:
+            pass
         except Exception as error:
             reason = f"the sandbox's answer cannot be read: {type(error).__name__}: {error}"
         if words := self._last_words().strip():
@@ -147,5 +132,54 @@ class RunnerChannel:
 
 
 def _verdict(judged: Judged) -> Verdict:
-    fields: dict[str, Any] = judged._asdict()
-    return Verdict(**fields | {"status": Status(judged.status)})
+    fields: dict[str, Any] = {**judged._asdict(), "status": Status(judged.status)}
+    return Verdict(**fields)
+
+
+class ChannelBackend:
+    """A backend but for `start`, which must call `_connect`, and `close`."""
+
+    def __init__(self, slots: int) -> None:
+        self.slots = slots
+        self._channel: RunnerChannel | None = None
+        self._last_words = bytearray()
+
+    def start(self) -> None:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def _connect(self, send: Callable[[bytes], object], receive: Callable[[], bytes], way: str) -> None:
+        """Wait until the runner is ready. `way`: how it was started, for error texts.
+
+        Raises:
+            SandboxUnavailable: it does not start.
+        """
+        self._channel = RunnerChannel(send, receive, lambda: self._last_words.decode("utf-8", "replace"))
+        try:
+            self._channel.wait_ready()
+        except SandboxUnavailable as error:
+            self.close()
+            raise SandboxUnavailable(f"{error} ({way})") from None
+
+    def _keep_stderr(self, chunk: bytes) -> None:
+        self._last_words += chunk
+        del self._last_words[:-4096]
+
+    def commands(self) -> set[str]:
+        """Of all languages, those that exist in the sandbox."""
+        return self._channel.commands if self._channel is not None else set()
+
+    def judge_batch(self, jobs: Sequence[Job]) -> list[list[Verdict]]:
+        if self._channel is None:
+            raise BackendDied("the sandbox is not started")
+        return self._channel.judge_batch(jobs)
+
+    def healthy(self) -> bool:
+        return self._channel is not None and self._channel.alive()
+
+    def _wait_ended(self) -> None:
+        """Before a descriptor of the channel's is closed: see RunnerChannel.wait_ended."""
+        if self._channel is not None:
+            self._channel.wait_ended(CLOSE_WAIT_S)

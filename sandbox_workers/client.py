@@ -5,45 +5,33 @@ fairness.
 """
 
 import asyncio
-import contextlib
 import hashlib
 import time
-from collections import OrderedDict, deque
-from collections.abc import Coroutine, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Protocol
+
+from cachetools import LRUCache
 
 from core.interfaces import SandboxFailure
 from core.verdict import Limits, OutputTest, PlainTest, Status, Test, Verdict
-from sandbox_workers.jobs import Job, is_inert
+from sandbox_workers.jobs import BackendDied, Job, is_inert
 
 NEVER_CACHED = frozenset({Status.TIME_LIMIT, Status.MEMORY_LIMIT, Status.SANDBOX_ERROR})
 """Verdicts that depend on the machine's state as well as on the program."""
 
 
-class WorkerLost(RuntimeError):
-    """The worker ended before it answered."""
-
-
 class Transport(Protocol):
-    """A way to some workers. Must be picklable if its client is to be."""
+    """A way to some workers."""
 
     @property
     def size(self) -> int:
-        """Of all workers."""
-        ...
-
-    @property
-    def base(self) -> int:
-        """The first so many share all work; the others get what these cannot take soon."""
-        ...
-
-    async def wait_ready(self, worker: int) -> None:
-        """Until a worker beyond the base can be sent jobs. Raise WorkerLost where it never will."""
+        """How many they are."""
         ...
 
     async def judge(self, worker: int, jobs: Sequence[Job]) -> list[list[Verdict]]:
-        """Raise WorkerLost where the worker ended."""
+        """Raise BackendDied where the worker or its sandbox ended first."""
         ...
 
 
@@ -79,32 +67,6 @@ def _add(digest: "hashlib._Hash", part: str) -> None:
     digest.update(encoded)
 
 
-class VerdictCache:
-    """The `capacity` most recently used verdicts."""
-
-    def __init__(self, capacity: int) -> None:
-        self._capacity = capacity
-        self._verdicts: OrderedDict[bytes, Verdict] = OrderedDict()
-
-    def get(self, key: bytes) -> Verdict | None:
-        verdict = self._verdicts.get(key)
-        if verdict is not None:
-            self._verdicts.move_to_end(key)
-        return verdict
-
-    def put(self, key: bytes, verdict: Verdict) -> None:
-        """Keep the verdict, unless the machine's state may have caused it."""
-        if verdict.status in NEVER_CACHED or self._capacity == 0:
-            return
-        self._verdicts[key] = verdict
-        self._verdicts.move_to_end(key)
-        if len(self._verdicts) > self._capacity:
-            self._verdicts.popitem(last=False)
-
-    def __len__(self) -> int:
-        return len(self._verdicts)
-
-
 @dataclass(kw_only=True, slots=True, eq=False)
 class Pending:
     """Tests of one program on their way to a worker."""
@@ -114,30 +76,8 @@ class Pending:
     attempt: int = 1
     avoid: int | None = None
     """The worker that failed last."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RetryPolicy:
-    """Decides what becomes of tests that a worker could not judge.
-
-    The pauses give an actor the time to restart where there is no other.
-    """
-
-    pauses_s: tuple[float, ...] = (0.0, 1.0, 4.0)
-    """Before the second, third, ... attempt."""
-
-    def decide(self, pending: Pending, failed: Sequence[int], worker: int) -> Pending | None:
-        """The job to send again, with only the `failed` tests; None when its attempts are used up."""
-        if pending.attempt > len(self.pauses_s):
-            return None
-        tests = tuple(pending.job.tests[index] for index in failed)
-        job = replace(pending.job, tests=tests)
-        keys = tuple(pending.keys[index] for index in failed)
-        return Pending(job=job, keys=keys, attempt=pending.attempt + 1, avoid=worker)
-
-    def pause_s(self, again: Pending) -> float:
-        """Seconds to wait before the attempt."""
-        return self.pauses_s[again.attempt - 2]
+    suspect: bool = False
+    """A sandbox ended with it: it has one to itself, so that it takes no other job with it again."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -158,63 +98,34 @@ class ClientStats:
     """Seconds with at least one job in flight."""
 
 
-@dataclass(slots=True)
-class _Loop:
-    """What belongs to one event loop."""
-
-    loop: asyncio.AbstractEventLoop | None = None
-    in_flight: dict[bytes, asyncio.Future] = field(default_factory=dict)
-    queue: deque[Pending] = field(default_factory=deque)
-    load: dict[int, int] = field(default_factory=dict)
-    """Jobs in flight, per worker that is ready."""
-    tasks: set[asyncio.Task] = field(default_factory=set)
-
-
 class SandboxClient:
     """Implements core.interfaces.Sandbox over a transport.
 
     Equal pairs are judged once: from the cache, or together with the one in flight. Requests of one loop turn
-    go out as batches of at most `max_batch` jobs to the least loaded workers; what exceeds `max_in_flight`
-    jobs per worker waits here. Picklable with its transport: a copy starts with an empty cache.
+    go out as batches to the least loaded workers. What a worker could not judge is sent again: the only retries that
+    there are.
     """
 
+    max_batch = 16
+    max_in_flight = 64
+    """Jobs per worker; what exceeds them waits here."""
+    pauses_s: tuple[float, ...] = (0.0, 1.0, 4.0)
+    """Before the second, third, ... attempt: they give an actor the time to restart where there is no other."""
+
     def __init__(
-        self,
-        transport: Transport,
-        *,
-        version: str,
-        limits: Limits | None = None,
-        cache_size: int = 100_000,
-        max_batch: int = 16,
-        max_in_flight: int = 64,
-        retry: RetryPolicy | None = None,
+        self, transport: Transport, *, version: str, limits: Limits | None = None, cache_size: int = 100_000
     ) -> None:
-        self._options: dict[str, Any] = {
-            "transport": transport,
-            "version": version,
-            "limits": limits,
-            "cache_size": cache_size,
-            "max_batch": max_batch,
-            "max_in_flight": max_in_flight,
-            "retry": retry,
-        }
         self._transport = transport
         self._version = version
         self._limits = limits or Limits()
-        self._cache = VerdictCache(cache_size)
-        self._max_batch = max_batch
-        self._max_in_flight = max_in_flight
-        self._retry = retry or RetryPolicy()
+        self._cache: LRUCache[bytes, Verdict] = LRUCache(cache_size)
         self._stats = ClientStats()
         self._busy_since = 0.0
-        self._here = _Loop()
-
-    def __reduce__(self) -> tuple:
-        return _rebuild, (self._options,)
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def stats(self) -> dict[str, float]:
         """jobs, tests, cache_hits, shared, retries, infrastructure_failures, busy_s since the start."""
-        return {name: getattr(self._stats, name) for name in ClientStats.__slots__}
+        return asdict(self._stats)
 
     async def judge(
         self,
@@ -232,36 +143,33 @@ class SandboxClient:
             UnknownLanguage: the language is not known, or cannot run here.
         """
         limits = limits or self._limits
-        here = self._enter_loop()
+        loop = self._enter_loop()
         keys = verdict_keys(self._version, limits, run, language, program, tests)
         self._stats.tests += len(tests)
         known: dict[bytes, Verdict] = {}
         awaited: dict[bytes, asyncio.Future] = {}
         fresh: dict[bytes, Test] = {}
-        idle_before = not here.in_flight
+        idle_before = not self._in_flight
         for key, test in zip(keys, tests, strict=True):
             if key in known or key in awaited:
                 continue
             if (verdict := self._cache.get(key)) is not None:
                 known[key] = verdict
                 self._stats.cache_hits += 1
-            elif key in here.in_flight:
-                awaited[key] = here.in_flight[key]
+            elif key in self._in_flight:
+                awaited[key] = self._in_flight[key]
                 self._stats.shared += 1
             else:
-                awaited[key] = here.in_flight[key] = asyncio.get_running_loop().create_future()
+                awaited[key] = self._in_flight[key] = loop.create_future()
                 fresh[key] = test
-        if fresh:
-            if idle_before:
-                self._busy_since = time.monotonic()
-            for kind in (str, OutputTest):
-                of_kind = {key: test for key, test in fresh.items() if isinstance(test, kind)}
-                if of_kind:
-                    self._stats.jobs += 1
-                    job = Job(
-                        program=program, tests=tuple(of_kind.values()), limits=limits, language=language
-                    )
-                    self._enqueue(here, Pending(job=job, keys=tuple(of_kind)))
+        if fresh and idle_before:
+            self._busy_since = time.monotonic()
+        for kind in (str, OutputTest):
+            of_kind = {key: test for key, test in fresh.items() if isinstance(test, kind)}
+            if of_kind:
+                self._stats.jobs += 1
+                job = Job(program=program, tests=tuple(of_kind.values()), limits=limits, language=language)
+                self._enqueue(Pending(job=job, keys=tuple(of_kind)))
         if awaited:
             await asyncio.wait(awaited.values())  # unlike gather, cancels nothing that others wait for
             known |= {key: future.result() for key, future in awaited.items()}
@@ -273,108 +181,103 @@ class SandboxClient:
 
     # ------------------------------------------------------------ batches
 
-    def _enter_loop(self) -> _Loop:
-        """State of the running loop; what an earlier loop left undone ended with it."""
+    def _enter_loop(self) -> asyncio.AbstractEventLoop:
+        """The running loop; what an earlier loop left undone ended with it."""
         loop = asyncio.get_running_loop()
-        if self._here.loop is not loop:
-            self._here = _Loop(loop=loop, load=dict.fromkeys(range(self._transport.base), 0))
-            for worker in range(self._transport.base, self._transport.size):
-                self._start(self._here, self._admit(self._here, worker))
-        return self._here
+        if self._loop is not loop:
+            self._loop = loop
+            self._in_flight: dict[bytes, asyncio.Future] = {}
+            self._queue: deque[Pending] = deque()
+            self._suspects: deque[Pending] = deque()
+            self._load = [0] * self._transport.size
+            self._tasks: set[asyncio.Task] = set()
+        return loop
 
-    async def _admit(self, here: _Loop, worker: int) -> None:
-        with contextlib.suppress(WorkerLost):
-            await self._transport.wait_ready(worker)
-            here.load[worker] = 0
-            self._dispatch(here)
+    def _enqueue(self, pending: Pending) -> None:
+        assert self._loop is not None
+        (self._suspects if pending.suspect else self._queue).append(pending)
+        self._loop.call_soon(self._dispatch)  # after all that this turn of the loop asks for
 
-    def _start(self, here: _Loop, work: Coroutine[Any, Any, None]) -> None:
-        assert here.loop is not None
-        task = here.loop.create_task(work)
-        here.tasks.add(task)
-        task.add_done_callback(here.tasks.discard)
-
-    def _enqueue(self, here: _Loop, pending: Pending) -> None:
-        here.queue.append(pending)
-        assert here.loop is not None
-        here.loop.call_soon(self._dispatch, here)  # after all that this turn of the loop asks for
-
-    def _dispatch(self, here: _Loop) -> None:
-        while here.queue:
-            worker = self._least_loaded(here, here.queue[0].avoid)
-            room = self._max_in_flight - here.load[worker]
+    def _dispatch(self) -> None:
+        while waiting := self._suspects or self._queue:
+            others = [worker for worker in range(len(self._load)) if worker != waiting[0].avoid]
+            worker = min(others or [0], key=self._load.__getitem__)
+            room = self.max_in_flight - self._load[worker]
+            if waiting[0].suspect:
+                if self._load[worker] > 0:
+                    return
+                self._send(worker, [waiting.popleft()], takes=room)
+                continue
             if room <= 0:
                 return
             # A few jobs are spread over idle workers rather than sent to one.
-            fair = -(-len(here.queue) // self._transport.base)
-            count = min(room, self._max_batch, fair)
-            batch = [here.queue.popleft() for _ in range(count)]
-            here.load[worker] += count
-            self._start(here, self._send(here, worker, batch))
+            fair = -(-len(waiting) // len(self._load))
+            count = min(room, self.max_batch, fair)
+            self._send(worker, [waiting.popleft() for _ in range(count)], takes=count)
 
-    def _least_loaded(self, here: _Loop, avoid: int | None) -> int:
-        candidates = [worker for worker in here.load if worker != avoid] or [0]
-        base = [worker for worker in candidates if worker < self._transport.base]
-        if base and min(here.load[worker] for worker in base) < self._max_in_flight // 2:
-            candidates = base
-        return min(candidates, key=here.load.__getitem__)
+    def _send(self, worker: int, batch: list[Pending], takes: int) -> None:
+        """`takes`: of the worker's room."""
+        assert self._loop is not None
+        self._load[worker] += takes
+        task = self._loop.create_task(self._judge(worker, batch, takes))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
-    async def _send(self, here: _Loop, worker: int, batch: list[Pending]) -> None:
-        jobs = [pending.job for pending in batch]
+    async def _judge(self, worker: int, batch: list[Pending], takes: int) -> None:
         try:
-            answers = await self._transport.judge(worker, jobs)
-        except (WorkerLost, OSError) as error:
-            lost = Verdict(status=Status.SANDBOX_ERROR, error=str(error))
-            answers = [[lost] * len(job.tests) for job in jobs]
-        except Exception as error:  # a mistake in a request: the caller's to see, and no reason to retry
-            if len(batch) > 1:  # whose?
-                for pending in batch:
-                    self._start(here, self._send(here, worker, [pending]))
-                return
+            answers = await self._transport.judge(worker, [pending.job for pending in batch])
+        except (BackendDied, OSError) as error:
             for pending in batch:
-                self._fail(here, pending.keys, error)
-            answers = []
-        here.load[worker] -= len(batch)
-        for pending, verdicts in zip(batch, answers, strict=False):
-            self._settle(here, worker, pending, verdicts)
-        self._dispatch(here)
+                self._try_again(replace(pending, suspect=True), range(len(pending.keys)), worker, str(error))
+        except Exception as error:  # a mistake in a request: the caller's to see, and no reason to retry
+            if len(batch) == 1:
+                self._fail(batch[0].keys, error)
+            else:  # whose?
+                for pending in batch:
+                    self._send(worker, [pending], takes=1)
+        else:
+            for pending, verdicts in zip(batch, answers, strict=True):
+                self._settle(worker, pending, verdicts)
+        self._load[worker] -= takes
+        self._dispatch()
 
-    def _settle(self, here: _Loop, worker: int, pending: Pending, verdicts: list[Verdict]) -> None:
+    def _settle(self, worker: int, pending: Pending, verdicts: list[Verdict]) -> None:
         failed = []
         for index, (key, verdict) in enumerate(zip(pending.keys, verdicts, strict=True)):
             if verdict.status.is_infrastructure():
                 failed.append(index)
                 continue
-            self._cache.put(key, verdict)
-            future = self._take(here, key)
+            if verdict.status not in NEVER_CACHED and self._cache.maxsize:
+                self._cache[key] = verdict
+            future = self._take(key)
             if not future.done():
                 future.set_result(verdict)
-        if not failed:
-            return
-        self._stats.infrastructure_failures += len(failed)
-        again = self._retry.decide(pending, failed, worker)
-        if again is not None:
-            self._stats.retries += 1
-            assert here.loop is not None
-            here.loop.call_later(self._retry.pause_s(again), self._enqueue, here, again)
-            return
-        reason = f"not judged after {pending.attempt} attempts: {verdicts[failed[0]].error}"
-        self._fail(here, [pending.keys[index] for index in failed], SandboxFailure(reason))
+        if failed:
+            self._try_again(replace(pending, suspect=False), failed, worker, verdicts[failed[0]].error)
 
-    def _fail(self, here: _Loop, keys: Sequence[bytes], error: Exception) -> None:
+    def _try_again(self, pending: Pending, failed: Sequence[int], worker: int, error: str) -> None:
+        """Send those tests that failed once more, or give up."""
+        self._stats.infrastructure_failures += len(failed)
+        keys = tuple(pending.keys[index] for index in failed)
+        if pending.attempt > len(self.pauses_s):
+            self._fail(keys, SandboxFailure(f"not judged after {pending.attempt} attempts: {error}"))
+            return
+        self._stats.retries += 1
+        job = replace(pending.job, tests=tuple(pending.job.tests[index] for index in failed))
+        again = replace(pending, job=job, keys=keys, attempt=pending.attempt + 1, avoid=worker)
+        assert self._loop is not None
+        self._loop.call_later(self.pauses_s[pending.attempt - 1], self._enqueue, again)
+
+    def _fail(self, keys: Sequence[bytes], error: Exception) -> None:
         for key in keys:
-            future = self._take(here, key)
+            future = self._take(key)
             if not future.done():
                 future.set_exception(error)
                 future.exception()  # seen: whoever waits gets it too
 
-    def _take(self, here: _Loop, key: bytes) -> asyncio.Future:
+    def _take(self, key: bytes) -> asyncio.Future:
         """The future of a pair that is no longer in flight."""
-        future = here.in_flight.pop(key)
-        if not here.in_flight:
+        future = self._in_flight.pop(key)
+        if not self._in_flight:
             self._stats.busy_s += time.monotonic() - self._busy_since
         return future
-
-
-def _rebuild(options: dict[str, Any]) -> SandboxClient:
-    return SandboxClient(**options)

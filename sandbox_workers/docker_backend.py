@@ -18,8 +18,8 @@ from docker.utils.socket import frames_iter
 
 import docker
 from core.verdict import Verdict
-from sandbox_workers.channel import CLOSE_WAIT_S, RunnerChannel
-from sandbox_workers.jobs import BackendDied, Job, SandboxUnavailable
+from sandbox_workers.channel import ChannelBackend
+from sandbox_workers.jobs import Job, SandboxUnavailable
 from sandbox_workers.languages import all_commands, mounts
 from sandbox_workers.seccomp import PROFILE
 
@@ -99,7 +99,7 @@ def remove_orphans(client: docker.DockerClient) -> int:
     return removed
 
 
-class DockerBackend:
+class DockerBackend(ChannelBackend):
     """One container of `slots` slots.
 
     Args:
@@ -118,7 +118,7 @@ class DockerBackend:
         run_id: str = "local",
         runtime: str | None = None,
     ) -> None:
-        self.slots = slots
+        super().__init__(slots)
         self._image = image
         self._uid_base = uid_base
         self._memory_mb = memory_mb
@@ -126,8 +126,6 @@ class DockerBackend:
         self._runtime = runtime
         self._client: docker.DockerClient | None = None
         self._container: Container | None = None
-        self._channel: RunnerChannel | None = None
-        self._stderr = bytearray()
 
     def start(self) -> None:
         self._client = client = connect()
@@ -142,29 +140,19 @@ class DockerBackend:
             self._socket: Any = getattr(attached, "_sock", attached)
             self._socket.settimeout(None)
             self._container.start()
-        except (DockerException, OSError) as error:
+        except (DockerException, OSError, SandboxUnavailable) as error:
             self.close()
             raise SandboxUnavailable(f"the sandbox container does not start: {error}") from None
-        except SandboxUnavailable:
-            self.close()
-            raise
         frames = frames_iter(attached, tty=False)
 
         def receive() -> bytes:
             for stream, chunk in frames:
                 if stream == STDOUT:
                     return chunk
-                self._stderr += chunk[: 4096 - len(self._stderr)] if len(self._stderr) < 4096 else b""
+                self._keep_stderr(chunk)
             return b""
 
-        self._channel = RunnerChannel(
-            self._socket.sendall, receive, lambda: self._stderr.decode("utf-8", "replace")
-        )
-        try:
-            self._channel.wait_ready()
-        except SandboxUnavailable:
-            self.close()
-            raise
+        self._connect(self._socket.sendall, receive, f"container of {self._image}")
 
     def _settings(self) -> dict:
         memory = f"{self.slots * (self._memory_mb + TEST_MEMORY_MB + DIRECTORY_MB) + RUNNER_MEMORY_MB}m"
@@ -204,29 +192,19 @@ class DockerBackend:
         }
 
     def judge_batch(self, jobs: Sequence[Job]) -> list[list[Verdict]]:
-        if self._channel is None:
-            raise BackendDied("the container is not started")
         for job in jobs:
             if job.limits.memory_mb > self._memory_mb:
                 raise ValueError(
                     f"Limits.memory_mb={job.limits.memory_mb} above the sandbox's {self._memory_mb}"
                 )
-        return self._channel.judge_batch(jobs)
-
-    def commands(self) -> set[str]:
-        """Of all languages, those that exist in the sandbox."""
-        return self._channel.commands if self._channel is not None else set()
-
-    def healthy(self) -> bool:
-        return self._channel is not None and self._channel.alive()
+        return super().judge_batch(jobs)
 
     def close(self) -> None:
         container, self._container = self._container, None
         client, self._client = self._client, None
         with contextlib.suppress(AttributeError, OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
-            if self._channel is not None:
-                self._channel.wait_ended(CLOSE_WAIT_S)
+            self._wait_ended()
             # Python 3.13 complains of a response whose socket was closed first
             self._attached._response.close()  # pyright: ignore[reportAttributeAccessIssue]
             self._socket.close()

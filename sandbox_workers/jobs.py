@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol
 
+from core.errors import SparringError
 from core.source import parse
-from core.verdict import Limits, OutputTest, PlainTest, Status, Test, Verdict
+from core.verdict import Limits, OutputTest, PlainTest, Test, Verdict
 from sandbox_workers.languages import UnknownLanguage, language_of
 from sandbox_workers.runner.commands import BUILD_FACTOR
 from sandbox_workers.runner.stop import MOST_RETRIES
@@ -18,7 +19,7 @@ MOST_TEST_CHARS = 1_000_000
 """Of a test that is data: a data set's may hold large tables. A longer one is judged as code."""
 
 
-class SandboxUnavailable(RuntimeError):
+class SandboxUnavailable(SparringError):
     """No sandbox of the wanted kind can run here; the text says what to install or to run."""
 
 
@@ -132,8 +133,3 @@ class Backend(Protocol):
     def close(self) -> None:
         """Kill what runs and remove what is left. Idempotent."""
         ...
-
-
-def sandbox_errors(job: Job, reason: str) -> list[Verdict]:
-    """SANDBOX_ERROR for every test of the job."""
-    return [Verdict(status=Status.SANDBOX_ERROR, error=reason[:500]) for _ in job.tests]

@@ -4,6 +4,7 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from core.errors import SparringError
 from sandbox_workers import harness
 
 Q_VARIABLES = (
@@ -11,7 +12,7 @@ Q_VARIABLES = (
 )
 
 
-class UnknownLanguage(ValueError):
+class UnknownLanguage(SparringError, ValueError):
     """No such language, or it cannot be run here; the text says what is missing."""
 
 

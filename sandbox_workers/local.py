@@ -13,38 +13,24 @@ from sandbox_workers.client import SandboxClient
 from sandbox_workers.jobs import Job
 from sandbox_workers.worker import SandboxWorker
 
-THREADS_PER_WORKER = 4
-"""Batches in flight per worker."""
+BATCHES = 4
+"""In flight."""
 
 
 class ThreadTransport:
-    """Workers of this process, each batch in a thread."""
+    """One worker of this process, each batch in a thread."""
 
-    def __init__(self, workers: Sequence[SandboxWorker]) -> None:
-        self._workers = list(workers)
-        self._threads = ThreadPoolExecutor(
-            THREADS_PER_WORKER * len(self._workers), thread_name_prefix="sandbox"
-        )
+    size = 1
 
-    @property
-    def size(self) -> int:
-        return len(self._workers)
-
-    @property
-    def base(self) -> int:
-        return self.size
-
-    async def wait_ready(self, worker: int) -> None:
-        """All are."""
+    def __init__(self, worker: SandboxWorker) -> None:
+        self._worker = worker
+        self._threads = ThreadPoolExecutor(BATCHES, thread_name_prefix="sandbox")
 
     async def judge(self, worker: int, jobs: Sequence[Job]) -> list[list[Verdict]]:
-        return await asyncio.get_running_loop().run_in_executor(
-            self._threads, self._workers[worker].judge, jobs
-        )
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._worker.judge, jobs)
 
     def close(self) -> None:
-        for worker in self._workers:
-            worker.close()
+        self._worker.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
@@ -71,9 +57,11 @@ class LocalSandbox(SandboxClient):
         choice: Choice = choose_backend(kind, runtime, trusted=trusted)
         run_id = run_id or f"local-{os.getpid()}"  # processes of one machine shall not share uids
         memory_mb = max(memory_mb, (limits or Limits()).memory_mb)
-        worker = SandboxWorker(partial(choice.open, slots=slots, index=0, run_id=run_id, memory_mb=memory_mb))
+        self.worker = SandboxWorker(
+            partial(choice.open, slots=slots, index=0, run_id=run_id, memory_mb=memory_mb)
+        )
         self.description = choice.description
-        self._threads = ThreadTransport([worker])
+        self._threads = ThreadTransport(self.worker)
         super().__init__(self._threads, version=choice.version, limits=limits, cache_size=cache_size)
 
     def close(self) -> None:

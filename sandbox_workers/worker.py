@@ -4,10 +4,10 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from core.verdict import Status, Verdict
-from sandbox_workers.jobs import Backend, BackendDied, Job, SandboxUnavailable, sandbox_errors
+from sandbox_workers.jobs import Backend, BackendDied, Job, SandboxUnavailable
 
 log = logging.getLogger(__name__)
 
@@ -45,19 +45,12 @@ class SandboxWorker:
     Args:
         make_backend: builds a backend, not yet started. Called again when the first one dies.
         recycle_jobs: a backend is replaced after as many.
-        idle_s: start the backend with the first jobs, and close it after as many seconds without any; None: it
-            is there from the start and stays.
 
     Raises:
         SandboxUnavailable: no backend starts.
     """
 
-    def __init__(
-        self,
-        make_backend: Callable[[], Backend],
-        recycle_jobs: int = RECYCLE_JOBS,
-        idle_s: float | None = None,
-    ) -> None:
+    def __init__(self, make_backend: Callable[[], Backend], recycle_jobs: int = RECYCLE_JOBS) -> None:
         self._make_backend = make_backend
         self._recycle_jobs = recycle_jobs
         self._lock = threading.Lock()
@@ -66,50 +59,32 @@ class SandboxWorker:
         self._stats = WorkerStats()
         self._in_work = 0
         self._busy_since = 0.0
-        self._last_used = time.monotonic()
-        if idle_s is None:
-            self._release(self._take(0))
-        else:
-            threading.Thread(target=self._close_when_idle, args=(idle_s,), daemon=True).start()
+        self._release(self._take(0))
 
     def judge(self, jobs: Sequence[Job]) -> list[list[Verdict]]:
-        """Verdicts of all jobs, in order; SANDBOX_ERROR for those that no backend survived."""
+        """Verdicts of all jobs, in order.
+
+        Raises:
+            BackendDied: the sandbox ended under them, or none starts. The next jobs find another.
+        """
         self._enter(len(jobs))
         try:
-            verdicts = self._judge(jobs)
+            lease = self._take(len(jobs))
+            try:
+                verdicts = lease.backend.judge_batch(jobs)
+            except BackendDied as error:
+                self._discard(lease, f"{len(jobs)} jobs: {error}")
+                raise
+            finally:
+                self._release(lease)
+        except SandboxUnavailable as error:
+            raise BackendDied(str(error)) from None
         finally:
             self._leave()
         failed = sum(v.status is Status.SANDBOX_ERROR for of_job in verdicts for v in of_job)
         with self._lock:
             self._stats.infrastructure_failures += failed
         return verdicts
-
-    def _judge(self, jobs: Sequence[Job]) -> list[list[Verdict]]:
-        try:
-            return self._attempt(jobs)
-        except (BackendDied, SandboxUnavailable) as error:
-            if not self._closed:  # else it was told to end
-                log.warning(
-                    "sandbox died under %d jobs, they are judged again one by one: %s", len(jobs), error
-                )
-        # One by one: a job that kills the sandbox shall not take the others with it a second time.
-        verdicts = []
-        for job in jobs:
-            try:
-                verdicts += self._attempt([job])
-            except (BackendDied, SandboxUnavailable) as error:
-                verdicts.append(sandbox_errors(job, str(error)))
-        return verdicts
-
-    def _attempt(self, jobs: Sequence[Job]) -> list[list[Verdict]]:
-        lease = self._take(len(jobs))
-        try:
-            return lease.backend.judge_batch(jobs)
-        except BackendDied:
-            self._discard(lease)
-            raise
-        finally:
-            self._release(lease)
 
     def _take(self, jobs: int) -> _Lease:
         """The backend, started anew where the last one died or has served its time."""
@@ -132,18 +107,9 @@ class SandboxWorker:
     def _release(self, lease: _Lease) -> None:
         with self._lock:
             lease.users -= 1
-            self._last_used = time.monotonic()
             last = lease.retired and lease.users == 0
         if last:
             lease.backend.close()
-
-    def _close_when_idle(self, idle_s: float) -> None:
-        while not self._closed:
-            time.sleep(idle_s / 4)
-            with self._lock:
-                idle = time.monotonic() - self._last_used > idle_s
-                if idle and self._lease is not None and self._lease.users == 0:
-                    self._retire()
 
     def _retire(self) -> None:
         """Whoever uses it may finish."""
@@ -153,8 +119,10 @@ class SandboxWorker:
         if lease.users == 0:
             lease.backend.close()
 
-    def _discard(self, lease: _Lease) -> None:
+    def _discard(self, lease: _Lease, under: str) -> None:
         with self._lock:
+            if not self._closed:  # else it was told to end
+                log.warning("sandbox died under %s", under)
             if self._lease is lease:
                 self._drop()
 
@@ -180,7 +148,7 @@ class SandboxWorker:
 
     def stats(self) -> WorkerStats:
         with self._lock:
-            return WorkerStats(**{name: getattr(self._stats, name) for name in WorkerStats.__slots__})
+            return replace(self._stats)
 
     def close(self) -> None:
         with self._lock:

@@ -31,22 +31,24 @@ from actors.settings import EngineSettings
 from configs.evaluate import ARMS, FIXED, EvaluateOptions
 from configs.sections import EMBEDDED
 from core.episode import Trajectory
-from core.interfaces import Sandbox, SandboxFailure
+from core.errors import SparringError, exit_with
+from core.interfaces import Sandbox
 from core.problem import Problem
 from core.verdict import Limits
 from embedded.problems import embedded_problems
 from evaluation.discriminator import SuiteRecord, discriminator_scores, judge_suites, mean_kill_at_k
 from evaluation.mutants import seeded_bugs
-from evaluation.programs import JudgedProgram, judge_programs, pass_rates, program_scores, status_counts
 from evaluation.writing import ProgramGame, cut_off, write_programs, write_suites
-from games.multistage import DISCRIMINATOR, GENERATOR, MultistageGame, MultistageRules
-from games.stages import REASONING_STAGES, first_stages
-from games.unit_tests import UnitTestsGame, UnitTestsRules
+from games.multistage.game import MultistageGame
+from games.multistage.rules import DISCRIMINATOR, GENERATOR, MultistageRules
+from games.multistage.stages import REASONING_STAGES, first_stages
+from games.program_scores import JudgedProgram, judge_programs, pass_rates, program_scores, status_counts
+from games.programs.game import SolverGame
+from games.programs.unit_tests import UnitTestsRules
 from problems.formats import load_dataset
 from runtime.logs import quiet_logs
 from runtime.model import Model, loaded, open_model, room_for
 from runtime.start import SessionError
-from sandbox_workers.jobs import SandboxUnavailable
 from sandbox_workers.local import LocalSandbox
 from tracking.progress import counter
 from tracking.rows import write_json
@@ -60,8 +62,7 @@ _CPU_S, _WALL_PER_CPU = 5.0, 4
 def evaluate(settings: EvaluateOptions) -> dict[str, Any]:
     """Judge, print and write. Returns what --json holds.
 
-    Raises SessionError, ProblemFileError, SandboxUnavailable, SandboxFailure; ValueError for a language that the sandbox
-    does not have.
+    Raises SparringError, OSError.
     """
     started = time.perf_counter()
     problems = _problems(settings)
@@ -168,7 +169,7 @@ def _game(arm: str, settings: EvaluateOptions, problems: Sequence[Problem], mode
     """Raises SessionError where a problem has no stages."""
     if arm == "none":
         form = settings.answer_format or model.game.get("answer_format", "direct")
-        return UnitTestsGame(UnitTestsRules(answer_format=form))
+        return SolverGame(UnitTestsRules(answer_format=form))
     other = next((p for p in problems if not _is_function(p)), None)
     if other is not None:
         raise SessionError(
@@ -242,12 +243,11 @@ async def suites_report(
 
     found = await asyncio.gather(*(judged(p, of) for p, of in zip(problems, suites, strict=True)))
     by_problem = [records for _, records in found]
-    slots = rules.rewards.validity_slots
-    scores = asdict(discriminator_scores([r for records in by_problem for r in records], slots))
+    scores = asdict(discriminator_scores([r for records in by_problem for r in records]))
     for k in dict.fromkeys((1, settings.suites)):
         scores[f"kill_at_{k}"] = mean_kill_at_k(by_problem, k)
     tasks = {
-        p.id: {**asdict(discriminator_scores(records, slots)), "bugs": bugs, "suites": list(of)}
+        p.id: {**asdict(discriminator_scores(records)), "bugs": bugs, "suites": list(of)}
         for p, (bugs, records), of in zip(problems, found, suites, strict=True)
     }
     return {
@@ -276,18 +276,23 @@ def _print(report: Mapping[str, Any]) -> None:
 
 
 def main(arguments: Sequence[str]) -> None:
+    try:
+        evaluate(_options(arguments))
+    except (SparringError, OSError) as error:
+        exit_with(error)
+    except KeyboardInterrupt:
+        raise SystemExit("interrupted") from None
+
+
+def _options(arguments: Sequence[str]) -> EvaluateOptions:
     source = CliSettingsSource(EvaluateOptions)
     source.root_parser.error = _refuse  # argparse would print the usage
     try:
-        evaluate(CliApp.run(EvaluateOptions, cli_args=list(arguments), cli_settings_source=source))
+        return CliApp.run(EvaluateOptions, cli_args=list(arguments), cli_settings_source=source)
     except ValidationError as error:
         _refuse("; ".join(_explain(fault) for fault in error.errors()))
-    except OSError as error:
-        _refuse(f"{error.filename}: {error.strerror}" if error.filename else str(error))
-    except (SessionError, SandboxUnavailable, SandboxFailure, SettingsError, ValueError) as error:
+    except SettingsError as error:
         _refuse(str(error))
-    except KeyboardInterrupt:
-        raise SystemExit("interrupted") from None
 
 
 def _explain(fault: Any) -> str:
@@ -300,8 +305,7 @@ def _explain(fault: Any) -> str:
 
 
 def _refuse(message: str) -> NoReturn:
-    print(f"error: {message}", file=sys.stderr)
-    raise SystemExit(2)
+    raise SparringError(message)
 
 
 if __name__ == "__main__":

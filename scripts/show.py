@@ -12,10 +12,15 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from games.rules import Rules
 
 if not __package__:  # run as a file: the rooms are found from the root
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
+
+from core.errors import SparringError, exit_with
 
 Row = Mapping[str, Any]
 _ATTEMPTS = 10
@@ -40,14 +45,6 @@ _BECAME = {
 }
 
 
-class Rules(Protocol):
-    def why(self, player: str, components: Mapping[str, float]) -> str: ...
-
-
-class Nothing(Exception):
-    """What was asked for is not there; the message says what is."""
-
-
 def main(arguments: Sequence[str]) -> None:
     options = _options(arguments)
     try:
@@ -56,9 +53,8 @@ def main(arguments: Sequence[str]) -> None:
             _show_attempts(run, options)
         else:
             _show_run(run)
-    except Nothing as error:
-        print(f"error: {error}", file=sys.stderr)
-        raise SystemExit(2) from None
+    except SparringError as error:
+        exit_with(error)
     except BrokenPipeError:  # piped into head
         sys.stderr.close()
 
@@ -83,7 +79,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
 
 # ---------------------------------------------------------------------- finding
 def find_run(name: str | None, output: Path) -> Path:
-    """Raises Nothing."""
+    """Raises SparringError."""
     runs = sorted(
         (file for pattern in ("*", "*/*") for file in output.glob(f"{pattern}/metrics.jsonl")),
         key=lambda file: file.stat().st_mtime,
@@ -95,11 +91,11 @@ def find_run(name: str | None, output: Path) -> Path:
             return directory
     latest = ", ".join(str(file.parent.relative_to(output)) for file in runs[: -_NAMED - 1 : -1])
     there = f"the latest runs in {output}: {latest}" if runs else f"there is none in {output}"
-    raise Nothing(f"{name or output}: no run (a directory with metrics.jsonl); {there}")
+    raise SparringError(f"{name or output}: no run (a directory with metrics.jsonl); {there}")
 
 
 def attempts_of(run: Path, options: argparse.Namespace) -> list[Row]:
-    """Those that were asked for, as they were played. Raises Nothing."""
+    """Those that were asked for, as they were played. Raises SparringError."""
     asked = {key: getattr(options, key) for key in ("step", "problem", "player")}
     asked = {key: value for key, value in asked.items() if value is not None}
     there: dict[str, dict[Any, None]] = {key: {} for key in asked}
@@ -113,10 +109,12 @@ def attempts_of(run: Path, options: argparse.Namespace) -> list[Row]:
         return found
     for key, value in asked.items():
         if value not in there[key]:
-            raise Nothing(
+            raise SparringError(
                 f"{run}: no attempt with {key} {value} in episodes.jsonl; {_known(there[key], value)}"
             )
-    raise Nothing(f"{run}: no attempt has " + " and ".join(f"{key} {value}" for key, value in asked.items()))
+    raise SparringError(
+        f"{run}: no attempt has " + " and ".join(f"{key} {value}" for key, value in asked.items())
+    )
 
 
 def _played(run: Path) -> Iterator[Row]:
@@ -136,12 +134,12 @@ def _known(values: Mapping[Any, None], asked: Any) -> str:
     return f"such as {', '.join(near)} ({len(values)} in all)"
 
 
-def _rules(run: Path) -> Rules | None:
+def _rules(run: Path) -> "Rules | None":
     """None where the run's config is of another version."""
     import yaml
     from pydantic import TypeAdapter, ValidationError
 
-    from games.choice import GameRules
+    from games import GameRules
 
     try:
         return TypeAdapter(GameRules).validate_python(
@@ -210,7 +208,7 @@ def _show_attempts(run: Path, options: argparse.Namespace) -> None:
         console.print(f"{len(attempts) - len(shown)} more attempts: --limit 0 prints all", highlight=False)
 
 
-def lines_of(row: Row, rules: Rules | None) -> Iterator[tuple[str, str]]:
+def lines_of(row: Row, rules: "Rules | None") -> Iterator[tuple[str, str]]:
     """(line, style) of one attempt."""
     stage = f", stage {row['stage']}" if row.get("stage") else ""
     yield (
@@ -231,7 +229,7 @@ def lines_of(row: Row, rules: Rules | None) -> Iterator[tuple[str, str]]:
     yield "", ""
 
 
-def _reward(row: Row, rules: Rules | None) -> str:
+def _reward(row: Row, rules: "Rules | None") -> str:
     if row["reward"] is None:
         why = next((text for name, text in _UNJUDGED.items() if name in row["components"]), "not judged")
         return f"no reward: {why}"

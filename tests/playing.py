@@ -139,7 +139,7 @@ def lines_of(episode: Episode) -> Iterator[str]:
         }
         group = {"group": trajectory.group} if trajectory.group else {}
         yield json.dumps(who | group | earned)
-    yield json.dumps({"problem_id": episode.problem_id, "info": episode.info})
+    yield json.dumps({"problem_id": episode.problem_id})
 
 
 def with_tests(problem: Problem, *tests: Test) -> Problem:

@@ -3,6 +3,7 @@
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import psutil
 
@@ -40,3 +41,12 @@ class Clock:
         """Seconds by part since `mark`, an earlier copy of `seconds`; and their total."""
         passed = {part: seconds - mark.get(part, 0.0) for part, seconds in self.seconds.items()}
         return {part: s for part, s in passed.items() if s} | {"total": sum(passed.values())}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Plain JSON."""
+        return {"seconds": dict(self.seconds)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """The seconds of a run's earlier half are its own, too."""
+        for part, seconds in state["seconds"].items():
+            self.seconds[part] += seconds

@@ -104,7 +104,7 @@ def _readable(episode: Episode) -> str:
         attempts = [t for t in episode.trajectories if t.player == player]
         for trajectory in attempts[:2]:
             lines.append(_readable_trajectory(trajectory))
-    tests = dict.fromkeys(test for suite in episode.info.get("valid_tests", []) for test in suite or ())
+    tests = dict.fromkeys(o.test for t in episode.trajectories for o in t.outcomes if o.status == "valid")
     lines.append("valid tests: " + ("; ".join(tests) or "none") + "\n")
     return "\n".join(lines)
 

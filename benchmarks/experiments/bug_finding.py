@@ -34,7 +34,8 @@ from embedded.sampling import bland_input, edge_input
 from evaluation.discriminator import discriminator_scores, judge_suites, mean_kill_at_k
 from evaluation.mutants import OPERATORS, Mutant, seeded_bugs
 from evaluation.writing import Writer, write_suites
-from games.multistage import MultistageGame, MultistageRules
+from games.multistage.game import MultistageGame
+from games.multistage.rules import MultistageRules
 from sandbox_workers.local import LocalSandbox
 
 SUITES = 5
@@ -71,7 +72,7 @@ async def make_targets(options: argparse.Namespace, sandbox: Sandbox, config: Co
         return await seeded_bugs(
             problem,
             sandbox,
-            config.multistage.sandbox_limits,
+            MultistageRules.model_validate(config.game).sandbox_limits,
             count=options.mutants,
             operators=options.operators,
             probe=lambda rng: f"f({edge_input(spec, rng)!r})",
@@ -92,9 +93,14 @@ async def written_suites(
 
     seat = config.discriminator
     policy = TransformersPolicy(str(directory), seat.engine)
-    style = format_for(AutoTokenizer.from_pretrained(str(directory)), config.multistage.test_format)
+    style = format_for(
+        AutoTokenizer.from_pretrained(str(directory)), MultistageRules.model_validate(config.game).test_format
+    )
     writer = Writer(policy=policy, format=style, max_tokens=seat.max_tokens, seed=seed)
-    problems, game = [target.problem for target in targets], MultistageGame(config.multistage)
+    problems, game = (
+        [target.problem for target in targets],
+        MultistageGame(MultistageRules.model_validate(config.game)),
+    )
     suites = await write_suites(problems, writer, game, SUITES, "bug_finding")
     await policy.close()
     return suites
@@ -121,7 +127,7 @@ async def measure(
             for target, of_problem in zip(targets, suites, strict=True)
         )
     )
-    scores = discriminator_scores([record for records in judged for record in records], slots=1)
+    scores = discriminator_scores([record for records in judged for record in records])
     if scores.unjudged:
         print(f"{scores.unjudged} suites and pairs could not be judged and are left out")
     emitted = [record.emitted for records in judged for record in records if record]
@@ -141,7 +147,7 @@ def _mean(values: Sequence[float | None]) -> float:
 
 async def compare(options: argparse.Namespace, config: Config, untrained: Path) -> dict[str, Any]:
     """Prints the table and returns the figures."""
-    rules, seeds = config.multistage, options.seeds
+    rules, seeds = MultistageRules.model_validate(config.game), options.seeds
     with LocalSandbox(options.sandbox, limits=rules.sandbox_limits) as sandbox:
         print(sandbox.description)
         targets = await make_targets(options, sandbox, config)

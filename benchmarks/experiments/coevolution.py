@@ -33,9 +33,10 @@ from core.problem import Problem
 from embedded.problems import embedded_problems
 from embedded.teaching import ensure_embedded
 from evaluation.discriminator import SuiteRecord, judge_suites
-from evaluation.programs import judge_program
 from evaluation.writing import write_programs, write_suites
-from games.multistage import MultistageGame
+from games.multistage.game import MultistageGame
+from games.multistage.rules import MultistageRules
+from games.program_scores import judge_program
 from runtime.model import loaded, open_model
 from sandbox_workers.backends import Kind
 from sandbox_workers.local import LocalSandbox
@@ -77,11 +78,11 @@ async def written(
     generation: Generation, problems: Sequence[Problem], config: Config
 ) -> tuple[list[list[str]], list[list[str]]]:
     """By problem: programs, suites."""
-    game = MultistageGame(config.multistage)
+    game = MultistageGame(MultistageRules.model_validate(config.game))
     texts: dict[str, list[list[str]]] = {}
     for role, directory in generation.models.items():
         model, seat = open_model(str(directory), "--run"), config.policy(role)
-        style = model.style(config.multistage.test_format)
+        style = model.style(MultistageRules.model_validate(config.game).test_format)
         engine = seat.engine.model_copy(update={"kind": "transformers"})
         async with loaded(model, engine, "cpu", style, seat.max_tokens, config.seed) as writer:
             if role == "generator":
@@ -104,7 +105,7 @@ async def meet(
     config: Config,
 ) -> Meeting:
     """programs, suites: by generation. What the sandbox could not judge counts as not killed, and not wrong."""
-    rules = config.multistage
+    rules = MultistageRules.model_validate(config.game)
     distinct = list(dict.fromkeys(text for of_one in programs for text in of_one))
     judged = await asyncio.gather(
         *(judge_program(sandbox, text, problem, rules.sandbox_limits) for text in distinct)
@@ -147,7 +148,9 @@ async def play(run: Path, count: int, sandbox_kind: Kind) -> tuple[list[str], li
     problems = embedded_problems("held_out")[:count]
     found = generations(run, config)
     texts = [await written(generation, problems, config) for generation in found]
-    with LocalSandbox(sandbox_kind, limits=config.multistage.sandbox_limits) as sandbox:
+    with LocalSandbox(
+        sandbox_kind, limits=MultistageRules.model_validate(config.game).sandbox_limits
+    ) as sandbox:
         meetings = await asyncio.gather(
             *(
                 meet(problem, [p[i] for p, _ in texts], [s[i] for _, s in texts], sandbox, config)

@@ -24,7 +24,7 @@ import numpy as np
 
 from benchmarks.experiments.intervals import Interval, interval, print_table
 from benchmarks.report import arguments, write
-from games import kuhn
+from games.boards import kuhn
 from learners.advantages.rae import RoleBaselines
 from learners.advantages.reinforce_pp import reinforce_pp
 

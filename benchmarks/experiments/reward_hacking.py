@@ -1,4 +1,4 @@
-"""What a discriminator makes of a reward when it may cheat: each guard of `games.rewards` taken away in turn.
+"""What a discriminator makes of a reward when it may cheat: each guard of `games.multistage.rewards` taken away in turn.
 
     python -m benchmarks.experiments.reward_hacking
 
@@ -12,7 +12,7 @@ First half of the programs are wrong, then, starting from the policy that was le
 Guarded: the default rules with as many slots as a suite may have tests, as the shipped recipes set them; the other arms
 differ from it by one thing, or by what is named. `slots 1` is the default of the class RewardRules, and R0 to the
 letter. w: validity_weight. slow: the probability that a program exceeds the time limit on a slow test, 0.7 elsewhere.
-Against perfect programs p over all tests pays v (1 - v), which is most at v = 0.5 (games/rewards.py); where slow tests
+Against perfect programs p over all tests pays v (1 - v), which is most at v = 0.5 (games/multistage/rewards.py); where slow tests
 can be had, which hold but count with a share 1 - s of the programs only, v (1 - v) / (1 - s v): at s = 0.7, most at v = 0.65.
 Whatever an arm rewards, its suites are measured alike: validity and duplicates are shares of the tests written.
 """
@@ -27,7 +27,7 @@ import numpy as np
 from benchmarks.experiments.intervals import Interval, interval, print_table
 from benchmarks.report import arguments, write
 from core.verdict import Limits, Status, Verdict
-from games.rewards import RewardRules, SuiteFacts, discriminator_reward, outcome
+from games.multistage.rewards import RewardRules, SuiteFacts, discriminator_reward, outcome
 
 ACTIONS = ("hard", "easy", "invalid", "duplicate", "slow", "stop")
 HARD, EASY, INVALID, DUPLICATE, SLOW, STOP = range(len(ACTIONS))

@@ -13,7 +13,7 @@ from learners.advantages.rloo import rloo
 from learners.advantages.task_norm import TaskNormaliser
 from learners.settings import LearnerSettings
 
-Credit = list[tuple[float, float | None]]
+GroupCredit = list[tuple[float, float | None]]
 """(reward, advantage) of each sample of a group."""
 
 OF_GROUPS: dict[str, Callable[[Sequence[float]], list[float] | None]] = {
@@ -33,7 +33,7 @@ class Advantages:
 
     def credit(
         self, groups: Sequence[Sequence[float]], *, game: str, role: str, parents: Sequence[str] = ()
-    ) -> list[Credit | None]:
+    ) -> list[GroupCredit | None]:
         """The credit of each group; None for a group without signal: it is left out of the batch and counted.
 
         Critic-free estimators give one advantage per sample. gae gives none, the learner's critic estimates it token
@@ -88,11 +88,11 @@ def _by_parent(groups: Sequence[Sequence[float]], parents: Sequence[str]) -> lis
     return advantages
 
 
-def _raw(rewards_G: Sequence[float]) -> Credit:
+def _raw(rewards_G: Sequence[float]) -> GroupCredit:
     return [(reward, None) for reward in rewards_G]
 
 
-def _centred(rewards_G: Sequence[float]) -> Credit | None:
+def _centred(rewards_G: Sequence[float]) -> GroupCredit | None:
     if not has_signal(rewards_G):  # what is left would be the value head's noise
         return None
     baseline = fmean(rewards_G)

@@ -7,17 +7,14 @@ import contextlib
 import json
 import os
 import re
-import select
 import shlex
 import socket
 
-from . import kernel
 from .child import Child, ZygoteGone
 from .framing import pack
 from .judged import Judged
-from .pair import TICK_S
-from .stop import MOST_RETRIES, Stop, killed_for_memory, set_up_failed
-from .wall import Wall
+from .round import Round
+from .stop import MOST_RETRIES, Stop
 from .zygote import Settings
 
 BUILD_FACTOR = 5
@@ -25,108 +22,44 @@ BUILD_FACTOR = 5
 BUILD_PROCESSES, BUILD_FILE_MB = 16, 16
 
 
-class Run:
+class Run(Round):
     """One command, from its start to its end."""
-
-    def __init__(self, zygote: socket.socket, settings: Settings, limits: dict) -> None:
-        self.stop: Stop | None = None
-        self._zygote, self._settings, self._limits = zygote, settings, limits
-        self._cap = limits["output_kb"] << 10
-        self._oom_before = kernel.oom_kills()
 
     def execute(self, command: list[str], environment: dict, files: dict, stdin: str) -> Judged:
         """Run the command to its end. What it leaves in its directory stays."""
-        self._child = Child(
+        self.program = Child(
             self._zygote,
             "program",
             self._settings,
-            self._limits,
+            self.limits,
             streams=("stdout", "stderr"),
             command=command,
             environment=environment,
             keep=True,
         )
+        self._start_clock(self.program)
         try:
-            self._child.control.settimeout(self._limits["wall_s"])
+            self.program.control.settimeout(self.limits["wall_s"])
             with contextlib.suppress(OSError):  # the child is dead: its exit says so
-                self._child.control.sendall(pack({"files": files, "stdin": stdin}))
-            self._watch()
+                self.program.control.sendall(pack({"files": files, "stdin": stdin}))
+            self._watch(self._sources())
+            self._flush()
             stop = self.stop = self.stop or self._end()
         finally:
-            used = self._child.finish(b"end" if self._child.end is not None else b"kill")
-        out, err = (
-            bytes(self._child.read[name][: self._cap]).decode("utf-8", "replace")
-            for name in ("stdout", "stderr")
-        )
-        assert self._child.end is not None
-        resident_mb = self._child.end[2] / 1024
-        if stop.status == "PASSED" and used > self._limits["cpu_s"]:
-            stop = Stop("TIME_LIMIT", f"it and what it started used {used:.2g} s of CPU")
-        elif stop.status == "PASSED" and resident_mb > self._limits["resident_mb"]:
+            used_s = self.program.finish(b"end" if self.program.end is not None else b"kill")
+        resident_mb = self._memory_bytes() / (1 << 20)
+        if stop.status == "PASSED" and used_s > self.limits["cpu_s"]:
+            stop = Stop("TIME_LIMIT", f"it and what it started used {used_s:.2g} s of CPU")
+        elif stop.status == "PASSED" and resident_mb > self._most_resident_mb():
             stop = Stop("MEMORY_LIMIT", f"{resident_mb:.0f} MiB were resident")
-        return Judged(
-            stop.status,
-            cpu_ms=round(used * 1e3, 3),
-            stdout=out,
-            stderr=err,
-            error=stop.error,
-            memory_bytes=self._child.end[2] << 10,
-        )
+        return self.judged(stop)._replace(cpu_ms=round(used_s * 1e3, 3))
 
-    @property
-    def may_be_ours(self) -> bool:
-        return self.stop is not None and self.stop.may_be_ours
+    def _is_over(self) -> bool:
+        return self.stop is not None or self.program.end is not None
 
-    def _watch(self) -> None:
-        """Until the process ended and all it had written was read, or a limit is passed."""
-        child, poll = self._child, select.poll()
-        poll.register(child.zygote.fileno(), select.POLLIN)
-        names = {descriptor: name for name, descriptor in child.outputs.items()}
-        for descriptor in names:
-            poll.register(descriptor, select.POLLIN)
-        wall = Wall([child], self._limits["wall_s"])
-        timeout_s = 0.0
-        while self.stop is None and child.end is None:
-            for descriptor, _ in poll.poll(timeout_s * 1000):
-                if descriptor not in names:
-                    child.take_news()
-                elif not self._read(names[descriptor]):
-                    poll.unregister(descriptor)
-            if child.until_look_s() <= 0:
-                child.look()
-            cpu_left, wall_left = self._limits["cpu_s"] - child.cpu_s(), wall.left_s()
-            if child.end is not None or self.stop is not None:
-                break
-            if child.holds_more_than(self._limits["resident_mb"]):
-                self.stop = Stop(
-                    "MEMORY_LIMIT", f"its processes hold more than {self._limits['resident_mb']} MiB"
-                )
-            elif cpu_left <= 0:
-                self.stop = Stop("TIME_LIMIT", f"more than {self._limits['cpu_s']:g} s of CPU")
-            elif wall_left <= 0:
-                self.stop = wall.expired()
-            timeout_s = max(TICK_S, min(cpu_left, wall_left, child.until_look_s()))
-        for name in names.values():
-            self._read(name)
-
-    def _read(self, name: str) -> bool:
-        goes_on = self._child.read_output(name, self._cap)
-        if sum(map(len, self._child.read.values())) > self._cap:
-            self.stop = self.stop or Stop("OUTPUT_LIMIT", f"more than {self._limits['output_kb']} KiB")
-        return goes_on
-
-    def _end(self) -> Stop:
-        assert self._child.end is not None
-        code = self._child.end[0]
-        if code == 0:
-            return Stop("PASSED", "")
-        if (error := self._child.set_up_error()) is not None:
-            return set_up_failed(error)
-        if code > 0:
-            return Stop("RUNTIME_ERROR", f"the program exited with code {code}")
-        if code == -9 and kernel.oom_kills() > self._oom_before:
-            return killed_for_memory(self._child, not self._child.held_more_than(self._limits["resident_mb"]))
-        return Stop("RUNTIME_ERROR", f"the program was killed by signal {-code}", may_be_ours=code == -9)
+    def _end(self, when: str = "") -> Stop:
+        ended_well = self.program.end is not None and self.program.end[0] == 0
+        return Stop("PASSED", "") if ended_well else super()._end(when)
 
 
 class Commands:
@@ -149,9 +82,7 @@ class Commands:
             if verdicts and verdicts[-1].status == "SANDBOX_ERROR":  # what failed us will do so again
                 verdicts.append(verdicts[-1])
                 continue
-            token = os.urandom(
-                16
-            ).hex()  # `secrets` would load `random` before the zygote does, in its own way
+            token = os.urandom(16).hex()  # `secrets` would load `random` before the zygote does
             way, files = prepared(language, job["program"], test["code"], token)
             command, uses = [part.replace("{heap_mb}", heap_mb) for part in way["run"]], limits
             if way["build"]:
@@ -185,7 +116,7 @@ class Commands:
         """Once more where the machine's state may have been to blame."""
         run = Run(self._zygote, self._settings, limits)
         verdict = run.execute(command, language["environment"], files, stdin)
-        if run.may_be_ours and self._retries < MOST_RETRIES:
+        if run.stop is not None and run.stop.may_be_ours and self._retries < MOST_RETRIES:
             self._retries += 1
             run = Run(self._zygote, self._settings, limits)
             verdict = run.execute(command, language["environment"], files, stdin)

@@ -1,14 +1,17 @@
-"""Length-prefixed JSON frames, over sockets and over file objects."""
+"""Length-prefixed JSON frames."""
 
 import json
 import socket
 import struct
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any
 
 MAX_FRAME = 16 << 20
-"""Bytes. A program cannot make its reader allocate more than this."""
+"""Bytes."""
 MAX_VALUE = 32 << 20
 """Bytes of a value between a program and its test."""
+CHUNK, MOST_AT_ONCE = 1 << 16, 1 << 20
+"""Bytes asked for in one system call."""
 
 
 class FrameTooLarge(ValueError):
@@ -30,30 +33,19 @@ def send_frame(connection: socket.socket, message: Any, cap: int = MAX_FRAME) ->
     connection.sendall(frame)
 
 
-def recv_exactly(connection: socket.socket, count: int) -> bytes:
-    """Raise EOFError where the other end closed first."""
-    received = bytearray()
-    while len(received) < count:
-        chunk = connection.recv(min(count - len(received), 1 << 20))
-        if not chunk:
-            raise EOFError
-        received += chunk
-    return bytes(received)
-
-
-def recv_frame(connection: socket.socket) -> Any:
-    (length,) = struct.unpack(">I", recv_exactly(connection, 4))
-    if length > MAX_FRAME:
-        raise FrameTooLarge(f"{length} bytes")
-    return json.loads(recv_exactly(connection, length).decode("utf-8", "surrogatepass"))
-
-
 class Frames:
-    """Frames of one connection, a system call each where they are short."""
+    """Frames of a connection.
 
-    def __init__(self, connection: socket.socket, cap: int) -> None:
-        self._connection, self._cap = connection, cap
-        self._read = b""
+    Args:
+        receive: gives at most so many of its bytes, and none at its end.
+        most: bytes of a frame; a program cannot make its reader allocate more.
+        ahead: so many bytes are asked for at least, that short frames cost a system call each; 0: none is taken of what
+            comes after a frame.
+    """
+
+    def __init__(self, receive: Callable[[int], bytes], most: int = MAX_FRAME, ahead: int = CHUNK) -> None:
+        self._receive, self._most, self._ahead = receive, most, ahead
+        self._read = bytearray()
 
     def waiting(self) -> bool:
         """Something was read and not yet taken."""
@@ -61,34 +53,22 @@ class Frames:
 
     def next(self) -> Any:
         """Raise EOFError where the other end closed, FrameTooLarge."""
-        read = self._read
-        while len(read) < 4:
-            read += self._more()
-        end = 4 + struct.unpack_from(">I", read)[0]
-        if end > self._cap:
-            raise FrameTooLarge(f"{end} bytes")
-        if end > len(read):
-            read += recv_exactly(self._connection, end - len(read))
-        self._read = read[end:]
-        return json.loads(read[4:end].decode("utf-8", "surrogatepass"))
+        (length,) = struct.unpack(">I", self._take(4))
+        if 4 + length > self._most:
+            raise FrameTooLarge(f"{4 + length} bytes")
+        return json.loads(self._take(length).decode("utf-8", "surrogatepass"))
 
-    def _more(self) -> bytes:
-        chunk = self._connection.recv(65536)
-        if not chunk:
-            raise EOFError
-        return chunk
+    def _take(self, count: int) -> bytearray:
+        while (missing := count - len(self._read)) > 0:
+            chunk = self._receive(min(max(missing, self._ahead), MOST_AT_ONCE))
+            if not chunk:
+                raise EOFError
+            self._read += chunk
+        taken = self._read[:count]
+        del self._read[:count]
+        return taken
 
 
-class Readable(Protocol):
-    """What `read_frame` needs of a stream."""
-
-    def read(self, count: int, /) -> bytes: ...
-
-
-def read_frame(stream: Readable) -> Any | None:
-    """The next frame of a trusted stream; None at its end."""
-    header = stream.read(4)
-    if len(header) < 4:
-        return None
-    body = stream.read(struct.unpack(">I", header)[0])
-    return json.loads(body.decode("utf-8", "surrogatepass"))
+def recv_frame(connection: socket.socket) -> Any:
+    """One frame, and nothing of what comes after it. Raise EOFError, FrameTooLarge."""
+    return Frames(connection.recv, ahead=0).next()

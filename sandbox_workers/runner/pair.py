@@ -2,14 +2,10 @@
 
 The program's process (S) is forked anew for each round. So is the tests' (T), unless the tests are inert: data in
 fixed shapes rather than code, which cannot touch T. Then the slot's evaluator, a T that stays, takes them.
-
-The clock and the CPU account start anew with each test. A test is charged what loading the program took plus its
-own, so it costs the same alone as in a batch.
 """
 
 import contextlib
 import json
-import select
 import socket
 import struct
 import time
@@ -20,15 +16,13 @@ from .child import Child
 from .framing import pack
 from .judged import Judged
 from .peer import ASKING, TESTING
+from .round import TICK_S, Round
 from .stop import Stop, killed_for_memory, set_up_failed
-from .wall import Wall
 from .zygote import TEST_MEMORY_MB, Settings
 
 MAX_VERDICT_FRAME = 64 << 10
 DEATH_WAIT_S = 1.0
 """How long the exit code of a program that broke its connection is waited for."""
-TICK_S = 0.01
-"""Shortest pause between two looks at the CPU clock."""
 LOOKS = 5
 """At what a test does when a limit is passed, a TICK_S apart: a single one falls between two of its questions now and
 then."""
@@ -86,18 +80,14 @@ class Evaluators:
         child.finish(order)
 
 
-class Pair:
+class Pair(Round):
     """The two processes of one round: started, watched, ended."""
 
     def __init__(
         self, zygote: socket.socket, evaluators: Evaluators, settings: Settings, limits: dict, inert: bool
     ) -> None:
-        self.limits = limits
-        self.stop: Stop | None = None
-        self.loaded = False
-        self._zygote, self._evaluators, self._settings, self._inert = zygote, evaluators, settings, inert
-        self._load_cpu = 0.0
-        self._load_output: dict[str, bytes] = {"stdout": b"", "stderr": b""}
+        super().__init__(zygote, settings, limits)
+        self._evaluators, self._inert = evaluators, inert
         self._frames = bytearray()
         self._verdicts: list[Judged] = []
         self._gone_since: float | None = None
@@ -105,7 +95,6 @@ class Pair:
         """So the test process was seen at the last look."""
         self._last = False
         """The test process judges no further: the program is lost to it."""
-        self._oom_before = kernel.oom_kills()
 
     # ------------------------------------------------------------ from start to end
 
@@ -122,13 +111,21 @@ class Pair:
         theirs.close()
         self.test = self._evaluators.take(self._inert, self.limits)
         self.test.delay_s = self.test.run_delay_s()
-        self._wall = Wall((self.program, self.test), self.limits["wall_s"])
+        self._start_clock(self.program, self.test)
+        self._wanted = len(tests)
         try:
             self._hand_over(ours, program, tests)
-            self._watch(len(tests))
+            self._watch(
+                self._sources()
+                | {
+                    self.test.zygote.fileno(): lambda: bool(self.test.take_news()),
+                    self.test.control.fileno(): self._read_verdicts,
+                    self.test.outputs["output"]: self._read_test_output,
+                }
+            )
         finally:
             self._finish()
-        return [verdict._replace(memory_bytes=self.program_memory()) for verdict in self._verdicts]
+        return [verdict._replace(memory_bytes=self._memory_bytes()) for verdict in self._verdicts]
 
     def _hand_over(self, rpc: socket.socket, program: str, tests: list[list]) -> None:
         self.test.control.settimeout(self.limits["wall_s"])
@@ -141,30 +138,8 @@ class Pair:
         rpc.close()
         self.test.control.setblocking(False)
 
-    def _watch(self, wanted: int) -> None:
-        self._wanted = wanted
-        poll = select.poll()
-        sources = {
-            self.program.zygote.fileno(): lambda: bool(self.program.take_news()),
-            self.test.zygote.fileno(): lambda: bool(self.test.take_news()),
-            self.test.control.fileno(): self._read_verdicts,
-            self.program.outputs["stdout"]: lambda: self._read_output("stdout"),
-            self.program.outputs["stderr"]: lambda: self._read_output("stderr"),
-            self.test.outputs["output"]: self._read_test_output,
-        }
-        for descriptor in sources:
-            poll.register(descriptor, select.POLLIN)
-        timeout_s = 0.0
-        while self.stop is None and not self._last and len(self._verdicts) < wanted:
-            for descriptor, _ in poll.poll(timeout_s * 1000):
-                if not sources[descriptor]():
-                    poll.unregister(descriptor)
-            if self.test.end is not None and self._gone_since is None:
-                self._read_verdicts()  # what it said before it ended
-                if len(self._verdicts) < wanted and self._gone_since is None and not self._last:
-                    self.stop = self.stop or self._death_of_test()
-            if self.stop is None:
-                timeout_s = self._check_clocks()
+    def _is_over(self) -> bool:
+        return self.stop is not None or self._last or len(self._verdicts) >= self._wanted
 
     def _finish(self) -> None:
         """Have what is not kept ended and wiped."""
@@ -187,73 +162,26 @@ class Pair:
 
     # ------------------------------------------------------------ limits
 
-    def _test_cpu(self, child: Child) -> float:
-        """CPU seconds charged to the current test."""
-        load = self._load_cpu if child is self.program else 0.0
-        return load + max(0.0, child.cpu_s() - self._wall.cpu_before[child])
-
-    def cpu_ms(self) -> float:
-        """CPU milliseconds of the program charged to the current test."""
-        return round(self._test_cpu(self.program) * 1e3, 3)
-
-    def test_cpu_ms(self) -> float:
-        """CPU milliseconds of the test process under the current test."""
-        return round(self._test_cpu(self.test) * 1e3, 3)
-
-    def final_verdict(self) -> Judged:
-        """What `stop` means once it was not retried, or came again."""
-        assert self.stop is not None
-        judged = Judged(
-            self.stop.status, error=self.stop.error, by_test=self.stop.by_test, **self._measured()
-        )
-        return judged._replace(memory_bytes=self.program_memory())
-
-    def _measured(self) -> dict:
-        """What a verdict says beside what the test does: of the current one."""
-        return {
-            "cpu_ms": self.cpu_ms(),
-            "stdout": self.printed("stdout"),
-            "stderr": self.printed("stderr"),
-            "test_cpu_ms": self.test_cpu_ms(),
-        }
-
-    def program_memory(self) -> int:
-        """Peak resident bytes of the program's process, over all its tests; 0 while it is not known."""
-        return self.program.end[2] << 10 if self.program.end is not None else 0
-
-    def _check_clocks(self) -> float:
-        """Set `stop` where a limit is passed; else return how many seconds may pass until the next look."""
-        if self._gone_since is not None:
-            left = self._gone_since + DEATH_WAIT_S - time.monotonic()
-            if self.program.end is not None or left <= 0:
-                self.stop = self._death_of_program()
-            return max(left, 0.0)
-        if self.program.until_look_s() <= 0:
-            self._look()
-        cpu_left = self.limits["cpu_s"]
-        for child in (self.program, self.test):
-            left = self.limits["cpu_s"] - self._test_cpu(child)
-            if left <= 0:
-                self.stop = self.stop or self._cpu_expired(child)
-            cpu_left = min(cpu_left, left)
-        wall_left = self._wall.left_s()
-        if wall_left <= 0 and self.stop is None:
-            stop = self._wall.expired()
-            self.stop = self._by_whom(stop) if stop.status == "TIME_LIMIT" else stop
-        return max(TICK_S, min(cpu_left, wall_left, self.program.until_look_s()))
+    def _check(self) -> float:
+        if self.test.end is not None and self._gone_since is None:
+            self._read_verdicts()  # what it said before it ended
+            if self._gone_since is None and not self._is_over():
+                self.stop = self._end_of_test()
+        if self._gone_since is None:
+            return super()._check()
+        left = self._gone_since + DEATH_WAIT_S - time.monotonic()
+        if self.program.end is not None or left <= 0:
+            self.stop = self.stop or self._end_of_program()
+        return max(left, 0.0)
 
     def _look(self) -> None:
-        """Beyond what the clocks of the two processes say."""
-        self.program.look()
         if not self._inert:
             self.test.look()
             self._was_asking = self.test.pid is not None and kernel.name_of(self.test.pid) == ASKING
             if self.test.holds_more_than(memory_mb := test_memory_mb(self.limits)):
-                self.stop = Stop(
-                    "MEMORY_LIMIT", f"test: its processes hold more than {memory_mb} MiB", by_test=True
-                )
-        if self.program.holds_more_than(memory_mb := self.limits["memory_mb"]):
-            self.stop = Stop("MEMORY_LIMIT", f"its processes hold more than {memory_mb} MiB")
+                error = f"test: its processes hold more than {memory_mb} MiB"
+                self.stop = Stop("MEMORY_LIMIT", error, by_test=True)
+        super()._look()
 
     def _test_is_to_blame(self) -> bool:
         """Inert tests do nothing, and a test that waits for the program, or reads what it sent, does nothing of its
@@ -266,34 +194,20 @@ class Pair:
             time.sleep(TICK_S)
         return testing > LOOKS // 2
 
-    def _cpu_expired(self, child: Child) -> Stop:
-        stop = Stop("TIME_LIMIT", f"more than {self.limits['cpu_s']:g} s of CPU")
-        return self._by_whom(stop) if child is self.test else stop
-
     def _by_whom(self, stop: Stop) -> Stop:
         return replace(stop, error=f"test: {stop.error}", by_test=True) if self._test_is_to_blame() else stop
 
-    def _death_of_program(self) -> Stop:
+    def _end_of_program(self) -> Stop:
         when = "" if self.loaded else " while it was loaded"
         if self.program.end is None:
             return Stop("RUNTIME_ERROR", f"the program closed its connection{when}")
-        code = self.program.end[0]
-        if not self.loaded and (error := self.program.set_up_error()) is not None:
-            return set_up_failed(error)
-        if code >= 0:
-            return Stop("RUNTIME_ERROR", f"the program exited with code {code}{when}")
-        if code == -9 and kernel.oom_kills() > self._oom_before:
-            # A program could have its test take what it may not take itself.
-            return killed_for_memory(self.program, within_limits=self._test_is_small())
-        # SIGKILL may be the kernel's, for want of memory, where it does not tell us so.
-        return Stop(
-            "RUNTIME_ERROR", f"the program was killed by signal {-code}{when}", may_be_ours=code == -9
-        )
+        return self._end(when)
 
-    def _test_is_small(self) -> bool:
+    def _is_within_limits(self) -> bool:
+        """A program could have its test take what it may not take itself."""
         return self.test.pid is not None and kernel.peak_kib(self.test.pid) <= TEST_RESIDENT_MB << 10
 
-    def _death_of_test(self) -> Stop:
+    def _end_of_test(self) -> Stop:
         assert self.test.end is not None
         code, _, peak_kib = self.test.end
         if code == -9 and kernel.oom_kills() > self._oom_before:
@@ -309,18 +223,8 @@ class Pair:
 
     # ------------------------------------------------------------ output and verdicts
 
-    def printed(self, name: str) -> str:
-        """What the program wrote to stdout or stderr while it was loaded and under the current test, cut at
-        the limit."""
-        cap = self.limits["output_kb"] << 10
-        return (self._load_output[name] + self.program.read[name])[:cap].decode("utf-8", "replace")
-
-    def _read_output(self, name: str) -> bool:
-        cap = self.limits["output_kb"] << 10
-        goes_on = self.program.read_output(name, cap)
-        if sum(map(len, self._load_output.values())) + sum(map(len, self.program.read.values())) > cap:
-            self.stop = self.stop or Stop("OUTPUT_LIMIT", f"more than {self.limits['output_kb']} KiB")
-        return goes_on
+    def _measured(self) -> dict:
+        return super()._measured() | {"test_cpu_ms": round(self._cpu_s(self.test) * 1e3, 3)}
 
     def _read_test_output(self) -> bool:
         cap = self.limits["output_kb"] << 10
@@ -372,21 +276,16 @@ class Pair:
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             self.stop = Stop("RUNTIME_ERROR", "test: wrote to the verdict pipe", by_test=True)
             return
-        self._flush()
+        self._flush()  # it flushes before each reply
         if self.stop is not None:
             return
         if frame.get("gone"):
-            self._gone_since = time.monotonic()  # its exit code says why: see _check_clocks
+            self._gone_since = time.monotonic()  # its exit code says why: see _check
             return
         self._verdicts.append(Judged(**said, **self._measured()))
         self._last = frame.get("last") is True
         if not self._last and len(self._verdicts) < self._wanted:
             self._next_test()
-
-    def _flush(self) -> None:
-        """Take what the program printed: it flushes before each reply."""
-        for name in ("stdout", "stderr"):
-            self._read_output(name)
 
     def _begin_tests(self) -> None:
         self.loaded = True
@@ -397,7 +296,7 @@ class Pair:
         self._next_test()
 
     def _next_test(self) -> None:
-        self._wall = Wall((self.program, self.test), self.limits["wall_s"])
+        self._start_clock(self.program, self.test)
         if not self.loaded:
             return  # the program failed: all tests fare alike
         for text in self.program.read.values():

@@ -68,7 +68,7 @@ class Peer:
 
     def __init__(self, connection: socket.socket, role: str) -> None:
         self.connection = connection
-        self.frames = Frames(connection, MAX_VALUE)
+        self.frames = Frames(connection.recv, MAX_VALUE)
         self.role = role
         self.codec = Codec(self.ask, role)
         self.fatal: BaseException | None = None

@@ -13,15 +13,17 @@ the launcher cannot do better; CHOWN_JOBS=1 where it could not give the director
 COMMANDS=names that "ready" shall tell of.
 """
 
+import contextlib
 import os
 import signal
 import socket
 import sys
 import traceback
+from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from .commands import Commands
-from .framing import pack, read_frame
+from .framing import Frames, pack
 from .judged import Judged
 from .pair import Evaluators, Pair
 from .stop import MOST_RETRIES
@@ -59,7 +61,7 @@ class Slot:
                 # contention or a neighbour's memory: this test again, in a fresh pair
                 retried_at, retries = len(verdicts), retries + 1
                 continue
-            verdict = pair.final_verdict()
+            verdict = pair.judged(pair.stop)
             # A program that cannot be loaded fares alike with every test, and what failed us will do so again.
             same_for_all = not pair.loaded or pair.stop.status == "SANDBOX_ERROR"
             verdicts += [verdict] * (len(tests) - len(verdicts) if same_for_all else 1)
@@ -145,8 +147,10 @@ def main() -> None:
         commands = [name for name in os.environ.get("COMMANDS", "").split() if shutil.which(name)]
         output.write(pack({"ready": sys.version.split()[0], "commands": commands}))
         output.flush()
-    while (job := read_frame(sys.stdin.buffer)) is not None:
-        jobs.put(job)
+    frames = Frames(partial(os.read, sys.stdin.fileno()), most=1 << 40)  # the host is trusted
+    with contextlib.suppress(EOFError):
+        while True:
+            jobs.put(frames.next())
     os._exit(0)
 
 

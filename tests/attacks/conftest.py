@@ -8,7 +8,6 @@ import pytest
 
 from core.interfaces import SandboxFailure
 from core.verdict import Limits, Status, Verdict
-from sandbox_workers.client import RetryPolicy
 from sandbox_workers.local import LocalSandbox
 from tests.sandboxes import kind  # noqa: F401  (a fixture)
 
@@ -21,7 +20,7 @@ LOOK = "import os\ndef look(): return os.listdir('.'), len([p for p in os.listdi
 def warm(kind: str) -> Iterator[LocalSandbox]:  # noqa: F811
     run_id = f"attacks-{os.getpid()}"
     with LocalSandbox(kind, slots=1, limits=LIMITS, run_id=run_id, cache_size=0) as local:
-        local._retry = RetryPolicy(pauses_s=())  # whatever fails is to be seen
+        local.pauses_s = ()  # whatever fails is to be seen
         yield local
 
 
@@ -42,8 +41,7 @@ def attack(warm: LocalSandbox) -> Iterator[Callable[..., Verdict]]:
     """Judges (program, test, limits that differ). Afterwards an honest program and a wrong one must be judged
     rightly, and no file, no process and no loss of a sandbox be left."""
     (before,) = judge(warm, LOOK, "look()")
-    (worker,) = warm._threads._workers
-    replaced = worker.stats().backends_replaced
+    replaced = warm.worker.stats().backends_replaced
 
     def attack(program: str, test: str, changed: Mapping[str, float] | None = None) -> Verdict:
         (verdict,) = judge(warm, program, test, limits=LIMITS.model_copy(update=changed))
@@ -58,7 +56,7 @@ def attack(warm: LocalSandbox) -> Iterator[Callable[..., Verdict]]:
     (after,) = judge(warm, LOOK, "look()")
     assert after.status is Status.PASSED and str(after.value).startswith("([], ")
     assert after.value == before.value
-    assert worker.stats().backends_replaced == replaced
+    assert warm.worker.stats().backends_replaced == replaced
 
 
 @pytest.fixture

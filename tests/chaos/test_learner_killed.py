@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import ray
 import torch
+from ray.exceptions import RayError
 from safetensors.torch import load_file
 
 from core.batch import Batch, Sample
@@ -26,6 +27,7 @@ from learners.mailbox import LearnerFailed
 from learners.settings import LearnerSettings, LoraSettings
 from learners.train_loop import RayLearner, TrainRun
 from learners.train_spec import LearnerSpec
+from runtime.cluster import for_the_user
 from tests.learning import VOCABULARY, one_torch_thread, save_tiny_model
 
 PATIENCE_S = 180
@@ -94,14 +96,14 @@ def slow_batch(step: int) -> Batch:
 
 
 def within(seconds: float, work: Callable[[], Any]) -> Any:
-    """work()'s result or exception; fails the test where it hangs."""
+    """work()'s result or exception, as the driver's user is told of it; fails the test where it hangs."""
     outcome: list[tuple[str, Any]] = []
 
     def run() -> None:
         try:
             outcome.append(("result", work()))
         except BaseException as error:
-            outcome.append(("error", error))
+            outcome.append(("error", for_the_user(error) if isinstance(error, RayError) else error))
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()

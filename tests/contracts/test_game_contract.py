@@ -1,4 +1,4 @@
-"""One suite for every game: an embedded problem, players who say anything, the real sandbox."""
+"""One suite for every game, and for the one that docs/your_own_game.md builds: players who say anything, the real sandbox."""
 
 import asyncio
 import json
@@ -19,18 +19,20 @@ from core.interfaces import Player, PromptFormat, Sampling, Sandbox, SandboxFail
 from core.problem import Problem
 from core.seeding import derive_seed
 from core.verdict import Limits
-from curriculum.curriculum import Assignment, Phase
-from driver import episode_metrics, require_some_judged
 from embedded.model import build_tokenizer
-from games.choice import GameRules, build_game
+from games import GameRules
 from games.prompts import END, MARKER_TOKENS, PAD, ChatFormat, TaggedFormat
+from games.rules import Rules
 from runtime.problem_sets import load_splits
 from sandbox_workers.languages import UnknownLanguage
 from sandbox_workers.local import LocalSandbox
+from tests import your_own_game
 from tests.contracts.test_sandbox_contract import require
 from tests.playing import Breaking
+from tracking.step import episode_metrics, require_some_judged
 
-RULES: tuple[GameRules, ...] = tuple(kind() for kind in get_args(get_args(GameRules)[0]))
+SHIPPED: tuple[GameRules, ...] = tuple(kind() for kind in get_args(get_args(GameRules)[0]))
+RULES: tuple[Rules, ...] = (*SHIPPED, your_own_game.module().RegexRules())
 BOARDS = ("tictactoe", "kuhn")
 MAX_TOKENS = 90
 SAYS = [
@@ -54,13 +56,15 @@ def styles() -> dict[str, PromptFormat]:
 
 
 @pytest.fixture(params=RULES, ids=lambda rules: rules.kind)
-def rules(request) -> GameRules:
+def rules(request) -> Rules:
     return request.param
 
 
 @cache
 def problems(kind: str) -> tuple[Problem, Problem]:
     """A training problem and a held-out one."""
+    if kind == "regex":
+        return your_own_game.problems()
     train, held_out = load_splits(
         Config.model_validate({"game": {"kind": kind}, "evaluation": {"problems": 1}})
     )
@@ -84,7 +88,7 @@ def seat(name: str, style: PromptFormat, says: Sequence[str], *, attempts: int =
 
 
 def play(
-    rules: GameRules,
+    rules: Rules,
     problem: Problem,
     sandbox: Sandbox,
     style: PromptFormat,
@@ -96,14 +100,14 @@ def play(
 
 
 def play_by(
-    rules: GameRules,
+    rules: Rules,
     problem: Problem,
     sandbox: Sandbox,
     players: Mapping[str, Player],
     memory: Sequence[str] = (),
 ) -> Episode:
     async def bounded() -> Episode:
-        return await asyncio.wait_for(build_game(rules).play(problem, players, sandbox, memory), 120)
+        return await asyncio.wait_for(rules.game().play(problem, players, sandbox, memory), 120)
 
     try:
         return asyncio.run(bounded())
@@ -114,7 +118,7 @@ def play_by(
 
 
 def test_every_game_of_the_choice_is_here():
-    assert len({rules.kind for rules in RULES}) == len(RULES) == 7
+    assert len({rules.kind for rules in SHIPPED}) == len(SHIPPED) == 7
 
 
 def test_an_episode_is_of_its_problem_and_its_seats(rules, sandbox, styles):
@@ -123,7 +127,6 @@ def test_an_episode_is_of_its_problem_and_its_seats(rules, sandbox, styles):
         assert episode.problem_id == problem.id
         assert {t.player for t in episode.trajectories} <= rules.seats.keys()
         assert episode.trajectories
-        json.dumps(episode.info)
         json.dumps(episode_metrics(rules.seats, [episode], {"generate": 1.0}))
         for trajectory in episode.trajectories:
             assert json.loads(json.dumps(trajectory.components)) == trajectory.components
@@ -144,7 +147,7 @@ def test_the_same_players_play_the_same_episode(rules, sandbox, styles):
 @pytest.mark.parametrize("style", ["tagged", "chat"])
 def test_no_sequence_is_longer_than_the_longest(rules, sandbox, styles, style):
     """Players who talk until they are cut off, who write long programs, and who play on."""
-    format, game = styles[style], build_game(rules)
+    format, game = styles[style], rules.game()
     long = [f"print(1)#{'x' * n}" for n in (20, 60, 80)] + ["x" * 300, "()" * 300, "é" * 100, "é" * 300]
     moves = [f"{m}{' ' * n}" for m in ("pass", "bet", *"123456789") for n in (0, 200)]
     for problem in problems(rules.kind):
@@ -169,11 +172,8 @@ def test_a_broken_sandbox_gives_no_reward(kind, styles):
     assert [t.reward for t in episode.trajectories] == [None] * len(episode.trajectories)
     failed = [t.components.get("sandbox_failure") == 1.0 for t in episode.trajectories]
     assert all(failed) or (kind == "multistage" and any(failed))  # whose programs then have no test
-    step = Assignment(
-        step=1, stage=1, phase=Phase.GENERATOR, learning=("generator",), problem_ids=(problem.id,), attempts={}
-    )  # fmt: skip
     with pytest.raises(SandboxFailure, match="judged none"):
-        require_some_judged(step, [episode])
+        require_some_judged(1, [episode])
 
 
 @pytest.mark.parametrize("kind", BOARDS)
@@ -202,7 +202,7 @@ def test_what_a_policy_raises_ends_the_play(rules, styles):
         for name in rules.seats
     }
     with pytest.raises(MemoryError, match="the engine died"):
-        asyncio.run(build_game(rules).play(problems(rules.kind)[0], players, Breaking()))
+        asyncio.run(rules.game().play(problems(rules.kind)[0], players, Breaking()))
 
 
 @pytest.mark.parametrize("kind", ["code_execution", "unit_tests", "code_golf"])

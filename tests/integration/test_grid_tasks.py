@@ -10,7 +10,7 @@ from core.problem import Problem
 from core.verdict import Status, Verdict
 from embedded.grid_families import families
 from embedded.grid_tasks import grid_problems
-from games.golf_rewards import GolfRules, fault_of, golf_reward
+from games.programs.golf_rewards import GolfRules, fault_of, golf_reward
 from problems.grids import GridTask, Pair, pair_tests, to_problem
 from sandbox_workers.jobs import SandboxUnavailable
 from sandbox_workers.local import LocalSandbox

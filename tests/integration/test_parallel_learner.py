@@ -8,6 +8,7 @@ from torch import multiprocessing
 
 from core.batch import Batch
 from learners.learner import Learner
+from learners.recovery import go_back
 from learners.settings import LearnerSettings
 from learners.state import load_learner, save_learner
 from tests.learning import largest_difference, one_torch_thread, random_samples, save_tiny_model, weights
@@ -63,6 +64,8 @@ def work(rank: int, directory: Path, model: Path) -> None:
         save_learner(learner, directory / f"{case}_by_two")
         continued = learner_of(case, model, alone=False, start=directory / f"{case}_by_one")
         found["continued"] = learn(continued, case, range(STEPS + 1, STEPS + 2))
+        go_back(continued, directory / f"{case}_by_one")
+        found["gone_back"] = weights(continued)
         if rank == 0:
             torch.save(found, directory / f"{case}.pt")
     torch.distributed.destroy_process_group()
@@ -112,6 +115,14 @@ def test_two_workers_make_the_update_of_one(by_two, case: str) -> None:
     found = torch.load(directory / f"{case}.pt", weights_only=False)
     same(found, by_one[case])
     same(found["continued"], by_one[case]["continued"])
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_two_workers_go_back_to_what_one_saved(by_two, case: str) -> None:
+    directory, model, _ = by_two
+    found = torch.load(directory / f"{case}.pt", weights_only=False)
+    saved = learner_of(case, model, alone=True, start=directory / f"{case}_by_one")
+    assert largest_difference(found["gone_back"], weights(saved)) == 0
 
 
 @pytest.mark.parametrize("case", CASES)

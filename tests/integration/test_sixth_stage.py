@@ -1,4 +1,4 @@
-"""Another reasoning stage is an edit of the list in games/stages.py: in a copy of the tree it is made, and a model is
+"""Another reasoning stage is an edit of the list in games/multistage/stages.py: in a copy of the tree it is made, and a model is
 warmed up, plays, learns and is evaluated with it."""
 
 import json
@@ -29,7 +29,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for room in ROOMS:
         shutil.copytree(ROOT / room, house / room, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "driver.py", house)
-    stages = house / "games" / "stages.py"
+    stages = house / "games" / "multistage" / "stages.py"
     before, after = stages.read_text().split(LAST)
     stages.write_text(before + NEW + LAST + after)
     return house

@@ -11,7 +11,7 @@ RATES = ("kill_rate", "mutant_kill_rate", "false_kill_rate")
 
 
 @st.composite
-def suites(draw, mutants=2):
+def suites(draw, mutants=2, slots=1):
     emitted = draw(st.integers(0, 8))
     counts = sorted(draw(st.lists(st.integers(0, emitted), min_size=4, max_size=4)), reverse=True)
     stages = dict(zip(("parsed", "well_formed", "agreed", "distinct"), counts, strict=True))
@@ -23,19 +23,20 @@ def suites(draw, mutants=2):
         emitted=emitted,
         **stages,
         repeated=repeated,
+        validity=counts[3] / max(1, slots, emitted),
         wrong=draw(some),
         mutants=draw(fixed),
         correct=draw(some),
     )
 
 
-many = st.lists(st.none() | suites(), max_size=6)
+many = st.integers(1, 8).flatmap(lambda slots: st.lists(st.none() | suites(slots=slots), max_size=6))
 
 
 @examples
-@given(many, st.integers(1, 8))
-def test_scores_are_shares_and_stages_only_lose(records, slots):
-    scores = discriminator_scores(records, slots)
+@given(many)
+def test_scores_are_shares_and_stages_only_lose(records):
+    scores = discriminator_scores(records)
     values = [getattr(scores, name) for name in (*SHARES, *RATES)]
     assert all(value is None or 0 <= value <= 1 for value in values)
     assert scores.suites + records.count(None) == len(records)
@@ -50,7 +51,7 @@ def test_scores_are_shares_and_stages_only_lose(records, slots):
 def test_the_order_of_suites_is_nothing(records, random):
     shuffled = list(records)
     random.shuffle(shuffled)
-    one, other = discriminator_scores(records, 4), discriminator_scores(shuffled, 4)
+    one, other = discriminator_scores(records), discriminator_scores(shuffled)
     for name in (*SHARES, *RATES, "unjudged"):
         a, b = getattr(one, name), getattr(other, name)
         assert a == b or abs(a - b) < 1e-9
@@ -59,8 +60,8 @@ def test_the_order_of_suites_is_nothing(records, random):
 @examples
 @given(st.lists(suites(), min_size=1, max_size=6))
 def test_unjudged_suites_change_no_mean(records):
-    with_failures = discriminator_scores([None, *records, None], 1)
-    without = discriminator_scores(records, 1)
+    with_failures = discriminator_scores([None, *records, None])
+    without = discriminator_scores(records)
     assert with_failures.unjudged == without.unjudged + 2
     assert all(getattr(with_failures, n) == getattr(without, n) for n in (*SHARES, *RATES))
 

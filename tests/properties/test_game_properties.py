@@ -10,21 +10,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.episodes import EpisodeRunner, PlayRequest, Seat
+from actors.episodes import EpisodeRunner, Seat
 from actors.scripted_policy import ScriptedPolicy
 from core.batch import sample_from
 from core.episode import Episode, Trajectory
 from core.interfaces import Sampling, SandboxFailure
+from core.play import PlayRequest
 from core.problem import Problem
 from core.seeding import derive_seed
 from core.verdict import Limits, OutputTest, Status, Test, Verdict
-from games.board_games import KuhnRules, TicTacToeRules, evaluation_matches, training_matches
-from games.choice import GameRules, build_game
-from games.code_execution import CodeExecutionRules
-from games.code_golf import CodeGolfRules
-from games.multistage import MultistageRules
-from games.output_prediction import OutputPredictionRules
-from games.unit_tests import UnitTestsRules
+from games import GameRules
+from games.boards.rules import KuhnRules, TicTacToeRules, evaluation_matches, training_matches
+from games.multistage.rules import MultistageRules
+from games.prediction.rules import OutputPredictionRules
+from games.programs.code_execution import CodeExecutionRules
+from games.programs.code_golf import CodeGolfRules
+from games.programs.unit_tests import UnitTestsRules
 from tests.playing import Letters
 
 examples = settings(max_examples=100, deadline=None)
@@ -146,7 +147,7 @@ def run(rules: GameRules, draw_seed: int, *, failing: float = 0.1, attempts: int
     policies = sorted(set(rules.seats.values()))
     seat = Seat(policy=ScriptedPolicy(script), format=style, max_tokens=max_tokens, probe_tolerance=1.0)
     runner = EpisodeRunner(
-        build_game(rules), Drawn(draw_seed, failing), dict.fromkeys(policies, seat), rules.seats, draw_seed
+        rules.game(), Drawn(draw_seed, failing), dict.fromkeys(policies, seat), rules.seats, draw_seed
     )
     request = PlayRequest(
         address=("step", address),
@@ -211,7 +212,7 @@ def test_attempts_of_a_player_are_numbered_apart(rules, seed, attempts):
 def test_the_same_request_gives_the_same_episodes(rules, seed):
     first, again = run(rules, seed), run(rules, seed)
     assert first == again
-    json.dumps([[t.components for t in e.trajectories] + [e.info] for e in first])
+    json.dumps([[t.components for t in e.trajectories] for e in first])
 
 
 @examples

@@ -4,7 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.problem import Problem
-from games.parsing import InputLimits, extract_program, parse_suite
+from games.multistage.emitted import InputLimits, parse_suite
+from games.parsing import extract_program
 
 examples = settings(max_examples=300, deadline=None)
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from core.source import is_valid_python
 from core.verdict import Status
 from embedded.grid_tasks import random_recipe
-from games.golf_rewards import GolfRules, golf_reward, utf8_bytes
+from games.programs.golf_rewards import GolfRules, golf_reward, utf8_bytes
 from learners.advantages.task_norm import TaskNormaliser
 from problems.grids import (
     GridTask,

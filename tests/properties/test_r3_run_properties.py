@@ -17,11 +17,14 @@ from actors.settings import EngineSettings
 from actors.transformers_policy import TransformersPolicy
 from configs.schema import Config
 from core.episode import Completion, Episode, Trajectory
+from core.evaluation import EvaluationSettings
 from core.interfaces import Sampling, SandboxFailure
 from core.problem import Problem
-from core.verdict import Limits, Status, Verdict
+from core.verdict import Status, Verdict
 from curriculum.curriculum import Curriculum, Schedule
-from evaluation.solver import SolverEvaluator
+from games.programs.code_execution import CodeExecutionRules
+from games.programs.evaluator import SolverEvaluator
+from problems.loader import ProblemFileError
 from runtime.build import ordered_ids
 from runtime.problem_sets import load_splits
 from tests.learning import VOCABULARY, one_torch_thread, save_tiny_model
@@ -214,8 +217,11 @@ def test_a_mean_is_the_sum_over_the_tasks_by_their_number(results):
         for i, (reward, _, _) in enumerate(results)
     ]
     evaluator = SolverEvaluator(
-        problems, Known(), Limits(), samples=0, temperature=1.0, pass_at=(1,), rewarded_tests=0
-    )  # type: ignore[arg-type]
+        problems,
+        Known(),  # type: ignore[arg-type]
+        CodeExecutionRules(),
+        EvaluationSettings(),
+    )
     scores = asyncio.run(evaluator.scores([episodes], None))
     rewards = [r for r, _, _ in results if r is not None]
     shares = {f"p{i}": sum(p) / len(p) for i, (_, p, fails) in enumerate(results) if not fails}
@@ -269,7 +275,7 @@ def test_what_is_held_out_is_never_trained_on_whatever_it_is_called(train, held_
         )
         try:
             kept, aside = load_splits(config)
-        except ValueError as error:
+        except ProblemFileError as error:
             assert "also held out" in str(error)
             if held_out is not None:
                 assert {number for number, _ in train} <= {number for number, _ in held_out}

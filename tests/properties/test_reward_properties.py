@@ -2,7 +2,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.verdict import Limits, Status, Verdict
-from games.rewards import (
+from games.multistage.rewards import (
     RewardRules,
     SuiteFacts,
     behaviour_duplicates,

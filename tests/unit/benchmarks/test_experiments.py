@@ -18,7 +18,7 @@ from benchmarks.experiments.stage_credit import (
     trees,
     uniform,
 )
-from games import kuhn
+from games.boards import kuhn
 
 SHORT = experiment.Settings(episodes=10_000)
 

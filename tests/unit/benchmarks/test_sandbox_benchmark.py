@@ -1,21 +1,30 @@
 """The helpers of the sandbox's benchmarks that need no sandbox."""
 
+import asyncio
 import itertools
+from collections import Counter
 
-from benchmarks.hostile_jobs import HOSTILE, Hostile
+from benchmarks.hostile_jobs import HOSTILE
 from benchmarks.processes import shim_of
 from benchmarks.reference_solutions import hollowed, own_tests
 from benchmarks.sandbox import make_jobs, percentile
-from benchmarks.sandbox_soak import (
+from benchmarks.sandbox_soak import leaks
+from benchmarks.soak_jobs import (
+    KINDS,
     Expected,
+    FromCorpus,
     Honest,
-    leaks,
+    SoakJob,
+    attacks,
+    corpus,
     mixed,
     right,
     take_honest,
 )
 from core.verdict import Status, Verdict
 from sandbox_workers.jobs import is_inert
+from sandbox_workers.languages import languages
+from tests.honest.not_served import NOT_SERVED
 
 
 def run(program: str) -> dict:
@@ -79,13 +88,73 @@ def test_shims_are_known_by_their_command_line() -> None:
     assert shim_of(b"") is None
 
 
-def test_the_schedule_repeats_and_holds_the_share() -> None:
-    jobs = [list(itertools.islice(mixed(0.3, seed=1), 400)) for _ in range(2)]
+ALL = tuple(languages())
+
+
+def test_the_schedule_repeats_and_holds_the_shares() -> None:
+    shares = {"generated": 0.3, "corpus": 0.4, "hostile": 0.2, "attack": 0.1}
+    jobs = [list(itertools.islice(mixed(shares, ALL, seed=1), 1000)) for _ in range(2)]
     names = [[job.name for job in of_run] for of_run in jobs]
     assert names[0] == names[1]
-    hostile = [job for job in jobs[0] if isinstance(job, Hostile)]
-    assert 80 <= len(hostile) <= 160
+    counts = Counter(job.kind for job in jobs[0])
+    assert counts.keys() == set(KINDS)
+    assert all(0.7 * share < counts[kind] / 1000 < 1.4 * share for kind, share in shares.items())
     assert len({attack.name for attack in HOSTILE}) == len(HOSTILE) >= 12
+
+
+def test_no_attack_and_no_job_of_the_corpus_comes_twice_before_all_came_once() -> None:
+    here = ("python",)
+    count = len(attacks(here))
+    shares = {"generated": 0.0, "corpus": 0.0, "hostile": 0.0, "attack": 1.0}
+    names = [job.name for job in itertools.islice(mixed(shares, here), 2 * count)]
+    assert sorted(names[:count]) == sorted(names[count:]) and len(set(names)) == count
+
+
+def test_every_attack_and_every_job_that_is_served_is_in_the_soak() -> None:
+    named = {attack.name.partition(": ")[2] for attack in attacks(ALL)}
+    assert len(named) == len(attacks(ALL)) >= 300
+    assert {"meet at a lock", "kill the neighbour", "lua: prints and ends", "its fork server"} <= named
+    assert "object that compares with itself" in named
+    names = [job.name for job in corpus(ALL)]
+    assert len(set(names)) == len(names) >= 2000 and not set(names) & set(NOT_SERVED)
+    assert {job.language for job in (entry.job for entry in corpus(("c", "bash")))} == {"c", "bash"}
+
+
+class Same:
+    """A sandbox that says the same of everything."""
+
+    def __init__(self, verdict: Verdict) -> None:
+        self.verdict = verdict
+
+    async def judge(self, program, tests, *, limits=None, run=0, language="python") -> list[Verdict]:
+        return [self.verdict for _ in tests]
+
+
+def wrong(job: SoakJob, verdict: Verdict) -> list[str]:
+    return asyncio.run(job.judge(Same(verdict), 1)).wrong
+
+
+def test_a_right_program_must_pass_and_a_wrong_one_fail() -> None:
+    by_kind: dict[bool, FromCorpus] = {job.program == job.job.program: job for job in corpus(ALL)}
+    passed, failed = Verdict(status=Status.PASSED), Verdict(status=Status.WRONG_ANSWER)
+    for right_one, job in by_kind.items():
+        assert bool(wrong(job, passed)) == (not right_one)
+        assert bool(wrong(job, failed)) == right_one
+
+
+def test_no_attack_holds_whatever_the_sandbox_says() -> None:
+    """Each has a verdict that it may not get."""
+    reached = Verdict(status=Status.PASSED, value="reached")
+    lost = Verdict(status=Status.SANDBOX_ERROR)
+    assert not [
+        attack.name for attack in attacks(ALL) if not wrong(attack, reached) or not wrong(attack, lost)
+    ]
+
+
+def test_a_program_that_blames_its_test_does_not_hold() -> None:
+    (attack,) = [a for a in attacks(("python",)) if a.name == "blame: exception class named test"]
+    assert not wrong(attack, Verdict(status=Status.RUNTIME_ERROR))
+    assert wrong(attack, Verdict(status=Status.RUNTIME_ERROR, by_test=True))
 
 
 def test_honest_jobs_are_honest() -> None:

@@ -30,9 +30,9 @@ def measure(root: Path, at: str, speed: float, command: str = "python -m benchma
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """With figures of its only commit, and a page that does not show them yet."""
-    for folder in ("docs", "learners", "games", "benchmarks/results"):
+    for folder in ("docs", "learners", "games/boards", "benchmarks/results"):
         (tmp_path / folder).mkdir(parents=True)
-    for file in ("README.md", "learners/learner.py", "games/kuhn.py"):
+    for file in ("README.md", "learners/learner.py", "games/boards/kuhn.py"):
         (tmp_path / file).write_text("first\n")
     (tmp_path / "docs" / "learners.md").write_text(PAGE)
     template = "| speed |\n|---|\n| {figures[of step][speed]:.1f} |\n"

@@ -160,8 +160,6 @@ def test_all_that_is_wrong_is_said_at_once(recipe):
             REAL + "game: {test_format: input_only, rewards: {wrong_output_penalty: 0.1}}",
             "wrong_output_penalty",
         ),
-        (REAL + "sandbox: {workers: 3, max_workers: 2}", "max_workers .2. is below sandbox.workers .3."),
-        (REAL + "local: true\nsandbox: {max_workers: 2}", "max_workers has no effect with local"),
         (
             REAL + "sandbox: {backend: process, runtime: runsc}",
             "runtime has no effect with sandbox.backend process",
@@ -307,7 +305,7 @@ def test_models_and_problems_of_ones_own_take_the_chat_recipe(arguments):
     run, name = load_run(list(arguments))
     assert name == "chat"
     assert (run.generator.max_tokens, run.credit, run.learning_rate) == (512, "stage", 1e-5)
-    assert run.multistage.test_format == "strict"
+    assert run.game.test_format == "strict"
 
 
 def test_a_model_in_the_environment_takes_the_chat_recipe_too(monkeypatch):

@@ -4,7 +4,7 @@ import pytest
 
 from configs.load import load_run
 from configs.schema import Config
-from games.unit_tests import UnitTestsRules
+from games.programs.unit_tests import UnitTestsRules
 
 SIZES = {"q_1_5b": "direct", "q_3b": "direct", "q_7b": "direct", "q_14b": "reasoning", "q_32b": "reasoning"}
 

@@ -7,7 +7,7 @@ from core.problem import Problem
 from core.verdict import Limits
 from evaluation.discriminator import SuiteRecord, discriminator_scores, judge_suites, kill_at_k
 from evaluation.mutants import Mutant
-from games.multistage import MultistageRules
+from games.multistage.rules import MultistageRules
 from sandbox_workers.backends import choose_backend
 from sandbox_workers.jobs import SandboxUnavailable
 from sandbox_workers.local import LocalSandbox
@@ -57,6 +57,7 @@ def test_a_suite_goes_through_every_stage(sandbox):
         agreed=3,
         distinct=2,
         repeated=1,
+        validity=2 / 7,
         wrong=(True,),  # by [3, 1, 2]
         mutants=(True,),
         correct=(False, True),  # a tuple is no list
@@ -89,6 +90,7 @@ def test_relabelled_outputs_kill_but_do_not_agree(sandbox):
     (record,) = judge(sandbox, "assert f([1, 2, 3]) == [1, 2]", rules=rules("relabel"))
     assert (record.well_formed, record.agreed, record.distinct) == (1, 0, 0)
     assert record.wrong == (True,)
+    assert record.validity == 0.5  # as the reward takes it: rewards.wrong_output_penalty
 
 
 def test_a_time_limit_kills_where_the_reference_is_fast(sandbox):
@@ -103,7 +105,7 @@ def test_what_the_sandbox_cannot_judge_is_counted_apart(breaking):
     breaking.on = {WRONG}
     records = judge(breaking, SUITE, "assert f([2, 1]) == [2, 1]")
     assert [r.wrong for r in records] == [(None,), (None,)] and records[0].mutants == (True,)
-    scores = discriminator_scores(records, slots=1)
+    scores = discriminator_scores(records)
     assert scores.unjudged == 2 and scores.kill_rate is None and scores.mutant_kill_rate == 1
     breaking.on = {PROBLEM.reference_solution}
     assert judge(breaking, SUITE) == [None]
@@ -112,7 +114,7 @@ def test_what_the_sandbox_cannot_judge_is_counted_apart(breaking):
 # ---------------------------------------------------------------------- counting
 def record(emitted: int = 4, distinct: int = 2, **killed) -> SuiteRecord:
     counts = {"parsed": emitted, "well_formed": 3, "agreed": 3, "distinct": distinct, "repeated": 1}
-    return SuiteRecord(emitted=emitted, **counts, **killed)
+    return SuiteRecord(emitted=emitted, validity=distinct / 8, **counts, **killed)
 
 
 def test_scores_by_hand():
@@ -121,8 +123,7 @@ def test_scores_by_hand():
             record(wrong=(True, False), mutants=(True,), correct=(False,)),
             record(emitted=8, distinct=1, wrong=(None, True), mutants=(False,)),
             None,
-        ],
-        slots=8,
+        ]
     )
     assert (scores.suites, scores.unjudged) == (2, 2)
     assert scores.parsed == 1 and scores.well_formed == pytest.approx((3 / 4 + 3 / 8) / 2)
@@ -134,10 +135,10 @@ def test_scores_by_hand():
 
 
 def test_nothing_measured_is_no_zero():
-    scores = discriminator_scores([None], slots=1)
+    scores = discriminator_scores([None])
     assert (scores.suites, scores.unjudged) == (0, 1)
     assert scores.validity is None and scores.kill_rate is None
-    assert discriminator_scores([record()], slots=1).false_kill_rate is None
+    assert discriminator_scores([record()]).false_kill_rate is None
 
 
 def test_kill_at_k():

@@ -1,6 +1,6 @@
 import pytest
 
-from evaluation.gap import GapAlarm, proxy_gold_gap
+from games.programs.gap import GapAlarm, proxy_gold_gap
 
 
 def test_the_gap_is_of_the_same_programs():

@@ -7,10 +7,11 @@ from random import Random
 import pytest
 
 from core.interfaces import Sampling
-from evaluation.matches import MatchEvaluator
-from games import kuhn
-from games.board_games import BoardGame, KuhnRules, TicTacToeRules, evaluation_matches
-from games.boards import TicTacToe, best_moves
+from games.boards import kuhn
+from games.boards.evaluator import MatchEvaluator
+from games.boards.game import BoardGame
+from games.boards.positions import TicTacToe, best_moves
+from games.boards.rules import KuhnRules, TicTacToeRules, evaluation_matches
 from tests.playing import play, player
 
 Says = Callable[[str, Sampling], str]

@@ -4,31 +4,35 @@ from collections.abc import Sequence
 import pytest
 
 from core.episode import Episode, Trajectory
+from core.evaluation import Scores, load_bank, save_bank
 from core.interfaces import SandboxFailure
 from core.problem import Problem
 from core.verdict import Limits, Status, Verdict
-from evaluation.evaluator import Scores, load_bank, save_bank
-from evaluation.multistage import MultistageEvaluator
+from games.multistage.evaluator import MultistageEvaluator
+from games.multistage.rules import MultistageRules
 
+REFERENCE = "reference"
+K1, K2, BREAKS = "assert f(1) == 1", "assert f(2) == 2", "assert f(3) == 3"
 PROBLEMS = [
     Problem(
         id=name,
         description="",
-        function_signature="def f():",
+        function_signature="def f(n):",
         baseline_tests=("baseline",),
-        reference_solution="",
+        reference_solution=REFERENCE,
         hidden_tests=hidden,
     )
     for name, hidden in (("p", ("t1", "t2")), ("q", ()))
 ]
 LIMITS = Limits(cpu_s=1.0)
+RULES = MultistageRules(sandbox_limits=LIMITS)
 
 
 class Programs:
     """A sandbox that knows which tests each program fails."""
 
     def __init__(self, failures: dict[str, set[str]]) -> None:
-        self.failures = failures
+        self.failures = {REFERENCE: set(), **failures}
         self.asked: list[tuple[str, tuple[str, ...]]] = []
 
     async def judge(
@@ -36,7 +40,7 @@ class Programs:
     ) -> list[Verdict]:
         assert limits == LIMITS
         self.asked.append((program, tuple(tests)))
-        if program not in self.failures:
+        if program not in self.failures or BREAKS in tests:
             raise SandboxFailure("broken")
         wrong = self.failures[program]
         return [Verdict(status=Status.WRONG_ANSWER if t in wrong else Status.PASSED) for t in tests]
@@ -46,21 +50,18 @@ class Programs:
 
 
 def evaluator(sandbox: Programs) -> MultistageEvaluator:
-    return MultistageEvaluator(PROBLEMS, sandbox, LIMITS, suites=2, bank_programs=3)
+    return MultistageEvaluator(PROBLEMS, sandbox, RULES, suites=2, bank_programs=3)
 
 
-def episode(
-    problem: str, programs: Sequence[str], suites: Sequence[tuple[float, list[str]] | None] = ()
-) -> Episode:
-    """suites: (validity, valid tests), None where the sandbox could not judge."""
+def episode(problem: str, programs: Sequence[str], suites: Sequence[list[str]] = ()) -> Episode:
     trajectories = [
         Trajectory(player="generator", attempt=i, turns=[], artifact=p) for i, p in enumerate(programs)
     ]
-    for i, suite in enumerate(suites):
-        components = {"validity": suite[0]} if suite else {}
-        trajectories.append(Trajectory(player="discriminator", attempt=i, turns=[], components=components))
-    info = {"valid_tests": [suite[1] if suite else None for suite in suites]}
-    return Episode(problem_id=problem, trajectories=trajectories, info=info)
+    trajectories += [
+        Trajectory(player="discriminator", attempt=i, turns=[], artifact="\n".join(tests))
+        for i, tests in enumerate(suites)
+    ]
+    return Episode(problem_id=problem, trajectories=trajectories)
 
 
 def score(episodes: Sequence[Episode], bank, **failures: set[str]) -> Scores:
@@ -114,22 +115,41 @@ def test_the_generators_scores_by_hand():
 
 
 def test_the_discriminators_scores_by_hand():
-    """Four (suite, wrong program) pairs: k1 kills a, nothing kills b, an empty suite kills nothing."""
-    scores = score([episode("p", [], [(1.0, ["k1", "k2"]), (0.0, [])])], {"p": ["a", "b"]}, a={"k1"}, b=set())
+    """Four (suite, wrong program) pairs: K1 kills a, nothing kills b, an empty suite kills nothing."""
+    scores = score([episode("p", [], [[K1, K2], ["?"]])], {"p": ["a", "b"]}, a={K1}, b=set())
     assert scores.values["test_validity"] == 0.5
     assert scores.values["kill_rate"] == 0.25
 
 
 def test_problems_without_a_bank_say_nothing_of_the_kill_rate():
-    scores = score(
-        [episode("p", [], [(1.0, ["k1"])]), episode("q", [], [(1.0, ["k1"])])], {"p": ["a"]}, a={"k1"}
-    )
+    scores = score([episode("p", [], [[K1]]), episode("q", [], [[K1]])], {"p": ["a"]}, a={K1})
     assert scores.values["kill_rate"] == 1.0
 
 
 def test_a_suite_that_the_sandbox_could_not_judge_is_left_out():
-    scores = score([episode("p", [], [(1.0, ["k1"]), None])], {"p": ["a"]}, a={"k1"})
+    scores = score([episode("p", [], [[K1], [BREAKS]])], {"p": ["a"]}, a={K1})
     assert scores.values["test_validity"] == scores.values["kill_rate"] == 1.0
+    assert scores.values["unjudged"] == 1.0
+
+
+def test_a_limit_kills_only_where_the_reference_is_fast():
+    """As in the reward (rewards.outcome)."""
+
+    class Slow(Programs):
+        async def judge(self, program, tests, **options) -> list[Verdict]:
+            if program == REFERENCE:
+                return [Verdict(status=Status.PASSED, cpu_ms=1.0 if t == K1 else 900.0) for t in tests]
+            return [Verdict(status=Status.TIME_LIMIT) for _ in tests]
+
+    for tests, rate in (([K2], 0.0), ([K1, K2], 1.0)):
+        played = [episode("p", [], [tests])]
+        values = asyncio.run(evaluator(Slow({})).scores([played], {"p": ["slow"]})).values
+        assert values["kill_rate"] == rate
+
+
+def test_a_test_that_the_reference_fails_is_not_valid_and_kills_nothing():
+    scores = score([episode("p", [], [[K1, K2]])], {"p": ["a"]}, a={K2}, **{REFERENCE: {K2}})
+    assert (scores.values["test_validity"], scores.values["kill_rate"]) == (0.5, 0.0)
 
 
 def test_a_sandbox_failure_is_no_score():
@@ -145,9 +165,9 @@ def test_nothing_played_scores_nothing():
 
 def test_the_best_is_seven_parts_generator_and_three_parts_validity():
     scores = score(
-        [episode("p", ["half"], [(0.8, [])]), episode("q", ["right"])], {}, half={"t1"}, right=set()
+        [episode("p", ["half"], [[K1, "?"]]), episode("q", ["right"])], {}, half={"t1"}, right=set()
     )
-    assert scores.combined == pytest.approx(0.7 * 0.5 + 0.3 * 0.8)
+    assert scores.combined == pytest.approx(0.7 * 0.5 + 0.3 * 0.5)
     assert set(scores.values) == {
         "generator_pass_rate",
         "generator_test_rate",

@@ -8,8 +8,9 @@ import pytest
 
 from core.episode import Episode, Trajectory
 from core.problem import Problem
-from evaluation.prediction import PredictionEvaluator
-from games.output_prediction import OutputPredictionGame, OutputPredictionRules
+from games.prediction.evaluator import PredictionEvaluator
+from games.prediction.game import OutputPredictionGame
+from games.prediction.rules import OutputPredictionRules
 from tests.playing import play, player, reader
 
 TOPICS = [

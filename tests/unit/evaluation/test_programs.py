@@ -4,7 +4,7 @@ import pytest
 
 from core.problem import Problem
 from core.verdict import Limits, OutputTest, Status
-from evaluation.programs import (
+from games.program_scores import (
     JudgedProgram,
     judge_program,
     judge_programs,

@@ -5,10 +5,13 @@ import asyncio
 import pytest
 
 from core.episode import Episode, Trajectory
+from core.evaluation import EvaluationSettings
 from core.problem import Problem
 from core.verdict import Limits
-from evaluation.solver import SolverEvaluator
-from games.unit_tests import UnitTestsGame, UnitTestsRules
+from games.programs.code_execution import CodeExecutionRules
+from games.programs.evaluator import SolverEvaluator
+from games.programs.game import SolverGame
+from games.programs.unit_tests import UnitTestsRules
 from tests.playing import play, reader
 
 LIMITS = Limits(cpu_s=0.3, wall_s=5.0)
@@ -32,9 +35,8 @@ LUCKY = "def f(n): return abs(n) * 2"
 
 
 def evaluator(sandbox, samples=0, pass_at=(1,)) -> SolverEvaluator:
-    return SolverEvaluator(
-        PROBLEMS, sandbox, LIMITS, samples=samples, temperature=0.7, pass_at=pass_at, rewarded_tests=0
-    )
+    settings = EvaluationSettings.model_construct(samples=samples, temperature=0.7, pass_at=pass_at)
+    return SolverEvaluator(PROBLEMS, sandbox, CodeExecutionRules(sandbox_limits=LIMITS), settings)
 
 
 def episode(problem: Problem, *attempts: tuple[str, float | None, dict[str, float]]) -> Episode:
@@ -147,7 +149,7 @@ def test_what_is_asked_for(breaking):
 
 def test_of_a_game_that_was_played(breaking):
     """The program that passes the one baseline test and not the hidden ones: the reward does not see it."""
-    game = UnitTestsGame(UnitTestsRules())
+    game = SolverGame(UnitTestsRules())
     greedy = [play(game, p, [reader("generator", [LUCKY])], breaking) for p in PROBLEMS]
     found = scores(evaluator(breaking), greedy)
     assert found.values["reward"] == 1.0 and found.values["generator_pass_rate"] == 0.0

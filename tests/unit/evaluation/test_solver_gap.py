@@ -1,19 +1,25 @@
 import asyncio
 from collections.abc import Sequence
-from types import SimpleNamespace
 
 import pytest
 
 from configs.load import ConfigError, load_run
 from core.episode import Episode, Trajectory
+from core.evaluation import EvaluationSettings, Scores
 from core.problem import Problem
 from core.verdict import Limits
-from evaluation.choice import build_evaluator
-from evaluation.evaluator import Scores
-from evaluation.solver import SolverEvaluator
+from games.programs.code_execution import CodeExecutionRules
+from games.programs.code_golf import CodeGolfRules
+from games.programs.evaluator import SolverEvaluator
+from games.programs.game import SolverRules
+from games.programs.unit_tests import UnitTestsRules
 
 LIMITS = Limits(cpu_s=0.2, wall_s=3.0)
 RIGHT, SPECIAL, WRONG = (f"def f(n): return {v}" for v in ("n * 2", "{0: 0, 1: 2}.get(n)", "7"))
+
+
+FIRST_TWO = UnitTestsRules(max_tests=2, sandbox_limits=LIMITS)
+EVERY, NONE = CodeGolfRules(sandbox_limits=LIMITS), CodeExecutionRules(sandbox_limits=LIMITS)
 
 
 def problem(name: str, hidden: tuple[str, ...] = ("assert f(2) == 4", "assert f(1) == 2")) -> Problem:
@@ -36,17 +42,10 @@ def episode(name: str, *programs: str) -> Episode:
 
 
 def score(
-    sandbox, problems: Sequence[Problem], *played: Sequence[Episode], rewarded: int | None = 2
+    sandbox, problems: Sequence[Problem], *played: Sequence[Episode], rules: SolverRules = FIRST_TWO
 ) -> Scores:
-    evaluator = SolverEvaluator(
-        problems,
-        sandbox,
-        LIMITS,
-        samples=len(played) - 1,
-        temperature=1.0,
-        pass_at=(1, 2),
-        rewarded_tests=rewarded,
-    )
+    settings = EvaluationSettings.model_construct(samples=len(played) - 1, temperature=1.0, pass_at=(1, 2))
+    evaluator = SolverEvaluator(problems, sandbox, rules, settings)
     return asyncio.run(evaluator.scores(played, None))
 
 
@@ -71,13 +70,13 @@ def test_scores_by_hand(sandbox):
 
 def test_the_gap_is_of_the_tests_that_pay(sandbox):
     """The third baseline test fails: with it SPECIAL passes 2 of 3 of the paying tests, 1 of 2 of the hidden ones."""
-    every = score(sandbox, [problem("b")], [episode("b", SPECIAL)], rewarded=None)
+    every = score(sandbox, [problem("b")], [episode("b", SPECIAL)], rules=EVERY)
     assert every.values["proxy_gold_gap"] == pytest.approx(2 / 3 - 1 / 2)
 
 
 def test_without_hidden_tests_or_paying_ones_there_is_no_gap(sandbox):
     shown = score(sandbox, [problem("b", hidden=())], [episode("b", SPECIAL)])
-    unpaid = score(sandbox, [problem("b")], [episode("b", SPECIAL)], rewarded=0)
+    unpaid = score(sandbox, [problem("b")], [episode("b", SPECIAL)], rules=NONE)
     assert "proxy_gold_gap" not in shown.values | unpaid.values
 
 
@@ -100,7 +99,7 @@ def test_what_could_not_be_judged_is_in_no_mean(breaking):
 )
 def test_the_gap_is_measured_where_tests_pay(sandbox, recipe, changes, gap):
     config = load_run(["--config", recipe, *changes])[0].to_config()
-    evaluator = build_evaluator(config.game, config.evaluation, [problem("b")], sandbox)
+    evaluator = config.game.evaluator([problem("b")], sandbox, config.evaluation)
     scores = asyncio.run(evaluator.scores([[episode("b", SPECIAL)], [episode("b", SPECIAL)]], None))
     assert ("proxy_gold_gap" in scores.values) is gap
 
@@ -110,27 +109,3 @@ def test_a_gap_alarm_that_cannot_ring_is_refused():
         with pytest.raises(ConfigError, match=r"evaluation.gap_alarm has no effect"):
             load_run(["--config", recipe, "--evaluation.gap-alarm", "0.1"])
     assert load_run(["--config", "unit_tests_lua", "--evaluation.gap-alarm", "0.1"])
-
-
-@pytest.mark.parametrize(("gap", "rings"), [(0.4, True), (0.2, False), (None, False)])
-def test_an_evaluation_of_a_run_sounds_the_alarm(gap, rings):
-    from runtime.session import Session
-    from tracking.clock import Clock
-
-    said: list[str] = []
-    values = {} if gap is None else {"proxy_gold_gap": gap}
-
-    async def scores(played, bank):
-        return Scores(values, 0.0)
-
-    session = Session.__new__(Session)
-    vars(session).update(
-        config=load_run(["--config", "unit_tests_lua"])[0].to_config(),
-        parts=SimpleNamespace(rollouts=None, wait=asyncio.run),
-        display=SimpleNamespace(say=said.append, phase=lambda name: None),
-        _record=SimpleNamespace(add_tasks=lambda step, tasks: None),
-        _bank=None,
-        clock=Clock(),
-    )
-    session._evaluate(SimpleNamespace(requests=lambda bank: [], scores=scores), step=1)
-    assert [text.startswith("hacking alarm") for text in said] == [True] * rings

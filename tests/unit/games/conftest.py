@@ -13,8 +13,9 @@ from core.interfaces import Branching, Player, Sampling, SandboxFailure
 from core.problem import Problem
 from core.seeding import derive_seed
 from core.verdict import Limits, Status, Verdict
-from games.multistage import MultistageGame, MultistageRules
-from games.stages import REASONING_STAGES, ReasoningStage
+from games.multistage.game import MultistageGame
+from games.multistage.rules import MultistageRules
+from games.multistage.stages import REASONING_STAGES, ReasoningStage
 from sandbox_workers.local import LocalSandbox
 from tests.playing import Letters
 

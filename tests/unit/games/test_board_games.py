@@ -5,15 +5,10 @@ from random import Random
 import pytest
 
 from core.batch import sample_from
-from games import kuhn
-from games.board_games import (
-    BoardGame,
-    KuhnRules,
-    TicTacToeRules,
-    evaluation_matches,
-    training_matches,
-)
-from games.boards import KuhnPoker, TicTacToe, minimax
+from games.boards import kuhn
+from games.boards.game import BoardGame
+from games.boards.positions import KuhnPoker, TicTacToe, minimax
+from games.boards.rules import KuhnRules, TicTacToeRules, evaluation_matches, training_matches
 from tests.playing import Letters, play, player
 
 

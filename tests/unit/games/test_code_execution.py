@@ -5,7 +5,8 @@ import pytest
 from core.interfaces import SandboxFailure
 from core.problem import Problem
 from core.verdict import Limits, OutputTest, Status, Verdict
-from games.code_execution import CodeExecutionGame, CodeExecutionRules, execution_reward
+from games.programs.code_execution import CodeExecutionRules, execution_reward
+from games.programs.game import SolverGame
 from tests.playing import Breaking, play, player, reader
 
 PROBLEM = Problem(
@@ -39,8 +40,8 @@ TABLE = {
 }
 
 
-def game(**rules) -> CodeExecutionGame:
-    return CodeExecutionGame(CodeExecutionRules(sandbox_limits=QUICK, **rules))
+def game(**rules) -> SolverGame:
+    return SolverGame(CodeExecutionRules(sandbox_limits=QUICK, **rules))
 
 
 def test_the_table(sandbox):
@@ -133,7 +134,7 @@ def test_a_sandbox_that_breaks_at_the_tests_gives_no_reward_either(sandbox):
 
 
 def test_what_is_asked_for_names_problem_and_signature():
-    message = game().message(PROBLEM)
+    message = game().rules.message(PROBLEM)
     assert message.brief == PROBLEM.description
     assert "Return n doubled." in message.full and "def f(n: int) -> int:" in message.full
 

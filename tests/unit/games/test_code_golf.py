@@ -4,8 +4,9 @@ import pytest
 
 from core.problem import Problem
 from core.verdict import Limits
-from games.code_golf import CodeGolfGame, CodeGolfRules
-from games.golf_rewards import GolfRules
+from games.programs.code_golf import CodeGolfRules
+from games.programs.game import SolverGame
+from games.programs.golf_rewards import GolfRules
 from tests.playing import Breaking, Letters, play, reader, with_tests
 
 PROBLEM = Problem(
@@ -20,8 +21,8 @@ LONG = "def p(g):\n    return [list(reversed(row)) for row in g]"
 HALF = "p=lambda g:[[2,1]]"
 
 
-def game(**rules) -> CodeGolfGame:
-    return CodeGolfGame(CodeGolfRules(sandbox_limits=Limits(cpu_s=0.3, wall_s=6.0), **rules))
+def game(**rules) -> SolverGame:
+    return SolverGame(CodeGolfRules(sandbox_limits=Limits(cpu_s=0.3, wall_s=6.0), **rules))
 
 
 def test_rewards_by_hand(sandbox):
@@ -70,12 +71,12 @@ def test_a_sandbox_failure_is_no_reward(sandbox):
 # ---------------------------------------------------------------------- the best one so far
 def test_the_best_known_program_is_shown_where_that_is_wanted():
     for shown, rules in ((False, {}), (True, {"show_best": True})):
-        message = game(**rules).message(PROBLEM, (SHORT, LONG))
+        message = game(**rules).rules.message(PROBLEM, (SHORT, LONG))
         assert (SHORT in message.full) == (SHORT in message.brief) == shown
         assert (f"{len(SHORT)} bytes" in message.full) == shown
         assert LONG not in message.full + message.brief
-    nothing_known = game(show_best=True).message(PROBLEM, ())
-    assert nothing_known == game().message(PROBLEM, ())
+    nothing_known = game(show_best=True).rules.message(PROBLEM, ())
+    assert nothing_known == game().rules.message(PROBLEM, ())
 
 
 @pytest.mark.parametrize("full", [False, True])
@@ -85,4 +86,4 @@ def test_no_prompt_is_longer_than_the_longest(full, show_best):
     played = game(show_best=show_best)
     longest = played.longest(PROBLEM, "generator", style, size)
     for known in ((), ("x",), ("x" * size,)):
-        assert len(style.say((), played.message(PROBLEM, known))) + size <= longest
+        assert len(style.say((), played.rules.message(PROBLEM, known))) + size <= longest

@@ -12,11 +12,14 @@ import pytest
 from core.episode import Episode
 from core.problem import Problem
 from core.verdict import Limits, OutputTest, Status
-from games.board_games import BoardGame, KuhnRules, TicTacToeRules, evaluation_matches, training_matches
-from games.code_execution import CodeExecutionGame, CodeExecutionRules
-from games.code_golf import CodeGolfGame, CodeGolfRules
-from games.output_prediction import OutputPredictionGame, OutputPredictionRules
-from games.unit_tests import UnitTestsGame, UnitTestsRules
+from games.boards.game import BoardGame
+from games.boards.rules import KuhnRules, TicTacToeRules, evaluation_matches, training_matches
+from games.prediction.game import OutputPredictionGame
+from games.prediction.rules import OutputPredictionRules
+from games.programs.code_execution import CodeExecutionRules
+from games.programs.code_golf import CodeGolfRules
+from games.programs.game import SolverGame
+from games.programs.unit_tests import UnitTestsRules
 from tests.playing import lines_of, play, player, reader
 
 GOLDEN = Path(__file__).parents[2] / "golden"
@@ -66,8 +69,8 @@ def problem(**changes) -> Problem:
 
 def test_code_execution(sandbox):
     texts = ["```python\nprint(1)\n```", "x = 1", "def f(n) return", "1 / 0", "def f(n): return n + n"]
-    plain = CodeExecutionGame(CodeExecutionRules(sandbox_limits=LIMITS))
-    gated = CodeExecutionGame(CodeExecutionRules(sandbox_limits=LIMITS, gate_on_tests=True))
+    plain = SolverGame(CodeExecutionRules(sandbox_limits=LIMITS))
+    gated = SolverGame(CodeExecutionRules(sandbox_limits=LIMITS, gate_on_tests=True))
     check(
         "code_execution", [play(g, problem(), [reader("generator", texts)], sandbox) for g in (plain, gated)]
     )
@@ -95,8 +98,8 @@ def test_unit_tests(sandbox):
         baseline_tests=(OutputTest(stdin="1 2", stdout="3\n"), OutputTest(stdin="2 2", stdout="4")),
     )
     programs = ["a, b = map(int, input().split())\nprint(a + b)", "print(3)", "print(", "print(1/0)"]
-    direct = UnitTestsGame(UnitTestsRules(sandbox_limits=LIMITS))
-    reasoned = UnitTestsGame(UnitTestsRules(sandbox_limits=LIMITS, answer_format="reasoning"))
+    direct = SolverGame(UnitTestsRules(sandbox_limits=LIMITS))
+    reasoned = SolverGame(UnitTestsRules(sandbox_limits=LIMITS, answer_format="reasoning"))
     asked = [f"<reasoning>easy</reasoning>\n<answer>{p}</answer>" for p in programs[:2]] + [programs[0]]
     check(
         "unit_tests",
@@ -120,7 +123,7 @@ def test_code_golf(sandbox):
         "p=lambda g:",
         "p=lambda g:g[9]",
     ]
-    game = CodeGolfGame(CodeGolfRules(sandbox_limits=LIMITS, show_best=True))
+    game = SolverGame(CodeGolfRules(sandbox_limits=LIMITS, show_best=True))
     check("code_golf", [play(game, task, [reader("generator", texts)], sandbox, ["p=lambda g:[g[0][::-1]]"])])
 
 

@@ -5,7 +5,7 @@ from pydantic import ValidationError
 
 from core.source import is_valid_python
 from core.verdict import Status, Verdict
-from games.golf_rewards import GolfRules, fault_of, golf_reward, kaggle_score, utf8_bytes
+from games.programs.golf_rewards import GolfRules, fault_of, golf_reward, kaggle_score, utf8_bytes
 
 RULES = GolfRules(
     pass_weight=2.0,

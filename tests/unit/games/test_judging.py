@@ -2,11 +2,13 @@
 
 from core.episode import OUTCOME_CHARACTERS, Outcome
 from core.verdict import OutputTest, Status, Verdict
-from games.code_execution import CodeExecutionGame, CodeExecutionRules
-from games.code_golf import CodeGolfGame, CodeGolfRules
 from games.judging import outcomes_of
-from games.output_prediction import OutputPredictionGame, OutputPredictionRules
-from games.unit_tests import UnitTestsGame, UnitTestsRules
+from games.prediction.game import OutputPredictionGame
+from games.prediction.rules import OutputPredictionRules
+from games.programs.code_execution import CodeExecutionRules
+from games.programs.code_golf import CodeGolfRules
+from games.programs.game import SolverGame
+from games.programs.unit_tests import UnitTestsRules
 from tests.playing import play, reader, with_tests
 
 
@@ -40,7 +42,7 @@ def test_texts_are_cut_off():
 def test_solvers_keep_what_each_test_did(table, sandbox):
     problem = with_tests(table.problem, "assert f(1) == 2", "assert f(2) == 4")
     programs = ["def f(n): return 2", "def f(n): return 1 / 0"]
-    for game in (UnitTestsGame(UnitTestsRules()), CodeGolfGame(CodeGolfRules())):
+    for game in (SolverGame(UnitTestsRules()), SolverGame(CodeGolfRules())):
         some, none = play(game, problem, [reader("generator", programs)], sandbox).trajectories
         assert statuses(some) == ["PASSED", "WRONG_ANSWER"]
         assert statuses(none) == ["RUNTIME_ERROR"] * 2
@@ -48,7 +50,7 @@ def test_solvers_keep_what_each_test_did(table, sandbox):
 
 
 def test_a_run_and_the_tests_behind_its_gate(table, sandbox):
-    game = CodeExecutionGame(CodeExecutionRules(gate_on_tests=True))
+    game = SolverGame(CodeExecutionRules(gate_on_tests=True))
     texts = ["def f(n): return 7\nprint(1)", "1 / 0"]
     runs, fails = play(game, table.problem, [reader("generator", texts)], sandbox).trajectories
     assert [(o.test, o.status) for o in runs.outcomes] == [

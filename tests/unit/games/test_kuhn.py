@@ -2,7 +2,7 @@
 
 import pytest
 
-from games.kuhn import (
+from games.boards.kuhn import (
     CARDS,
     DEALS,
     TERMINAL,

@@ -3,10 +3,11 @@ from dataclasses import replace
 import pytest
 
 from core.batch import sample_from
+from core.episode import Episode
 from core.interfaces import Branching
 from core.verdict import Status
-from games.rewards import RewardRules
-from games.stages import first_stages
+from games.multistage.rewards import RewardRules
+from games.multistage.stages import first_stages
 
 RIGHT = "def f(n): return n + n"
 WRONG_AT_3 = "def f(n): return 7 if n == 3 else n * 2"
@@ -35,6 +36,11 @@ def test_an_attempt_is_five_turns_whose_prompts_extend_each_other(table):
     sample = sample_from(program, 0.5, trained_stages=[2])
     assert sum(sample.sampled) == program.token_count
     assert sum(sample.trained) == len(program.turns[1].completion.tokens)
+
+
+def valid_tests(episode: Episode) -> list[list[str]]:
+    suites = [t for t in episode.trajectories if t.player == "discriminator"]
+    return [[o.test for o in suite.outcomes if o.status == "valid"] for suite in suites]
 
 
 def test_attempts_that_branch_share_their_turns_up_to_there(table):
@@ -75,7 +81,7 @@ def test_every_program_meets_every_suite(table):
     assert rewards(episode, "generator") == pytest.approx([1.0, 2 / 3])
     # per suite: RIGHT fails 0 of 2, WRONG_AT_3 1 of 2
     assert rewards(episode, "discriminator") == pytest.approx([0.25, 0.25])
-    assert episode.info["valid_tests"] == [
+    assert valid_tests(episode) == [
         ["assert f(1) == 2", "assert f(3) == 6"],
         ["assert f(3) == 6", "assert f(4) == 8"],
     ]
@@ -145,7 +151,7 @@ def test_a_suite_of_faults_never_reaches_the_sandbox(table):
 # ---------------------------------------------------------------------- the formats
 def test_relabel_takes_the_references_output_and_charges_for_the_wrong_one(table):
     episode = table.play([WRONG_AT_3], ["assert f(3) == 99\nassert f(1) == 2"], test_format="relabel")
-    assert episode.info["valid_tests"] == [["assert f(3) == 6", "assert f(1) == 2"]]
+    assert valid_tests(episode) == [["assert f(3) == 6", "assert f(1) == 2"]]
     parts = components(episode)
     assert (parts["valid"], parts["wrong_outputs"]) == (2, 1)
     assert parts["validity"] == pytest.approx((2 - 0.5) / 2)
@@ -154,7 +160,7 @@ def test_relabel_takes_the_references_output_and_charges_for_the_wrong_one(table
 
 def test_input_only_asks_the_reference_for_the_output(table):
     episode = table.play([WRONG_AT_3], ["f(3)\nf(1)"], test_format="input_only")
-    assert episode.info["valid_tests"] == [["assert f(3) == 6", "assert f(1) == 2"]]
+    assert valid_tests(episode) == [["assert f(3) == 6", "assert f(1) == 2"]]
     assert components(episode)["wrong_outputs"] == 0
     assert rewards(episode, "discriminator") == pytest.approx([0.5])
 
@@ -201,7 +207,7 @@ def test_a_sandbox_failure_in_validation_drops_the_suites_only(table):
     table.sandbox.broken = {table.problem.reference_solution}
     episode = table.play([RIGHT], ["assert f(1) == 2"])
     assert rewards(episode, "discriminator") == [None]
-    assert episode.info["valid_tests"] == [None]
+    assert valid_tests(episode) == [[]]
     assert rewards(episode, "generator") == [None]  # nothing to be measured by
 
 

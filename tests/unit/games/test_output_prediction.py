@@ -4,7 +4,8 @@ import pytest
 
 from core.problem import Problem
 from core.verdict import Limits
-from games.output_prediction import _OTHER_HEAP, OutputPredictionGame, OutputPredictionRules, foul
+from games.prediction.game import _OTHER_HEAP, OutputPredictionGame
+from games.prediction.rules import OutputPredictionRules, foul
 from tests.playing import Breaking, Letters, play, player, reader
 
 TOPIC = Problem(

@@ -1,7 +1,8 @@
 import pytest
 
 from core.problem import Problem
-from games.parsing import EmittedTest, InputLimits, extract_program, parse_suite
+from games.multistage.emitted import EmittedTest, InputLimits, parse_suite
+from games.parsing import extract_program
 
 LIMITS = InputLimits(chars=120, items=5, abs_int=1000, string=8)
 

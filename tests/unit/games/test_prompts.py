@@ -5,9 +5,10 @@ from transformers import PreTrainedTokenizerFast
 from core.interfaces import Message
 from core.problem import Problem
 from embedded.model import build_tokenizer
-from games.multistage import MultistageGame, MultistageRules
+from games.multistage.game import MultistageGame
+from games.multistage.rules import MultistageRules
+from games.multistage.stages import REASONING_STAGES, first_stages
 from games.prompts import END, MARKER_TOKENS, PAD, STAGE_MARKERS, ChatFormat, TaggedFormat, format_for
-from games.stages import REASONING_STAGES, first_stages
 
 PROBLEM = Problem(
     id="p",

@@ -3,7 +3,7 @@
 import pytest
 
 from core.verdict import Limits, Status, Verdict
-from games.rewards import (
+from games.multistage.rewards import (
     RewardRules,
     SuiteFacts,
     behaviour_duplicates,

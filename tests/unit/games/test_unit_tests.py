@@ -4,7 +4,8 @@ import pytest
 
 from core.problem import Problem
 from core.verdict import Limits, OutputTest
-from games.unit_tests import UnitTestsGame, UnitTestsRules, read_answer, unit_test_reward
+from games.programs.game import SolverGame
+from games.programs.unit_tests import UnitTestsRules, read_answer, unit_test_reward
 from tests.playing import Breaking, play, reader, with_tests
 
 PROBLEM = Problem(
@@ -31,8 +32,8 @@ FAULTS = {
 }
 
 
-def game(**rules) -> UnitTestsGame:
-    return UnitTestsGame(UnitTestsRules(**rules))
+def game(**rules) -> SolverGame:
+    return SolverGame(UnitTestsRules(**rules))
 
 
 def rewards(episode):
@@ -171,10 +172,12 @@ def test_directly_the_last_block_or_all_of_it():
 
 
 def test_the_prompt_says_which_format_and_language():
-    asked = game(answer_format="reasoning").message(PROBLEM).full
+    asked = game(answer_format="reasoning").rules.message(PROBLEM).full
     assert "<reasoning>" in asked and "</answer>" in asked and "def f(a, b):" in asked
-    assert "```python block" in game().message(PROBLEM).full
+    assert "```python block" in game().rules.message(PROBLEM).full
     from dataclasses import replace
 
     nothing = replace(PROBLEM, function_signature="", language="lua")
-    assert "Signature" not in game().message(nothing).full and "lua" in game().message(nothing).full
+    assert (
+        "Signature" not in game().rules.message(nothing).full and "lua" in game().rules.message(nothing).full
+    )

@@ -8,7 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from learners import checkpoints
-from learners.checkpoints import CheckpointError, CheckpointStore, check_architecture, read_checkpoint
+from learners.checkpoints import CheckpointError, CheckpointStore, check_fits, read_checkpoint
+from learners.settings import LearnerSettings
 
 STATE = {"step": 1, "score": 0.5, "curriculum": {"done": 1, "memory": {}}}
 
@@ -273,7 +274,7 @@ def test_pruning_few_checkpoints_deletes_none(store, policies):
     assert store.latest().name == "step_000001"
 
 
-# ---------------------------------------------------------------------- architecture
+# ---------------------------------------------------------------------- what fits this run
 SHAPE = {
     "model_type": "qwen2",
     "hidden_size": 96,
@@ -281,6 +282,12 @@ SHAPE = {
     "num_attention_heads": 3,
     "vocab_size": 640,
 }
+LORA = {"lora": {"rank": 4, "alpha": 8}}
+
+
+def learner(**settings: object) -> dict:
+    """As a config is saved."""
+    return LearnerSettings.model_validate(settings).model_dump(mode="json")
 
 
 def directory_with(path: Path, config: dict | None) -> Path:
@@ -292,7 +299,8 @@ def directory_with(path: Path, config: dict | None) -> Path:
 
 def test_the_same_architecture_fits(tmp_path):
     ours = directory_with(tmp_path / "ours", SHAPE)
-    check_architecture(directory_with(tmp_path / "theirs", SHAPE | {"torch_dtype": "bfloat16"}), ours)
+    theirs = directory_with(tmp_path / "theirs", SHAPE | {"torch_dtype": "bfloat16"})
+    check_fits(theirs, ours, learner(), learner(learning_rate_scale=2.0))
 
 
 @pytest.mark.parametrize(
@@ -302,10 +310,32 @@ def test_another_architecture_is_refused_with_both_values(tmp_path, key, value):
     ours = directory_with(tmp_path / "ours", SHAPE)
     theirs = directory_with(tmp_path / "theirs", SHAPE | {key: value})
     with pytest.raises(CheckpointError, match=f"{key} is {value}, but this run's model .* has {SHAPE[key]}"):
-        check_architecture(theirs, ours)
+        check_fits(theirs, ours, learner(), learner())
+    check_fits(theirs, Path("owner/name"), learner(), learner())  # a hub's: not here to be compared
 
 
 def test_a_checkpoint_without_a_config_is_refused(tmp_path):
     ours = directory_with(tmp_path / "ours", SHAPE)
     with pytest.raises(CheckpointError, match=r"no readable config\.json"):
-        check_architecture(directory_with(tmp_path / "theirs", None), ours)
+        check_fits(directory_with(tmp_path / "theirs", None), ours, learner(), learner())
+
+
+@pytest.mark.parametrize(
+    ("saved", "now", "key"),
+    [
+        ({"estimator": "gae"}, {"estimator": "grpo"}, "estimator"),
+        ({"estimator": "grpo"}, {"estimator": "gae"}, "estimator"),
+        ({"estimator": "gae"}, {"estimator": "gae", "critic": "model"}, "critic"),
+        ({"estimator": "gae"}, {"estimator": "gae", "value_hidden": 64}, "value_hidden"),
+        ({}, LORA, "lora"),
+        (LORA, {}, "lora"),
+        (LORA, {"lora": {"rank": 8, "alpha": 8}}, "lora"),
+        (LORA, {"lora": {"rank": 4, "alpha": 16}}, "lora"),
+    ],
+)
+def test_another_tuning_is_refused(tmp_path, saved, now, key):
+    """Else what was trained would be thrown away without a word."""
+    ours = directory_with(tmp_path / "ours", SHAPE)
+    theirs = directory_with(tmp_path / "generator", SHAPE)
+    with pytest.raises(CheckpointError, match=f"generator: saved with {key} .*resume with the same {key}"):
+        check_fits(theirs, ours, learner(**saved), learner(**now))

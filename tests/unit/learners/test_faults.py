@@ -7,10 +7,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from learners import learner as learner_module
+from core.errors import RunFailed
 from learners.checkpoints import CheckpointStore
+from learners.health import MAX_RELOADS, Health
 from learners.learner import NotFinite
-from learners.state import MAX_RELOADS, learn, load_learner, save_learner
+from learners.objective import Objective
+from learners.recovery import learn
+from learners.state import load_learner, save_learner
 from tests.learning import batch, largest_difference, weights
 
 
@@ -24,13 +27,13 @@ def test_an_update_that_is_not_finite_is_skipped_and_too_many_end_the_learner(
     for step in (1, 2, 3):
         metrics = learner.step(batch(bad, step=step))
         assert metrics["skipped_updates"] == 1 and metrics["trained_tokens"] == 1
-        assert learner.learning_rate_factor == 0.5**step
+        assert learner.health.learning_rate_factor == 0.5**step
     assert largest_difference(before, weights(learner)) == 0
     save_learner(learner, tmp_path)
     again = make_learner(1e-2)
     load_learner(again, tmp_path)
-    assert again.learning_rate_factor == 0.125
-    with pytest.raises(FloatingPointError, match=r"4th update in a row .* lower the learning rate"):
+    assert again.health.learning_rate_factor == 0.125
+    with pytest.raises(RunFailed, match=r"4th update in a row .* lower the learning rate"):
         learner.step(batch(bad, step=4))
     assert learner.version == 3
 
@@ -50,18 +53,18 @@ def test_where_memory_runs_out_micro_batches_are_halved_and_the_update_is_the_sa
     make_learner, random_batch, monkeypatch
 ):
     roomy, tight = make_learner(), make_learner()
-    whole = learner_module.micro_loss
+    whole = Objective.part
     rows = []
 
-    def limited(micro, *rest, **options):
+    def limited(objective, micro, **options):
         rows.append(len(micro.indices))
         if len(micro.indices) > 3:
             raise torch.OutOfMemoryError("scripted")
-        return whole(micro, *rest, **options)
+        return whole(objective, micro, **options)
 
     each = random_batch(roomy)
     expected = roomy.step(each)
-    monkeypatch.setattr(learner_module, "micro_loss", limited)
+    monkeypatch.setattr(Objective, "part", limited)
     metrics = tight.step(each)
     assert rows[0] == 10 and rows[-1] <= 3
     assert tight.microbatch_tokens < roomy.microbatch_tokens
@@ -75,7 +78,7 @@ def test_memory_that_cannot_do_for_one_sample_is_an_error(make_learner, sample_o
 
     learner = make_learner()
     sample = sample_of(learner, [3], [4])
-    monkeypatch.setattr(learner_module, "micro_loss", never)
+    monkeypatch.setattr(Objective, "part", never)
     with pytest.raises(torch.OutOfMemoryError):
         learner.step(batch(sample))
 
@@ -107,9 +110,24 @@ def test_after_too_many_skipped_updates_the_learner_goes_back(make_learner, samp
         assert learn(learner, batch(bad, step=step), lambda name, version: tmp_path)["skipped_updates"] == 1
     assert largest_difference(weights(learner), saved) > 0
     metrics = learn(learner, batch(bad, step=6), lambda name, version: tmp_path)
-    assert metrics["reloaded"] == 1 and learner.version == 6 and learner.learning_rate_factor == 1 / 8
+    assert metrics["reloaded"] == 1 and learner.version == 6 and learner.health.learning_rate_factor == 1 / 8
     assert largest_difference(weights(learner), saved) == 0
     assert learn(learner, batch(good, step=7), lambda name, version: tmp_path)["skipped_updates"] == 0
+
+
+def test_what_was_given_up_for_good_stays_so_when_the_learner_goes_back(make_learner, sample_of, tmp_path):
+    learner = make_learner(1e-2)
+    good, bad = (sample_of(learner, [3], [4], advantage=a) for a in (1.0, math.nan))
+    save_learner(learner, tmp_path)
+    learn(learner, batch(good), lambda name, version: tmp_path)
+    learner.health.halvings = 2  # as if memory had run out
+    for step in (2, 3, 4, 5):
+        learn(learner, batch(bad, step=step), lambda name, version: tmp_path)
+    assert learner.health == Health(learning_rate_factor=1 / 8, halvings=2, reloads_in_a_row=1)
+    learn(learner, batch(replace(good, trained=(False, False)), step=6), lambda name, version: tmp_path)
+    assert learner.health.reloads_in_a_row == 1, "a step that makes no update proves nothing"
+    learn(learner, batch(good, step=7), lambda name, version: tmp_path)
+    assert learner.health.reloads_in_a_row == 0
 
 
 def test_going_back_again_and_again_is_given_up(make_learner, sample_of, tmp_path):

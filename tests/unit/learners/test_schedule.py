@@ -51,7 +51,7 @@ def test_the_learner_applies_it(make_learner, random_batch):
 
 def test_a_critics_trunk_follows_the_schedule_and_its_head_only_the_halvings(make_learner, random_batch):
     learner = make_learner(1e-2, estimator="gae", critic="model", warmup_updates=10, value_learning_rate=1e-3)
-    learner.learning_rate_factor = 0.5
+    learner.health.learning_rate_factor = 0.5
     learner.step(random_batch(learner))
     head, trunk = (group["lr"] for group in learner.critic_optimizer.param_groups)
     assert (head, trunk) == (pytest.approx(5e-4), pytest.approx(5e-4))

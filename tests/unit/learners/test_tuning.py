@@ -242,25 +242,6 @@ def test_a_quantised_backbone_learns_and_is_published_whole(tmp_path, bits, shar
     assert torch.allclose(ours, logprobs(whole, tokens), atol=0.1), "but for the rounding of activations"
 
 
-# ---------------------------------------------------------------------- resumed otherwise
-@pytest.mark.parametrize(
-    ("saved", "now", "key"),
-    [
-        ({}, LORA, "lora"),
-        (LORA, {}, "lora"),
-        (LORA, {"lora": {"rank": 8, "alpha": 8}}, "lora"),
-        (LORA, {"lora": {"rank": 4, "alpha": 16}}, "lora"),
-        ({"estimator": "gae"}, {"estimator": "gae", "critic": "model"}, "critic"),
-        ({"estimator": "gae"}, {"estimator": "gae", "value_hidden": 64}, "value_hidden"),
-    ],
-)
-def test_a_checkpoint_of_another_tuning_is_refused(make_learner, tmp_path, saved, now, key):
-    """Else what was trained would be thrown away without a word."""
-    save_learner(make_learner(**saved), tmp_path)
-    with pytest.raises(ValueError, match=f"saved with {key} .*resume with the same {key}"):
-        load_learner(make_learner(**now), tmp_path)
-
-
 @pytest.mark.parametrize("modules", [["lm_head"], ["no_such_layer"]])
 def test_layers_that_cannot_have_an_adapter_are_named(make_learner, modules):
     with pytest.raises(ValueError, match=r"lora\.target_modules"):

@@ -315,7 +315,7 @@ def test_split_sizes():
     problems = load_problems(EXAMPLES)
     assert split_problems(problems, 0) == (problems, [])
     assert len(split_problems(problems, 0.001)[1]) == 1
-    with pytest.raises(ValueError, match="leaves none to train on: add problems or lower the fraction"):
+    with pytest.raises(ProblemFileError, match="leaves none to train on: add problems or lower the fraction"):
         split_problems(problems[:1], 0.1)
     with pytest.raises(ValueError, match="at least 0 and below 1, not 1"):
         split_problems(problems, 1)

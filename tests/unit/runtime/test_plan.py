@@ -23,20 +23,29 @@ def model_of(directory: Path, parameters: int) -> str:
     return str(directory)
 
 
-def planned(tmp_path: Path, *arguments: str, parameters: int = 1000) -> plan.Plan:
+def planned(tmp_path: Path, *arguments: str, parameters: int = 1000, done: int = 0) -> plan.Plan:
+    """done: steps of the checkpoint that it begins from."""
     config = load_run([*ONE_PROCESS, "--device", "cpu", *arguments])[0].to_config()
     model = model_of(tmp_path / "model", parameters)
     start = Start(
         run_directory=tmp_path / "run",
         models=dict.fromkeys(config.policies, model),
-        checkpoint=None,
+        checkpoint=tmp_path / f"step_{done:06d}" if done else None,
         versions={},
+        state={"step": done} if done else None,
     )
     return plan.make_plan(config, start, (), ())
 
 
 def test_the_shipped_models_have_0_4_million_parameters() -> None:
     assert 300_000 < plan.parameters(str(SHIPPED / "generator")) < 500_000
+
+
+def test_a_checkpoint_beyond_the_schedule_is_refused(tmp_path: Path) -> None:
+    (obstacle,) = planned(tmp_path, done=99).obstacles
+    assert "step_000099: the checkpoint is at step 99, but this schedule has 14 steps" in obstacle
+    assert "raise the step counts" in obstacle
+    assert not planned(tmp_path, done=14).obstacles
 
 
 def test_a_model_that_is_not_here_or_is_damaged_has_no_known_size(tmp_path: Path) -> None:

@@ -1,17 +1,15 @@
 """Cache, sharing, batching and retries of the client, over a scripted transport."""
 
 import asyncio
-import pickle
 from collections.abc import Callable, Sequence
 
 import pytest
 
 from core.interfaces import SandboxFailure
 from core.verdict import Limits, OutputTest, Status, Verdict
-from sandbox_workers.client import Pending, RetryPolicy, SandboxClient, VerdictCache, WorkerLost, verdict_keys
-from sandbox_workers.jobs import Job
+from sandbox_workers.client import SandboxClient, verdict_keys
+from sandbox_workers.jobs import BackendDied, Job
 
-NO_PAUSE = RetryPolicy(pauses_s=(0.0, 0.0))
 Script = Callable[[int, Job, str], Verdict]
 
 
@@ -22,9 +20,8 @@ def passed(worker: int, job: Job, test: str) -> Verdict:
 class ScriptedTransport:
     """Answers by a function of (worker, job, test) and records the batches."""
 
-    def __init__(self, size: int = 1, script: Script = passed, base: int | None = None) -> None:
+    def __init__(self, size: int = 1, script: Script = passed) -> None:
         self.size = size
-        self.base = base or size
         self.script = script
         self.batches: list[tuple[int, list[Job]]] = []
 
@@ -33,13 +30,13 @@ class ScriptedTransport:
         await asyncio.sleep(0.001)
         return [[self.script(worker, job, test) for test in job.tests] for job in jobs]
 
-    async def wait_ready(self, worker: int) -> None:
-        if worker == 3:
-            raise WorkerLost("never")
 
-
-def client_of(transport: ScriptedTransport, **options: object) -> SandboxClient:
-    return SandboxClient(transport, version="v1", retry=NO_PAUSE, **options)  # type: ignore[arg-type]
+def client_of(transport: ScriptedTransport, cache_size: int = 100, **settings: int) -> SandboxClient:
+    client = SandboxClient(transport, version="v1", cache_size=cache_size)
+    client.pauses_s = (0.0, 0.0)
+    for name, value in settings.items():
+        setattr(client, name, value)
+    return client
 
 
 def key(version="v1", limits=None, run=0, language="python", program="program", test="f(1)", company=()):
@@ -109,21 +106,34 @@ def test_tests_of_two_kinds_are_two_jobs_and_outputs_are_compared_here() -> None
     assert [len(job.tests) for _, jobs in transport.batches for job in jobs] == [1, 2]
 
 
-@pytest.mark.parametrize("status", list(Status))
+def asked_of(transport: ScriptedTransport) -> list[str]:
+    return [job.program for _, jobs in transport.batches for job in jobs]
+
+
+@pytest.mark.parametrize("status", set(Status) - {Status.SANDBOX_ERROR})
 def test_what_the_machine_may_have_caused_is_not_cached(status: Status) -> None:
-    cache = VerdictCache(10)
-    cache.put(b"k", Verdict(status=status))
-    machine = (Status.TIME_LIMIT, Status.MEMORY_LIMIT, Status.SANDBOX_ERROR)
-    assert (cache.get(b"k") is None) == (status in machine)
+    transport = ScriptedTransport(script=lambda worker, job, test: Verdict(status=status))
+    client = client_of(transport)
+    for _ in range(2):
+        assert asyncio.run(client.judge("p", ["t"]))[0].status is status
+    machine = (Status.TIME_LIMIT, Status.MEMORY_LIMIT)
+    assert len(transport.batches) == (2 if status in machine else 1)
 
 
-def test_cache_drops_the_least_recently_used() -> None:
-    cache = VerdictCache(2)
-    for key in (b"a", b"b"):
-        cache.put(key, Verdict(status=Status.PASSED))
-    cache.get(b"a")
-    cache.put(b"c", Verdict(status=Status.PASSED))
-    assert cache.get(b"b") is None and cache.get(b"a") is not None and len(cache) == 2
+def test_the_cache_drops_the_least_recently_used() -> None:
+    transport = ScriptedTransport()
+    client = client_of(transport, cache_size=2)
+    for program in "abacab":
+        asyncio.run(client.judge(program, ["t"]))
+    assert asked_of(transport) == ["a", "b", "c", "b"]
+
+
+def test_a_cache_of_no_size_holds_nothing() -> None:
+    transport = ScriptedTransport()
+    client = client_of(transport, cache_size=0)
+    for _ in range(2):
+        assert asyncio.run(client.judge("p", ["t"]))[0].passed
+    assert asked_of(transport) == ["p", "p"]
 
 
 def test_concurrent_requests_are_batched_and_spread() -> None:
@@ -179,7 +189,7 @@ def test_only_failed_tests_are_sent_again_and_elsewhere() -> None:
 
 def test_lost_workers_end_in_sandbox_failure_for_all_who_wait() -> None:
     def lost(worker: int, job: Job, test: str) -> Verdict:
-        raise WorkerLost("gone")
+        raise BackendDied("gone")
 
     client = client_of(ScriptedTransport(script=lost))
 
@@ -230,49 +240,99 @@ def test_the_client_outlives_an_event_loop() -> None:
     assert asyncio.run(client.judge("p", ["a", "b"]))[1].passed
 
 
-def test_a_pickled_client_keeps_its_settings() -> None:
-    client = SandboxClient(PicklableTransport(), version="v7", limits=Limits(cpu_s=1))
-    copy = pickle.loads(pickle.dumps(client))
-    assert copy._version == "v7" and copy._limits == Limits(cpu_s=1) and copy._transport.size == 3
+def test_each_attempt_has_only_what_failed_and_its_pause() -> None:
+    def fails(worker: int, job: Job, test: str) -> Verdict:
+        """b always; c once."""
+        failed = test == "b" or (test == "c" and len(transport.batches) == 1)
+        return Verdict(status=Status.SANDBOX_ERROR, error="broken") if failed else passed(worker, job, test)
 
-
-class PicklableTransport:
-    size = 3
-
-    def __reduce__(self) -> str | tuple:
-        return _picklable, ()
-
-    async def judge(self, worker: int, jobs: Sequence[Job]) -> list[list[Verdict]]:
-        raise NotImplementedError
-
-
-def _picklable() -> PicklableTransport:
-    return PicklableTransport()
-
-
-def test_retry_decision() -> None:
-    job = Job(program="p", tests=("a", "b", "c"), limits=Limits())
-    pending = Pending(job=job, keys=(b"a", b"b", b"c"))
-    policy = RetryPolicy(pauses_s=(0.0, 2.0))
-    again = policy.decide(pending, [0, 2], worker=1)
-    assert again is not None
-    assert (again.job.tests, again.keys, again.attempt, again.avoid) == (("a", "c"), (b"a", b"c"), 2, 1)
-    last = policy.decide(again, [1], worker=0)
-    assert last is not None and last.job.tests == ("c",) and policy.pause_s(last) == 2.0
-    assert policy.decide(last, [0], worker=0) is None
-
-
-def test_workers_beyond_the_base_get_what_these_cannot_take_soon() -> None:
-    transport = ScriptedTransport(size=4, base=2)
-    client = client_of(transport, max_in_flight=4, max_batch=1)
-
-    async def ask(count: int) -> set[int]:
-        transport.batches.clear()
-        await asyncio.gather(*(client.judge(f"p{count}-{n}", ["f(1)"]) for n in range(count)))
-        return {worker for worker, _ in transport.batches}
+    transport = ScriptedTransport(script=fails)
+    client = client_of(transport)
+    pauses: list[float] = []
 
     async def play() -> None:
-        assert await ask(1) | await ask(2) | await ask(4) <= {0, 1}
-        assert await ask(40) == {0, 1, 2}  # 3 never became ready
+        loop = asyncio.get_running_loop()
+        later = loop.call_later
+
+        def recorded(pause: float, *call: object):
+            if call[0] == client._enqueue:
+                pauses.append(pause)
+                pause = 0.0
+            return later(pause, *call)  # type: ignore[arg-type]
+
+        client.pauses_s = (0.0, 2.0)
+        loop.call_later = recorded  # type: ignore[method-assign]
+        with pytest.raises(SandboxFailure, match="3 attempts: broken"):
+            await client.judge("p", ["a", "b", "c"])
 
     asyncio.run(play())
+    assert [jobs[0].tests for _, jobs in transport.batches] == [("a", "b", "c"), ("b", "c"), ("b",)]
+    assert pauses == [0.0, 2.0]
+
+
+class Deadly(ScriptedTransport):
+    """A sandbox per worker, which ends under a program called deadly, with all that is in it then."""
+
+    def __init__(self, size: int = 1) -> None:
+        super().__init__(size)
+        self.inside: list[list[asyncio.Future]] = [[] for _ in range(size)]
+
+    async def judge(self, worker: int, jobs: Sequence[Job]) -> list[list[Verdict]]:
+        ended = asyncio.get_running_loop().create_future()
+        self.inside[worker].append(ended)
+        answers = asyncio.ensure_future(super().judge(worker, jobs))
+        if any(job.program == "deadly" for job in jobs):
+            await answers
+            for other in self.inside[worker]:
+                if not other.done():
+                    other.set_result(None)
+        await asyncio.wait([answers, ended], return_when=asyncio.FIRST_COMPLETED)
+        self.inside[worker].remove(ended)
+        if ended.done():
+            answers.cancel()
+            raise BackendDied("scripted")
+        return answers.result()
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_a_job_that_ends_its_sandbox_takes_no_other_with_it_twice(size: int) -> None:
+    """Those of its batch, and of other batches in the same sandbox, are judged; and it is blamed alone."""
+    transport = Deadly(size)
+    client = client_of(transport, max_batch=8)
+
+    async def play() -> list[object]:
+        programs = [*map(str, range(30)), "deadly", *map(str, range(30, 60))]
+        wanted = [client.judge(program, ["t"]) for program in programs]
+        return await asyncio.wait_for(asyncio.gather(*wanted, return_exceptions=True), 30)
+
+    outcomes = asyncio.run(play())
+    failed = [n for n, outcome in enumerate(outcomes) if isinstance(outcome, Exception)]
+    assert failed == [30] and "not judged after 3 attempts: scripted" in str(outcomes[30])
+    asked = asked_of(transport)
+    assert asked.count("deadly") == 3 and max(map(asked.count, set(asked) - {"deadly"})) == 2
+
+
+def test_whoever_was_in_a_sandbox_that_ended_has_one_to_itself() -> None:
+    in_flight: list[list[str]] = []
+
+    class Watched(Deadly):
+        async def judge(self, worker: int, jobs: Sequence[Job]) -> list[list[Verdict]]:
+            now = [job.program for job in jobs]
+            in_flight.append(now)
+            seen.append(list(in_flight))
+            try:
+                return await super().judge(worker, jobs)
+            finally:
+                in_flight.remove(now)
+
+    seen: list[list[list[str]]] = []
+    client = client_of(Watched(), max_batch=2)
+
+    async def play() -> None:
+        first = [client.judge(program, ["t"]) for program in ("a", "deadly")]
+        late = [client.judge(f"late {n}", ["t"]) for n in range(9)]
+        await asyncio.gather(*first, *late, return_exceptions=True)
+
+    asyncio.run(play())
+    assert max(map(len, seen)) > 1
+    assert [batches for batches in seen if ["deadly"] in batches] == [[["deadly"]]] * 2

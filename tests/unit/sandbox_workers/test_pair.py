@@ -81,5 +81,5 @@ def test_whose_memory_it_was_that_a_test_was_killed_for(
     test = SimpleNamespace(alone=True, end=[-9, 0.1, peak_kib])
     monkeypatch.setattr(pair, "test", test, raising=False)
     pair._was_asking = asking
-    stop = pair._death_of_test()
+    stop = pair._end_of_test()
     assert (stop.status, stop.by_test) == (status, by_test)

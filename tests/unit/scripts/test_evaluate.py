@@ -6,7 +6,7 @@ import pytest
 
 from configs.evaluate import EvaluateOptions
 from core.problem import Problem
-from games.multistage import MultistageRules
+from games.multistage.rules import MultistageRules
 from problems.loader import load_problems
 from runtime.problem_sets import _learnable
 from scripts.evaluate import evaluate, main, suite_rules, suites_report

@@ -12,14 +12,15 @@ from core.episode import Episode
 from core.problem import Problem
 from core.seeding import derive_seed
 from core.verdict import OutputTest
-from games.board_games import BoardGame, TicTacToeRules, training_matches
-from games.choice import GameRules, build_game
-from games.code_execution import CodeExecutionRules
-from games.code_golf import CodeGolfRules
-from games.multistage import MultistageRules
-from games.output_prediction import OutputPredictionRules
-from games.rewards import RewardRules
-from games.unit_tests import UnitTestsRules
+from games import GameRules
+from games.boards.game import BoardGame
+from games.boards.rules import TicTacToeRules, training_matches
+from games.multistage.rewards import RewardRules
+from games.multistage.rules import MultistageRules
+from games.prediction.rules import OutputPredictionRules
+from games.programs.code_execution import CodeExecutionRules
+from games.programs.code_golf import CodeGolfRules
+from games.programs.unit_tests import UnitTestsRules
 from scripts.show import main
 from tests.playing import Breaking, play, player, reader
 from tracking.episodes import episode_rows
@@ -52,7 +53,7 @@ def spar(rules: MultistageRules, programs: list[str], suites: list[str], sandbox
     generator = player(
         "generator", lambda _, sampling: last.get(sampling.seed, "a thought"), attempts=len(programs), seed=1
     )
-    return play(build_game(rules), DOUBLE, [generator, reader("discriminator", suites, seed=2)], sandbox)
+    return play(rules.game(), DOUBLE, [generator, reader("discriminator", suites, seed=2)], sandbox)
 
 
 @pytest.fixture
@@ -154,7 +155,7 @@ def test_no_such_run(run: Path, tmp_path: Path, capsys) -> None:
 
 def test_an_attempt_without_reward_says_why(show: Show, tmp_path: Path) -> None:
     rules = UnitTestsRules()
-    failed = play(build_game(rules), DOUBLE, [reader("generator", ["def f(n): return n"])], Breaking())
+    failed = play(rules.game(), DOUBLE, [reader("generator", ["def f(n): return n"])], Breaking())
     record(tmp_path, rules, [failed])
     assert "no reward: the sandbox failed, so the attempt was dropped" in show(tmp_path, "--step", 1)
 
@@ -186,7 +187,7 @@ def test_every_solver_game_says_what_it_paid_for(show: Show, tmp_path: Path, san
         ],
     }
     for number, (rules, reasons) in enumerate(expected.items()):
-        played = play(build_game(rules), DOUBLE, [reader("generator", programs)], sandbox)
+        played = play(rules.game(), DOUBLE, [reader("generator", programs)], sandbox)
         record(tmp_path / str(number), rules, [played])
         said = show(tmp_path / str(number), "--step", 1)
         for reason in reasons:
@@ -199,7 +200,7 @@ def test_predictions_and_boards_say_what_they_paid_for(show: Show, tmp_path: Pat
         reader("author", ["print(6)", "import os"]),
         reader("opponent", ["6", "5"], attempts=2, seed=2),
     ]
-    record(tmp_path / "p", rules, [play(build_game(rules), DOUBLE, players, sandbox)])
+    record(tmp_path / "p", rules, [play(rules.game(), DOUBLE, players, sandbox)])
     said = show(tmp_path / "p", "--step", 1)
     for expected in (
         "reward 0 = 50% of the predictions were wrong",
@@ -227,7 +228,7 @@ def test_whole_programs_show_what_was_asked_and_expected(show: Show, tmp_path: P
         baseline_tests=(OutputTest(stdin="1 2", stdout="3\n"),),
         reference_solution="",
     )
-    record(tmp_path, rules, [play(build_game(rules), adding, [reader("generator", ["print(4)"])], sandbox)])
+    record(tmp_path, rules, [play(rules.game(), adding, [reader("generator", ["print(4)"])], sandbox)])
     said = show(tmp_path, "--problem", "add")
     assert "stdin '1 2' prints '3\\n'  [problem]: WRONG_ANSWER (other output than expected)" in said
 

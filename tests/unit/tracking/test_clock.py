@@ -30,3 +30,13 @@ def test_the_first_lap_begins_with_the_process() -> None:
     clock = Clock()
     clock.lap("startup")
     assert 0 < clock.seconds["startup"] < time.time()
+
+
+def test_the_seconds_of_an_earlier_half_are_added() -> None:
+    first, second = clock_at(5.0, 8.0), clock_at(4.0, 6.0)
+    first.lap("startup")
+    first.lap("rollout")
+    second.lap("startup")
+    second.load_state_dict(first.state_dict())
+    second.lap("learn")
+    assert second.seconds == {"startup": 9.0, "rollout": 3.0, "learn": 2.0}

@@ -8,7 +8,7 @@ from pathlib import Path
 import yaml
 from rich.console import Console
 
-from core.episode import Completion, Episode, FinishReason, Trajectory, Turn
+from core.episode import Completion, Episode, FinishReason, Outcome, Trajectory, Turn
 from tracking.plots import LearningCurves, plot_learning_curves
 from tracking.progress import Display
 from tracking.run_record import RunRecord, versions
@@ -52,10 +52,17 @@ def test_samples_are_readable_text(tmp_path: Path) -> None:
     trajectory = Trajectory(player="generator", attempt=0, turns=turns, reward=0.5, artifact="def f(): ...")
     record = RunRecord(tmp_path)
     record.start({})
-    info = {"valid_tests": [["assert f(1) == 2"], None]}
-    record.add_samples("stage_1", [Episode(problem_id="p7", trajectories=[trajectory], info=info)])
+    written = (Outcome(test="assert f(1) == 2", status="valid"), Outcome(test="f(", status="parse"))
+    suite = Trajectory(player="discriminator", attempt=0, turns=[], outcomes=written)
+    record.add_samples("stage_1", [Episode(problem_id="p7", trajectories=[trajectory, suite])])
     text = (tmp_path / "samples" / "stage_1.txt").read_text()
-    for expected in ("p7", "[stage 1] thought 1", "[stage 5] thought 5", "reward 0.50", "assert f(1) == 2"):
+    for expected in (
+        "p7",
+        "[stage 1] thought 1",
+        "[stage 5] thought 5",
+        "reward 0.50",
+        "valid tests: assert f(1) == 2\n",
+    ):
         assert expected in text
 
 

@@ -4,16 +4,14 @@ reward says."""
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from actors.episodes import PlayRequest
 from core.episode import Episode, Trajectory
+from core.evaluation import EvaluationSettings, Scores, mean
 from core.interfaces import Sandbox
+from core.play import PlayRequest
 from core.problem import Problem
-from core.verdict import Limits
-from evaluation.evaluator import Scores, mean
-from evaluation.gap import proxy_gold_gap
-from evaluation.programs import JudgedProgram, judge_programs, program_scores, share_passed
-
-GENERATOR = "generator"
+from games.program_scores import JudgedProgram, judge_programs, program_scores, share_passed
+from games.programs.game import GENERATOR, SolverRules
+from games.programs.gap import proxy_gold_gap
 
 
 class SolverEvaluator:
@@ -32,18 +30,13 @@ class SolverEvaluator:
         self,
         problems: Sequence[Problem],
         sandbox: Sandbox,
-        limits: Limits,
-        *,
-        samples: int,
-        temperature: float,
-        pass_at: Sequence[int],
-        rewarded_tests: int | None,
+        rules: SolverRules,
+        settings: EvaluationSettings,
     ) -> None:
-        """rewarded_tests: how many of a problem's baseline tests the game's reward looks at, the first ones; None:
-        all."""
-        self._problems, self._sandbox, self._limits = list(problems), sandbox, limits
-        self._samples, self._temperature, self._pass_at = samples, temperature, tuple(pass_at)
-        self._rewarded = {p.id: p.baseline_tests[:rewarded_tests] for p in problems if p.hidden_tests}
+        self._problems, self._sandbox, self._limits = list(problems), sandbox, rules.sandbox_limits
+        self._samples, self._temperature = settings.samples, settings.temperature
+        self._pass_at = settings.pass_at
+        self._rewarded = {p.id: p.baseline_tests[: rules.rewarded_tests] for p in problems if p.hidden_tests}
 
     @property
     def shown(self) -> tuple[str, ...]:

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from actors.episodes import PlayRequest
 from core.episode import Episode, Trajectory
+from core.evaluation import Scores, mean
+from core.play import PlayRequest
 from core.problem import Problem
-from evaluation.evaluator import Scores, mean
-from games import kuhn
+from games.boards import kuhn
 
 _MATCHES = 1
 _PROBES = 48

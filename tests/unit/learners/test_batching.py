@@ -1,4 +1,4 @@
-"""The driver's own arithmetic: batches, metrics, the clock."""
+"""Credit as a config asks for it: which attempts are compared, and which tokens learn from what."""
 
 import json
 from dataclasses import replace
@@ -6,10 +6,9 @@ from dataclasses import replace
 import pytest
 
 from configs.schema import Config
+from core.batch import Sample
 from core.episode import Completion, Episode, FinishReason, Trajectory, Turn
-from curriculum.curriculum import Assignment, Phase
-from driver import best_programs, episode_metrics, make_batch
-from learners.advantages.estimate import Advantages
+from runtime.build import credit_of
 
 
 def trajectory(player: str, reward: float | None, *, stages: tuple[int, ...] = (1, 2)) -> Trajectory:
@@ -23,19 +22,14 @@ def trajectory(player: str, reward: float | None, *, stages: tuple[int, ...] = (
     return Trajectory(player=player, attempt=0, turns=turns, reward=reward, artifact=f"program {reward}")
 
 
-def assignment(stage: int) -> Assignment:
-    return Assignment(
-        step=3, stage=stage, phase=Phase.GENERATOR, learning=("generator",), problem_ids=("p",), attempts={}
-    )
-
-
 def config(**changes: object) -> Config:
     return Config.model_validate(changes)
 
 
-def batch_of(config: Config, assignment: Assignment, role: str, episodes: list[Episode], update: int):
-    advantages = Advantages(config.policy(role).learner)
-    return make_batch(config, advantages, assignment, role, episodes, update)
+def samples_of(
+    config: Config, stage: int, episodes: list[Episode], role: str = "generator"
+) -> tuple[tuple[Sample, ...], dict[str, float]]:
+    return credit_of(config, role).samples(episodes, stage)
 
 
 EPISODES = [
@@ -45,24 +39,23 @@ EPISODES = [
 
 
 def test_gae_rewards_are_relative_to_their_group_and_nothing_unjudged_is_learned_from() -> None:
-    batch, left_out = batch_of(config(), assignment(2), "generator", EPISODES, update=4)
-    assert [s.reward for s in batch.samples] == [0.5, -0.5]  # the tied group has nothing to teach
-    assert all(s.advantage is None for s in batch.samples)
+    samples, left_out = samples_of(config(), 2, EPISODES)
+    assert [s.reward for s in samples] == [0.5, -0.5]  # the tied group has nothing to teach
+    assert all(s.advantage is None for s in samples)
     assert left_out == {"groups_without_signal": 0.5, "dropped": 1.0}
-    assert batch.step == 4
 
 
 def test_raw_rewards_where_centring_is_off() -> None:
     raw = config(generator={"learner": {"center_rewards": False}})
-    batch, _ = batch_of(raw, assignment(2), "generator", EPISODES, update=1)
-    assert [s.reward for s in batch.samples] == [1.0, 0.0, 0.5, 0.5]
+    samples, _ = samples_of(raw, 2, EPISODES)
+    assert [s.reward for s in samples] == [1.0, 0.0, 0.5, 0.5]
 
 
 def test_grpo_leaves_out_groups_without_signal() -> None:
     grpo = config(generator={"learner": {"estimator": "grpo"}})
-    batch, left_out = batch_of(grpo, assignment(2), "generator", EPISODES, update=1)
-    assert len(batch.samples) == 2 and left_out["groups_without_signal"] == 0.5
-    assert sum(s.advantage or 0.0 for s in batch.samples) == pytest.approx(0.0)
+    samples, left_out = samples_of(grpo, 2, EPISODES)
+    assert len(samples) == 2 and left_out["groups_without_signal"] == 0.5
+    assert sum(s.advantage or 0.0 for s in samples) == pytest.approx(0.0)
 
 
 @pytest.mark.parametrize(
@@ -70,8 +63,8 @@ def test_grpo_leaves_out_groups_without_signal() -> None:
     [("stage", [False, False, False, True, True]), ("all", [False, True, True, True, True])],
 )
 def test_stage_credit_trains_the_tokens_of_the_stage(credit: str, trained: list[bool]) -> None:
-    batch, _ = batch_of(config(credit=credit), assignment(2), "generator", EPISODES, update=1)
-    assert list(batch.samples[0].trained) == trained
+    samples, _ = samples_of(config(credit=credit), 2, EPISODES)
+    assert list(samples[0].trained) == trained
 
 
 def test_completions_that_were_cut_off_may_carry_no_loss() -> None:
@@ -80,10 +73,10 @@ def test_completions_that_were_cut_off_may_carry_no_loss() -> None:
     cut.turns[-1] = replace(last, completion=replace(last.completion, finish_reason=FinishReason.LENGTH))
     episodes = [Episode(problem_id="a", trajectories=[whole, cut])]
     masked = config(credit="all", generator={"learner": {"mask_truncated": True}})
-    batch, _ = batch_of(masked, assignment(2), "generator", episodes, update=1)
-    assert [sum(s.trained) for s in batch.samples] == [4, 2]
-    batch, _ = batch_of(config(credit="all"), assignment(2), "generator", episodes, update=1)
-    assert [sum(s.trained) for s in batch.samples] == [4, 4]
+    samples, _ = samples_of(masked, 2, episodes)
+    assert [sum(s.trained) for s in samples] == [4, 2]
+    samples, _ = samples_of(config(credit="all"), 2, episodes)
+    assert [sum(s.trained) for s in samples] == [4, 4]
 
 
 def test_the_discriminator_has_no_stages() -> None:
@@ -92,38 +85,23 @@ def test_the_discriminator_has_no_stages() -> None:
             problem_id="a", trajectories=[trajectory("discriminator", r, stages=(0,)) for r in (0.1, 0.9)]
         )
     ]
-    batch, _ = batch_of(config(credit="stage"), assignment(4), "discriminator", episodes, update=1)
-    assert [list(s.trained) for s in batch.samples] == [[False, True, True]] * 2
+    samples, _ = samples_of(config(credit="stage"), 4, episodes, "discriminator")
+    assert [list(s.trained) for s in samples] == [[False, True, True]] * 2
 
 
 def test_an_episode_without_any_reward_gives_no_sample() -> None:
     episodes = [Episode(problem_id="a", trajectories=[trajectory("generator", None)])]
-    batch, left_out = batch_of(config(), assignment(1), "generator", episodes, update=1)
-    assert batch.samples == () and left_out["dropped"] == 1.0
-    row = episode_metrics(("generator", "discriminator"), episodes, {"generate": 0.0})
-    assert row["generator_reward"] is None and row["tokens_per_s"] is None
-
-
-def test_the_length_of_answers_is_told_by_player() -> None:
-    episodes = [
-        Episode(problem_id="a", trajectories=[trajectory("generator", r, stages=(1, 2)) for r in (0.0, 1.0)])
-    ]
-    row = episode_metrics(("generator", "discriminator"), episodes, {"generate": 1.0})
-    assert row["generator_tokens"] == 4.0 and row["discriminator_tokens"] is None
-
-
-def test_only_rewarded_programs_are_remembered() -> None:
-    assert best_programs(EPISODES) == {"a": (1.0, "program 1.0"), "b": (0.5, "program 0.5")}
-    assert best_programs([Episode(problem_id="c", trajectories=[trajectory("generator", 0.0)])]) == {}
+    samples, left_out = samples_of(config(), 1, episodes)
+    assert samples == () and left_out["dropped"] == 1.0
 
 
 # ---------------------------------------------------------------------- stage credit
 def test_stage_gae_takes_each_turn_as_one_step() -> None:
-    batch, _ = batch_of(config(credit="stage_gae"), assignment(2), "generator", EPISODES, update=1)
-    assert [s.segments for s in batch.samples] == [(2, 2)] * 2
-    assert all(sum(s.trained) == sum(s.sampled) for s in batch.samples)
-    plain, _ = batch_of(config(credit="all"), assignment(2), "generator", EPISODES, update=1)
-    assert [s.segments for s in plain.samples] == [()] * 2
+    samples, _ = samples_of(config(credit="stage_gae"), 2, EPISODES)
+    assert [s.segments for s in samples] == [(2, 2)] * 2
+    assert all(sum(s.trained) == sum(s.sampled) for s in samples)
+    plain, _ = samples_of(config(credit="all"), 2, EPISODES)
+    assert [s.segments for s in plain] == [()] * 2
 
 
 def test_tree_credit_is_a_branchs_value_beyond_its_siblings() -> None:
@@ -138,10 +116,10 @@ def test_tree_credit_is_a_branchs_value_beyond_its_siblings() -> None:
         "generator": {"learner": {"estimator": "dr_grpo"}},
     }
     episodes = [Episode(problem_id="a", trajectories=attempts)]
-    batch, left_out = batch_of(config(**settings), assignment(1), "generator", episodes, update=1)
-    assert [s.advantage for s in batch.samples] == [0.25, -0.25]
+    samples, left_out = samples_of(config(**settings), 1, episodes)
+    assert [s.advantage for s in samples] == [0.25, -0.25]
     assert left_out == {"groups_without_signal": 0.5, "dropped": 1.0}, "the other prefix's branches are alike"
-    for sample in batch.samples:
+    for sample in samples:
         assert sum(sample.sampled) == sum(sample.trained) == 2, "cut after the stage under training"
 
 
@@ -172,14 +150,13 @@ def test_credit_and_learners_that_make_no_sense_are_refused(keys: dict, message:
 
 def test_rae_remembers_from_batch_to_batch() -> None:
     settings = config(generator={"learner": {"estimator": "rae"}})
-    advantages = Advantages(settings.generator.learner)
-    first, _ = make_batch(settings, advantages, assignment(1), "generator", EPISODES, 1)
-    assert [s.advantage for s in first.samples] == [1.0, 0.0, 0.5, 0.5]
-    resumed = Advantages(settings.generator.learner)
-    resumed.load_state_dict(json.loads(json.dumps(advantages.state_dict())))
-    for state in (advantages, resumed):
-        second, _ = make_batch(settings, state, assignment(1), "generator", EPISODES, 2)
-        assert [s.advantage for s in second.samples] == pytest.approx([0.5, -0.5, 0.0, 0.0])
+    credit, resumed = (credit_of(settings, "generator") for _ in range(2))
+    first, _ = credit.samples(EPISODES, stage=1)
+    assert [s.advantage for s in first] == [1.0, 0.0, 0.5, 0.5]
+    resumed.load_state_dict(json.loads(json.dumps(credit.state_dict())))
+    for state in (credit, resumed):
+        second, _ = state.samples(EPISODES, stage=1)
+        assert [s.advantage for s in second] == pytest.approx([0.5, -0.5, 0.0, 0.0])
 
 
 def test_each_policy_learns_at_its_own_rate() -> None:

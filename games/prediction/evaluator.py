@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from actors.episodes import PlayRequest
 from core.episode import Episode
+from core.evaluation import Scores, mean
+from core.play import PlayRequest
 from core.problem import Problem
-from evaluation.evaluator import Scores, mean
-from games.output_prediction import AUTHOR, OPPONENT
+from games.prediction.rules import AUTHOR, OPPONENT
 
 
 class PredictionEvaluator:

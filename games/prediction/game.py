@@ -5,25 +5,17 @@ Guards: the program must run and print something short, twice the same; what mak
 program (clocks, random numbers, hashes, addresses) is banned; a program that breaks a rule is not put to the opponent.
 """
 
-import ast
 import asyncio
-import re
 from collections.abc import Mapping, Sequence
-from typing import Literal
-
-from pydantic import Field
 
 from core.episode import Episode, Outcome, Trajectory
-from core.interfaces import Message, Player, PromptFormat, Sandbox, SandboxFailure
+from core.interfaces import Message, Player, PromptFormat, Sandbox
 from core.problem import Problem
-from core.settings import Settings
-from core.source import parse
-from core.verdict import Limits, OutputTest, Status
-from games.judging import outcomes_of
+from core.verdict import OutputTest, Status
+from games.judging import judged, outcomes_of
 from games.parsing import extract_program
+from games.prediction.rules import AUTHOR, OPPONENT, OutputPredictionRules, foul
 from games.turns import answer_all, take_turn
-
-AUTHOR, OPPONENT = "author", "opponent"
 
 _WRITE = """Write a short Python program whose output another programmer will find hard to predict by reading it.
 
@@ -38,127 +30,9 @@ _PREDICT = """What does this Python program print?
 ```
 
 Answer with the output only."""
-
-_BANNED_NAMES = frozenset(
-    [
-        "id",
-        "hash",
-        "input",
-        "open",
-        "exec",
-        "eval",
-        "compile",
-        "globals",
-        "locals",
-        "vars",
-        "object",
-        "getattr",
-        "breakpoint",
-        "help",
-    ]
-)
-"""Names that begin with two underscores are banned, too."""
-_BANNED_ATTRIBUTES = frozenset(["mro", "format", "format_map", "gi_frame", "cr_frame", "ag_frame"])
-"""The other ways to what a program may not name: to `object`, to attributes by text, to a frame's builtins."""
-
-_CONSTANTS = (str, int, float, complex, bool, bytes, tuple, frozenset, type)
-_METHODS = frozenset(name for kind in _CONSTANTS for name in dir(kind))
-"""A constant may have an address that is the same in every process, and its methods print it: they must be called."""
 _OTHER_HEAP = "__doc__ = [*map(bytes, [*range(0, 512, 8)] * 50), *map(bytes, range(512, 8192, 16))]\n"
 """Before a program: blocks of many sizes. An object's address, which its repr prints, then differs in its low bits as
 well; the high ones differ between processes anyway."""
-
-
-class OutputPredictionRules(Settings):
-    """R1's adversarial game: a program against who predicts its output."""
-
-    kind: Literal["output_prediction"] = "output_prediction"
-    self_play: bool = False
-    """One policy (the generator) sits in both seats; else the discriminator is the opponent."""
-    max_output_chars: int = Field(default=40, ge=1)
-    """Of the one line that a program may print."""
-    max_program_chars: int = Field(default=1000, ge=1)
-    """Of a program; a character beyond ASCII counts as its bytes in UTF-8, for it may take as many tokens."""
-    allowed_modules: tuple[str, ...] = ("math",)
-    """What a program may import: nothing here may depend on time, chance or the machine."""
-    foul_reward: float = Field(default=-1.0, le=0)
-    """What the author earns by a program that breaks a rule."""
-    sandbox_limits: Limits = Limits()
-
-    @property
-    def seats(self) -> dict[str, str]:
-        """Who plays what: player -> policy."""
-        return {AUTHOR: "generator", OPPONENT: "generator" if self.self_play else "discriminator"}
-
-    def why(self, player: str, components: Mapping[str, float]) -> str:
-        """How a reward came about, from its components."""
-        if player == OPPONENT:
-            return "predicted the output" if components["predicted"] else "predicted another output"
-        if fouls := [name.removeprefix("foul_") for name in components if name.startswith("foul_")]:
-            return f"the program breaks a rule: {fouls[0]} (game.foul_reward)"
-        return f"{components['stumped']:.0%} of the predictions were wrong"
-
-
-def foul(program: str, rules: OutputPredictionRules) -> str | None:
-    """Which rule the program's text breaks; None where it breaks none."""
-    if not program.strip() or len(program.encode("utf-8", "surrogatepass")) > rules.max_program_chars:
-        return "size"
-    try:
-        tree = parse(program)
-        text = ast.unparse(tree)  # deeper than parsing
-    except (SyntaxError, ValueError, MemoryError, RecursionError):
-        return "syntax"
-    if _holds_a_method(tree, text):
-        return "banned"
-    for node in ast.walk(tree):
-        if any(module not in rules.allowed_modules for module in _imported(node)):
-            return "banned"
-        if any(name in _BANNED_NAMES or name.startswith("__") for name in _named(node)):
-            return "banned"
-        if isinstance(node, ast.Attribute) and node.attr in _BANNED_ATTRIBUTES:
-            return "banned"
-    return None
-
-
-def _holds_a_method(tree: ast.Module, text: str) -> bool:
-    """Whether a method of a constant is read and not called. A type's own, such as `str.upper`, has no address.
-
-    text: of the tree; names are written there as Python knows them, whatever letters the program wrote.
-    """
-    types = {kind.__name__ for kind in _CONSTANTS}
-    rebound = {name for name in types if re.search(rf"\b{name}\b(?![.(])", text)}
-    harmless = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)} | {
-        id(node)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Attribute)
-        and isinstance(node.value, ast.Name)
-        and node.value.id in types - rebound
-    }
-    read = (
-        n for n in ast.walk(tree) if isinstance(n, ast.Attribute | ast.MatchClass) and id(n) not in harmless
-    )
-    return any(not _METHODS.isdisjoint(_named(node)) for node in read)
-
-
-def _imported(node: ast.AST) -> list[str]:
-    match node:
-        case ast.Import(names=names):
-            return [alias.name for alias in names]
-        case ast.ImportFrom(module=module):
-            return [module or ""]
-    return []
-
-
-def _named(node: ast.AST) -> list[str]:
-    """Names and attributes that the node alone reads."""
-    match node:
-        case ast.Name(id=name) | ast.Attribute(attr=name):
-            return [name]
-        case ast.ImportFrom(names=names):
-            return [alias.name for alias in names]
-        case ast.MatchClass(kwd_attrs=names):
-            return names
-    return []
 
 
 class OutputPredictionGame:
@@ -209,9 +83,9 @@ class OutputPredictionGame:
         if broken is None:
             test, limits = OutputTest(stdout=None), self.rules.sandbox_limits
             sources = (program.artifact, _OTHER_HEAP + program.artifact)
-            try:
-                runs = [(await sandbox.judge(source, [test], limits=limits))[0] for source in sources]
-            except SandboxFailure:
+            found = [await judged(sandbox.judge(source, [test], limits=limits)) for source in sources]
+            runs = [verdicts[0] for verdicts in found if verdicts is not None]
+            if len(runs) < len(sources):
                 program.components["sandbox_failure"] = 1.0
                 return None
             output = runs[0].stdout.rstrip("\n")

@@ -9,7 +9,7 @@ from statistics import fmean
 from core.interfaces import Sandbox, SandboxFailure
 from core.problem import Problem
 from core.verdict import Limits, Status, Test
-from evaluation.pass_at_k import mean_pass_at_k
+from games.pass_at_k import mean_pass_at_k
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -7,15 +7,14 @@ problems. Its raw reward falls as the generator improves; its kill rate on the b
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from actors.episodes import PlayRequest
 from core.episode import Episode
-from core.interfaces import Sandbox, SandboxFailure
+from core.evaluation import Scores, mean
+from core.interfaces import Sandbox
+from core.play import PlayRequest
 from core.problem import Problem
-from core.verdict import Limits
-from evaluation.evaluator import Scores, mean
-from evaluation.programs import share_passed
-
-GENERATOR, DISCRIMINATOR = "generator", "discriminator"
+from games.multistage.rules import DISCRIMINATOR, GENERATOR, MultistageRules
+from games.multistage.suites import Suites
+from games.program_scores import share_passed
 
 Bank = Mapping[str, Sequence[str]]
 """Distinct wrong programs by problem id."""
@@ -35,9 +34,14 @@ class MultistageEvaluator:
     shown = ("generator_pass_rate", "test_validity", "kill_rate")
 
     def __init__(
-        self, problems: Sequence[Problem], sandbox: Sandbox, limits: Limits, suites: int, bank_programs: int
+        self,
+        problems: Sequence[Problem],
+        sandbox: Sandbox,
+        rules: MultistageRules,
+        suites: int,
+        bank_programs: int,
     ) -> None:
-        self._problems, self._sandbox, self._limits = list(problems), sandbox, limits
+        self._problems, self._sandbox, self._rules = list(problems), sandbox, rules
         self._suites, self._bank_programs = suites, bank_programs
 
     def bank_request(self) -> PlayRequest:
@@ -55,7 +59,7 @@ class MultistageEvaluator:
             programs = list(dict.fromkeys(t.artifact for t in episode.trajectories if t.player == GENERATOR))
             rates = await asyncio.gather(
                 *(
-                    share_passed(self._sandbox, p, problems[episode.problem_id], self._limits)
+                    share_passed(self._sandbox, p, problems[episode.problem_id], self._rules.sandbox_limits)
                     for p in programs
                 )
             )
@@ -71,41 +75,42 @@ class MultistageEvaluator:
         programs = [
             (e.problem_id, t.artifact) for e in episodes for t in e.trajectories if t.player == GENERATOR
         ]
+        limits = self._rules.sandbox_limits
         found = await asyncio.gather(
-            *(share_passed(self._sandbox, program, problems[i], self._limits) for i, program in programs)
+            *(share_passed(self._sandbox, program, problems[i], limits) for i, program in programs)
         )
         rates = [rate for rate in found if rate is not None]
-        suites = [t for e in episodes for t in e.trajectories if t.player == DISCRIMINATOR]
-        kills = await asyncio.gather(
-            *(
-                self._kills(problems[e.problem_id], program, tests)
-                for e in episodes
-                for tests in e.info["valid_tests"]
-                if tests is not None  # else the sandbox could not judge the suite
-                for program in bank.get(e.problem_id, ())
-            )
+        measured = await asyncio.gather(
+            *(self._measure(problems[e.problem_id], e, bank.get(e.problem_id, ())) for e in episodes)
         )
+        validities = [validity for of_one in measured for validity, _ in of_one]
+        kills = [killed for of_one in measured for _, of_suite in of_one for killed in of_suite]
         values = {
             "generator_pass_rate": mean([float(rate == 1.0) for rate in rates]),
             "generator_test_rate": mean(rates),
-            "test_validity": mean([t.components["validity"] for t in suites if "validity" in t.components]),
+            "test_validity": mean([v for v in validities if v is not None]),
             "kill_rate": mean([float(k) for k in kills if k is not None]),
-            "unjudged": float(
-                found.count(None) + kills.count(None) + sum("validity" not in t.components for t in suites)
-            ),
+            "unjudged": float(found.count(None) + kills.count(None) + validities.count(None)),
         }
         combined = 0.7 * values["generator_pass_rate"] + 0.3 * values["test_validity"]
         tasks = {i: rate for (i, _), rate in zip(programs, found, strict=True) if rate is not None}
         return Scores(values, combined, tasks)
 
-    async def _kills(self, problem: Problem, program: str, tests: Sequence[str]) -> bool | None:
-        if not tests:
-            return False
-        try:
-            verdicts = await self._sandbox.judge(program, tests, limits=problem.limits or self._limits)
-        except SandboxFailure:
-            return None
-        return any(not v.passed for v in verdicts)
+    async def _measure(
+        self, problem: Problem, episode: Episode, wrong: Sequence[str]
+    ) -> list[tuple[float | None, list[bool | None]]]:
+        """Of each suite (its validity, which of the wrong programs it kills)."""
+        judge = Suites(problem, self._rules, self._sandbox)
+        texts = [t.artifact for t in episode.trajectories if t.player == DISCRIMINATOR]
+        return [
+            (None, [])
+            if suite is None
+            else (
+                suite.validity(self._rules.rewards),
+                await asyncio.gather(*(judge.kills(suite, program) for program in wrong)),
+            )
+            for suite in await judge.validate(texts)
+        ]
 
     def _request(self, name: str, attempts: Mapping[str, int], temperature: float) -> PlayRequest:
         return PlayRequest(

@@ -8,7 +8,7 @@ from functools import cache
 from random import Random
 from typing import Protocol, Self
 
-from games import kuhn
+from games.boards import kuhn
 
 _LINES = ((0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6))
 

@@ -7,85 +7,15 @@ for the other's mistakes. Held-out "problems" are matches against fixed opponent
 import asyncio
 from collections.abc import Mapping, Sequence
 from random import Random
-from typing import Literal
-
-from pydantic import Field
 
 from core.episode import Episode, Trajectory, Turn
 from core.interfaces import Message, Player, PromptFormat, Sandbox
 from core.problem import Problem
 from core.seeding import derive_seed
-from core.settings import Settings
-from games import kuhn
-from games.boards import KuhnPoker, TicTacToe, bot_move, start
+from games.boards import kuhn
+from games.boards.positions import KuhnPoker, TicTacToe, bot_move, start
+from games.boards.rules import PROBE, SEATS, BoardRules
 from games.turns import take_turn
-
-SEATS = ("first", "second")
-_OPPONENTS = {"tictactoe": ("random", "minimax"), "kuhn": ("random", "equilibrium")}
-_PROBE = "probe"
-"""Tag of a problem that asks for one move at an information set."""
-
-
-class _BoardRules(Settings):
-    illegal_reward: float = Field(default=-2.0, le=0)
-    """Earned by an illegal move, which ends the match. Keep it below the worst legal result: else a player who stands
-    badly loses nothing by it, and learns to make no other moves."""
-    illegal_opponent_reward: float = Field(default=0.0, ge=0)
-    """Earned by the other side then."""
-
-    @property
-    def seats(self) -> dict[str, str]:
-        """Who plays what: player -> policy."""
-        return dict.fromkeys(SEATS, "generator")
-
-    def why(self, player: str, components: Mapping[str, float]) -> str:
-        """How a reward came about, from its components."""
-        if components["illegal"]:
-            return "made an illegal move (game.illegal_reward)"
-        result = [name for name in ("win", "draw", "loss") if components[name]]
-        return result[0] if result else "the other side made an illegal move (game.illegal_opponent_reward)"
-
-
-class TicTacToeRules(_BoardRules):
-    """R1: self-play at tic-tac-toe."""
-
-    kind: Literal["tictactoe"] = "tictactoe"
-
-
-class KuhnRules(_BoardRules):
-    """R1: self-play at Kuhn poker."""
-
-    kind: Literal["kuhn"] = "kuhn"
-    illegal_reward: float = Field(default=-3.0, le=0)
-    """As above; a called bet loses 2."""
-
-
-BoardRules = TicTacToeRules | KuhnRules
-
-
-def training_matches(kind: str, count: int = 64) -> list[Problem]:
-    """Matches of a policy against itself. They differ in their seeds only."""
-    return [_match(kind, f"{kind}-{number:03d}", ()) for number in range(count)]
-
-
-def evaluation_matches(kind: str, per_opponent: int) -> list[Problem]:
-    """Matches on both sides against each fixed opponent; for Kuhn poker its twelve information sets, too."""
-    matches = [
-        _match(kind, f"{kind}-{seat}-{opponent}-{number:03d}", (seat, opponent))
-        for opponent in _OPPONENTS[kind]
-        for seat in SEATS
-        for number in range(per_opponent)
-    ]
-    if kind == "kuhn":
-        sets = [name for role in (0, 1) for name in kuhn.information_sets(role)]
-        matches += [_match(kind, f"kuhn-at-{name}", (_PROBE, name)) for name in sets]
-    return matches
-
-
-def _match(kind: str, name: str, tags: tuple[str, ...]) -> Problem:
-    return Problem(
-        id=name, description=kind, function_signature="", baseline_tests=(), reference_solution="", tags=tags
-    )
 
 
 class BoardGame:
@@ -96,7 +26,7 @@ class BoardGame:
         self, problem: Problem, players: Mapping[str, Player], sandbox: Sandbox, memory: Sequence[str] = ()
     ) -> Episode:
         """One match per attempt. Neither the sandbox nor memory is used."""
-        if problem.tags[:1] == (_PROBE,):
+        if problem.tags[:1] == (PROBE,):
             return Episode(problem_id=problem.id, trajectories=await self._probe(problem, players))
         seated: dict[str, Player | str] = dict(players)
         if problem.tags:

@@ -1,0 +1,361 @@
+"""The jobs of the soak, by kind; each judges itself and says what was wrong.
+
+generated   small honest jobs without end, with the value and the output of each test known
+corpus      the jobs of tests/honest: the right program must pass, each wrong one fail
+hostile     the programs of hostile_jobs, which must not pass
+attack      the named attacks of tests/attacks, each of which must hold as its test there says
+"""
+
+import asyncio
+import importlib
+import itertools
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple, Protocol
+
+from benchmarks.hostile_jobs import HOSTILE, LIMITS, TEST, Hostile
+from core.interfaces import Sandbox
+from core.verdict import Limits, OutputTest, PlainTest, Status, Test, Verdict
+from tests.attacks import conftest
+from tests.honest.jobs import Job, read_corpus
+from tests.honest.not_served import NOT_SERVED
+from tests.honest.products import products
+
+KINDS = ("generated", "corpus", "hostile", "attack")
+ATTACK_LIMITS = conftest.LIMITS
+PASSED, WRONG, ERROR = Status.PASSED, Status.WRONG_ANSWER, Status.RUNTIME_ERROR
+
+
+class Judged(NamedTuple):
+    """What is to be said of a job's verdicts."""
+
+    wrong: list[str]
+    """A line per wrong verdict, or per attack that did not hold."""
+    counted: list[str]
+    """Whatever is worth a count: it is no error."""
+
+
+class SoakJob(Protocol):
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def name(self) -> str: ...
+
+    async def judge(self, sandbox: Sandbox, run: int) -> Judged:
+        """`run` tells equal jobs in flight apart, so that each is judged. Raise SandboxFailure."""
+        ...
+
+
+# ---------------------------------------------------------------- generated
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Expected:
+    """Of one test's verdict."""
+
+    status: Status
+    value: str | None = None
+    stdout: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Honest:
+    """A job whose verdicts are known."""
+
+    name: str
+    program: str
+    tests: tuple[Test, ...]
+    expected: tuple[Expected, ...]
+    kind: str = "generated"
+
+    async def judge(self, sandbox: Sandbox, run: int) -> Judged:
+        verdicts = await sandbox.judge(self.program, self.tests, run=run)
+        return Judged(self.wrong(verdicts), ["misplaced output"] * self.misplaced_output(verdicts))
+
+    def wrong(self, verdicts: Sequence[Verdict]) -> list[str]:
+        """A line per wrong verdict. Lines of stdout that are not this job's make one wrong, too."""
+        own = {line for expected in self.expected for line in expected.stdout.splitlines()}
+        return [
+            f"{self.name}: {test!r}: {verdict.status} {verdict.value} {verdict.stdout[:50]!r} {verdict.error}"
+            for test, wanted, verdict in zip(self.tests, self.expected, verdicts, strict=True)
+            if (verdict.status, verdict.value) != (wanted.status, wanted.value)
+            or not own.issuperset(verdict.stdout.splitlines())
+        ]
+
+    def misplaced_output(self, verdicts: Sequence[Verdict]) -> int:
+        """How many tests are not given just what was printed under them."""
+        return sum(v.stdout != e.stdout for v, e in zip(verdicts, self.expected, strict=True))
+
+
+numbers = itertools.count(1)
+
+
+def right(n: int) -> Honest:
+    return Honest(
+        name="right",
+        program=f"def f(x): return [x, x + {n}]",
+        tests=(f"assert f(1) == [1, {1 + n}]", f"assert f(5) == [5, {5 + n}]", "f(2)"),
+        expected=(
+            Expected(status=PASSED),
+            Expected(status=PASSED),
+            Expected(status=PASSED, value=f"[2, {2 + n}]"),
+        ),
+    )
+
+
+def wrong_once(n: int) -> Honest:
+    return Honest(
+        name="wrong once",
+        program=f"def f(x): return {n} if x == 2 else 0",
+        tests=("assert f(1) == 0", "assert f(2) == 0", "assert f(3) == 0"),
+        expected=(Expected(status=PASSED), Expected(status=WRONG), Expected(status=PASSED)),
+    )
+
+
+def raises(n: int) -> Honest:
+    return Honest(
+        name="raises",
+        program=f"def f(x):\n    if x == {n}: raise KeyError(x)\n    return x",
+        tests=(f"assert f({n}) == {n}", f"assert f(-{n}) == -{n}"),
+        expected=(Expected(status=ERROR), Expected(status=PASSED)),
+    )
+
+
+def does_not_parse(n: int) -> Honest:
+    return Honest(
+        name="does not parse",
+        program=f"def f(x) return {n}",
+        tests=("assert f(1) == 1",),
+        expected=(Expected(status=Status.SYNTAX_ERROR),),
+    )
+
+
+def prints(n: int) -> Honest:
+    return Honest(
+        name="prints",
+        program=f"def f(x):\n    print('job {n}', x)\n    return x",
+        tests=("f(1)", "assert f(2) == 3"),
+        expected=(
+            Expected(status=PASSED, value="1", stdout=f"job {n} 1\n"),
+            Expected(status=WRONG, stdout=f"job {n} 2\n"),
+        ),
+    )
+
+
+def tested_by_code(n: int) -> Honest:
+    return Honest(
+        name="tested by code",
+        program=f"def f(items):\n    items.append({n})\n    return sorted(items)",
+        tests=(f"items = [{n + 1}]\nassert f(items) == [{n}, {n + 1}]", f"assert sorted(f([])) != [{n}]"),
+        expected=(Expected(status=PASSED), Expected(status=WRONG)),
+    )
+
+
+def whole_program(n: int) -> Honest:
+    return Honest(
+        name="whole program",
+        program=f"print(int(input()) + {n})",
+        tests=(OutputTest(stdin="1\n", stdout=f"{n + 1}\n"), OutputTest(stdin="2\n", stdout="no")),
+        expected=(
+            Expected(status=PASSED, stdout=f"{n + 1}\n"),
+            Expected(status=WRONG, stdout=f"{n + 2}\n"),
+        ),
+    )
+
+
+INERT_KINDS = (right, wrong_once, raises, prints)
+HONEST_KINDS = (*INERT_KINDS * 5, *(does_not_parse, tested_by_code) * 2, whole_program)
+
+
+def take_honest(count: int, inert_only: bool = False) -> list[Honest]:
+    """All kinds in turn."""
+    kinds = itertools.cycle(INERT_KINDS if inert_only else HONEST_KINDS)
+    return [make(next(numbers)) for make in itertools.islice(kinds, count)]
+
+
+# ---------------------------------------------------------------- corpus
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FromCorpus:
+    """One of the programs of a job of tests/honest."""
+
+    job: Job
+    program: str
+    kind: str = "corpus"
+
+    @property
+    def name(self) -> str:
+        which = self.job.programs().index(self.program)
+        return f"{self.job}" + (f", wrong program {which}" if which else "")
+
+    async def judge(self, sandbox: Sandbox, run: int) -> Judged:
+        verdicts = await sandbox.judge(self.program, self.job.tests, run=run, language=self.job.language)
+        passed = all(verdict.passed for verdict in verdicts)
+        if passed == (self.program == self.job.program):
+            return Judged([], [])
+        said = [f"{v.status} {v.error[:200]}" for v in verdicts if passed or not v.passed]
+        return Judged([f"{self.name}: {said[0]}"], [])
+
+
+def corpus(languages: Sequence[str]) -> list[FromCorpus]:
+    """Every program of every job that is served, in these languages."""
+    return [
+        FromCorpus(job=job, program=program)
+        for job in (*read_corpus(), *products())
+        if str(job) not in NOT_SERVED and job.language in languages
+        for program in job.programs()
+    ]
+
+
+# ---------------------------------------------------------------- hostile
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HostileJob:
+    hostile: Hostile
+    kind: str = "hostile"
+
+    @property
+    def name(self) -> str:
+        return self.hostile.name
+
+    async def judge(self, sandbox: Sandbox, run: int) -> Judged:
+        (verdict,) = await sandbox.judge(self.hostile.program, [TEST], limits=LIMITS, run=run)
+        line = f"{self.name}: {verdict.status}"
+        return Judged([line] if verdict.passed else [], [line])
+
+
+# ---------------------------------------------------------------- attacks
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ask:
+    """One request of an attack, and whether a verdict on it is as it must be."""
+
+    program: str
+    tests: Sequence[Test]
+    holds: Callable[[Verdict], bool]
+    limits: Limits | None = ATTACK_LIMITS
+    language: str = "python"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Attack:
+    """A named attack: the asks of a step are judged at once, its steps one after another."""
+
+    name: str
+    steps: Sequence[Sequence[Ask]]
+    kind: str = "attack"
+
+    async def judge(self, sandbox: Sandbox, run: int) -> Judged:
+        wrong: list[str] = []
+        for step in self.steps:
+            asked = [
+                sandbox.judge(ask.program, ask.tests, limits=ask.limits, run=run, language=ask.language)
+                for ask in step
+            ]
+            for ask, verdicts in zip(step, await asyncio.gather(*asked), strict=True):
+                wrong += [f"{self.name}: {verdict}" for verdict in verdicts if not ask.holds(verdict)]
+        return Judged(wrong, [])
+
+
+def attacks(languages: Sequence[str]) -> list[Attack]:
+    """All of tests/attacks, in these languages."""
+    themes = sorted(path.stem for path in Path(conftest.__file__).parent.glob("test_*.py"))
+    return [
+        attack
+        for theme in themes
+        for attack in attacks_of(importlib.import_module(f"tests.attacks.{theme}"))
+        if all(ask.language in languages for step in attack.steps for ask in step)
+    ]
+
+
+def attacks_of(theme: ModuleType) -> Iterator[Attack]:
+    named = theme.__name__.rpartition("test_")[2]
+    for name, row in getattr(theme, "ATTACKS", {}).items():
+        yield Attack(name=f"{named}: {name}", steps=steps(theme, row))
+    for name, program in getattr(theme, "MEETINGS", {}).items():
+        both = [
+            ask(program, f"f({me!r}, {you!r})", found("'alone'"), limits=None) for me, you in ("ab", "ba")
+        ]
+        yield Attack(name=f"{named}: {name}", steps=[both])
+    for name, (reference, program, test) in getattr(theme, "KNOWN", {}).items():
+        right = ask(reference, test, lambda verdict: verdict.passed and not verdict.asked_objects)
+        wrong = ask(program, PlainTest(test), partial(got, {WRONG, ERROR}, False))
+        yield Attack(name=f"{named}: {name}", steps=[[right], [wrong]])
+
+
+def steps(theme: ModuleType, row: tuple) -> list[list[Ask]]:
+    """As the theme's own test runs a row of its table."""
+    match theme.__name__.rpartition("test_")[2], row:
+        case "persistence", (program, look, left):
+            touched = ask(f"{program}\n{theme.TOUCH}", "f() in ('left', 'refused')", found("True"))
+            return [[touched], [ask(look, "f()", found(left))]]
+        case "neighbours", (program, seen):
+            honest = [f"assert g({n}) == {n}" for n in range(8)]
+            beside = Ask(
+                program=theme.HONEST, tests=honest, holds=lambda verdict: verdict.passed, limits=None
+            )
+            return [[ask(program, "f()", found(seen), limits=None), beside]]
+        case "output_tests", (language, program, reason):
+            test = OutputTest(
+                code=theme.PRINTS_TRUE[language], stdout="True" if language == "python" else "true"
+            )
+            failed = partial(failed_by, reason)
+            return [[Ask(program=program, tests=[test], holds=failed, language=language)]]
+        case _, (program, test, str(value)):
+            return [[ask(program, test, found(value))]]
+        case name, (program, test, deserved, *changed):
+            limits = ATTACK_LIMITS.model_copy(update=dict(*changed))
+            may_blame = name == "hostile_tests"
+            return [[ask(program, test, partial(got, deserved, may_blame), limits=limits)]]
+    raise ValueError(f"{theme.__name__}: soak_jobs.py does not know how its attack {row} is run")
+
+
+def ask(
+    program: str, test: Test, holds: Callable[[Verdict], bool], limits: Limits | None = ATTACK_LIMITS
+) -> Ask:
+    return Ask(program=program, tests=[test], holds=holds, limits=limits)
+
+
+def found(value: str) -> Callable[[Verdict], bool]:
+    return lambda verdict: verdict.passed and str(verdict.value) == value
+
+
+def failed_by(reason: str, verdict: Verdict) -> bool:
+    return not verdict.passed and reason in verdict.error
+
+
+def got(deserved: Set[Status], may_blame: bool, verdict: Verdict) -> bool:
+    return verdict.status in deserved and (may_blame or not verdict.by_test)
+
+
+# ---------------------------------------------------------------- the mix
+
+
+def mixed(shares: Mapping[str, float], languages: Sequence[str], seed: int = 0) -> Iterator[SoakJob]:
+    """Without end, each kind with its share; the same jobs for the same seed."""
+    rng = random.Random(seed)
+    weights = [attack.weight for attack in HOSTILE]
+    hostile = [HostileJob(hostile=one) for one in HOSTILE]
+    sources: dict[str, Iterator[SoakJob]] = {
+        "generated": (rng.choice(HONEST_KINDS)(next(numbers)) for _ in itertools.count()),
+        "corpus": rounds(corpus(languages), rng),
+        "hostile": (rng.choices(hostile, weights)[0] for _ in itertools.count()),
+        "attack": rounds(attacks(languages), rng),
+    }
+    while True:
+        (kind,) = rng.choices(KINDS, [shares[kind] for kind in KINDS])
+        yield next(sources[kind])
+
+
+def rounds(jobs: Sequence[SoakJob], rng: random.Random) -> Iterator[SoakJob]:
+    """All once, in some order, then again: none comes twice more than another."""
+    while True:
+        yield from rng.sample(jobs, len(jobs))

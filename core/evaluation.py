@@ -1,0 +1,98 @@
+"""What an evaluation of any game is: what is played, and the scores that come of it."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import fmean
+from typing import Annotated, Any, Protocol, Self
+
+from pydantic import Field, model_validator
+
+from core.episode import Episode
+from core.play import PlayRequest
+from core.settings import Settings
+
+EVALUATION_PROBLEMS = 100
+"""Held-out problems, where nothing else is said."""
+
+
+class EvaluationSettings(Settings):
+    enabled: bool = True
+    """false: no held-out problem is judged or played, at no time. The run then has no scores and no checkpoints/best, and
+    the other keys of this section have no effect."""
+    every: int | None = Field(default=None, ge=1)
+    """Steps between evaluations, besides those at the start and at the end of each stage."""
+    problems: int | None = Field(default=None, ge=1)
+    """Held-out problems per evaluation (the first ones of the file); at a board, matches per opponent and side. None:
+    100, on a GPU below 24 GiB 40."""
+    samples: int = Field(default=0, ge=0)
+    """Sampled programs per held-out problem, for pass@k; 0: greedy ones only."""
+    temperature: float = Field(default=1.0, gt=0)
+    """Of the sampled programs."""
+    pass_at: tuple[Annotated[int, Field(ge=1)], ...] = (1,)
+    """The k of pass@k, none above `samples`."""
+    bank_programs: int = Field(default=4, ge=1)
+    """Programs of the initial generator per held-out problem, the fixed yardstick: multistage keeps the wrong ones,
+    on which every discriminator's kill rate is measured; output_prediction has every opponent predict them."""
+    suites: int = Field(default=2, ge=1)
+    """multistage: suites per held-out problem."""
+    gap_alarm: float = Field(default=0.3, ge=0, le=1)
+    """An evaluation warns where held-out programs pass so much larger a share of the tests that the game rewards than of
+    the hidden tests (proxy_gold_gap), where there are any: a gap that opens says that the reward is being gamed. 1 never
+    warns."""
+
+    @model_validator(mode="after")
+    def _samples_suffice(self) -> Self:
+        if not self.samples:
+            self.refuse_changed(("temperature", "pass_at"), "has no effect while samples is 0")
+        elif max(self.pass_at, default=0) > self.samples:
+            raise ValueError(f"pass_at {max(self.pass_at)} needs as many samples (samples is {self.samples})")
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """Held-out scores by name, and the one number by which a checkpoint is the best."""
+
+    values: dict[str, float]
+    combined: float
+    tasks: dict[str, float] = field(default_factory=dict)
+    """How each problem went, where a problem can be solved: share of its evaluation tests passed."""
+
+
+class Evaluator(Protocol):
+    """Of one game, for a whole run: the same held-out problems and seeds every time."""
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """The scores that people are shown."""
+        ...
+
+    def bank_request(self) -> PlayRequest | None:
+        """What the untrained players are to play once, as a yardstick for later; None where there is none."""
+        ...
+
+    async def bank_of(self, episodes: Sequence[Episode]) -> Any:
+        """The yardstick, plain JSON."""
+        ...
+
+    def requests(self, bank: Any) -> list[PlayRequest]: ...
+
+    async def scores(self, played: Sequence[Sequence[Episode]], bank: Any) -> Scores:
+        """played: the episodes of each request. What the sandbox could not judge is left out of the means and counted
+        as `unjudged`."""
+        ...
+
+
+def mean(values: Sequence[float]) -> float:
+    """0 of nothing."""
+    return fmean(values) if values else 0.0
+
+
+def save_bank(path: Path, bank: Any) -> None:
+    path.write_text(json.dumps(bank, indent=0))
+
+
+def load_bank(path: Path) -> Any:
+    return json.loads(path.read_text())

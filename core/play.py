@@ -1,0 +1,31 @@
+"""What the rollout actors are asked to play, and what they answer."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from core.episode import Episode
+from core.interfaces import Branching
+from core.problem import Problem
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlayRequest:
+    """What to play. Seeds follow from (run seed, *address, problem, player, attempt, stage)."""
+
+    address: tuple[int | str, ...]
+    problems: tuple[Problem, ...]
+    attempts: Mapping[str, int]
+    """By player, as are the temperatures."""
+    temperatures: Mapping[str, float]
+    memory: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    branching: Mapping[str, Branching] = field(default_factory=dict)
+    """By player; the others play their attempts apart."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlayResult:
+    episodes: list[Episode]
+    seconds: dict[str, float]
+    """Wall-clock by kind: "generate" while any completion was in flight, "sandbox" while only judging was."""
+    sandbox: dict[str, float]
+    """The sandbox client's counters since the start."""

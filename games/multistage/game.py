@@ -1,0 +1,205 @@
+"""The adversarial multi-stage game (R0).
+
+The generator reasons in stages (stages.py), one completion each, the last one a program. The discriminator writes a suite
+of tests. Tests are checked on the reference solution (suites.py); programs meet the valid tests; both earn (rewards.py).
+One episode plays `attempts` programs against `attempts` suites of one problem, every program on every suite.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from core.episode import Episode, Outcome, Trajectory, Turn
+from core.interfaces import Player, PromptFormat, Sandbox
+from core.problem import Problem
+from games.multistage.rewards import SuiteFacts, behaviour_duplicates, discriminator_reward, pass_rate
+from games.multistage.rules import DISCRIMINATOR, GENERATOR, MultistageRules
+from games.multistage.stages import REASONING_STAGES, ReasoningStage
+from games.multistage.suites import Met, Suite, Suites
+from games.parsing import extract_program
+from games.turns import take_turn
+
+
+class MultistageGame:
+    def __init__(self, rules: MultistageRules, stages: Sequence[ReasoningStage] = REASONING_STAGES) -> None:
+        """stages: those that the generator plays; the last one writes the program."""
+        self.rules, self._stages = rules, tuple(stages)
+
+    async def play(
+        self, problem: Problem, players: Mapping[str, Player], sandbox: Sandbox, memory: Sequence[str] = ()
+    ) -> Episode:
+        """memory: for the solvability gate only."""
+        generator, discriminator = players[GENERATOR], players[DISCRIMINATOR]
+        programs, suites = await asyncio.gather(
+            self.solve_all(problem, generator),
+            asyncio.gather(*(self.attack(problem, discriminator, i) for i in range(discriminator.attempts))),
+        )
+        judge = Suites(problem, self.rules, sandbox)
+        judged = await judge.validate([suite.artifact for suite in suites])
+        groups = judge.groups(judged)
+        ran = await asyncio.gather(*(judge.meet(program.artifact, groups) for program in programs))
+        remembered = await self._remembered(memory, judged, ran, judge)
+
+        owners = _owners(judged)
+        for program, met in zip(programs, ran, strict=True):
+            _reward_program(program, met, owners)
+        results = {p.attempt: met.outcomes for p, met in zip(programs, ran, strict=True) if met is not None}
+        for text, suite in zip(suites, judged, strict=True):
+            if suite is None:
+                text.components["sandbox_failure"] = 1.0
+            else:
+                self._reward_suite(text, suite, results, remembered)
+        return Episode(problem_id=problem.id, trajectories=[*programs, *suites])
+
+    def longest(self, problem: Problem, player: str, style: PromptFormat, max_tokens: int) -> int:
+        if player == DISCRIMINATOR:
+            return len(style.discriminator_prompt(problem, self.rules.max_tests)) + max_tokens
+        tokens = style.generator_prompt(problem, self._stages[0].number)
+        for stage in self._stages[1:]:
+            tokens = style.next_stage([*tokens, *[0] * max_tokens], stage.number)
+        return len(tokens) + max_tokens
+
+    # ------------------------------------------------------------------ the players' moves
+    async def solve_all(self, problem: Problem, player: Player) -> list[Trajectory]:
+        """All attempts of the generator, not yet judged; where they branch, they share turns."""
+        shared: dict[tuple[int, int], asyncio.Task[Turn]] = {}
+        return await asyncio.gather(*(self.solve(problem, player, i, shared) for i in range(player.attempts)))
+
+    async def solve(
+        self,
+        problem: Problem,
+        player: Player,
+        attempt: int,
+        shared: dict[tuple[int, int], asyncio.Task[Turn]],
+    ) -> Trajectory:
+        """One attempt of the generator: a completion per stage, the last one a program. Not yet judged.
+
+        shared: turns under way or made, by (stage, node).
+        """
+        tokens = player.format.generator_prompt(problem, self._stages[0].number)
+        turns: list[Turn] = []
+        for stage in self._stages:
+            if turns:
+                tokens = player.format.next_stage(tokens, stage.number)
+            node = player.branching.node(attempt, stage.number) if player.branching else attempt
+            key = stage.number, node
+            if key not in shared:
+                shared[key] = asyncio.create_task(take_turn(player, tokens, node, stage.number))
+            turns.append(await shared[key])
+            tokens = [*tokens, *turns[-1].completion.tokens]
+        program = extract_program(turns[-1].text)
+        place = player.branching.place(attempt) if player.branching else None
+        return Trajectory(player=GENERATOR, attempt=attempt, turns=turns, artifact=program, place=place)
+
+    async def attack(self, problem: Problem, player: Player, attempt: int) -> Trajectory:
+        """One attempt of the discriminator: a suite. Not yet judged."""
+        tokens = player.format.discriminator_prompt(problem, self.rules.max_tests)
+        turn = await take_turn(player, tokens, attempt, 0)
+        return Trajectory(player=DISCRIMINATOR, attempt=attempt, turns=[turn], artifact=turn.text)
+
+    # ------------------------------------------------------------------ judging
+    async def _remembered(
+        self, memory: Sequence[str], judged: Sequence[Suite | None], ran: Sequence[Met | None], judge: Suites
+    ) -> list[dict[str, bool | None]]:
+        """Outcomes of remembered programs on the suites of which no current program passes anything."""
+        passed = {test for met in ran if met is not None for test, o in met.outcomes.items() if o}
+        unsolved = [
+            suite.valid for suite in judged if suite and suite.valid and not passed & suite.valid.keys()
+        ]
+        if not unsolved:
+            return []
+        found = await asyncio.gather(*(judge.meet(program, unsolved) for program in memory))
+        return [met.outcomes for met in found if met is not None]
+
+    def _reward_suite(
+        self,
+        suite: Trajectory,
+        judged: Suite,
+        met: Mapping[int, dict[str, bool | None]],
+        remembered: Sequence[dict[str, bool | None]],
+    ) -> None:
+        """met: outcomes of the programs by attempt."""
+        rules = self.rules.rewards
+        sources, results = list(judged.valid), list(met.values())
+        by_test = [[result[s] for result in results] for s in sources]
+        repeats = behaviour_duplicates(by_test, rules)
+        # A test that tells of no program, such as one that takes the reference itself too long, is no valid one: it
+        # would earn validity for nothing.
+        silent = {i for i, outcomes in enumerate(by_test) if outcomes and all(o is None for o in outcomes)}
+        kept = [s for i, s in enumerate(sources) if i not in repeats | silent]
+        facts = SuiteFacts(
+            emitted=len(judged.emitted),
+            parsed=sum(t.fault != "parse" for t in judged.emitted),
+            valid=len(kept),
+            wrong_outputs=sum(s in judged.wrong_outputs for s in kept),
+            duplicates=judged.duplicates + len(repeats),
+            outcomes=[[result[s] for s in kept] for result in results],
+            solvable=any(r.get(s) for r in [*results, *remembered] for s in kept),
+        )
+        reward, suite.components = discriminator_reward(facts, rules)
+        if results:  # else no program to be measured against: not judged
+            suite.reward = reward
+        for fault in ("parse", "literal", "contract", "size"):
+            suite.components[f"fault_{fault}"] = float(sum(t.fault == fault for t in judged.emitted))
+        suite.components["fault_rejected"] = float(len(judged.rejected))
+        suite.components["fault_silent"] = float(len(silent))
+        suite.outcomes = _became(
+            judged, met, repeats={sources[i] for i in repeats}, silent={sources[i] for i in silent}
+        )
+
+
+def _reward_program(program: Trajectory, met: Met | None, owners: Mapping[str, str]) -> None:
+    if met is None:
+        program.components["sandbox_failure"] = 1.0
+        return
+    program.outcomes = tuple(
+        Outcome(
+            test=test,
+            owner=owners.get(test, "problem"),
+            status=verdict.status,
+            error=verdict.error,
+            counts=met.outcomes[test] is not None,
+        )
+        for test, verdict in met.verdicts.items()
+    )
+    rate = pass_rate(list(met.outcomes.values()))
+    if rate is None:  # no opponent's test to earn anything on
+        program.components["no_valid_test"] = 1.0
+        return
+    program.reward = rate
+    program.components |= {
+        "pass_rate": rate,
+        "solved": float(rate == 1.0),
+        "tests": float(len(met.outcomes)),
+    }
+
+
+def _owners(judged: Sequence[Suite | None]) -> dict[str, str]:
+    """Source of each valid test -> the suites that hold it."""
+    attempts: dict[str, list[str]] = {}
+    for attempt, suite in enumerate(judged):
+        for source in suite.valid if suite else ():
+            attempts.setdefault(source, []).append(f"#{attempt}")
+    return {source: f"{DISCRIMINATOR} {' '.join(found)}" for source, found in attempts.items()}
+
+
+def _became(
+    judged: Suite, met: Mapping[int, dict[str, bool | None]], *, repeats: set[str], silent: set[str]
+) -> tuple[Outcome, ...]:
+    """What became of each test of a suite, in its order. repeats, silent: sources of valid tests that do not count."""
+    outcomes, seen = [], set[str]()
+    for test in judged.emitted:
+        source = judged.sources.get(test.identity, test.source)
+        status, error, kills = "valid", "", ()
+        if test.fault:
+            status = test.fault
+        elif test.identity in seen:
+            status = "duplicate"
+        elif test.identity in judged.rejected:
+            status, error = judged.rejected[test.identity]
+        else:
+            kills = tuple(attempt for attempt, result in met.items() if result[source] is False)
+            status = "repeat" if source in repeats else "silent" if source in silent else "valid"
+            error = f"written as {test.source}" if source in judged.wrong_outputs else ""
+        seen |= set() if test.fault else {test.identity}
+        outcomes.append(Outcome(test=source, status=status, error=error, kills=kills))
+    return tuple(outcomes)

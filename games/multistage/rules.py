@@ -1,0 +1,79 @@
+"""The adversarial multi-stage game (R0) as a section of the config."""
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from core.evaluation import EvaluationSettings, Evaluator
+from core.interfaces import Game, Sandbox
+from core.problem import Problem
+from core.verdict import Limits
+from games.multistage.emitted import InputLimits
+from games.multistage.rewards import RewardRules, reward_in_words
+from games.multistage.stages import REASONING_STAGES
+from games.rules import Need, Rules
+
+GENERATOR, DISCRIMINATOR = "generator", "discriminator"
+
+
+class MultistageRules(Rules):
+    """R0: a generator in five stages against a discriminator that writes tests."""
+
+    kind: Literal["multistage"] = "multistage"
+    test_format: Literal["strict", "relabel", "input_only"] = "strict"
+    """strict: the expected output must match the reference; relabel: the reference fills it in;
+    input_only: the discriminator writes inputs only."""
+    max_tests: int = Field(default=8, ge=1)
+    """Tests of a suite that are read; the rest is ignored."""
+    baseline_in_reward: bool = False
+    """The generator's pass rate also counts the problem's own baseline tests."""
+    rewards: RewardRules = RewardRules()
+    input_limits: InputLimits = InputLimits()
+    sandbox_limits: Limits = Limits()
+
+    @model_validator(mode="after")
+    def _no_outputs_no_penalty(self) -> Self:
+        if self.test_format == "input_only":
+            self.rewards.refuse_changed(
+                ("wrong_output_penalty",), "has no effect with test_format input_only", "game.rewards"
+            )
+        return self
+
+    @property
+    def uses(self) -> frozenset[Need]:
+        return frozenset(("sandbox", "problems", "stages", "suites", "bank"))
+
+    @property
+    def seats(self) -> dict[str, str]:
+        return {GENERATOR: GENERATOR, DISCRIMINATOR: DISCRIMINATOR}
+
+    @property
+    def turns(self) -> int:
+        return len(REASONING_STAGES)
+
+    def game(self) -> Game:
+        from games.multistage.game import MultistageGame
+
+        return MultistageGame(self)
+
+    def evaluator(
+        self, held_out: Sequence[Problem], sandbox: Sandbox, settings: EvaluationSettings
+    ) -> Evaluator:
+        from games.multistage.evaluator import MultistageEvaluator
+
+        return MultistageEvaluator(held_out, sandbox, self, settings.suites, settings.bank_programs)
+
+    def why(self, player: str, components: Mapping[str, float]) -> str:
+        if player == DISCRIMINATOR:
+            return reward_in_words(components, self.rewards)
+        return "share of the tests passed, of those that count"
+
+    def refuse(self, problem: Problem) -> str | None:
+        function = problem.language == "python" and bool(problem.function_signature)
+        if function and problem.reference_solution:
+            return None
+        return (
+            "game multistage needs Python functions with a reference solution; game unit_tests takes any language and "
+            "whole programs"
+        )

@@ -1,0 +1,162 @@
+"""Test suites of one problem, from a completion's text to kills: the one meaning of a valid test and of a kill.
+
+A test is valid where it is well formed, repeats no other of its suite, and passes on the reference solution twice, with
+equal outcomes. It kills a program that fails it: `rewards.outcome`.
+"""
+
+import ast
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from core.interfaces import Sandbox
+from core.problem import Problem
+from core.verdict import Verdict, known_by
+from games.judging import judged
+from games.multistage.emitted import EmittedTest, parse_suite
+from games.multistage.rewards import RewardRules, needed_cpu_ms, outcome, validity
+from games.multistage.rules import MultistageRules
+
+
+@dataclass(slots=True)
+class Suite:
+    """One suite, judged by the reference."""
+
+    emitted: list[EmittedTest]
+    distinct: list[EmittedTest]
+    """Those worth running, each once."""
+    duplicates: int
+    valid: dict[str, float] = field(default_factory=dict)
+    """Source of each valid test -> the reference's CPU milliseconds."""
+    sources: dict[str, str] = field(default_factory=dict)
+    """Identity of each valid test -> its source."""
+    rejected: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """Identity of each runnable test that the reference does not confirm -> (why, error)."""
+    wrong_outputs: set[str] = field(default_factory=set)
+    """Sources of valid tests whose expected output the reference had to correct (test_format "relabel")."""
+
+    def validity(self, rules: RewardRules) -> float:
+        """Before any program met it: rewards.SuiteFacts counts out what programs show to be no test."""
+        worth = len(self.valid) - rules.wrong_output_penalty * len(self.wrong_outputs)
+        return validity(worth, len(self.emitted), rules.validity_slots)
+
+
+@dataclass(frozen=True, slots=True)
+class Met:
+    """A program and the valid tests that it met, by their sources."""
+
+    verdicts: dict[str, Verdict]
+    outcomes: dict[str, bool | None]
+
+
+class Suites:
+    """Judges the suites of one problem."""
+
+    def __init__(self, problem: Problem, rules: MultistageRules, sandbox: Sandbox) -> None:
+        self._problem, self._rules, self._sandbox = problem, rules, sandbox
+        self._limits = problem.limits or rules.sandbox_limits
+        self._strict = rules.test_format == "strict"
+
+    async def validate(self, texts: Sequence[str]) -> list[Suite | None]:
+        """None where the sandbox failed."""
+        suites = [self._parse(text) for text in texts]
+        if self._strict:  # code could tamper with the tests that share its process: only one author's may
+            confirmed = await asyncio.gather(*(self._confirm([suite]) for suite in suites))
+        else:  # calls with literal arguments
+            confirmed = [await self._confirm(suites)] * len(suites)
+        return [suite if ok else None for suite, ok in zip(suites, confirmed, strict=True)]
+
+    def _parse(self, text: str) -> Suite:
+        rules = self._rules
+        emitted = parse_suite(
+            text,
+            self._problem,
+            test_format=rules.test_format,
+            max_tests=rules.max_tests,
+            limits=rules.input_limits,
+        )
+        runnable = [test for test in emitted if not test.fault]
+        distinct = list({test.identity: test for test in reversed(runnable)}.values())[::-1]
+        return Suite(emitted=emitted, distinct=distinct, duplicates=len(runnable) - len(distinct))
+
+    async def _confirm(self, suites: Sequence[Suite]) -> bool:
+        """Run the suites' tests on the reference, twice. False where the sandbox failed."""
+        asks = list(
+            dict.fromkeys(t.source if self._strict else t.call for suite in suites for t in suite.distinct)
+        )
+        reference = self._problem.reference_solution
+        runs = await asyncio.gather(
+            *(judged(self._sandbox.judge(reference, asks, limits=self._limits, run=n)) for n in (0, 1))
+        )
+        if runs[0] is None or runs[1] is None:
+            return False
+        verdicts = dict(zip(asks, zip(*runs, strict=True), strict=True))
+        for suite in suites:
+            for test in suite.distinct:
+                self._enter(suite, test, verdicts[test.source if self._strict else test.call])
+        return True
+
+    def _enter(self, suite: Suite, test: EmittedTest, runs: tuple[Verdict, Verdict]) -> None:
+        first, second = runs
+        confirmed = first.passed and second.passed and first.value == second.value
+        if not confirmed or not (self._strict or _is_literal(first.value)):
+            suite.rejected[test.identity] = _refusal(first, second)
+            return
+        source = known_by(test.source if self._strict else f"assert {test.call} == {first.value}", runs)
+        suite.sources[test.identity] = source
+        if self._rules.test_format == "relabel" and not _same_literal(test.expected, first.value):
+            suite.wrong_outputs.add(source)
+        suite.valid[source] = needed_cpu_ms(runs)
+
+    def groups(self, suites: Sequence[Suite | None]) -> list[dict[str, float]]:
+        """The tests that programs meet, with the reference's CPU milliseconds; a group is judged in one process."""
+        found = [suite.valid for suite in suites if suite]
+        if not self._strict:  # calls with literal arguments: nothing that could tamper
+            found = [{test: ms for suite in found for test, ms in suite.items()}]
+        in_reward = self._rules.baseline_in_reward
+        baseline = dict.fromkeys(self._problem.baseline_asserts, 0.0) if in_reward else {}
+        return [group for group in (baseline, *found) if group]
+
+    async def meet(self, program: str, groups: Sequence[Mapping[str, float]]) -> Met | None:
+        """None if the sandbox failed."""
+        runs = await asyncio.gather(
+            *(judged(self._sandbox.judge(program, list(group), limits=self._limits)) for group in groups)
+        )
+        met = Met({}, {})
+        for group, verdicts in zip(groups, runs, strict=True):
+            if verdicts is None:
+                return None
+            for (test, reference_ms), verdict in zip(group.items(), verdicts, strict=True):
+                met.verdicts[test] = verdict
+                met.outcomes[test] = outcome(verdict, reference_ms, self._limits, self._rules.rewards)
+        return met
+
+    async def kills(self, suite: Suite, program: str) -> bool | None:
+        """None if the sandbox failed."""
+        met = await self.meet(program, [suite.valid] if suite.valid else [])
+        return None if met is None else False in met.outcomes.values()
+
+
+def _refusal(first: Verdict, second: Verdict) -> tuple[str, str]:
+    """Why the reference does not confirm a test: (status, error)."""
+    if first.passed and second.passed and first.value == second.value:
+        return "no_literal", f"the reference gives {first.value}"
+    if first.status != second.status or first.value != second.value:
+        return (
+            "unstable",
+            f"the reference gives {first.value or first.status}, then {second.value or second.status}",
+        )
+    return "rejected", f"the reference: {first.status}{': ' if first.error else ''}{first.error}"
+
+
+def _same_literal(one: str | None, other: str | None) -> bool:
+    return bool(ast.literal_eval(one or "") == ast.literal_eval(other or ""))
+
+
+def _is_literal(value: str | None) -> bool:
+    """A value that can stand in a test as the expected one and equals itself (nan does not)."""
+    try:
+        parsed = ast.literal_eval(value or "")
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return False
+    return bool(parsed == ast.literal_eval(value or ""))

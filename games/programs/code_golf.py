@@ -1,0 +1,84 @@
+"""Code golf on grids (R3): a program maps input grids to output grids, and the shorter of two right ones earns more."""
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from core.episode import Trajectory
+from core.interfaces import Message, Sandbox
+from core.problem import Problem
+from core.verdict import Limits
+from games.judging import judged, outcomes_of
+from games.programs.game import SolverRules
+from games.programs.golf_rewards import GolfRules, fault_of, golf_reward, utf8_bytes
+from games.rules import Need
+
+_TASK = """Find the rule that turns each input grid into its output grid, and write it as a Python function p(grid) that
+takes and returns a list of lists of integers. Of correct programs the one with the fewest bytes is the best.
+
+{description}
+{best}
+Answer with one ```python block that defines p."""
+_DIGITS = 4
+"""More tokens than one that the length of a known program may take."""
+_BEST = """
+A program of {bytes} bytes is known; find a shorter one:
+```python
+{program}
+```
+"""
+
+
+class CodeGolfRules(SolverRules):
+    """R3: short programs that map grids to grids."""
+
+    kind: Literal["code_golf"] = "code_golf"
+    rewards: GolfRules = GolfRules()
+    show_best: bool = False
+    """The prompt shows the best program that the run's database of solutions has for the task (self-play)."""
+    sandbox_limits: Limits = Limits()
+
+    @property
+    def uses(self) -> frozenset[Need]:
+        return frozenset(("sandbox", "problems", "samples", "rewarded tests", "solutions"))
+
+    def message(self, problem: Problem, memory: Sequence[str] = ()) -> Message:
+        shown = memory[:1] if self.show_best else ()
+        best = "".join(_BEST.format(bytes=utf8_bytes(program), program=program) for program in shown)
+        return Message(
+            brief="\n".join([problem.description, *shown]),
+            full=_TASK.format(description=problem.description, best=best),
+        )
+
+    def shown_tokens(self, max_tokens: int) -> int:
+        """A known program that is shown takes as much as one completion."""
+        return max_tokens + _DIGITS if self.show_best else 0
+
+    def refuse(self, problem: Problem) -> str | None:
+        return self.refuse_but_python(problem) or super().refuse(problem)
+
+    def read(self, attempt: Trajectory) -> None:
+        super().read(attempt)
+        attempt.artifact = attempt.artifact.strip()
+
+    async def earn(self, problem: Problem, attempt: Trajectory, sandbox: Sandbox) -> bool:
+        limits = problem.limits or self.sandbox_limits
+        verdicts = await judged(sandbox.judge(attempt.artifact, problem.baseline_tests, limits=limits))
+        if verdicts is None:
+            return False
+        attempt.outcomes = outcomes_of(problem.baseline_tests, verdicts)
+        attempt.reward, attempt.components = golf_reward(
+            sum(v.passed for v in verdicts),
+            len(verdicts),
+            utf8_bytes(attempt.artifact),
+            self.rewards,
+            fault_of(verdicts),
+        )
+        return True
+
+    def why(self, player: str, components: Mapping[str, float]) -> str:
+        """How a reward came about, from its components."""
+        passed = f"{self.rewards.pass_weight * components['pass_rate']:.2f} for the share of tests passed"
+        if components["solved"]:
+            short = self.rewards.length_weight * components["brevity"]
+            return f"{passed} + {short:.2f} for having {components['bytes']:g} bytes"
+        return f"{passed} - {components['penalty']:g} for its fault"

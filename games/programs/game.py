@@ -1,0 +1,93 @@
+"""Games of one policy that writes a program for a problem: what it is asked and what it earns, the rules say."""
+
+import asyncio
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+
+from core.episode import Episode, Trajectory
+from core.evaluation import EvaluationSettings, Evaluator
+from core.interfaces import Game, Message, Player, PromptFormat, Sandbox
+from core.problem import Problem
+from core.verdict import Limits
+from games.parsing import extract_program
+from games.rules import Rules
+from games.turns import answer_all
+
+GENERATOR = "generator"
+
+
+class SolverRules(Rules):
+    sandbox_limits: Limits
+
+    @property
+    def seats(self) -> dict[str, str]:
+        return {GENERATOR: GENERATOR}
+
+    @abstractmethod
+    def message(self, problem: Problem, memory: Sequence[str] = ()) -> Message:
+        """memory: programs known to solve the problem, the best first."""
+
+    def read(self, attempt: Trajectory) -> None:
+        """Make the program of the artifact, until then a completion's text."""
+        attempt.artifact = extract_program(attempt.artifact)
+
+    @abstractmethod
+    async def earn(self, problem: Problem, attempt: Trajectory, sandbox: Sandbox) -> bool:
+        """Judge the program, and write the attempt's reward, components and outcomes. False where the sandbox failed."""
+
+    def shown_tokens(self, max_tokens: int) -> int:
+        """Tokens that memory may add to a message."""
+        return 0
+
+    @property
+    def rewarded_tests(self) -> int | None:
+        """How many of a problem's baseline tests the reward looks at, the first ones; None: all."""
+        return None
+
+    def game(self) -> Game:
+        return SolverGame(self)
+
+    def evaluator(
+        self, held_out: Sequence[Problem], sandbox: Sandbox, settings: EvaluationSettings
+    ) -> Evaluator:
+        from games.programs.evaluator import SolverEvaluator
+
+        return SolverEvaluator(held_out, sandbox, self, settings)
+
+    def refuse(self, problem: Problem) -> str | None:
+        if "rewarded tests" in self.uses and not problem.baseline_tests:
+            return "it has no test that a reward may use (baseline_tests)"
+        return None
+
+    def refuse_but_python(self, problem: Problem) -> str | None:
+        if problem.language == "python":
+            return None
+        return f"game {self.kind} runs Python, not {problem.language}; game unit_tests takes any language"
+
+
+class SolverGame:
+    def __init__(self, rules: SolverRules) -> None:
+        self.rules = rules
+
+    async def play(
+        self, problem: Problem, players: Mapping[str, Player], sandbox: Sandbox, memory: Sequence[str] = ()
+    ) -> Episode:
+        attempts = await self.solve_all(problem, players[GENERATOR], memory)
+        judged = await asyncio.gather(*(self.rules.earn(problem, a, sandbox) for a in attempts))
+        for attempt, done in zip(attempts, judged, strict=True):
+            if not done:
+                attempt.components["sandbox_failure"] = 1.0
+        return Episode(problem_id=problem.id, trajectories=attempts)
+
+    async def solve_all(
+        self, problem: Problem, player: Player, memory: Sequence[str] = ()
+    ) -> list[Trajectory]:
+        """All attempts, not yet judged."""
+        attempts = await answer_all(player, self.rules.message(problem, memory))
+        for attempt in attempts:
+            self.rules.read(attempt)
+        return attempts
+
+    def longest(self, problem: Problem, player: str, style: PromptFormat, max_tokens: int) -> int:
+        asked = len(style.say((), self.rules.message(problem, ("x",))))
+        return asked + self.rules.shown_tokens(max_tokens) + max_tokens

@@ -1,0 +1,115 @@
+"""Rewards from unit tests, in any language of the sandbox (R4): a share for each test passed, a bonus for all.
+
+reward = base_weight * passed / total + perfect_weight * [all passed], over at most max_tests tests of the problem.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from pydantic import Field
+
+from core.episode import Trajectory
+from core.interfaces import Message, Sandbox
+from core.problem import Problem
+from core.verdict import Limits
+from games.judging import judged, outcomes_of
+from games.parsing import extract_program
+from games.programs.game import SolverRules
+from games.rules import Need
+
+_TASK = """Solve this problem in {language}.
+
+Problem: {description}
+{signature}
+{form}"""
+_DIRECT = "Answer with the program only, in one ```{language} block."
+_REASONING = (
+    "First reason step by step between <reasoning> and </reasoning>, then give the program only, between <answer> and "
+    "</answer>."
+)
+_ANSWER = re.compile(r"<reasoning>.*?</reasoning>\s*<answer>(.*?)</answer>", re.DOTALL)
+
+
+class UnitTestsRules(SolverRules):
+    """R4: a program earns by the unit tests that it passes."""
+
+    kind: Literal["unit_tests"] = "unit_tests"
+    base_weight: float = Field(default=1.0, ge=0)
+    """Times the share of tests passed."""
+    perfect_weight: float = Field(default=1.0, ge=0)
+    """Earned besides where all are passed."""
+    max_tests: int = Field(default=3, ge=1)
+    """Tests per problem that count, the first ones."""
+    answer_format: Literal["direct", "reasoning"] = "direct"
+    """direct: the program; reasoning: <reasoning>...</reasoning><answer>program</answer>, and a completion without
+    both earns nothing."""
+    sandbox_limits: Limits = Limits(cpu_s=1.0)
+
+    @property
+    def uses(self) -> frozenset[Need]:
+        return frozenset(("sandbox", "problems", "samples", "rewarded tests"))
+
+    @property
+    def rewarded_tests(self) -> int | None:
+        return self.max_tests
+
+    def message(self, problem: Problem, memory: Sequence[str] = ()) -> Message:
+        form = _REASONING if self.answer_format == "reasoning" else _DIRECT
+        signature = problem.function_signature
+        full = _TASK.format(
+            language=problem.language,
+            description=problem.description,
+            signature=f"Signature: {signature}\n" if signature else "",
+            form=form.format(language=problem.language),
+        )
+        return Message(brief=problem.description, full=full)
+
+    def read(self, attempt: Trajectory) -> None:
+        """One that does not keep the answer format has no program, and format 0."""
+        program = read_answer(attempt.artifact, self.answer_format)
+        attempt.artifact, attempt.components["format"] = program or "", float(program is not None)
+
+    async def earn(self, problem: Problem, attempt: Trajectory, sandbox: Sandbox) -> bool:
+        tests, passed = problem.baseline_tests[: self.max_tests], 0
+        if attempt.components["format"]:
+            verdicts = await judged(
+                sandbox.judge(
+                    attempt.artifact,
+                    tests,
+                    limits=problem.limits or self.sandbox_limits,
+                    language=problem.language,
+                )
+            )
+            if verdicts is None:
+                return False
+            attempt.outcomes = outcomes_of(tests, verdicts)
+            passed = sum(v.passed for v in verdicts)
+            first_fault = next((v.status for v in verdicts if not v.passed), None)
+            if first_fault is not None:
+                attempt.components[f"ended_{first_fault.lower()}"] = 1.0
+        attempt.reward, parts = unit_test_reward(passed, len(tests), self)
+        attempt.components |= parts
+        return True
+
+    def why(self, player: str, components: Mapping[str, float]) -> str:
+        """How a reward came about, from its components."""
+        if not components["format"]:
+            return "the answer does not keep the format (game.answer_format), so there is no program"
+        base, bonus = components["base"], components["bonus"]
+        return f"{base:.2f} for the share of tests passed + {bonus:.2f} for passing all"
+
+
+def read_answer(text: str, answer_format: str) -> str | None:
+    """The program in a completion; None where the format is not kept."""
+    if answer_format == "direct":
+        return extract_program(text)
+    found = _ANSWER.search(text)
+    return extract_program(found.group(1)).strip() if found else None
+
+
+def unit_test_reward(passed: int, total: int, rules: UnitTestsRules) -> tuple[float, dict[str, float]]:
+    """(reward, its parts). total > 0."""
+    base, bonus = rules.base_weight * passed / total, rules.perfect_weight * (passed == total)
+    parts = {"base": base, "bonus": bonus, "pass_rate": passed / total, "solved": float(passed == total)}
+    return base + bonus, parts

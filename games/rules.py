@@ -1,0 +1,108 @@
+"""What every game says of itself: the face of its room. The rest of the house asks this, and never which game it is."""
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from core.episode import Episode
+from core.evaluation import EvaluationSettings, Evaluator, Scores, mean
+from core.interfaces import Game, Sandbox
+from core.play import PlayRequest
+from core.problem import Problem
+from core.settings import Settings
+from core.verdict import Limits
+
+Need = Literal["sandbox", "problems", "stages", "suites", "bank", "samples", "rewarded tests", "solutions"]
+"""What a game may use of the house; a key of the config that belongs to none of a game's needs is refused.
+
+sandbox: programs run. problems: it is played on problems of a file. stages: the generator's attempts have the reasoning
+stages. suites: the discriminator writes tests. bank: what the untrained players wrote is a yardstick. samples: evaluation
+may sample for pass@k. rewarded tests: tests of the problem earn. solutions: programs that solve a problem are remembered
+and shown.
+"""
+
+
+class Rules(Settings):
+    """The rules of a game, a section of the config."""
+
+    kind: str
+
+    @property
+    @abstractmethod
+    def uses(self) -> frozenset[Need]: ...
+
+    @property
+    @abstractmethod
+    def seats(self) -> dict[str, str]:
+        """Who plays what: player -> policy."""
+
+    @property
+    def turns(self) -> int:
+        """Completions of the generator's in one sequence."""
+        return 1
+
+    @property
+    def limits(self) -> Limits | None:
+        """Of a program that is run; None where none is."""
+        return getattr(self, "sandbox_limits", None)
+
+    @abstractmethod
+    def game(self) -> Game: ...
+
+    def evaluator(
+        self, held_out: Sequence[Problem], sandbox: Sandbox, settings: EvaluationSettings
+    ) -> Evaluator:
+        """By default the players' mean rewards on the held-out problems."""
+        return RewardEvaluator(held_out, tuple(self.seats))
+
+    def why(self, player: str, components: Mapping[str, float]) -> str:
+        """How a reward came about, from its components."""
+        return ""
+
+    def refuse(self, problem: Problem) -> str | None:
+        """Why it cannot be played on this problem."""
+        return None
+
+    def own_problems(self, evaluated: int) -> tuple[list[Problem], list[Problem]]:
+        """(training, held-out) ones of a game that is played on none of a file's.
+
+        Args:
+            evaluated: evaluation.problems.
+        """
+        raise NotImplementedError(f"{type(self).__name__} is played on problems of a file")
+
+
+class RewardEvaluator:
+    """Each player makes one greedy attempt at each problem. Scores: <player>_reward, the mean; unjudged: attempts without
+    a reward. combined is the first player's reward."""
+
+    def __init__(self, problems: Sequence[Problem], players: Sequence[str]) -> None:
+        self._problems, self._players = tuple(problems), tuple(players)
+        self.shown = tuple(f"{player}_reward" for player in players)
+
+    def bank_request(self) -> None:
+        """There is no yardstick."""
+
+    async def bank_of(self, episodes: Sequence[Episode]) -> None:
+        """Never asked for."""
+
+    def requests(self, bank: None) -> list[PlayRequest]:
+        return [
+            PlayRequest(
+                address=("evaluation",),
+                problems=self._problems,
+                attempts=dict.fromkeys(self._players, 1),
+                temperatures=dict.fromkeys(self._players, 0.0),
+            )
+        ]
+
+    async def scores(self, played: Sequence[Sequence[Episode]], bank: None) -> Scores:
+        """See Evaluator."""
+        attempts = [t for episodes in played for episode in episodes for t in episode.trajectories]
+        rewards = {
+            player: [t.reward for t in attempts if t.player == player and t.reward is not None]
+            for player in self._players
+        }
+        values = {f"{player}_reward": mean(earned) for player, earned in rewards.items()}
+        values["unjudged"] = float(sum(t.reward is None for t in attempts))
+        return Scores(values, values[self.shown[0]])

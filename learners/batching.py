@@ -1,0 +1,95 @@
+"""From played episodes to what one policy learns from: whose attempts are compared, what each earns, which tokens learn.
+
+Pure: no torch and no Ray. Advantages of critic-free estimators are estimated here, group by group.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from core.batch import Sample, sample_from
+from core.episode import Episode, Trajectory
+from learners.advantages.estimate import Advantages
+from learners.advantages.tree import branch_values
+from learners.settings import LearnerSettings
+
+
+class Credit:
+    """One policy's credit, with what its estimator remembers from batch to batch."""
+
+    def __init__(
+        self,
+        settings: LearnerSettings,
+        game: str,
+        players: Sequence[str],
+        *,
+        one_stage: bool = False,
+        by_turn: bool = False,
+    ) -> None:
+        """players: who plays with the policy; each has baselines of its own. one_stage: only tokens of the stage under
+        training learn. by_turn: GAE takes a turn as one step."""
+        self._advantages = Advantages(settings)
+        self._settings, self._game, self._players = settings, game, players
+        self._one_stage, self._by_turn = one_stage, by_turn
+
+    def samples(self, episodes: Sequence[Episode], stage: int) -> tuple[tuple[Sample, ...], dict[str, float]]:
+        """(samples, what was left out). stage: the one under training."""
+        samples: list[Sample] = []
+        groups_seen = without_signal = 0
+        for player in self._players:
+            groups = _groups(episodes, player, stage)
+            credits = self._advantages.credit(
+                [[t.reward for t in group if t.reward is not None] for _, group in groups],
+                game=self._game,
+                role=player,
+                parents=[problem for problem, _ in groups],
+            )
+            samples += [
+                sample_from(
+                    attempt,
+                    advantage,
+                    (stage,) if self._one_stage else None,
+                    reward=reward,
+                    mask_truncated=self._settings.mask_truncated,
+                    by_turn=self._by_turn,
+                )
+                for (_, group), credit in zip(groups, credits, strict=True)
+                if credit is not None
+                for attempt, (reward, advantage) in zip(group, credit, strict=True)
+            ]
+            groups_seen += len(groups)
+            without_signal += credits.count(None)
+        dropped = sum(t.player in self._players for e in episodes for t in e.dropped())
+        share = without_signal / max(1, groups_seen)
+        return tuple(samples), {"groups_without_signal": share, "dropped": float(dropped)}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Plain JSON."""
+        return self._advantages.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._advantages.load_state_dict(state)
+
+
+def _groups(episodes: Sequence[Episode], player: str, stage: int) -> list[tuple[str, list[Trajectory]]]:
+    """(problem, attempts that share a baseline). Where attempts branched at the stage under training: per prefix one
+    attempt for each branch, cut after that stage, whose reward is the mean over the branch's continuations."""
+    groups: list[tuple[str, list[Trajectory]]] = []
+    for episode in episodes:
+        judged = episode.judged(player)
+        if not judged or judged[0].place is None:
+            groups += [(episode.problem_id, group) for group in episode.groups(player)]
+            continue
+        tree: dict[int, dict[int, list[Trajectory]]] = {}
+        for attempt in judged:
+            assert attempt.place is not None
+            prefix, branch = attempt.place
+            tree.setdefault(prefix, {}).setdefault(branch, []).append(attempt)
+        for branches in tree.values():
+            values = branch_values([[t.reward or 0.0 for t in branch] for branch in branches.values()])
+            cut = [
+                replace(branch[0], turns=branch[0].turns[:stage], reward=value)
+                for branch, value in zip(branches.values(), values, strict=True)
+            ]
+            groups.append((episode.problem_id, cut))
+    return groups

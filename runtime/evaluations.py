@@ -1,0 +1,78 @@
+"""A run's held-out scores: when they are due, the yardstick that they are taken with, and the alarm."""
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from configs.schema import Config
+from core.evaluation import Evaluator, Scores, load_bank, save_bank
+from core.problem import Problem
+from games.programs.gap import GapAlarm
+from runtime.parts import Parts, Start
+from runtime.start import SessionError
+from tracking.clock import Clock
+from tracking.progress import Display
+
+
+class Evaluations:
+    """Where evaluation is not enabled, no scores are ever due."""
+
+    def __init__(
+        self,
+        config: Config,
+        start: Start,
+        held_out: Sequence[Problem],
+        parts: Parts,
+        show: Display,
+        clock: Clock,
+    ) -> None:
+        self._settings = config.evaluation
+        self._start, self._parts = start, parts
+        self._show, self._clock = show, clock
+        self._evaluator: Evaluator | None = None
+        if config.evaluation.enabled:
+            if "problems" in config.game.uses:
+                held_out = held_out[: config.evaluation.problems]
+            self._evaluator = config.game.evaluator(held_out, parts.sandbox, config.evaluation)
+        self.shown = self._evaluator.shown if self._evaluator is not None else ()
+        self._bank: Any = None
+
+    def prepare(self) -> None:
+        """The yardstick: played at the start of a run, read again where it goes on."""
+        if self._evaluator is None or (request := self._evaluator.bank_request()) is None:
+            return
+        file = self._start.run_directory / "bank.json"
+        if self._start.checkpoint is None:
+            self._show.phase("playing the yardstick of the evaluations")
+            episodes = self._parts.rollouts.play(request).episodes
+            save_bank(file, self._parts.wait(self._evaluator.bank_of(episodes)))
+            self._clock.lap("evaluation")
+        elif not file.is_file():  # the other run's, so that the scores can be compared
+            shutil.copy(_bank_beside(self._start.checkpoint), file)
+        self._bank = load_bank(file)
+
+    def scores(self, step: int, last_of_stage: bool = False) -> Scores | None:
+        """After this step; 0: before the first. None where none are due."""
+        every = self._settings.every
+        due = step == 0 or last_of_stage or (every is not None and step % every == 0)
+        if self._evaluator is None or not due:
+            return None
+        self._show.phase(f"step {step}: evaluation" if step else "evaluation before the first step")
+        played = [self._parts.rollouts.play(r).episodes for r in self._evaluator.requests(self._bank)]
+        scores = self._parts.wait(self._evaluator.scores(played, self._bank))
+        alarm = GapAlarm(self._settings.gap_alarm)
+        if message := alarm.message(scores.values.get("proxy_gold_gap")):
+            self._show.say(message)
+        self._clock.lap("evaluation")
+        return scores
+
+
+def _bank_beside(checkpoint: Path) -> Path:
+    bank = checkpoint.parent.parent / "bank.json"
+    if not bank.is_file():
+        raise SessionError(
+            f"{checkpoint}: its run's bank.json is missing at {bank}: give a checkpoint inside its run's directory, "
+            "or --no-evaluation.enabled if it began without evaluation"
+        )
+    return bank

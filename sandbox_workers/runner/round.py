@@ -1,0 +1,156 @@
+"""A round: the process of one program, from its start to its end, seen from the supervisor. What it writes is read, its
+limits are kept.
+
+`Pair` is a round with a process for the tests beside it, `Run` one of a command.
+"""
+
+import select
+import socket
+from collections.abc import Callable
+
+from . import kernel
+from .child import Child
+from .judged import Judged
+from .stop import Stop, killed_for_memory, set_up_failed
+from .wall import Wall
+from .zygote import Settings
+
+TICK_S = 0.01
+"""Shortest pause between two looks at the CPU clock."""
+
+
+class Round:
+    """The clock and the CPU account start anew with each test. A test is charged what loading the program took plus its
+    own, so it costs the same alone as in a batch."""
+
+    program: Child
+
+    def __init__(self, zygote: socket.socket, settings: Settings, limits: dict) -> None:
+        self.limits = limits
+        self.stop: Stop | None = None
+        """Why it was ended early."""
+        self.loaded = False
+        """The program has said which names it defines."""
+        self._zygote, self._settings = zygote, settings
+        self._load_cpu = 0.0
+        self._load_output = {"stdout": b"", "stderr": b""}
+        self._oom_before = kernel.oom_kills()
+
+    def _is_over(self) -> bool:
+        raise NotImplementedError
+
+    def _watch(self, sources: dict[int, Callable[[], bool]]) -> None:
+        """Until the round is over. A source is read where there is something, and says whether more may come."""
+        poll = select.poll()
+        for descriptor in sources:
+            poll.register(descriptor, select.POLLIN)
+        timeout_s = 0.0
+        while not self._is_over():
+            for descriptor, _ in poll.poll(timeout_s * 1000):
+                if not sources[descriptor]():
+                    poll.unregister(descriptor)
+            timeout_s = self._check()
+
+    def _sources(self) -> dict[int, Callable[[], bool]]:
+        """The program's."""
+        return {
+            self.program.zygote.fileno(): lambda: bool(self.program.take_news()),
+            self.program.outputs["stdout"]: lambda: self._read_output("stdout"),
+            self.program.outputs["stderr"]: lambda: self._read_output("stderr"),
+        }
+
+    # ------------------------------------------------------------ limits
+
+    def _start_clock(self, *children: Child) -> None:
+        self._wall = Wall(children, self.limits["wall_s"])
+
+    def _cpu_s(self, child: Child) -> float:
+        """CPU seconds charged to the current test."""
+        load = self._load_cpu if child is self.program else 0.0
+        return load + max(0.0, child.cpu_s() - self._wall.cpu_before[child])
+
+    def _check(self) -> float:
+        """Set `stop` where a limit is passed; else return how many seconds may pass until the next look."""
+        if self._is_over():
+            return 0.0
+        if self.program.until_look_s() <= 0:
+            self._look()
+        cpu_left = self.limits["cpu_s"]
+        for child in self._wall.cpu_before:
+            left = self.limits["cpu_s"] - self._cpu_s(child)
+            if left <= 0 and self.stop is None:
+                stop = Stop("TIME_LIMIT", f"more than {self.limits['cpu_s']:g} s of CPU")
+                self.stop = stop if child is self.program else self._by_whom(stop)
+            cpu_left = min(cpu_left, left)
+        wall_left = self._wall.left_s()
+        if wall_left <= 0 and self.stop is None:
+            stop = self._wall.expired()
+            self.stop = self._by_whom(stop) if stop.status == "TIME_LIMIT" else stop
+        return max(TICK_S, min(cpu_left, wall_left, self.program.until_look_s()))
+
+    def _look(self) -> None:
+        """Beyond what the clocks of the processes say."""
+        self.program.look()
+        if self.program.holds_more_than(memory_mb := self._most_resident_mb()):
+            self.stop = Stop("MEMORY_LIMIT", f"its processes hold more than {memory_mb} MiB")
+
+    def _most_resident_mb(self) -> int:
+        """What the program and all that it started may hold, MiB."""
+        return self.limits.get("resident_mb", self.limits["memory_mb"])
+
+    def _by_whom(self, stop: Stop) -> Stop:
+        """The stop, with the test's name to it where it was the test that passed the limit."""
+        return stop
+
+    def _end(self, when: str = "") -> Stop:
+        """What it means that the program ended."""
+        assert self.program.end is not None
+        code = self.program.end[0]
+        if not self.loaded and (error := self.program.set_up_error()) is not None:
+            return set_up_failed(error)
+        if code >= 0:
+            return Stop("RUNTIME_ERROR", f"the program exited with code {code}{when}")
+        if code == -9 and kernel.oom_kills() > self._oom_before:
+            return killed_for_memory(self.program, self._is_within_limits())
+        # SIGKILL may be the kernel's, for want of memory, where it does not tell us so.
+        error = f"the program was killed by signal {-code}{when}"
+        return Stop("RUNTIME_ERROR", error, may_be_ours=code == -9)
+
+    def _is_within_limits(self) -> bool:
+        return not self.program.held_more_than(self._most_resident_mb())
+
+    # ------------------------------------------------------------ output and verdicts
+
+    def printed(self, name: str) -> str:
+        """What the program wrote to stdout or stderr while it was loaded and under the current test, cut at the limit."""
+        cap = self.limits["output_kb"] << 10
+        return (self._load_output[name] + self.program.read[name])[:cap].decode("utf-8", "replace")
+
+    def _read_output(self, name: str) -> bool:
+        cap = self.limits["output_kb"] << 10
+        goes_on = self.program.read_output(name, cap)
+        if sum(map(len, [*self._load_output.values(), *self.program.read.values()])) > cap:
+            self.stop = self.stop or Stop("OUTPUT_LIMIT", f"more than {self.limits['output_kb']} KiB")
+        return goes_on
+
+    def _flush(self) -> None:
+        """Take what the program printed so far."""
+        for name in ("stdout", "stderr"):
+            self._read_output(name)
+
+    def _measured(self) -> dict:
+        """What a verdict says beside its reason: of the current test."""
+        return {
+            "cpu_ms": round(self._cpu_s(self.program) * 1e3, 3),
+            "stdout": self.printed("stdout"),
+            "stderr": self.printed("stderr"),
+            "memory_bytes": self._memory_bytes(),
+        }
+
+    def _memory_bytes(self) -> int:
+        """Peak resident bytes of the program's process, over all its tests; 0 while it is not known."""
+        return self.program.end[2] << 10 if self.program.end is not None else 0
+
+    def judged(self, stop: Stop) -> Judged:
+        """What it means for the current test."""
+        return Judged(stop.status, error=stop.error, by_test=stop.by_test, **self._measured())

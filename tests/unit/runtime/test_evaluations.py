@@ -1,0 +1,113 @@
+"""When a run is evaluated, with what yardstick, and what is said of the scores."""
+
+import asyncio
+import io
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from configs.schema import Config
+from core.errors import SparringError
+from core.evaluation import Scores
+from runtime.evaluations import Evaluations
+from runtime.parts import Start
+from tracking.clock import Clock
+from tracking.progress import Display
+
+DONE = {"step": 3}
+
+
+class Game:
+    """An evaluator whose yardstick is how often it was played; its score is what it is given."""
+
+    shown = ("score",)
+
+    def __init__(self, gap: float | None = None) -> None:
+        self.values, self.played = {} if gap is None else {"proxy_gold_gap": gap}, 0
+
+    def play(self, request: str) -> Any:
+        self.played += request == "yardstick"
+        return SimpleNamespace(episodes=[])
+
+    def bank_request(self) -> str:
+        return "yardstick"
+
+    async def bank_of(self, episodes: Any) -> Any:
+        return {"played": self.played}
+
+    def requests(self, bank: Any) -> list[str]:
+        assert bank == {"played": 1}
+        return ["held out"]
+
+    async def scores(self, played: Any, bank: Any) -> Scores:
+        return Scores(self.values, 0.0)
+
+
+@pytest.fixture
+def said() -> io.StringIO:
+    return io.StringIO()
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch, said: io.StringIO) -> Any:
+    def make(run: Path, game: Game, checkpoint: Path | None = None, **settings: Any) -> Evaluations:
+        config = Config.model_validate({"evaluation": settings})
+        monkeypatch.setattr(type(config.game), "evaluator", lambda *_: game)
+        run.mkdir(exist_ok=True)
+        parts: Any = SimpleNamespace(rollouts=game, sandbox=None, wait=asyncio.run)
+        state = DONE if checkpoint is not None else None
+        start = Start(run_directory=run, models={}, checkpoint=checkpoint, versions={}, state=state)
+        return Evaluations(config, start, [], parts, Display(Console(file=said, width=200)), Clock())
+
+    return make
+
+
+def test_scores_are_due_before_the_first_step_at_a_stages_end_and_as_often_as_is_wanted(
+    made, tmp_path
+) -> None:
+    run = made(tmp_path, Game(), every=2)
+    run.prepare()
+    due = [step for step in range(6) if run.scores(step, last_of_stage=step == 5) is not None]
+    assert due == [0, 2, 4, 5]
+
+
+def test_without_evaluation_nothing_is_played(made, tmp_path) -> None:
+    game = Game()
+    run = made(tmp_path, game, enabled=False)
+    run.prepare()
+    assert run.scores(0) is None and run.scores(3, last_of_stage=True) is None
+    assert run.shown == () and not game.played and not (tmp_path / "bank.json").exists()
+
+
+def test_the_yardstick_is_played_once_and_goes_with_the_run_and_with_those_that_begin_from_it(
+    made, tmp_path
+) -> None:
+    game = Game()
+    for run, checkpoint in (
+        (tmp_path / "a", None),
+        (tmp_path / "a", tmp_path / "a" / "checkpoints" / "step_000003"),
+        (tmp_path / "b", tmp_path / "a" / "checkpoints" / "step_000003"),
+    ):
+        evaluated = made(run, game, checkpoint)
+        evaluated.prepare()
+        assert evaluated.scores(4, last_of_stage=True) is not None
+        assert json.loads((run / "bank.json").read_text()) == {"played": 1}
+    assert game.played == 1
+
+
+def test_a_checkpoint_whose_runs_yardstick_is_missing_says_what_to_do(made, tmp_path) -> None:
+    run = made(tmp_path / "b", Game(), tmp_path / "copy" / "checkpoints" / "step_000003")
+    with pytest.raises(SparringError, match=r"bank.json is missing at .*or --no-evaluation.enabled"):
+        run.prepare()
+
+
+@pytest.mark.parametrize(("gap", "rings"), [(0.4, True), (0.2, False), (None, False)])
+def test_an_evaluation_of_a_run_sounds_the_alarm(made, tmp_path, said, gap, rings) -> None:
+    run = made(tmp_path, Game(gap))
+    run.prepare()
+    run.scores(0)
+    assert said.getvalue().startswith("hacking alarm") is rings

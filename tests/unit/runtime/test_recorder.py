@@ -1,0 +1,125 @@
+"""What a run leaves behind, and what of it a run that goes on takes over."""
+
+import io
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from configs.schema import Config
+from core.evaluation import Scores
+from curriculum.curriculum import Assignment, Phase
+from learners.checkpoints import read_checkpoint
+from runtime.parts import Start
+from runtime.recorder import Recorder
+from tracking.clock import Clock
+from tracking.progress import Display
+
+ROLES = ("generator", "discriminator")
+CONFIG = Config.model_validate({"checkpoint": {"every": 2, "keep": 1}})
+
+
+@dataclass
+class Learner:
+    directory: Path
+    version: int = 0
+
+    def step(self, batch: Any) -> Any:
+        raise AssertionError
+
+    @contextmanager
+    def save(self) -> Iterator[Path]:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        (self.directory / "model.safetensors").write_text(str(self.version))
+        yield self.directory
+
+
+class Tokenizer:
+    def save_pretrained(self, directory: Path) -> None:
+        (directory / "tokenizer.json").write_text("{}")
+
+
+class Run:
+    """Steps of a run that writes into `directory`."""
+
+    def __init__(self, directory: Path, checkpoint: Path | None = None) -> None:
+        state = read_checkpoint(checkpoint) if checkpoint is not None else None
+        start = Start(run_directory=directory, models={}, checkpoint=checkpoint, versions={}, state=state)
+        show, ticks = Display(Console(file=io.StringIO())), iter(range(10_000))
+        self.directory = directory
+        self.clock = Clock(now=lambda: float(next(ticks)), began=0.0)
+        self.recorder = Recorder(
+            CONFIG, start, dict.fromkeys(ROLES, Tokenizer()), ("score",), show, self.clock
+        )
+        self.learners = {role: Learner(directory / "now" / role) for role in ROLES}
+        self.stateful = {"recorder": self.recorder, "clock": self.clock}
+        for name, part in self.stateful.items() if state is not None else ():
+            part.load_state_dict(state["parts"][name])
+        self.recorder.open()
+
+    def step(self, step: int, score: float | None = None, last: bool = False) -> None:
+        assignment = Assignment(
+            step=step, stage=1, phase=Phase.GENERATOR, learning=("generator",), problem_ids=(), attempts={}
+        )
+        scores = Scores({"score": score}, score) if score is not None else None
+        row = {"step": step, "stage": 1}
+        self.recorder.step(assignment, row, [], scores, last)
+        self.recorder.save(step, row, scores, self.learners, self.stateful)
+
+    def results(self) -> dict[str, Any]:
+        self.recorder.finish()
+        return json.loads((self.directory / "training_results.json").read_text())
+
+
+def checkpoints(run: Path) -> list[str]:
+    return sorted(p.name for p in (run / "checkpoints").glob("step_*"))
+
+
+def test_the_last_the_best_and_those_at_the_end_of_a_stage_are_kept(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.step(1, score=0.2)
+    run.step(2, score=0.9)
+    run.step(3, last=True)
+    for step in (4, 5):
+        run.step(step)
+    assert checkpoints(tmp_path) == ["step_000002", "step_000003", "step_000005"]
+    assert (tmp_path / "checkpoints" / "best").resolve().name == "step_000002"
+
+
+def test_a_run_that_goes_on_has_its_scores_stages_best_and_seconds(tmp_path: Path) -> None:
+    first = Run(tmp_path)
+    first.recorder.first_scores(Scores({"score": 0.1}, 0.1))
+    first.step(1, score=0.9, last=True)
+    with (tmp_path / "metrics.jsonl").open("a") as rows:
+        rows.write('{"step": 2}\n')  # after the checkpoint: it will be done again
+    second = Run(tmp_path, tmp_path / "checkpoints" / "step_000001")
+    assert second.clock.total > first.clock.total - 2
+    second.step(2, score=0.5, last=True)
+    results = second.results()
+    assert results["held_out"] == {"before": {"score": 0.1}, "after": {"score": 0.5}}
+    assert [stage["step"] for stage in results["stages"]] == [1, 2] and results["best"]["step"] == 1
+    assert (tmp_path / "checkpoints" / "best").resolve().name == "step_000001"
+    assert [row["step"] for row in map(json.loads, (tmp_path / "metrics.jsonl").open())] == [0, 1, 2]
+    assert sum(stage["seconds"]["total"] for stage in results["stages"]) <= results["wall_time_s"]["total"]
+
+
+def test_the_best_of_another_run_is_not_this_ones(tmp_path: Path) -> None:
+    Run(tmp_path / "a").step(1, score=0.9)
+    checkpoint = tmp_path / "a" / "checkpoints" / "step_000001"
+    run = Run(tmp_path / "b", checkpoint)
+    assert (tmp_path / "b" / "started_from.txt").read_text() == str(checkpoint)
+    run.step(2, score=0.5)
+    assert (tmp_path / "b" / "checkpoints" / "best").resolve().name == "step_000002"
+
+
+@pytest.mark.parametrize("broken", [{"skipped_updates": 1.0}, {"reloaded": 1.0}])
+def test_weights_that_may_be_broken_push_out_no_others(tmp_path: Path, broken: dict[str, float]) -> None:
+    recorder = Run(tmp_path).recorder
+    assert recorder.save_is_due(2, {"generator": {"skipped_updates": 0.0}})
+    assert not recorder.save_is_due(3, {"generator": {}})
+    assert not recorder.save_is_due(2, {"generator": {}, "discriminator": broken})

@@ -1,0 +1,60 @@
+"""What a step's episodes come to: its row of metrics, whether it counts, the programs worth remembering."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from core.episode import Episode
+from core.interfaces import SandboxFailure
+
+
+def episode_metrics(
+    players: Iterable[str], episodes: Sequence[Episode], seconds: Mapping[str, float]
+) -> dict[str, Any]:
+    """Means over the step's episodes."""
+    row: dict[str, Any] = {}
+    attempts = [t for e in episodes for t in e.trajectories]
+    for player in players:
+        judged = [t for t in attempts if t.player == player and t.reward is not None]
+        row[f"{player}_reward"] = mean([t.reward for t in judged if t.reward is not None])
+        row[f"{player}_tokens"] = mean([t.token_count for t in judged])
+        names = dict.fromkeys(name for t in judged for name in t.components)
+        row[f"{player}_components"] = {
+            name: mean([t.components[name] for t in judged if name in t.components]) for name in names
+        }
+    suites = row.get("discriminator_components", {})
+    row["validity"], row["kill_rate"] = suites.get("validity"), suites.get("kill_rate")
+    row["dropped"] = {
+        reason: sum(reason in t.components for t in attempts)
+        for reason in ("sandbox_failure", "no_valid_test")
+    }
+    turns = {id(turn): turn for t in attempts for turn in t.turns}  # attempts that branch share some
+    tokens = sum(len(turn.completion.tokens) for turn in turns.values())
+    row["tokens"] = tokens
+    row["tokens_per_s"] = tokens / seconds["generate"] if seconds["generate"] else None
+    return row
+
+
+def mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+def require_some_judged(step: int, episodes: Sequence[Episode]) -> None:
+    """Raises SandboxFailure where the sandbox judged nothing at all: the step must be done again, not skipped."""
+    attempts = [t for e in episodes for t in e.trajectories]
+    failed = any("sandbox_failure" in t.components for t in attempts)
+    # without a judged test no program has a reward either
+    if failed and all(t.reward is None for t in attempts):
+        raise SandboxFailure(
+            f"step {step}: the sandbox judged none of {len(attempts)} attempts; look after the Docker Engine and "
+            "continue with --resume"
+        )
+
+
+def best_programs(episodes: Sequence[Episode]) -> dict[str, tuple[float, str]]:
+    """The best program of each episode, for the solvability gate's memory."""
+    best = {}
+    for episode in episodes:
+        rewarded = [(t.reward, t.artifact) for t in episode.judged("generator") if t.reward]
+        if rewarded:
+            best[episode.problem_id] = max(rewarded)
+    return best
