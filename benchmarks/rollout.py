@@ -39,16 +39,18 @@ async def measure(quick: bool) -> tuple[dict[str, float], dict[str, float]]:
     from actors.transformers_policy import TransformersPolicy
     from actors.vllm_policy import VllmPolicy, engine_args
     from configs.load import load_run
+    from embedded.problems import embedded_problems
+    from embedded.teaching import ensure_embedded
     from games.multistage.game import MultistageGame
     from games.multistage.rules import MultistageRules
     from games.prompts import format_for
     from learners.learner import Learner
-    from problems.embedded.generate import embedded_problems
-    from scripts.warm_start import ensure_embedded
 
     config = load_run([])[0].to_config()
     roles = config.policies
-    models = {role: str(path) for role, path in ensure_embedded(config, roles).items()}
+    models = {
+        role: str(path) for role, path in ensure_embedded(roles, config.game, config.warm_start).items()
+    }
     engines = {role: config.policy(role).engine for role in roles}
     args = {role: engine_args(models[role], engines[role], "cpu") for role in roles}
     style = format_for(AutoTokenizer.from_pretrained(models["generator"]))

@@ -10,17 +10,12 @@ from configs.sections import EMBEDDED
 from core.evaluation import EVALUATION_PROBLEMS
 from core.problem import Problem
 from core.verdict import Status
-from games.prediction.rules import OutputPredictionRules
-from games.programs.code_golf import CodeGolfRules
-from games.programs.unit_tests import UnitTestsRules
+from embedded.catalogue import problems_of
+from embedded.problems import with_random_tests
 from problems.contamination import drop_contaminated
 from problems.difficulty import difficulty_from_pass_rate, keep_learnable
-from problems.embedded.generate import Split, embedded_path, with_random_tests
-from problems.embedded.grid_tasks import grid_problems
-from problems.embedded.lua import lua_problems
-from problems.embedded.prediction import prediction_problems
 from problems.formats import load_dataset
-from problems.loader import ProblemFileError, load_problems
+from problems.loader import ProblemFileError
 from problems.references import Offence
 from problems.splits import split_problems
 from tracking.progress import say
@@ -34,7 +29,7 @@ def load_splits(config: Config) -> tuple[list[Problem], list[Problem]]:
     if "problems" not in config.game.uses:
         return config.game.own_problems(config.evaluation.problems or EVALUATION_PROBLEMS)
     if settings.file == EMBEDDED:
-        train, held_out = _embedded(config, "train"), _embedded(config, "held_out")
+        train, held_out = (problems_of(config.game.kind, split) for split in ("train", "held_out"))
         if settings.random_tests is not None:
             train = with_random_tests(train, settings.random_tests, settings.tests_at_boundaries)
         return train, held_out
@@ -49,18 +44,6 @@ def load_splits(config: Config) -> tuple[list[Problem], list[Problem]]:
     _check(config, [*train, *held_out])
     train = _without(train, held_out, config)
     return _learnable(train, settings.pass_rates), held_out
-
-
-def _embedded(config: Config, split: Split) -> list[Problem]:
-    match config.game:
-        case UnitTestsRules():
-            return lua_problems(split)
-        case OutputPredictionRules():
-            return prediction_problems(split)
-        case CodeGolfRules():
-            return grid_problems(split)
-        case _:
-            return load_problems(embedded_path(split))
 
 
 def _check(config: Config, problems: Sequence[Problem]) -> None:

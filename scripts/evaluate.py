@@ -35,6 +35,7 @@ from core.errors import SparringError, exit_with
 from core.interfaces import Sandbox
 from core.problem import Problem
 from core.verdict import Limits, Status
+from embedded.problems import embedded_problems
 from evaluation.discriminator import SuiteRecord, discriminator_scores, judge_suites, mean_kill_at_k
 from evaluation.mutants import seeded_bugs
 from evaluation.writing import ProgramGame, cut_off, write_programs, write_suites
@@ -44,9 +45,7 @@ from games.multistage.stages import REASONING_STAGES, first_stages
 from games.program_scores import JudgedProgram, judge_programs, pass_rates, program_scores, status_counts
 from games.programs.game import SolverGame
 from games.programs.unit_tests import UnitTestsRules
-from problems.embedded.generate import embedded_path
 from problems.formats import load_dataset
-from problems.loader import load_problems
 from problems.references import judge_references
 from runtime.logs import quiet_logs
 from runtime.model import Model, loaded, open_model, room_for
@@ -99,7 +98,7 @@ def evaluate(settings: EvaluateOptions) -> dict[str, Any]:
 
 def _problems(settings: EvaluateOptions) -> list[Problem]:
     if settings.dataset == EMBEDDED:
-        problems = load_problems(embedded_path("held_out"))
+        problems = embedded_problems("held_out")
     else:
         problems = load_dataset(
             settings.dataset, settings.format, fields=settings.fields, split=settings.split

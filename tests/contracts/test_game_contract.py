@@ -19,10 +19,10 @@ from core.interfaces import Player, PromptFormat, Sampling, Sandbox, SandboxFail
 from core.problem import Problem
 from core.seeding import derive_seed
 from core.verdict import Limits
+from embedded.model import build_tokenizer
 from games import GameRules
 from games.prompts import END, MARKER_TOKENS, PAD, ChatFormat, TaggedFormat
 from games.rules import Rules
-from learners.embedded_model import build_tokenizer
 from runtime.problem_sets import load_splits
 from sandbox_workers.languages import UnknownLanguage
 from sandbox_workers.local import LocalSandbox

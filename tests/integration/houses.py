@@ -8,7 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = (
-    "actors", "configs", "core", "curriculum", "evaluation", "games", "learners", "problems", "runtime",
+    "actors", "configs", "core", "curriculum", "embedded", "evaluation", "games", "learners", "problems", "runtime",
     "sandbox_workers", "scripts", "tracking", "docker",
 )  # fmt: skip
 

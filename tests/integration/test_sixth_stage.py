@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from embedded.problems import embedded_problems
+from tests.datasets import problem_file
 from tests.integration.houses import copy_house, run
 
 NEW = '    ("test by hand", "Now go through your algorithm by hand on two inputs, one of them an edge case."),\n'
@@ -23,18 +25,17 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 MAKE = """
-import itertools, json, random, sys
+import itertools, random
 from configs.load import load_run
 from games.prompts import END, MARKER_TOKENS, PAD, format_for
-from learners.embedded_model import build_model, build_tokenizer
-from learners.supervised import train_supervised
-from problems.embedded.generate import embedded_path
-from scripts.lessons import lesson_of
-from scripts.warm_start import _shipped
+from embedded.model import build_model, build_tokenizer
+from embedded.supervised import train_supervised
+from embedded.catalogue import lesson_for
+from embedded.teaching import SHIPPED, find_embedded
 
 config = load_run(["--config", "debug", "--generator.max-tokens", "24"])[0].to_config()
-assert _shipped(config, "generator") is None, "it does not know the new stage"
-lesson = lesson_of(config, "generator")
+assert find_embedded("generator", config.game, config.warm_start).parent != SHIPPED, "they know no sixth stage"
+lesson = lesson_for(config.game, "generator", config.warm_start)
 tokenizer = build_tokenizer(itertools.islice(lesson.texts, 900), MARKER_TOKENS, PAD, END)
 style, rng = format_for(tokenizer), random.Random(0)
 print(tokenizer.decode(lesson.draw(style, rng).tokens))
@@ -42,9 +43,6 @@ model = build_model(tokenizer, seed=0)
 train_supervised(model, lambda: lesson.draw(style, rng), steps=4, batch_size=4, learning_rate=1e-3)
 model.save_pretrained("model")
 tokenizer.save_pretrained("model")
-for name, count in (("train", 4), ("held_out", 1)):
-    entries = json.loads(embedded_path(name).read_text())["problems"][:count]
-    open(f"{name}.json", "w").write(json.dumps({"problems": entries}))
 """
 
 
@@ -53,6 +51,8 @@ def test_a_sixth_stage_is_demonstrated_played_trained_and_evaluated(house: Path)
     said = run(house, "-c", MAKE)
     assert "<s5>Nothing to add.\n<s6>def f(" in said and said.strip().endswith("<end>")
 
+    problem_file(house / "train.json", embedded_problems("train")[:4])
+    problem_file(house / "held_out.json", embedded_problems("held_out")[:1])
     run(
         house, "driver.py", "--config", "debug", "--run-name", "six", "--sandbox.backend", "process",
         "--generator-model", house / "model", "--discriminator-model", house / "model",

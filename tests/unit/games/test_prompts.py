@@ -4,12 +4,12 @@ from transformers import PreTrainedTokenizerFast
 
 from core.interfaces import Message
 from core.problem import Problem
+from embedded.model import build_tokenizer
 from games.multistage.game import MultistageGame
 from games.multistage.messages import attack, closing, go_on, solve
 from games.multistage.rules import MultistageRules
 from games.multistage.stages import REASONING_STAGES, first_stages
 from games.prompts import END, MARKER_TOKENS, PAD, STAGE_MARKERS, ChatFormat, TaggedFormat, format_for
-from learners.embedded_model import build_tokenizer
 
 PROBLEM = Problem(
     id="p",

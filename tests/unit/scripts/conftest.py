@@ -10,9 +10,9 @@ import pytest
 
 from actors.scripted_policy import ScriptedPolicy
 from core.interfaces import Sampling
+from embedded.model import build_tokenizer
 from evaluation.writing import Writer
 from games.prompts import END, MARKER_TOKENS, PAD
-from learners.embedded_model import build_tokenizer
 from runtime.model import Model
 from sandbox_workers.local import LocalSandbox
 
