@@ -40,22 +40,21 @@ async def measure(quick: bool) -> tuple[dict[str, float], dict[str, float]]:
     from actors.transformers_policy import TransformersPolicy
     from actors.vllm_policy import VllmPolicy, engine_args
     from configs.load import load_run
+    from embedded.problems import embedded_problems
+    from embedded.teaching import ensure_embedded
     from games.multistage.game import MultistageGame
     from games.multistage.rules import MultistageRules
     from games.prompts import format_for
     from learners.learner import Learner
-    from problems.embedded.generate import embedded_problems
-    from scripts.warm_start import ensure_embedded
 
     config = load_run([])[0].to_config()
     roles = config.policies
-    models = {role: str(path) for role, path in ensure_embedded(config, roles).items()}
+    models = {
+        role: str(path) for role, path in ensure_embedded(roles, config.game, config.warm_start).items()
+    }
     engines = {role: e for role in roles if isinstance(e := config.policy(role).engine, VllmEngine)}
     args = {role: engine_args(models[role], engines[role], "cpu") for role in roles}
-    style = format_for(
-        AutoTokenizer.from_pretrained(models["generator"]),
-        MultistageRules.model_validate(config.game).test_format,
-    )
+    style = format_for(AutoTokenizer.from_pretrained(models["generator"]))
     game, problems = MultistageGame(MultistageRules.model_validate(config.game)), embedded_problems("train")
     lengths = {role: config.policy(role).max_tokens for role in roles}
     policies: dict[str, Any] = {role: VllmPolicy(models[role], engines[role]) for role in roles}

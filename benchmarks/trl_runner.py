@@ -19,7 +19,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PrinterCallback, T
 from transformers.utils import logging as transformers_logging
 
 from core.batch import Sample
-from learners.embedded_model import build_model, build_tokenizer
+from embedded.model import build_model, build_tokenizer
 
 TRL_DIRECTORY = Path(__file__).parents[1] / ".bench"
 """Where `make .bench` puts what requirements/bench.lock names."""

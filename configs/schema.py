@@ -20,12 +20,12 @@ from configs.sections import (
     RolloutSettings,
     SandboxSettings,
     TreeCredit,
-    WarmStartSettings,
 )
 from core.evaluation import EvaluationSettings
 from core.settings import Settings
 from core.verdict import Limits
 from curriculum.curriculum import Curriculum, Schedule
+from embedded.settings import WarmStartSettings
 from games import GameRules
 from games.multistage.rules import MultistageRules
 from games.rules import Need
@@ -152,7 +152,7 @@ class Config(Settings):
         if embedded and self.problems.kind == "file":
             raise ValueError(
                 f"{embedded[0]}.model: the embedded model speaks only of the embedded problems; with problems.file "
-                f"{self.problems.file} give a model, or warm-start one (scripts/warm_start.py)"
+                f"{self.problems.file} give a model"
             )
         for name in self.policies:
             settings = self.policy(name)

@@ -1,5 +1,5 @@
 """The sections of a run's configuration that belong to no room: policies, problems, sandbox, rollouts, evaluation,
-checkpoints, warm start. `schema.py` puts them together.
+checkpoints. `schema.py` puts them together.
 """
 
 from pathlib import Path
@@ -140,21 +140,3 @@ class CheckpointSettings(Settings):
     """Steps between checkpoints; a killed run loses at most this many."""
     keep: int = Field(default=2, ge=1)
     """Latest checkpoints kept, besides the best and the last of each stage."""
-
-
-class WarmStartSettings(Settings):
-    """How the embedded models are made. (Other models: scripts/warm_start.py, with arguments of its own.)"""
-
-    seed: int = 0
-    generator_steps: int = Field(default=1200, ge=1)
-    discriminator_steps: int = Field(default=400, ge=1)
-    batch_size: int = Field(default=16, ge=1)
-    learning_rate: float = Field(default=3e-3, gt=0)
-    misconceptions: float = Field(default=0.65, ge=0, le=1)
-    """Probability that a demonstration shows a mistake where it could (a condition misread, a program that does not
-    run, a wrong prediction, an illegal move, a needlessly long program): a deliberately flawed demonstrator, so that
-    there is something to learn by play."""
-    weak_suites: float = Field(default=0.9, ge=0, le=1)
-    """Share of the discriminator's demonstrations that test next to nothing."""
-    invalid_suites: float = Field(default=0.05, ge=0, le=1)
-    """Share of them with an invalid or repeated test."""

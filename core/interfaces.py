@@ -87,6 +87,8 @@ class Message:
     """For models that were trained on this game and nothing else."""
     full: str
     """For chat models: all that one needs to know."""
+    marks: tuple[str, str] = ("<p>", "<w>")
+    """Before and after `brief`, for models with marker tokens (games/prompts.py); "" is none."""
 
 
 class PromptFormat(Protocol):
@@ -96,24 +98,15 @@ class PromptFormat(Protocol):
         """The prompt that puts a message to the player: starts with `tokens`, all that was said so far."""
         ...
 
-    def generator_prompt(self, problem: Problem, stage: int = 1) -> list[int]:
-        """stage: the first one played."""
-        ...
-
-    def next_stage(self, tokens: Sequence[int], stage: int) -> list[int]:
-        """Prompt of `stage` (2 and later): starts with `tokens`, all that was said so far."""
-        ...
-
-    def discriminator_prompt(self, problem: Problem, max_tests: int) -> list[int]: ...
-
-    def stop_token_ids(self, stage: int) -> tuple[int, ...]: ...
+    def stop_token_ids(self) -> tuple[int, ...]: ...
 
     def text(self, completion_tokens: Sequence[int]) -> str:
         """Decoded without the structural tokens."""
         ...
 
-    def completion(self, text: str, stage: int) -> list[int]:
-        """The inverse of `text` for supervised training: ids with the token that ends the turn."""
+    def completion(self, text: str, closes: str = "<end>") -> list[int]:
+        """The inverse of `text` for supervised training: ids with the token that ends the turn, for models with marker
+        tokens `closes`."""
         ...
 
 

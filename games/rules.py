@@ -4,8 +4,10 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from core.evaluation import EvaluationSettings, Evaluator
+from core.episode import Episode
+from core.evaluation import EvaluationSettings, Evaluator, Scores, mean
 from core.interfaces import Game, Sandbox
+from core.play import PlayRequest
 from core.problem import Problem
 from core.settings import Settings
 from core.verdict import Limits
@@ -47,10 +49,11 @@ class Rules(Settings):
     @abstractmethod
     def game(self) -> Game: ...
 
-    @abstractmethod
     def evaluator(
         self, held_out: Sequence[Problem], sandbox: Sandbox, settings: EvaluationSettings
-    ) -> Evaluator: ...
+    ) -> Evaluator:
+        """By default the players' mean rewards on the held-out problems."""
+        return RewardEvaluator(held_out, tuple(self.seats))
 
     def why(self, player: str, components: Mapping[str, float]) -> str:
         """How a reward came about, from its components."""
@@ -67,3 +70,39 @@ class Rules(Settings):
             evaluated: evaluation.problems.
         """
         raise NotImplementedError(f"{type(self).__name__} is played on problems of a file")
+
+
+class RewardEvaluator:
+    """Each player makes one greedy attempt at each problem. Scores: <player>_reward, the mean; unjudged: attempts without
+    a reward. combined is the first player's reward."""
+
+    def __init__(self, problems: Sequence[Problem], players: Sequence[str]) -> None:
+        self._problems, self._players = tuple(problems), tuple(players)
+        self.shown = tuple(f"{player}_reward" for player in players)
+
+    def bank_request(self) -> None:
+        """There is no yardstick."""
+
+    async def bank_of(self, episodes: Sequence[Episode]) -> None:
+        """Never asked for."""
+
+    def requests(self, bank: None) -> list[PlayRequest]:
+        return [
+            PlayRequest(
+                address=("evaluation",),
+                problems=self._problems,
+                attempts=dict.fromkeys(self._players, 1),
+                temperatures=dict.fromkeys(self._players, 0.0),
+            )
+        ]
+
+    async def scores(self, played: Sequence[Sequence[Episode]], bank: None) -> Scores:
+        """See Evaluator."""
+        attempts = [t for episodes in played for episode in episodes for t in episode.trajectories]
+        rewards = {
+            player: [t.reward for t in attempts if t.player == player and t.reward is not None]
+            for player in self._players
+        }
+        values = {f"{player}_reward": mean(earned) for player, earned in rewards.items()}
+        values["unjudged"] = float(sum(t.reward is None for t in attempts))
+        return Scores(values, values[self.shown[0]])

@@ -12,7 +12,7 @@ async def take_turn(player: Player, tokens: Sequence[int], attempt: int, place: 
     """place: the stage, or the number of the move; with the attempt it decides the seed."""
     sampling = Sampling(
         max_tokens=player.max_tokens,
-        stop_token_ids=player.format.stop_token_ids(place),
+        stop_token_ids=player.format.stop_token_ids(),
         temperature=player.temperature,
         seed=derive_seed(player.seed, attempt, place),
         top_p=player.top_p,

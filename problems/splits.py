@@ -15,11 +15,11 @@ def split_problems(
     At least one problem is held out unless the fraction is 0. Raises ProblemFileError if none would be left to train on.
     """
     if not 0 <= held_out_fraction < 1:
-        raise ValueError(f"held_out_fraction must be at least 0 and below 1, not {held_out_fraction}")
+        raise ValueError(f"problems.held_out.fraction must be at least 0 and below 1, not {held_out_fraction}")
     count = max(1, round(len(problems) * held_out_fraction)) if held_out_fraction else 0
     if count >= len(problems):
         raise ProblemFileError(
-            f"held_out_fraction {held_out_fraction} of {len(problems)} problems leaves none to train on: "
+            f"problems.held_out.fraction {held_out_fraction} of {len(problems)} problems leaves none to train on: "
             "add problems or lower the fraction"
         )
     by_hash = sorted(problems, key=lambda problem: derive_seed("held-out", problem.id))

@@ -7,7 +7,7 @@ from actors.episodes import EpisodeRunner, Seat
 from actors.settings import EngineSettings
 from configs.schema import Config
 from core.errors import SparringError
-from core.interfaces import Policy, PromptFormat, Sandbox
+from core.interfaces import Policy, Sandbox
 from core.problem import Problem
 from core.seeding import derive_seed
 from games.prompts import format_for
@@ -38,16 +38,11 @@ def build_runner(config: Config, models: Mapping[str, str], sandbox: Sandbox) ->
         tokenizer = AutoTokenizer.from_pretrained(models[role])
         seats[role] = Seat(
             policy=build_policy(settings.engine, models[role], config.device),
-            format=style_of(config, tokenizer),
+            format=format_for(tokenizer),
             max_tokens=settings.max_tokens,
             probe_tolerance=settings.engine.tolerance,
         )
     return EpisodeRunner(config.game.game(), sandbox, seats, config.seats, config.seed)
-
-
-def style_of(config: Config, tokenizer: Any) -> PromptFormat:
-    """How a model with this tokenizer is spoken to."""
-    return format_for(tokenizer, getattr(config.game, "test_format", "strict"))
 
 
 def credit_of(config: Config, role: str) -> Credit:
@@ -102,7 +97,7 @@ def check_context_lengths(config: Config, problems: Sequence[Problem], tokenizer
     """Raises SparringError where a problem's prompt and completions can't fit the engine's max_model_len."""
     game = config.game.game()
     for player, role in config.seats.items():
-        settings, style = config.policy(role), style_of(config, tokenizers[role])
+        settings, style = config.policy(role), format_for(tokenizers[role])
         room = settings.engine.max_model_len
         for problem in problems:
             tokens = game.longest(problem, player, style, settings.max_tokens)

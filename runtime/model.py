@@ -31,8 +31,8 @@ class Model:
     run: Mapping[str, Any]
     """Config of the run that it is a checkpoint of; empty for others."""
 
-    def style(self, test_format: str = "strict") -> PromptFormat:
-        return format_for(self.tokenizer, test_format)
+    def style(self) -> PromptFormat:
+        return format_for(self.tokenizer)
 
     @property
     def game(self) -> Mapping[str, Any]:

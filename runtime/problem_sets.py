@@ -10,17 +10,11 @@ from configs.sections import FileProblems
 from core.evaluation import EVALUATION_PROBLEMS
 from core.problem import Problem
 from core.verdict import Status
-from games.prediction.rules import OutputPredictionRules
-from games.programs.code_golf import CodeGolfRules
-from games.programs.unit_tests import UnitTestsRules
+from embedded.catalogue import problems_of
 from problems.contamination import drop_contaminated
 from problems.difficulty import difficulty_from_pass_rate, keep_learnable
-from problems.embedded.generate import Split, embedded_path
-from problems.embedded.grid_tasks import grid_problems
-from problems.embedded.lua import lua_problems
-from problems.embedded.prediction import prediction_problems
 from problems.formats import load_dataset
-from problems.loader import ProblemFileError, load_problems
+from problems.loader import ProblemFileError
 from problems.references import Offence
 from problems.splits import split_problems
 from tracking.progress import say
@@ -34,7 +28,7 @@ def load_splits(config: Config) -> tuple[list[Problem], list[Problem]]:
     if "problems" not in config.game.uses:
         return config.game.own_problems(config.evaluation.problems or EVALUATION_PROBLEMS)
     if settings.kind == "embedded":
-        return _embedded(config, "train"), _embedded(config, "held_out")
+        return problems_of(config.game.kind, "train"), problems_of(config.game.kind, "held_out")
     train = load_dataset(settings.file, settings.format, fields=settings.fields, split=settings.split)
     if settings.held_out.kind == "share":
         train, held_out = split_problems(train, settings.held_out.fraction)
@@ -47,18 +41,6 @@ def load_splits(config: Config) -> tuple[list[Problem], list[Problem]]:
             raise ProblemFileError(f"{settings.file}: problem {problem.id}: {reason}")
     train = _without(train, held_out, settings)
     return _learnable(train, settings.pass_rates), held_out
-
-
-def _embedded(config: Config, split: Split) -> list[Problem]:
-    match config.game:
-        case UnitTestsRules():
-            return lua_problems(split)
-        case OutputPredictionRules():
-            return prediction_problems(split)
-        case CodeGolfRules():
-            return grid_problems(split)
-        case _:
-            return load_problems(embedded_path(split))
 
 
 def _without(train: list[Problem], held_out: list[Problem], settings: FileProblems) -> list[Problem]:

@@ -46,7 +46,7 @@ def open_session(run: Run, recipe: str) -> Iterator["Session"]:
         if obstacles := make_plan(config, start, train, held_out).obstacles:
             raise SessionError("; ".join(obstacles))
         clock.lap("startup")
-        make_embedded_models(config)
+        make_embedded_models(config, start.models)
         clock.lap("warm_start")
         tokenizers = load_tokenizers(start.models)
         check_context_lengths(config, [*train, *held_out], tokenizers)

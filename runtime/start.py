@@ -110,21 +110,26 @@ def _models(config: Config) -> dict[str, str]:
 
     Raises SessionError for a path that is not there.
     """
-    from scripts.warm_start import find_embedded
+    from embedded.teaching import find_embedded
 
     models = {}
     for role in config.policies:
         name = config.policy(role).model
         own = name != EMBEDDED
-        models[role] = find_model(name, f"{role}.model") if own else str(find_embedded(config, role))
+        models[role] = (
+            find_model(name, f"{role}.model")
+            if own
+            else str(find_embedded(role, config.game, config.warm_start))
+        )
     return models
 
 
-def make_embedded_models(config: Config) -> None:
+def make_embedded_models(config: Config, models: Mapping[str, str]) -> None:
     """Those that are not there yet."""
-    from scripts.warm_start import ensure_embedded
+    from embedded.teaching import make_missing
 
-    ensure_embedded(config, [role for role in config.policies if config.policy(role).model == EMBEDDED])
+    embedded = [role for role in config.policies if config.policy(role).model == EMBEDDED]
+    make_missing({role: Path(models[role]) for role in embedded}, config.game, config.warm_start)
 
 
 def find_model(name: str, key: str) -> str:

@@ -102,8 +102,8 @@ class SandboxClient:
     """Implements core.interfaces.Sandbox over a transport.
 
     Equal pairs are judged once: from the cache, or together with the one in flight. Requests of one loop turn
-    go out as batches to the least loaded workers. What a worker could not judge is sent again: the only retries that
-    there are.
+    go out as batches to the least loaded workers. What a worker could not judge is sent again, by nobody else: a runner
+    looks twice only to find out whose fault it was.
     """
 
     max_batch = 16

@@ -104,8 +104,8 @@ class DockerBackend(ChannelBackend):
 
     Args:
         image: tag of the sandbox image.
-        uid_base: first of 2 * slots uids; RLIMIT_NPROC counts per uid across containers, so ranges must not
-        overlap. memory_mb: largest `Limits.memory_mb` of its jobs, MiB; sizes the container.
+        uid_base: first of 2 * slots uids; RLIMIT_NPROC counts per uid across containers, so ranges must not overlap.
+        memory_mb: largest `Limits.memory_mb` of its jobs, MiB; sizes the container.
     """
 
     def __init__(

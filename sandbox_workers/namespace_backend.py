@@ -114,8 +114,8 @@ class NamespaceBackend(PipedBackend):
     """One bubblewrap sandbox of `slots` slots.
 
     Args:
-        uid_base: first of 2 * slots uids; RLIMIT_NPROC counts per uid across sandboxes, so ranges must not
-        overlap. way: found out where None.
+        uid_base: first of 2 * slots uids; RLIMIT_NPROC counts per uid across sandboxes, so ranges must not overlap.
+        way: found out where None.
     """
 
     def __init__(self, *, slots: int = 2, uid_base: int = 200_000, way: Way | None = None) -> None:
@@ -186,17 +186,9 @@ class NamespaceBackend(PipedBackend):
             command += ["--ro-bind-data", str(bpf), "/opt/sparring/job.bpf"]
         else:
             command += ["--seccomp", str(bpf)]
-        command += [
-            "--remount-ro",
-            "/jobs",
-            "--remount-ro",
-            "/dev",
-            "--remount-ro",
-            "/",
-            "--clearenv",
-            "--chdir",
-            "/",
-        ]
+        for path in ("/jobs", "/dev", "/"):
+            command += ["--remount-ro", path]
+        command += ["--clearenv", "--chdir", "/"]
         for name, value in environment.items():
             command += ["--setenv", name, value]
         # Not -I: it would ignore PYTHONHASHSEED, and programs' sets would differ in order from sandbox to
@@ -214,34 +206,14 @@ class NamespaceBackend(PipedBackend):
                 arguments += ["--symlink", os.readlink(name), name]
             elif os.path.isdir(name):
                 arguments += ["--ro-bind", name, name]
-        arguments += [
-            "--perms",
-            "0755",
-            "--dir",
-            "/etc",
-            "--ro-bind-try",
-            "/etc/ld.so.cache",
-            "/etc/ld.so.cache",
-            "--ro-bind-try",
-            "/etc/alternatives",  # where awk and others are links to
-            "/etc/alternatives",
-            "--proc",
-            "/proc",
-            "--dev",
-            "/dev",
-        ]
+        arguments += ["--perms", "0755", "--dir", "/etc"]
+        for path in ("/etc/ld.so.cache", "/etc/alternatives"):  # where awk and others are links to
+            arguments += ["--ro-bind-try", path, path]
+        arguments += ["--proc", "/proc", "--dev", "/dev"]
         if prefix is not None:
             arguments += ["--ro-bind", prefix, prefix]
-        return [
-            *arguments,
-            "--perms",
-            "0755",
-            "--dir",
-            "/opt/sparring",
-            "--ro-bind",
-            str(RUNNER),
-            "/opt/sparring/runner",
-        ]
+        arguments += ["--perms", "0755", "--dir", "/opt/sparring"]
+        return [*arguments, "--ro-bind", str(RUNNER), "/opt/sparring/runner"]
 
     def _directories(self, mode: Privilege) -> list[str]:
         arguments = ["--perms", "0755", "--tmpfs", "/jobs"]
@@ -250,12 +222,6 @@ class NamespaceBackend(PipedBackend):
                 if mode is Privilege.ONE_UID:  # each child mounts its own
                     arguments += ["--dir", f"/jobs/{slot}{role}"]
                 else:
-                    arguments += [
-                        "--size",
-                        str(DIRECTORY_BYTES),
-                        "--perms",
-                        "0770",
-                        "--tmpfs",
-                        f"/jobs/{slot}{role}",
-                    ]
+                    size = ["--size", str(DIRECTORY_BYTES), "--perms", "0770"]
+                    arguments += [*size, "--tmpfs", f"/jobs/{slot}{role}"]
         return arguments

@@ -34,7 +34,8 @@ from core.episode import Trajectory
 from core.errors import SparringError, exit_with
 from core.interfaces import Sandbox
 from core.problem import Problem
-from core.verdict import Limits
+from core.verdict import Limits, Status
+from embedded.problems import embedded_problems
 from evaluation.discriminator import SuiteRecord, discriminator_scores, judge_suites, mean_kill_at_k
 from evaluation.mutants import seeded_bugs
 from evaluation.writing import ProgramGame, cut_off, write_programs, write_suites
@@ -44,9 +45,8 @@ from games.multistage.stages import REASONING_STAGES, first_stages
 from games.program_scores import JudgedProgram, judge_programs, pass_rates, program_scores, status_counts
 from games.programs.game import SolverGame
 from games.programs.unit_tests import UnitTestsRules
-from problems.embedded.generate import embedded_path
 from problems.formats import load_dataset
-from problems.loader import load_problems
+from problems.references import judge_references
 from runtime.logs import quiet_logs
 from runtime.model import Model, loaded, open_model, room_for
 from runtime.start import SessionError
@@ -98,7 +98,7 @@ def evaluate(settings: EvaluateOptions) -> dict[str, Any]:
 
 def _problems(settings: EvaluateOptions) -> list[Problem]:
     if settings.dataset == EMBEDDED:
-        problems = load_problems(embedded_path("held_out"))
+        problems = embedded_problems("held_out")
     else:
         problems = load_dataset(
             settings.dataset, settings.format, fields=settings.fields, split=settings.split
@@ -146,6 +146,7 @@ async def _written_programs_report(
             writer = replace(writer, top_p=settings.top_p, top_k=settings.top_k)
             with counter("problems", len(asked) * len(problems)) as tick:
                 written[arm] = [await write_programs(problems, writer, game, n, t, tick) for n, t in asked]
+    problems, failing = await judge_references(problems, sandbox)
     reports = {}
     for arm, attempts in written.items():
         greedy, *sampled = [
@@ -159,6 +160,7 @@ async def _written_programs_report(
         for i, (program,) in greedy.items():
             reports[arm]["tasks"][i]["program"] = program.program
     report = {"problems": len(problems), "stages": arms[-1], "max_tokens": max_tokens, **reports[arms[-1]]}
+    report["failing_references"] = {i: sorted({o.status for o in found}) for i, found in failing.items()}
     return report | ({"ablation": reports} if settings.ablate else {})
 
 
@@ -224,7 +226,7 @@ async def suites_report(
         raise SessionError(
             f"{settings.dataset}: problem {other.id}: suites need Python functions with a reference solution"
         )
-    game, style = MultistageGame(rules), model.style(rules.test_format)
+    game, style = MultistageGame(rules), model.style()
     max_tokens = settings.max_tokens or model.max_tokens
 
     def longest(problem: Problem) -> int:
@@ -267,6 +269,12 @@ def _print(report: Mapping[str, Any]) -> None:
     print_scores(title, {arm: {**of["scores"], **of.get("statuses", {})} for arm, of in arms.items()})
     if report.get("without_reference"):
         print(f"{report['without_reference']} problems have no reference solution and are in no score")
+    if failing := report.get("failing_references"):
+        unserved = sum(Status.UNSUPPORTED in statuses for statuses in failing.values())
+        print(
+            f"{len(failing)} problems cannot be solved: their own references fail a test, {unserved} of them since the "
+            "test needs one interpreter with the program (UNSUPPORTED)"
+        )
     if report["scores"].get("cut_off"):
         print(
             f"{report['scores']['cut_off']} answers were cut off: raise --max-tokens ({report['max_tokens']})"

@@ -1,6 +1,7 @@
 """Small files in the formats of public data sets, and what the tests of their readers share."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,17 @@ def error_of(path: Path, format: str, **options) -> str:
 def written(folder: Path, *entries: object, name: str = "set.jsonl") -> Path:
     path = folder / name
     path.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
+    return path
+
+
+def problem_file(path: Path, problems: Sequence[Problem]) -> Path:
+    """Python problems as a user writes them (format problems)."""
+    keys = (
+        "id", "description", "function_signature", "baseline_tests", "hidden_tests", "reference_solution", "difficulty",
+        "tags",
+    )  # fmt: skip
+    entries = [{key: getattr(problem, key) for key in keys} for problem in problems]
+    path.write_text(json.dumps({"problems": entries}))
     return path
 
 

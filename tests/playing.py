@@ -26,24 +26,23 @@ class Letters:
         self._full = full
 
     def say(self, tokens: Sequence[int], message: Message) -> list[int]:
-        return [*tokens, *map(ord, (message.full if self._full else message.brief) + ">")]
+        opens, asks = message.marks
+        stage = asks[2:-1] if asks.startswith("<s") else ""
+        if self._full or (not stage and opens == "<p>"):
+            said = (message.full if self._full else message.brief) + ">"
+        elif stage:
+            said = stage if not opens else f"{message.brief}?{stage if stage != '1' else ''}"
+        else:
+            said = f"{message.brief}!"
+        return [*tokens, *map(ord, said)]
 
-    def generator_prompt(self, problem: Problem, stage: int = 1) -> list[int]:
-        return [ord(c) for c in f"{problem.id}?{stage if stage > 1 else ''}"]
-
-    def next_stage(self, tokens: Sequence[int], stage: int) -> list[int]:
-        return [*tokens, ord(str(stage))]
-
-    def discriminator_prompt(self, problem: Problem, max_tests: int) -> list[int]:
-        return [ord(c) for c in f"{problem.id}!{max_tests}"]
-
-    def stop_token_ids(self, stage: int) -> tuple[int, ...]:
+    def stop_token_ids(self) -> tuple[int, ...]:
         return (STOP,)
 
     def text(self, completion_tokens: Sequence[int]) -> str:
         return "".join(chr(t) for t in completion_tokens if t != STOP)
 
-    def completion(self, text: str, stage: int) -> list[int]:
+    def completion(self, text: str, closes: str = "<end>") -> list[int]:
         return [*map(ord, text), STOP]
 
 
@@ -60,7 +59,7 @@ def player(
     style = format or Letters()
 
     def script(prompt: Sequence[int], sampling: Sampling) -> list[int]:
-        return style.completion(says("".join(map(chr, prompt)), sampling), 0)
+        return style.completion(says("".join(map(chr, prompt)), sampling))
 
     return Player(
         name=name,

@@ -28,14 +28,14 @@ from configs.schema import Config
 from core.interfaces import Sandbox
 from core.problem import Problem
 from core.seeding import derive_seed
+from embedded.grammar import Spec
+from embedded.problems import embedded_problems, embedded_specs
+from embedded.sampling import bland_input, edge_input
 from evaluation.discriminator import discriminator_scores, judge_suites, mean_kill_at_k
 from evaluation.mutants import OPERATORS, Mutant, seeded_bugs
 from evaluation.writing import Writer, write_suites
 from games.multistage.game import MultistageGame
 from games.multistage.rules import MultistageRules
-from problems.embedded.generate import embedded_problems, embedded_specs
-from problems.embedded.grammar import Spec
-from problems.embedded.sampling import bland_input, edge_input
 from sandbox_workers.local import LocalSandbox
 
 SUITES = 5
@@ -93,9 +93,7 @@ async def written_suites(
 
     seat = config.discriminator
     policy = TransformersPolicy(str(directory), seat.engine)
-    style = format_for(
-        AutoTokenizer.from_pretrained(str(directory)), MultistageRules.model_validate(config.game).test_format
-    )
+    style = format_for(AutoTokenizer.from_pretrained(str(directory)))
     writer = Writer(policy=policy, format=style, max_tokens=seat.max_tokens, seed=seed)
     problems, game = (
         [target.problem for target in targets],
@@ -195,9 +193,9 @@ def main() -> None:
     config = load_run(["--config", recipe])[0].to_config()
     untrained = options.untrained
     if untrained is None:
-        from scripts.warm_start import ensure_embedded
+        from embedded.teaching import ensure_embedded
 
-        untrained = ensure_embedded(config, ["discriminator"])["discriminator"]
+        untrained = ensure_embedded(["discriminator"], config.game, config.warm_start)["discriminator"]
     if options.quick:
         options.checkpoint = options.checkpoint or [untrained]
     start = time.perf_counter()

@@ -30,16 +30,16 @@ from configs.schema import Config
 from core.episode import Trajectory
 from core.interfaces import Sandbox
 from core.problem import Problem
+from embedded.problems import embedded_problems
+from embedded.teaching import ensure_embedded
 from evaluation.discriminator import SuiteRecord, judge_suites
 from evaluation.writing import write_programs, write_suites
 from games.multistage.game import MultistageGame
 from games.multistage.rules import MultistageRules
 from games.program_scores import judge_program
-from problems.embedded.generate import embedded_problems
 from runtime.model import loaded, open_model
 from sandbox_workers.backends import Kind
 from sandbox_workers.local import LocalSandbox
-from scripts.warm_start import ensure_embedded
 
 PROGRAMS, SUITES = 4, 2
 """Of each generation for each problem."""
@@ -67,7 +67,7 @@ def generations(run: Path, config: Config) -> list[Generation]:
     """Before training, and at the end of each stage. The embedded recipe's models."""
     ends = [stage["step"] for stage in json.loads((run / "training_results.json").read_text())["stages"]]
     roles = list(config.policies)
-    found = [Generation(name="before", models=ensure_embedded(config, roles))]
+    found = [Generation(name="before", models=ensure_embedded(roles, config.game, config.warm_start))]
     for number, step in enumerate(ends, start=1):
         checkpoint = run / "checkpoints" / f"step_{step:06d}"
         found.append(Generation(name=f"stage {number}", models={role: checkpoint / role for role in roles}))
@@ -82,7 +82,7 @@ async def written(
     texts: dict[str, list[list[str]]] = {}
     for role, directory in generation.models.items():
         model, seat = open_model(str(directory), "--run"), config.policy(role)
-        style = model.style(MultistageRules.model_validate(config.game).test_format)
+        style = model.style()
         engine = seat.engine.model_copy(update={"kind": "transformers"})
         async with loaded(model, engine, "cpu", style, seat.max_tokens, config.seed) as writer:
             if role == "generator":

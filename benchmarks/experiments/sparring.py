@@ -12,6 +12,7 @@ recipe with one stage and seed, always anew.
 """
 
 import argparse
+import json
 import statistics
 import tempfile
 from collections.abc import Iterable, Mapping
@@ -22,8 +23,9 @@ from benchmarks.experiments.intervals import print_table
 from benchmarks.experiments.runs import SHORT, finished_run, in_one_process, results_of
 from benchmarks.report import arguments, write
 from configs.load import load_run
-from problems.embedded.generate import embedded_path, embedded_problems, file_text, with_random_tests
-from scripts.warm_start import ensure_embedded
+from core.problem import Problem
+from embedded.problems import embedded_problems, with_random_tests
+from embedded.teaching import ensure_embedded
 
 ARMS: dict[str, list[str]] = {
     "adversarial": [],
@@ -108,13 +110,22 @@ def run(arm: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
 
 def on_random_tests(count: int, at_boundaries: bool, options: argparse.Namespace) -> list[str]:
     """Arguments of the same models on a file of the same problems, with other tests in place of their own."""
-    options.output.mkdir(parents=True, exist_ok=True)
-    file = options.output / f"{count}_random_tests.json"
-    file.write_text(file_text(with_random_tests(embedded_problems("train"), count, at_boundaries)))
+    train = with_random_tests(embedded_problems("train"), count, at_boundaries)
+    file = _written(train, options.output / f"{count}_random_tests.json")
+    held_out = _written(embedded_problems("held_out"), options.output / "held_out.json")
     config = load_run(["--config", options.config])[0].to_config()
-    models = ensure_embedded(config, config.policies)
-    problems = ["--problems-file", str(file), "--problems.held-out.file", str(embedded_path("held_out"))]
+    models = ensure_embedded(config.policies, config.game, config.warm_start)
+    problems = ["--problems-file", str(file), "--problems.held-out.file", str(held_out)]
     return [*problems, *(word for role in models for word in (f"--{role}-model", str(models[role])))]
+
+
+def _written(problems: Iterable[Problem], file: Path) -> Path:
+    """The file, with the problems in it."""
+    keys = ("id", "description", "function_signature", "baseline_tests", "hidden_tests", "reference_solution")
+    entries = [{key: getattr(p, key) for key in (*keys, "difficulty", "tags")} for p in problems]
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps({"problems": entries}))
+    return file
 
 
 if __name__ == "__main__":

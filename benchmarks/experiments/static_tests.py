@@ -8,10 +8,10 @@ from collections.abc import Callable
 from random import Random
 
 from benchmarks.report import arguments, publish
-from problems.embedded.generate import embedded_specs
-from problems.embedded.grammar import Spec
-from problems.embedded.misconceptions import misconceive
-from problems.embedded.sampling import Input, bland_input, edge_input, run_reference
+from embedded.grammar import Spec
+from embedded.misconceptions import misconceive
+from embedded.problems import embedded_specs
+from embedded.sampling import Input, bland_input, edge_input, run_reference
 
 Tests = Callable[[Spec, Random], list[Input]]
 

@@ -112,7 +112,7 @@ class BoardGame:
         tokens: list[int] = []
         for before in earlier:  # what the player said to come here
             said = {"p": "pass", "b": "bet"}[history[len(before.history)]]
-            tokens = [*player.format.say(tokens, _message(before)), *player.format.completion(said, 0)]
+            tokens = [*player.format.say(tokens, _message(before)), *player.format.completion(said)]
         tokens = player.format.say(tokens, _message(state))
         turns = await asyncio.gather(*(take_turn(player, tokens, i, 0) for i in range(player.attempts)))
         return [

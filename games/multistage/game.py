@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from core.episode import Episode, Outcome, Trajectory, Turn
 from core.interfaces import Player, PromptFormat, Sandbox
 from core.problem import Problem
+from games.multistage import messages
 from games.multistage.rewards import SuiteFacts, behaviour_duplicates, discriminator_reward, pass_rate
 from games.multistage.rules import DISCRIMINATOR, GENERATOR, MultistageRules
 from games.multistage.stages import REASONING_STAGES, ReasoningStage
@@ -52,10 +53,10 @@ class MultistageGame:
 
     def longest(self, problem: Problem, player: str, style: PromptFormat, max_tokens: int) -> int:
         if player == DISCRIMINATOR:
-            return len(style.discriminator_prompt(problem, self.rules.max_tests)) + max_tokens
-        tokens = style.generator_prompt(problem, self._stages[0].number)
+            return len(style.say((), messages.attack(problem, self.rules))) + max_tokens
+        tokens = style.say((), messages.solve(problem, self._stages[0]))
         for stage in self._stages[1:]:
-            tokens = style.next_stage([*tokens, *[0] * max_tokens], stage.number)
+            tokens = style.say([*tokens, *[0] * max_tokens], messages.go_on(stage))
         return len(tokens) + max_tokens
 
     # ------------------------------------------------------------------ the players' moves
@@ -75,11 +76,11 @@ class MultistageGame:
 
         shared: turns under way or made, by (stage, node).
         """
-        tokens = player.format.generator_prompt(problem, self._stages[0].number)
+        tokens = player.format.say((), messages.solve(problem, self._stages[0]))
         turns: list[Turn] = []
         for stage in self._stages:
             if turns:
-                tokens = player.format.next_stage(tokens, stage.number)
+                tokens = player.format.say(tokens, messages.go_on(stage))
             node = player.branching.node(attempt, stage.number) if player.branching else attempt
             key = stage.number, node
             if key not in shared:
@@ -92,7 +93,7 @@ class MultistageGame:
 
     async def attack(self, problem: Problem, player: Player, attempt: int) -> Trajectory:
         """One attempt of the discriminator: a suite. Not yet judged."""
-        tokens = player.format.discriminator_prompt(problem, self.rules.max_tests)
+        tokens = player.format.say((), messages.attack(problem, self.rules))
         turn = await take_turn(player, tokens, attempt, 0)
         return Trajectory(player=DISCRIMINATOR, attempt=attempt, turns=[turn], artifact=turn.text)
 

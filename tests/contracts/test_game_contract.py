@@ -1,4 +1,4 @@
-"""One suite for every game: an embedded problem, players who say anything, the real sandbox."""
+"""One suite for every game, and for the one that docs/your_own_game.md builds: players who say anything, the real sandbox."""
 
 import asyncio
 import json
@@ -19,17 +19,20 @@ from core.interfaces import Player, PromptFormat, Sampling, Sandbox, SandboxFail
 from core.problem import Problem
 from core.seeding import derive_seed
 from core.verdict import Limits
+from embedded.model import build_tokenizer
 from games import GameRules
 from games.prompts import END, MARKER_TOKENS, PAD, ChatFormat, TaggedFormat
-from learners.embedded_model import build_tokenizer
+from games.rules import Rules
 from runtime.problem_sets import load_splits
 from sandbox_workers.languages import UnknownLanguage
 from sandbox_workers.local import LocalSandbox
+from tests import your_own_game
 from tests.contracts.test_sandbox_contract import require
 from tests.playing import Breaking
 from tracking.step import episode_metrics, require_some_judged
 
-RULES: tuple[GameRules, ...] = tuple(kind() for kind in get_args(get_args(GameRules)[0]))
+SHIPPED: tuple[GameRules, ...] = tuple(kind() for kind in get_args(get_args(GameRules)[0]))
+RULES: tuple[Rules, ...] = (*SHIPPED, your_own_game.module().RegexRules())
 BOARDS = ("tictactoe", "kuhn")
 MAX_TOKENS = 90
 SAYS = [
@@ -49,17 +52,19 @@ def sandbox() -> Iterator[LocalSandbox]:
 def styles() -> dict[str, PromptFormat]:
     """The two ways in which models are spoken to, and a tokenizer that knows hardly any word."""
     tokenizer = build_tokenizer(["def f(x): return x", "print(1)", "pass bet 0 1 2"], MARKER_TOKENS, PAD, END)
-    return {"tagged": TaggedFormat(tokenizer), "chat": ChatFormat(tokenizer, "strict")}
+    return {"tagged": TaggedFormat(tokenizer), "chat": ChatFormat(tokenizer)}
 
 
 @pytest.fixture(params=RULES, ids=lambda rules: rules.kind)
-def rules(request) -> GameRules:
+def rules(request) -> Rules:
     return request.param
 
 
 @cache
 def problems(kind: str) -> tuple[Problem, Problem]:
     """A training problem and a held-out one."""
+    if kind == "regex":
+        return your_own_game.problems()
     train, held_out = load_splits(
         Config.model_validate({"game": {"kind": kind}, "evaluation": {"problems": 1}})
     )
@@ -69,7 +74,7 @@ def problems(kind: str) -> tuple[Problem, Problem]:
 def seat(name: str, style: PromptFormat, says: Sequence[str], *, attempts: int = 3, seed: int = 1) -> Player:
     def script(prompt: Sequence[int], sampling: Sampling) -> list[int]:
         text = Random(derive_seed(sampling.seed or 0, *prompt)).choice(says)
-        return style.completion(text, 0)
+        return style.completion(text)
 
     return Player(
         name=name,
@@ -83,7 +88,7 @@ def seat(name: str, style: PromptFormat, says: Sequence[str], *, attempts: int =
 
 
 def play(
-    rules: GameRules,
+    rules: Rules,
     problem: Problem,
     sandbox: Sandbox,
     style: PromptFormat,
@@ -95,7 +100,7 @@ def play(
 
 
 def play_by(
-    rules: GameRules,
+    rules: Rules,
     problem: Problem,
     sandbox: Sandbox,
     players: Mapping[str, Player],
@@ -113,7 +118,7 @@ def play_by(
 
 
 def test_every_game_of_the_choice_is_here():
-    assert len({rules.kind for rules in RULES}) == len(RULES) == 7
+    assert len({rules.kind for rules in SHIPPED}) == len(SHIPPED) == 7
 
 
 def test_an_episode_is_of_its_problem_and_its_seats(rules, sandbox, styles):

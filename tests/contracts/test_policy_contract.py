@@ -19,8 +19,8 @@ from core.episode import Completion, FinishReason
 from core.interfaces import EngineFailure, Policy, Sampling
 from core.seeding import derive_seed
 from core.weights import PublishError, WeightUpdate, check_receipt, digest_of
+from embedded.model import build_model, build_tokenizer
 from games.prompts import END, MARKER_TOKENS, PAD
-from learners.embedded_model import build_model, build_tokenizer
 from learners.models import score_tokens
 from learners.packing import row_of
 from tests.learning import export

@@ -19,10 +19,11 @@ from typing import Any
 import psutil
 import pytest
 
-from problems.embedded.generate import embedded_path
+from embedded.problems import embedded_problems
+from embedded.teaching import SHIPPED
 from problems.loader import load_problems
 from sandbox_workers.jobs import SandboxUnavailable
-from scripts.warm_start import SHIPPED
+from tests.datasets import problem_file
 
 # What a shell starts in the background ignores Ctrl-C, and so would all that the tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -231,12 +232,8 @@ def models() -> dict[str, str]:
 def small_problems(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """(training, held-out) files: a part of the embedded problems, so that their references are run in a moment."""
     directory = tmp_path_factory.mktemp("problems")
-    files = []
-    for name, count in (("train", 24), ("held_out", 8)):
-        entries = json.loads(embedded_path(name).read_text())["problems"][:count]
-        files.append(directory / f"{name}.json")
-        files[-1].write_text(json.dumps({"problems": entries}))
-    return files[0], files[1]
+    train = problem_file(directory / "train.json", embedded_problems("train")[:24])
+    return train, problem_file(directory / "held_out.json", embedded_problems("held_out")[:8])
 
 
 @pytest.fixture(scope="session")
@@ -271,7 +268,7 @@ def chat_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A random model with a real chat template: it says nothing sensible, and takes the whole way."""
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
-    from learners.embedded_model import build_tokenizer
+    from embedded.model import build_tokenizer
 
     directory = tmp_path_factory.mktemp("chat_model")
     texts = [

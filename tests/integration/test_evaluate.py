@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from configs.evaluate import EvaluateOptions
+from embedded.model import build_model, build_tokenizer
+from embedded.problems import embedded_problems
 from games.prompts import END, MARKER_TOKENS, PAD
-from learners.embedded_model import build_model, build_tokenizer
-from problems.embedded.generate import embedded_problems
 from sandbox_workers.backends import choose_backend
 from sandbox_workers.jobs import SandboxUnavailable
 from sandbox_workers.languages import UnknownLanguage

@@ -4,8 +4,8 @@ import asyncio
 from random import Random
 
 from core.verdict import Status, Verdict
-from problems.embedded.code_execution import Execution, program_that
-from problems.embedded.generate import embedded_specs
+from embedded.code_execution import Execution, program_that
+from embedded.problems import embedded_specs
 from sandbox_workers.local import LocalSandbox
 from tests.contracts.test_sandbox_contract import require
 

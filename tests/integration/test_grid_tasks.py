@@ -8,9 +8,9 @@ import pytest
 from core.interfaces import Sandbox
 from core.problem import Problem
 from core.verdict import Status, Verdict
+from embedded.grid_families import families
+from embedded.grid_tasks import grid_problems
 from games.programs.golf_rewards import GolfRules, fault_of, golf_reward
-from problems.embedded.grid_families import families
-from problems.embedded.grid_tasks import grid_problems
 from problems.grids import GridTask, Pair, pair_tests, to_problem
 from sandbox_workers.jobs import SandboxUnavailable
 from sandbox_workers.local import LocalSandbox

@@ -8,9 +8,9 @@ import pytest
 
 from core.problem import Problem
 from core.verdict import Limits, OutputTest, Status
-from problems.embedded.generate import embedded_specs
-from problems.embedded.lua import BREAKS, lua_code, lua_problems, lua_tests
-from problems.embedded.sampling import edge_input
+from embedded.lua import BREAKS, lua_code, lua_problems, lua_tests
+from embedded.problems import embedded_specs
+from embedded.sampling import edge_input
 from sandbox_workers.local import LocalSandbox
 from tests.contracts.test_sandbox_contract import require
 

@@ -2,19 +2,14 @@
 warmed up, plays, learns and is evaluated with it."""
 
 import json
-import os
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-ROOMS = (
-    "actors", "configs", "core", "curriculum", "evaluation", "games", "learners", "problems", "runtime",
-    "sandbox_workers", "scripts", "tracking", "docker",
-)  # fmt: skip
+from embedded.problems import embedded_problems
+from tests.datasets import problem_file
+from tests.integration.houses import copy_house, run
+
 NEW = '    ("test by hand", "Now go through your algorithm by hand on two inputs, one of them an edge case."),\n'
 LAST = '    (\n        "executable code",'
 
@@ -22,55 +17,32 @@ LAST = '    (\n        "executable code",'
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The project with a sixth stage before the program."""
-    house = tmp_path_factory.mktemp("house")
-    for room in ROOMS:
-        shutil.copytree(ROOT / room, house / room, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "driver.py", house)
-    stages = house / "games" / "stages.py"
+    house = copy_house(tmp_path_factory.mktemp("house"))
+    stages = house / "games" / "multistage" / "stages.py"
     before, after = stages.read_text().split(LAST)
     stages.write_text(before + NEW + LAST + after)
     return house
 
 
-def run(house: Path, *arguments: object) -> str:
-    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-    done = subprocess.run(
-        [sys.executable, *map(str, arguments)],
-        cwd=house,
-        env=environment
-        | {"XDG_CACHE_HOME": str(house / "cache"), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
 MAKE = """
-import itertools, json, random, sys
+import itertools, random
 from configs.load import load_run
 from games.prompts import END, MARKER_TOKENS, PAD, format_for
-from learners.embedded_model import build_model, build_tokenizer
-from learners.supervised import train_supervised
-from problems.embedded.generate import embedded_path
-from scripts.lessons import lesson_of
-from scripts.warm_start import _shipped
+from embedded.model import build_model, build_tokenizer
+from embedded.supervised import train_supervised
+from embedded.catalogue import lesson_for
+from embedded.teaching import SHIPPED, find_embedded
 
 config = load_run(["--config", "debug", "--generator.max-tokens", "24"])[0].to_config()
-assert _shipped(config, "generator") is None, "it does not know the new stage"
-lesson = lesson_of(config, "generator")
+assert find_embedded("generator", config.game, config.warm_start).parent != SHIPPED, "they know no sixth stage"
+lesson = lesson_for(config.game, "generator", config.warm_start)
 tokenizer = build_tokenizer(itertools.islice(lesson.texts, 900), MARKER_TOKENS, PAD, END)
-style, rng = format_for(tokenizer, "input_only"), random.Random(0)
+style, rng = format_for(tokenizer), random.Random(0)
 print(tokenizer.decode(lesson.draw(style, rng).tokens))
 model = build_model(tokenizer, seed=0)
 train_supervised(model, lambda: lesson.draw(style, rng), steps=4, batch_size=4, learning_rate=1e-3)
 model.save_pretrained("model")
 tokenizer.save_pretrained("model")
-for name, count in (("train", 4), ("held_out", 1)):
-    entries = json.loads(embedded_path(name).read_text())["problems"][:count]
-    open(f"{name}.json", "w").write(json.dumps({"problems": entries}))
 """
 
 
@@ -79,6 +51,8 @@ def test_a_sixth_stage_is_demonstrated_played_trained_and_evaluated(house: Path)
     said = run(house, "-c", MAKE)
     assert "<s5>Nothing to add.\n<s6>def f(" in said and said.strip().endswith("<end>")
 
+    problem_file(house / "train.json", embedded_problems("train")[:4])
+    problem_file(house / "held_out.json", embedded_problems("held_out")[:1])
     run(
         house, "driver.py", "--config", "debug", "--run-name", "six", "--sandbox.backend", "process",
         "--generator-model", house / "model", "--discriminator-model", house / "model",

@@ -141,8 +141,8 @@ def run(rules: GameRules, draw_seed: int, *, failing: float = 0.1, attempts: int
         rng = Random(derive_seed(sampling.seed or 0, *prompt))
         if not illegal and rules.kind == "tictactoe":
             seen = "".join(map(chr, prompt)).split("\0")[-1]
-            return style.completion(str(rng.choice([i for i in range(9) if seen[i] == "0"]) + 1), 0)
-        return style.completion(rng.choice(texts), 0)
+            return style.completion(str(rng.choice([i for i in range(9) if seen[i] == "0"]) + 1))
+        return style.completion(rng.choice(texts))
 
     policies = sorted(set(rules.seats.values()))
     seat = Seat(policy=ScriptedPolicy(script), format=style, max_tokens=max_tokens, probe_tolerance=1.0)

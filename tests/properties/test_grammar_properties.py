@@ -5,13 +5,11 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.problem import Problem
-from problems.embedded.grammar import Kind, code, describe, difficulty, signature, structure
-from problems.embedded.misconceptions import MISCONCEPTIONS
-from problems.embedded.sampling import bland_input, edge_input, is_near_constant, random_spec, run_reference
-from problems.embedded.traces import clean_trace, discriminator_suite, flawed_trace
+from embedded.grammar import Kind, code, describe, difficulty, signature, structure
+from embedded.misconceptions import MISCONCEPTIONS
+from embedded.sampling import bland_input, edge_input, is_near_constant, random_spec, run_reference
+from embedded.traces import clean_trace, discriminator_suite, flawed_trace
 from problems.loader import parse_signature
-from problems.traces import render_suite, render_trace
 
 seeds = st.integers(min_value=0, max_value=2**62)
 specs = seeds.map(lambda seed: random_spec(Random(seed)))
@@ -105,21 +103,3 @@ def test_difficulty_and_structure_follow_from_the_spec(spec):
 @given(specs, seeds)
 def test_near_constancy_depends_on_the_seed_alone(spec, seed):
     assert is_near_constant(spec, Random(seed)) == is_near_constant(spec, Random(seed))
-
-
-@examples
-@given(specs, seeds)
-def test_general_traces_retell_any_grammar_problem(spec, seed):
-    argument = edge_input(spec, Random(seed))
-    problem = Problem(
-        id="p",
-        description=describe(spec),
-        function_signature=signature(spec),
-        baseline_tests=(f"assert f({argument!r}) == {run_reference(spec, [argument])[0]!r}",),
-        reference_solution=code(spec),
-    )
-    stages = render_trace(problem)
-    assert all(stage.strip() for stage in stages)
-    assert stages[4] == code(spec)
-    assert render_suite(problem, max_tests=3) == f"{problem.baseline_tests[0]}\n"
-    assert render_suite(problem, max_tests=3, input_only=True) == f"f({argument!r})\n"

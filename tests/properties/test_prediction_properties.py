@@ -7,7 +7,7 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from problems.embedded.prediction import (
+from embedded.prediction import (
     MAX_OUTPUT,
     author_demonstration,
     opponent_demonstration,

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from core.source import is_valid_python
 from core.verdict import Status
+from embedded.grid_tasks import random_recipe
 from games.programs.golf_rewards import GolfRules, golf_reward, utf8_bytes
 from learners.advantages.task_norm import TaskNormaliser
-from problems.embedded.grid_tasks import random_recipe
 from problems.grids import (
     GridTask,
     Pair,

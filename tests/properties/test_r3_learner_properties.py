@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.batch import Sample
-from learners.embedded_model import build_tokenizer
+from embedded.model import build_tokenizer
 from learners.learner import Learner
 from learners.losses import policy_loss
 from learners.packing import row_of

@@ -9,7 +9,7 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from problems.embedded.grid_tasks import random_recipe
+from embedded.grid_tasks import random_recipe
 from tracking.solutions import SolutionDatabase, implementation
 
 examples = settings(max_examples=100, deadline=None)

@@ -23,7 +23,6 @@ from pydantic_settings import CliApp
 
 from configs.evaluate import EvaluateOptions
 from configs.load import load_run
-from scripts.warm_start import WarmStart
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
@@ -34,6 +33,7 @@ RUN_ELSEWHERE = {
     "cd sparring": "by hand, 2026-11-22",
     "ray": "tests/integration/test_ray_job.py",
     "export": "tests/integration/test_ray_job.py",
+    "python driver.py --config regex.yaml": "tests/integration/test_your_own_game.py",
     "python -m benchmarks.learner": "tests/integration/test_benchmarks.py",
     "python -m benchmarks.trl_parity": "tests/integration/test_benchmarks.py",
     "python -m benchmarks.trl_speed": "tests/integration/test_benchmarks.py",
@@ -112,8 +112,6 @@ def understand(words: tuple[str, ...]) -> None:
             load_run(arguments)
         case ("python", "-m", "scripts.evaluate", *arguments):
             CliApp.run(EvaluateOptions, cli_args=arguments)
-        case ("python", "-m", "scripts.warm_start", *arguments):
-            CliApp.run(ReadOnly, cli_args=arguments)
         case ("python", "-m", module, *arguments):
             read_by_its_parser(module, arguments)
         case ("make", *words_of_make):
@@ -124,11 +122,6 @@ def understand(words: tuple[str, ...]) -> None:
             assert re.search(rf"^\s*{verb}\)", (ROOT / words[0]).read_text(), re.MULTILINE), f"no verb {verb}"
         case _:
             raise AssertionError("nothing here understands it: see RUN_ELSEWHERE")
-
-
-class ReadOnly(WarmStart):
-    def cli_cmd(self) -> None:
-        """Train nothing."""
 
 
 def read_by_its_parser(module: str, arguments: list[str]) -> None:
@@ -200,7 +193,7 @@ def test_a_command_is_understood_by_what_it_calls(
         "python driver.py --no-such-key 1",
         "python driver.py --config no_such_recipe",
         "python -m scripts.evaluate --dataset d.jsonl --policy p --format no_such_format",
-        "python -m scripts.warm_start --model M --problems-file F --output O --role nobody",
+        "python -m scripts.warm_start no_such_models",
         "python -m sandbox_workers no_such_command",
         "python -m benchmarks.experiments.kuhn rae --no-such-option",
         "python -m benchmarks.no_such_benchmark",

@@ -7,8 +7,8 @@ import pytest
 
 from benchmarks.experiments.bug_finding import SUITES, compare, make_targets, measure, random_suites
 from configs.load import load_run
+from embedded.problems import embedded_problems
 from evaluation.mutants import OPERATORS
-from problems.embedded.generate import embedded_problems
 from sandbox_workers.local import LocalSandbox
 
 CONFIG = load_run(["--config", "debug"])[0].to_config()
@@ -47,8 +47,8 @@ def raw_model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """An embedded model that has learnt nothing, as a checkpoint directory; torch with one thread, which is enough."""
     import torch
 
+    from embedded.model import build_model, build_tokenizer
     from games.prompts import END, MARKER_TOKENS, PAD
-    from learners.embedded_model import build_model, build_tokenizer
 
     corpus = [text for p in embedded_problems("train")[:200] for text in (p.description, *p.baseline_asserts)]
     tokenizer = build_tokenizer(iter(corpus), MARKER_TOKENS, PAD, END)

@@ -47,7 +47,7 @@ def test_every_suite_meets_every_program():
 
 def test_generations_are_those_before_training_and_at_the_ends_of_stages(monkeypatch):
     warm = {role: Path("warm") / role for role in CONFIG.policies}
-    monkeypatch.setattr(coevolution, "ensure_embedded", lambda config, roles: warm)
+    monkeypatch.setattr(coevolution, "ensure_embedded", lambda roles, rules, settings: warm)
     run = Path("run")
     results = json.dumps({"stages": [{"step": 13}, {"step": 26}]})
     monkeypatch.setattr(Path, "read_text", lambda path: results)

@@ -3,7 +3,7 @@ import argparse
 from benchmarks.experiments import sparring
 from benchmarks.experiments.games import spread
 from configs.load import load_run
-from problems.embedded.generate import with_random_tests
+from embedded.problems import with_random_tests
 from runtime.problem_sets import load_splits
 
 

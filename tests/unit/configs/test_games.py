@@ -64,7 +64,7 @@ def test_every_game_has_a_recipe():
 @pytest.mark.parametrize("name", [name for name in ALL if recipe(name).generator.model == EMBEDDED])
 def test_an_embedded_recipes_context_holds_its_longest_sequence(name):
     """With a tokenizer of the problems' own words, as its warm start makes one."""
-    from learners.embedded_model import build_tokenizer
+    from embedded.model import build_tokenizer
     from runtime.build import check_context_lengths
     from runtime.problem_sets import load_splits
 

@@ -97,7 +97,7 @@ class Table:
             lines[derive_seed(2, attempt, 0)] = suite
 
         def script(prompt: Sequence[int], sampling: Sampling) -> list[int]:
-            return Letters().completion(lines[sampling.seed], 0)
+            return Letters().completion(lines[sampling.seed])
 
         def player(name: str, attempts: int, seed: int, branching: Branching | None = None) -> Player:
             return Player(

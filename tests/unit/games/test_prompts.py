@@ -4,11 +4,12 @@ from transformers import PreTrainedTokenizerFast
 
 from core.interfaces import Message
 from core.problem import Problem
+from embedded.model import build_tokenizer
 from games.multistage.game import MultistageGame
+from games.multistage.messages import attack, closing, go_on, solve
 from games.multistage.rules import MultistageRules
 from games.multistage.stages import REASONING_STAGES, first_stages
 from games.prompts import END, MARKER_TOKENS, PAD, STAGE_MARKERS, ChatFormat, TaggedFormat, format_for
-from learners.embedded_model import build_tokenizer
 
 PROBLEM = Problem(
     id="p",
@@ -68,15 +69,31 @@ def plain() -> PreTrainedTokenizerFast:
 @pytest.fixture(params=["tagged", "chatml", "plain"])
 def style(request):
     made = request.getfixturevalue(request.param)
-    return made if request.param == "tagged" else ChatFormat(made, "strict")
+    return made if request.param == "tagged" else ChatFormat(made)
+
+
+def first(style, stage: int = 1) -> list[int]:
+    return style.say((), solve(PROBLEM, REASONING_STAGES[stage - 1]))
+
+
+def later(style, tokens, stage: int) -> list[int]:
+    return style.say(tokens, go_on(REASONING_STAGES[stage - 1]))
+
+
+def suite(style, tests: int, **rules) -> list[int]:
+    return style.say((), attack(PROBLEM, MultistageRules(max_tests=tests, **rules)))
+
+
+def said_in(style, text: str, stage: int) -> list[int]:
+    return style.completion(text, closing(REASONING_STAGES[stage - 1])) if stage else style.completion(text)
 
 
 def play(style, completions) -> list[list[int]]:
     """The prompts of five stages, each answered by tokens."""
-    tokens = style.generator_prompt(PROBLEM)
+    tokens = first(style)
     prompts = [tokens]
     for stage, completion in zip(REASONING_STAGES[1:], completions, strict=False):
-        tokens = style.next_stage([*tokens, *completion], stage.number)
+        tokens = later(style, [*tokens, *completion], stage.number)
         prompts.append(tokens)
     return prompts
 
@@ -84,31 +101,31 @@ def play(style, completions) -> list[list[int]]:
 # ---------------------------------------------------------------------- every format
 @pytest.mark.parametrize("cut", [False, True], ids=["stopped", "cut by length"])
 def test_a_later_prompt_starts_with_every_earlier_token(style, cut):
-    completions = [style.completion(text, n)[: -1 if cut else None] for n, text in enumerate(TEXTS, 1)]
+    completions = [said_in(style, text, n)[: -1 if cut else None] for n, text in enumerate(TEXTS, 1)]
     prompts = play(style, completions)
-    for earlier, said, later in zip(prompts, completions, prompts[1:], strict=False):
-        assert later[: len(earlier) + len(said)] == [*earlier, *said]
-        assert len(later) >= len(earlier) + len(said)
+    for earlier, said, after in zip(prompts, completions, prompts[1:], strict=False):
+        assert after[: len(earlier) + len(said)] == [*earlier, *said]
+        assert len(after) >= len(earlier) + len(said)
 
 
 @pytest.mark.parametrize("text", [*TEXTS, "", "ünïcode → 漢字 \n\n  indented", "a\tb\\n"])
 @pytest.mark.parametrize("stage", range(6))
 def test_text_is_the_inverse_of_completion(style, text, stage):
-    tokens = style.completion(text, stage)
+    tokens = said_in(style, text, stage)
     assert style.text(tokens) == text
-    assert tokens[-1] in style.stop_token_ids(stage)
-    assert not set(tokens[:-1]) & set(style.stop_token_ids(stage))
+    assert tokens[-1] in style.stop_token_ids()
+    assert not set(tokens[:-1]) & set(style.stop_token_ids())
 
 
 def test_formats_ask_twice_and_get_the_same(style):
-    assert style.generator_prompt(PROBLEM) == style.generator_prompt(PROBLEM)
-    assert style.discriminator_prompt(PROBLEM, 3) == style.discriminator_prompt(PROBLEM, 3)
+    assert first(style) == first(style)
+    assert suite(style, 3) == suite(style, 3)
 
 
 def test_no_prompt_shows_the_reference_or_the_hidden_tests(style, chatml):
     """Read through the tokens themselves, special ones too."""
     tokenizer = style._tokenizer
-    for prompt in (style.generator_prompt(PROBLEM), style.discriminator_prompt(PROBLEM, 3)):
+    for prompt in (first(style), suite(style, 3)):
         text = tokenizer.decode(prompt)
         assert "4242" not in text and "x % 2" not in text
         assert PROBLEM.description in text
@@ -117,38 +134,38 @@ def test_no_prompt_shows_the_reference_or_the_hidden_tests(style, chatml):
 # ---------------------------------------------------------------------- tagged
 def test_tagged_prompts_are_marked(tagged):
     ids = {m: tagged._tokenizer.convert_tokens_to_ids(m) for m in MARKER_TOKENS}
-    prompt = tagged.generator_prompt(PROBLEM)
+    prompt = first(tagged)
     assert (prompt[0], prompt[-1]) == (ids["<p>"], ids["<s1>"])
     assert tagged.text(prompt) == PROBLEM.description
-    attack = tagged.discriminator_prompt(PROBLEM, 3)
-    assert (attack[0], attack[-1]) == (ids["<t>"], ids["<w>"])
+    tests = suite(tagged, 3)
+    assert (tests[0], tests[-1]) == (ids["<t>"], ids["<w>"])
 
 
 def test_tagged_completions_close_with_the_next_marker_and_the_last_with_the_end(tagged):
-    ids = [tagged.completion("x", stage)[-1] for stage in range(6)]
+    ids = [said_in(tagged, "x", stage)[-1] for stage in range(6)]
     names = tagged._tokenizer.convert_ids_to_tokens(ids)
     assert names == [END, *STAGE_MARKERS[1:], END]
 
 
 def test_tagged_whole_attempts_hold_each_marker_once(tagged):
-    completions = [tagged.completion(text, n) for n, text in enumerate(TEXTS, 1)]
+    completions = [said_in(tagged, text, n) for n, text in enumerate(TEXTS, 1)]
     whole = [*play(tagged, completions)[-1], *completions[-1]]
     for marker in ("<p>", *STAGE_MARKERS, END):
         assert whole.count(tagged._tokenizer.convert_tokens_to_ids(marker)) == 1
 
 
 def test_tagged_adds_the_marker_where_the_model_did_not(tagged):
-    prompt = tagged.generator_prompt(PROBLEM)
-    said = tagged.completion("x", 1)
+    prompt = first(tagged)
+    said = said_in(tagged, "x", 1)
     marker = said[-1]
-    assert tagged.next_stage([*prompt, *said], 2) == [*prompt, *said]
-    assert tagged.next_stage([*prompt, *said[:-1]], 2) == [*prompt, *said]
-    wrong = tagged.completion("x", 3)
-    assert tagged.next_stage([*prompt, *wrong], 2) == [*prompt, *wrong, marker]
+    assert later(tagged, [*prompt, *said], 2) == [*prompt, *said]
+    assert later(tagged, [*prompt, *said[:-1]], 2) == [*prompt, *said]
+    wrong = said_in(tagged, "x", 3)
+    assert later(tagged, [*prompt, *wrong], 2) == [*prompt, *wrong, marker]
 
 
 def test_markers_in_a_text_are_not_smuggled_through_the_decoder(tagged):
-    tokens = tagged.completion("x", 5)
+    tokens = said_in(tagged, "x", 5)
     assert tagged.text([*tokens[:-1], tagged._tokenizer.convert_tokens_to_ids("<s2>")]) == "x"
 
 
@@ -163,23 +180,21 @@ def conversation(count: int) -> list[dict[str, str]]:
 
 @pytest.mark.parametrize("stage", range(1, 6))
 def test_the_prompt_is_the_template_applied_to_the_whole_conversation(chatml, stage):
-    style = ChatFormat(chatml, "strict")
-    completions = [style.completion(text, n) for n, text in enumerate(TEXTS, 1)]
+    style = ChatFormat(chatml)
+    completions = [said_in(style, text, n) for n, text in enumerate(TEXTS, 1)]
     prompt = play(style, completions)[stage - 1]
-    first = (
-        chatml.decode(style.generator_prompt(PROBLEM)).split("<|im_start|>user\n")[1].split("<|im_end|>")[0]
-    )
+    opening = chatml.decode(first(style)).split("<|im_start|>user\n")[1].split("<|im_end|>")[0]
     messages = conversation(stage)
-    messages[0] = {"role": "user", "content": first}
+    messages[0] = {"role": "user", "content": opening}
     whole = chatml.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
     assert prompt == chatml.encode(whole, add_special_tokens=False)
 
 
 @pytest.mark.parametrize("closed", [True, False], ids=["stopped", "cut by length"])
 def test_the_end_of_the_turn_is_neither_doubled_nor_missing(chatml, closed):
-    style = ChatFormat(chatml, "strict")
-    said = style.completion("Add.", 1)
-    prompt = style.next_stage([*style.generator_prompt(PROBLEM), *(said if closed else said[:-1])], 2)
+    style = ChatFormat(chatml)
+    said = said_in(style, "Add.", 1)
+    prompt = later(style, [*first(style), *(said if closed else said[:-1])], 2)
     text = chatml.decode(prompt)
     assert text.count("<|im_end|>") == 4  # system, user, assistant, user
     assert "Add.<|im_end|>\n<|im_start|>user\n" in text
@@ -189,23 +204,23 @@ def test_the_end_of_the_turn_is_neither_doubled_nor_missing(chatml, closed):
 
 def test_a_chat_turn_stops_at_the_end_of_turn_and_at_the_end_of_text(chatml, plain):
     ids = chatml.convert_tokens_to_ids(["<|im_end|>", "<|endoftext|>"])
-    assert ChatFormat(chatml, "strict").stop_token_ids(1) == tuple(ids)
-    assert ChatFormat(plain, "strict").stop_token_ids(1) == (plain.eos_token_id,)
+    assert ChatFormat(chatml).stop_token_ids() == tuple(ids)
+    assert ChatFormat(plain).stop_token_ids() == (plain.eos_token_id,)
 
 
 def test_without_a_template_a_plain_one_is_used(plain):
-    style = ChatFormat(plain, "strict")
-    text = plain.decode(style.generator_prompt(PROBLEM))
+    style = ChatFormat(plain)
+    text = plain.decode(first(style))
     assert text.startswith("### User\nSolve") and text.endswith("### Assistant\n")
-    later = style.next_stage([*style.generator_prompt(PROBLEM), *plain.encode("Add.")], 2)
-    assert plain.decode(later).endswith(
+    prompt = later(style, [*first(style), *plain.encode("Add.")], 2)
+    assert plain.decode(prompt).endswith(
         f"Add.\n\n### User\n{REASONING_STAGES[1].instruction}\n\n### Assistant\n"
     )
 
 
 def test_the_discriminator_is_told_how_many_tests_and_in_which_form(chatml):
-    strict = chatml.decode(ChatFormat(chatml, "strict").discriminator_prompt(PROBLEM, 7))
-    inputs = chatml.decode(ChatFormat(chatml, "input_only").discriminator_prompt(PROBLEM, 7))
+    strict = chatml.decode(suite(ChatFormat(chatml), 7))
+    inputs = chatml.decode(suite(ChatFormat(chatml), 7, test_format="input_only"))
     assert "at most 7 tests" in strict
     assert "assert total(1, 2) == 3" in strict
     assert "total(1, 2)" in inputs and "assert total" not in inputs
@@ -213,23 +228,23 @@ def test_the_discriminator_is_told_how_many_tests_and_in_which_form(chatml):
 
 # ---------------------------------------------------------------------- fewer stages
 def test_a_tagged_attempt_may_begin_with_the_program(tagged):
-    prompt = tagged.generator_prompt(PROBLEM, 5)
-    assert prompt[:-1] == tagged.generator_prompt(PROBLEM)[:-1]
+    prompt = first(tagged, 5)
+    assert prompt[:-1] == first(tagged)[:-1]
     assert tagged._tokenizer.convert_ids_to_tokens(prompt[-1]) == "<s5>"
 
 
 def test_a_tagged_attempt_may_jump_to_the_program(tagged):
-    said = tagged.completion("x", 1)  # ends with the marker of stage 2, which then is empty
-    names = tagged._tokenizer.convert_ids_to_tokens(tagged.next_stage(said, 5))
+    said = said_in(tagged, "x", 1)  # ends with the marker of stage 2, which then is empty
+    names = tagged._tokenizer.convert_ids_to_tokens(later(tagged, said, 5))
     assert names[-2:] == ["<s2>", "<s5>"]
 
 
 def test_a_chat_model_asked_for_the_program_at_once_is_not_asked_for_steps(chatml):
-    style = ChatFormat(chatml, "strict")
-    text = chatml.decode(style.generator_prompt(PROBLEM, 5))
+    style = ChatFormat(chatml)
+    text = chatml.decode(first(style, 5))
     assert "Solve this problem.\n" in text and REASONING_STAGES[-1].instruction in text
     assert REASONING_STAGES[0].instruction not in text
-    assert "Solve this problem step by step.\n" in chatml.decode(style.generator_prompt(PROBLEM))
+    assert "Solve this problem step by step.\n" in chatml.decode(first(style))
 
 
 def test_fewer_stages_need_less_room(style):
@@ -256,6 +271,6 @@ def test_what_the_other_player_wrote_ends_no_message(style, smuggled):
 
 
 def test_the_format_follows_from_the_tokenizer(tagged, chatml, plain):
-    assert isinstance(format_for(tagged._tokenizer, "strict"), TaggedFormat)
-    assert isinstance(format_for(chatml, "strict"), ChatFormat)
-    assert isinstance(format_for(plain, "strict"), ChatFormat)
+    assert isinstance(format_for(tagged._tokenizer), TaggedFormat)
+    assert isinstance(format_for(chatml), ChatFormat)
+    assert isinstance(format_for(plain), ChatFormat)

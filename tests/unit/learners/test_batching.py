@@ -125,15 +125,24 @@ def test_tree_credit_is_a_branchs_value_beyond_its_siblings() -> None:
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ({"credit": {"kind": "stage_gae"}, "generator": {"learner": {"estimator": {"kind": "grpo"}}}}, "stage_gae needs"),
+        (
+            {"credit": {"kind": "stage_gae"}, "generator": {"learner": {"estimator": {"kind": "grpo"}}}},
+            "stage_gae needs",
+        ),
         ({"credit": {"kind": "tree", "branches": 3}}, "must be a multiple"),
         ({"credit": {"branches": 8}}, r"credit\.stage\.branches"),
         (
-            {"credit": {"kind": "tree"}, "generator": {"learner": {"estimator": {"kind": "hierarchical_grpo"}}}},
+            {
+                "credit": {"kind": "tree"},
+                "generator": {"learner": {"estimator": {"kind": "hierarchical_grpo"}}},
+            },
             "hierarchical_grpo compares prefixes",
         ),
         ({"generator": {"learner": {"estimator": {"kind": "hierarchical_grpo"}}}}, "needs credit tree"),
-        ({"discriminator": {"learner": {"estimator": {"kind": "hierarchical_grpo"}}}}, "its suites do not branch"),
+        (
+            {"discriminator": {"learner": {"estimator": {"kind": "hierarchical_grpo"}}}},
+            "its suites do not branch",
+        ),
         ({"device": "cpu", "generator": {"learner": {"precision": "fp16"}}}, "fp16 is for device cuda"),
         (
             {"device": "cpu", "generator": {"learner": {"offload_optimizer": True}}},

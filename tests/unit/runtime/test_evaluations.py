@@ -13,7 +13,7 @@ from rich.console import Console
 from configs.schema import Config
 from core.errors import SparringError
 from core.evaluation import Scores
-from runtime import evaluations
+from games.multistage.rules import MultistageRules
 from runtime.evaluations import Evaluations
 from runtime.parts import Start
 from tracking.clock import Clock
@@ -56,7 +56,7 @@ def said() -> io.StringIO:
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch, said: io.StringIO) -> Any:
     def make(run: Path, game: Game, checkpoint: Path | None = None, **settings: Any) -> Evaluations:
-        monkeypatch.setattr(evaluations, "build_evaluator", lambda *_: game)
+        monkeypatch.setattr(MultistageRules, "evaluator", lambda *_: game)
         run.mkdir(exist_ok=True)
         parts: Any = SimpleNamespace(rollouts=game, sandbox=None, wait=asyncio.run)
         state = DONE if checkpoint is not None else None

@@ -6,9 +6,9 @@ import pytest
 
 import driver
 from configs.load import load_run
+from embedded.teaching import SHIPPED
 from runtime import plan
 from runtime.parts import Start
-from scripts.warm_start import SHIPPED
 
 ONE_PROCESS = ("--config", "debug", "--sandbox.backend", "process")
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sandbox_workers.runner import suite
@@ -134,11 +134,13 @@ NESTED = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(value=NESTED)
 def test_nested_values_come_back(identity: Callable, value: Any) -> None:
     assert identity((value,))[0] == value
 
 
+@settings(deadline=None)
 @given(data=st.data())
 def test_containers_stay_in_step_whoever_changes_them(data: st.DataObject) -> None:
     """A program and its test change one nest of lists in turn: both have the same after each."""

@@ -5,7 +5,7 @@ import socket
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sandbox_workers.runner.framing import Frames, FrameTooLarge, pack, recv_frame
@@ -26,6 +26,7 @@ def pieces_of(data: bytes, sizes: list[int]) -> Callable[[int], bytes]:
     return receive
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(1, 70_000), min_size=1, max_size=5), st.sampled_from([0, 1, 1 << 16]))
 def test_frames_survive_however_they_are_cut(sizes: list[int], ahead: int) -> None:
     frames = Frames(pieces_of(b"".join(map(pack, MESSAGES)), [*sizes, 1000]), ahead=ahead)

@@ -10,9 +10,9 @@ import pytest
 
 from actors.scripted_policy import ScriptedPolicy
 from core.interfaces import Sampling
+from embedded.model import build_tokenizer
 from evaluation.writing import Writer
 from games.prompts import END, MARKER_TOKENS, PAD
-from learners.embedded_model import build_tokenizer
 from runtime.model import Model
 from sandbox_workers.local import LocalSandbox
 
@@ -45,7 +45,7 @@ class Scripted:
     async def loaded(self, model, engine, device, style, max_tokens, seed) -> AsyncIterator[Writer]:
         def script(prompt: Sequence[int], sampling: Sampling) -> list[int]:
             self.prompts.append(self.tokenizer.decode(prompt))
-            return style.completion(self.answer(self.prompts[-1], sampling), 0)
+            return style.completion(self.answer(self.prompts[-1], sampling))
 
         await asyncio.sleep(0)
         yield Writer(policy=ScriptedPolicy(script), format=style, max_tokens=max_tokens, seed=seed)

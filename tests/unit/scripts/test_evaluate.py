@@ -165,11 +165,21 @@ def test_scores_by_hand(dataset, scripted, tmp_path):
         "pass_at_2": pytest.approx((1 - 1 / 6) / 2),
         "cut_off": 0,
     }
-    assert report.keys() == REPORT | {"stages", "max_tokens"} and len(set(seeds)) == 8
+    assert report.keys() == REPORT | {"stages", "max_tokens", "failing_references"} and len(set(seeds)) == 8
     assert report["pass_rates"] == {"a": 0.5, "b": 0.0}
     assert report["tasks"]["b"] == {"test_rate": 0.5, "status": "WRONG_ANSWER", "program": HALF}
     train = load_problems(dataset)
     assert [p.id for p in _learnable(train, tmp_path / "rates.json")] == ["a"]
+
+
+def test_problems_whose_own_references_fail_are_named(scripted, tmp_path, capsys):
+    scripted(lambda prompt, sampling: RIGHT)
+    file = tmp_path / "lost.json"
+    lost = entry("c", "Thrice n.") | {"baseline_tests": ["assert f(2) == 6"]}
+    file.write_text(json.dumps({"problems": [entry("a", "Double n."), lost]}))
+    report = evaluate(options(str(file), policy="m/m", stages="none"))
+    assert report["failing_references"] == {"c": ["WRONG_ANSWER"]}
+    assert "1 problems cannot be solved: their own references fail a test" in capsys.readouterr().out
 
 
 def test_truncation_is_of_the_sampled_programs(dataset, scripted):

@@ -1,5 +1,8 @@
+import pytest
+
 from core.episode import Completion, Episode, FinishReason, Trajectory, Turn
-from tracking.step import best_programs, episode_metrics
+from core.interfaces import SandboxFailure
+from tracking.step import best_programs, episode_metrics, require_some_judged
 
 PLAYERS = ("generator", "discriminator")
 
@@ -28,3 +31,13 @@ def test_the_length_of_answers_is_told_by_player() -> None:
 def test_only_rewarded_programs_are_remembered() -> None:
     episodes = [episode("a", 1.0, 0.0, None), episode("b", 0.5, 0.5), episode("c", 0.0)]
     assert best_programs(episodes) == {"a": (1.0, "program 1.0"), "b": (0.5, "program 0.5")}
+
+
+def test_a_step_of_which_the_sandbox_judged_nothing_is_to_be_done_again() -> None:
+    failed, judged = episode("a", None, None), episode("b", 0.0)
+    require_some_judged(3, [failed])  # no reward, but the sandbox is not to blame
+    for attempt in failed.trajectories:
+        attempt.components["sandbox_failure"] = 1.0
+    require_some_judged(3, [failed, judged])
+    with pytest.raises(SandboxFailure, match="step 3: the sandbox judged none of 2 attempts"):
+        require_some_judged(3, [failed])

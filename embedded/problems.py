@@ -1,26 +1,20 @@
-"""The embedded problem files, made anew from a fixed seed.
+"""The embedded problems in Python, made from a fixed seed: the same in every process.
 
-    python -m problems.embedded.generate            # writes train.json and held_out.json
-    python -m problems.embedded.generate --check    # exits 1 if the files differ from what would be written
-
-What holds between the two files: no description and no reference solution occurs in both; about three fifths of the
-held-out problems have a structure (see `grammar.structure`) that training never shows, and carry the tag
+What holds between training and held out: no description and no reference solution occurs in both; about three fifths of
+the held-out problems have a structure (see `grammar.structure`) that training never shows, and carry the tag
 `unseen-structure`. What does not hold: some held-out problems behave like a training problem put in other words
 ("at least 4" and "above 3").
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache, partial
-from pathlib import Path
+from functools import cache
 from random import Random
 from typing import Literal
 
 from core.problem import Problem
-from problems.embedded.grammar import Spec, code, describe, difficulty, signature, structure
-from problems.embedded.made_files import make_or_check
-from problems.embedded.sampling import (
+from embedded.grammar import Spec, code, describe, difficulty, signature, structure
+from embedded.sampling import (
     Input,
     bland_input,
     edge_input,
@@ -36,16 +30,9 @@ TRAIN_SIZE, HELD_OUT_SIZE = 1000, 200
 UNSEEN_STRUCTURE = "unseen-structure"
 """Tag of the held-out problems whose structure does not occur in training."""
 
-_FOLDER = Path(__file__).parent
-_FILES: dict[Split, Path] = {"train": _FOLDER / "train.json", "held_out": _FOLDER / "held_out.json"}
-
-
-def embedded_path(split: Split) -> Path:
-    return _FILES[split]
-
 
 def embedded_specs(split: Split) -> tuple[Spec, ...]:
-    """The Specs of a split's problems, in the order of its file."""
+    """The Specs of a split's problems, in their order."""
     specs = _all_specs()
     return specs[HELD_OUT_SIZE:] if split == "train" else specs[:HELD_OUT_SIZE]
 
@@ -68,13 +55,18 @@ def _all_specs() -> tuple[Spec, ...]:
 
 
 def embedded_problems(split: Split) -> list[Problem]:
-    """A split's problems, made from its Specs (its file says the same)."""
+    """A split's problems."""
+    return list(_problems(split))
+
+
+@cache
+def _problems(split: Split) -> tuple[Problem, ...]:
     first = HELD_OUT_SIZE if split == "train" else 0
     trained = {structure(spec) for spec in embedded_specs("train")}
-    return [
+    return tuple(
         _problem(spec, number, unseen=structure(spec) not in trained)
         for number, spec in enumerate(embedded_specs(split), start=first)
-    ]
+    )
 
 
 def _problem(spec: Spec, number: int, *, unseen: bool) -> Problem:
@@ -112,33 +104,3 @@ def _asserts(spec: Spec, inputs: list[Input]) -> tuple[str, ...]:
     return tuple(
         f"assert f({given!r}) == {expected!r}" for given, expected in zip(inputs, outputs, strict=True)
     )
-
-
-def file_text(problems: Sequence[Problem]) -> str:
-    """The problem file's JSON, one problem a line."""
-    fields = (
-        "id",
-        "description",
-        "function_signature",
-        "baseline_tests",
-        "hidden_tests",
-        "reference_solution",
-    )
-    lines = (
-        json.dumps({field: getattr(problem, field) for field in (*fields, "difficulty", "tags")})
-        for problem in problems
-    )
-    return '{"problems": [\n' + ",\n".join(lines) + "\n]}\n"
-
-
-def _text_of(split: Split) -> str:
-    return file_text(embedded_problems(split))
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    texts = {path: partial(_text_of, split) for split, path in _FILES.items()}
-    return make_or_check(texts, "python -m problems.embedded.generate", arguments)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

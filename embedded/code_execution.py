@@ -10,8 +10,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from random import Random
 
-from problems.embedded.grammar import Kind, Spec, code
-from problems.embedded.sampling import bland_input
+from embedded.grammar import Kind, Spec, code, describe
+from embedded.lessons import Lesson, lesson_of
+from embedded.problems import embedded_specs
+from embedded.sampling import bland_input
+from embedded.settings import WarmStartSettings
+from games.programs.code_execution import CodeExecutionRules
 
 
 class Execution(StrEnum):
@@ -128,3 +132,15 @@ _RUNTIME_FLAWS: tuple[Callable[[Spec, str, str], str], ...] = (
     _no_argument,
     _index_out_of_range,
 )
+
+
+def lesson(rules: CodeExecutionRules, role: str, settings: WarmStartSettings) -> Lesson:
+    share = settings.misconceptions / 3
+    mix = ExecutionMix(silent=share, syntax=share, runtime=share)
+    specs = embedded_specs("train")
+
+    def example(rng: Random) -> tuple[str, str]:
+        spec = rng.choice(specs)
+        return describe(spec), execution_demonstration(spec, rng, mix)
+
+    return lesson_of(example)

@@ -1,25 +1,16 @@
 """Supervised training on demonstrations: the warm start."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 from torch.nn.functional import cross_entropy
-from transformers import PreTrainedModel
+from transformers import Qwen2ForCausalLM
 
-from learners.models import output_head
-
-
-@dataclass(frozen=True, slots=True)
-class Demonstration:
-    """One token sequence; the model learns the tokens where `learned` is True."""
-
-    tokens: list[int]
-    learned: list[bool]
+from embedded.lessons import Demonstration
 
 
 def train_supervised(
-    model: PreTrainedModel,
+    model: Qwen2ForCausalLM,
     draw: Callable[[], Demonstration],
     *,
     steps: int,
@@ -40,7 +31,7 @@ def train_supervised(
         tokens, learned = _pad([draw() for _ in range(batch_size)], model.device)
         hidden = model.base_model(input_ids=tokens[:, :-1], use_cache=False).last_hidden_state
         targets = learned[:, 1:]
-        logits = output_head(model)(hidden[targets]).float()
+        logits = model.lm_head(hidden[targets]).float()
         loss = cross_entropy(logits, tokens[:, 1:][targets])
         optimizer.zero_grad(set_to_none=True)
         loss.backward()

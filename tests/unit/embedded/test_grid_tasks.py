@@ -1,24 +1,19 @@
-"""The embedded grid tasks: what the files hold, and that every program of every recipe is right."""
+"""The embedded grid tasks: what the set holds, and that every program of every recipe is right."""
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from problems.embedded import grid_tasks
-from problems.embedded.grid_families import Programs, Recipe, explanations, families, random_grid, recipes
-from problems.embedded.grid_tasks import (
+from embedded.grid_families import Programs, Recipe, explanations, families, random_grid, recipes
+from embedded.grid_tasks import (
     UNSEEN_RECIPE,
-    file_text,
     grid_problems,
+    made_tasks,
     random_recipe,
     random_task,
 )
-from problems.grids import Grid, GridTask, Pair, as_grid, parse_task
+from problems.grids import Grid, Pair, as_grid
 
 ROOT = Path(__file__).parents[3]
 SPLITS = ("train", "held_out")
@@ -116,54 +111,22 @@ def test_no_pair_of_unlike_shapes_is_explained():
     assert Recipe((("crop", ()),)) in explanations([Pair(GRID, ((1, 0), (3, 3)))])
 
 
-def test_files_are_reproduced_byte_for_byte_by_another_process():
-    environment = {**os.environ, "PYTHONHASHSEED": "1"}
-    command = [sys.executable, "-m", "problems.embedded.grid_tasks", "--check"]
-    done = subprocess.run(command, check=False, cwd=ROOT, env=environment, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_check_notices_a_changed_file(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(grid_tasks, "TRAIN_SIZE", 2)
-    monkeypatch.setattr(grid_tasks, "HELD_OUT_SIZE", 2)
-    monkeypatch.setattr(grid_tasks, "_FILES", {split: tmp_path / f"{split}.json" for split in SPLITS})
-    assert grid_tasks.main(["--check"]) == 1
-    assert grid_tasks.main([]) == 0
-    assert grid_tasks.main(["--check"]) == 0
-    text = file_text("train")
-    (tmp_path / "train.json").write_text(text.replace("[", "[ ", 1))
-    assert grid_tasks.main(["--check"]) == 1
-    assert "train.json differ" in capsys.readouterr().err
-
-
-def stored_tasks(split: str) -> list[tuple[GridTask, Programs]]:
-    """The tasks of a split's file with their programs."""
-    entries = json.loads(grid_tasks._FILES[split].read_text())["tasks"]
-    return [
-        (
-            parse_task({s: e[s] for s in ("train", "test", "arc-gen")}, e["id"], e["id"]),
-            Programs(**{s: e[s] for s in ("verbose", "plain", "terse")}),
-        )
-        for e in entries
-    ]
-
-
 @pytest.mark.parametrize(("split", "size"), [("train", 200), ("held_out", 60)])
 def test_a_splits_problems(split, size):
-    problems, stored = grid_problems(split), stored_tasks(split)
-    assert len(problems) == len(stored) == size
-    for problem, (task, programs) in zip(problems, stored, strict=True):
+    problems, made = grid_problems(split), made_tasks(split)
+    assert len(problems) == len(made) == size
+    for problem, (task, recipe) in zip(problems, made, strict=True):
         assert problem.id == task.id and problem.tags
         assert len(problem.description) <= 110
         assert (len(problem.baseline_tests), len(problem.hidden_tests)) == (6, 3)
         solutions = (problem.reference_solution, *problem.other_solutions)
-        assert solutions == styles(programs)
+        assert solutions == styles(recipe.programs())
         assert all(solves(program, task.pairs) for program in solutions)
         assert not solves("p=lambda g:g", task.pairs)
 
 
 def test_splits_share_no_task():
-    train, held_out = ([task for task, _ in stored_tasks(split)] for split in SPLITS)
+    train, held_out = ([task for task, _ in made_tasks(split)] for split in SPLITS)
     for tasks in (train, held_out):
         assert len({task.id for task in tasks}) == len({task.pairs for task in tasks}) == len(tasks)
     seen = {pair for task in train for pair in task.pairs}
@@ -171,7 +134,7 @@ def test_splits_share_no_task():
 
 
 def test_half_of_held_out_follows_unseen_recipes():
-    trained = {programs.verbose for _, programs in stored_tasks("train")}
+    trained = {recipe.programs().verbose for _, recipe in made_tasks("train")}
     rng = Random(3)
     trained |= {random_recipe(rng).programs().verbose for _ in range(2000)}
     unseen = [problem for problem in grid_problems("held_out") if UNSEEN_RECIPE in problem.tags]
@@ -181,9 +144,8 @@ def test_half_of_held_out_follows_unseen_recipes():
 
 
 def test_the_shown_pairs_have_one_explanation():
-    for task, programs in stored_tasks("held_out"):
-        (recipe,) = explanations(task.train + task.test)
-        assert recipe.programs() == programs
+    for task, recipe in made_tasks("held_out"):
+        assert explanations(task.train + task.test) == [recipe]
 
 
 def test_random_tasks_depend_on_the_seed_alone():
@@ -191,10 +153,3 @@ def test_random_tasks_depend_on_the_seed_alone():
     assert first == again != other
     task, programs = random_task(Random(6), unseen=True)
     assert all(solves(program, task.pairs) for program in styles(programs))
-
-
-def test_files_are_small():
-    folder = Path(grid_tasks.__file__).parent
-    for name in ("grid_train.json", "grid_held_out.json"):
-        assert (folder / name).stat().st_size < 400_000
-        assert len(json.loads((folder / name).read_text())["tasks"]) in (200, 60)

@@ -11,8 +11,8 @@ from random import Random
 import pytest
 
 from core.verdict import OutputTest
-from problems.embedded.grammar import Op
-from problems.embedded.prediction import (
+from embedded.grammar import Op
+from embedded.prediction import (
     MAX_OUTPUT,
     NUMBER_OPERATIONS,
     STRING_OPERATIONS,
@@ -25,7 +25,7 @@ from problems.embedded.prediction import (
     topic_program,
 )
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[3]
 
 
 def printed(source: str) -> str:
@@ -122,7 +122,7 @@ def test_opponents_are_wrong_as_often_as_asked() -> None:
 def test_texts_depend_on_the_seed_alone() -> None:
     """In another process, whose strings hash otherwise."""
     script = (
-        "from random import Random\nfrom problems.embedded.prediction import *\nrng = Random(4)\n"
+        "from random import Random\nfrom embedded.prediction import *\nrng = Random(4)\n"
         "print([author_demonstration(t, rng, 0.3) for t in prediction_topics('train')])\n"
         "print([opponent_demonstration(rng, 0.3) for _ in range(50)], prediction_problems('held_out'))"
     )

@@ -1,45 +1,34 @@
 """Grid tasks small enough for the tiny model, made from a fixed seed, and any number of further ones.
 
-    python -m problems.embedded.grid_tasks            # writes grid_train.json and grid_held_out.json
-    python -m problems.embedded.grid_tasks --check    # exits 1 if the files differ from what would be written
-
 A task shows three pairs (2 train, 1 test) of 3x3 grids; no other recipe of the catalogue, nor doing nothing, explains
 them all. Six more pairs are its arc-gen: three are tests, three stay hidden. No pair of a held-out task occurs in
-the training file. Training shows single steps, which the tiny model can find. Half of the held-out tasks follow a
-recipe that training never shows, neither its file nor `random_task`: two steps, or one with constants of its own.
+the training tasks. Training shows single steps, which the tiny model can find. Half of the held-out tasks follow a
+recipe that training never shows, neither its tasks nor `random_task`: two steps, or one with constants of its own.
 They carry the tag `unseen-recipe`. The others are known recipes on new grids.
 """
 
-import json
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
-from functools import cache, partial
-from pathlib import Path
+from dataclasses import replace
+from functools import cache
 from random import Random
-from typing import Any, Literal
 
 from core.problem import Problem
 from core.seeding import derive_seed
-from problems.embedded.grid_families import Programs, Recipe, explanations, random_grid, recipes
-from problems.embedded.made_files import make_or_check
-from problems.grids import Grid, GridTask, Pair, compact_description, parse_task, to_problem
+from embedded.grid_families import Programs, Recipe, explanations, random_grid, recipes
+from embedded.lessons import Lesson, lesson_of
+from embedded.problems import SEED, Split
+from embedded.settings import WarmStartSettings
+from games.programs.code_golf import CodeGolfRules
+from problems.grids import Grid, GridTask, Pair, compact_description, to_problem
 
-Split = Literal["train", "held_out"]
-
-SEED = 0
 TRAIN_SIZE, HELD_OUT_SIZE = 200, 60
 UNSEEN_RECIPE = "unseen-recipe"
 """Tag of the held-out tasks whose recipe does not occur in training."""
 
 _TRAIN_PAIRS, _TEST_PAIRS, _ARC_GEN_PAIRS = 2, 1, 6
+_SHOWN_TASKS = 3000
+"""In the lesson."""
 _COMPOSED = 0.5
 """Share of two steps among the recipes that are kept from training."""
-_SPLITS = ("train", "test", "arc-gen")
-_FOLDER = Path(__file__).parent
-_FILES: dict[Split, Path] = {
-    "train": _FOLDER / "grid_train.json",
-    "held_out": _FOLDER / "grid_held_out.json",
-}
 
 
 # ---------------------------------------------------------------- drawing
@@ -87,12 +76,15 @@ def draw_task(recipe: Recipe, task_id: str, rng: Random) -> GridTask:
         inputs.clear()
 
 
-# ---------------------------------------------------------------- files
+# ---------------------------------------------------------------- the set
 
 
-def _made_tasks(split: Split) -> Iterator[tuple[GridTask, Recipe]]:
+@cache
+def made_tasks(split: Split) -> tuple[tuple[GridTask, Recipe], ...]:
+    """A split's tasks, each with what it follows. Takes a second or two."""
     is_train = split == "train"
-    shown = set() if is_train else {pair for task, _ in _made_tasks("train") for pair in task.pairs}
+    shown = set() if is_train else {pair for task, _ in made_tasks("train") for pair in task.pairs}
+    made = []
     for number in range(TRAIN_SIZE if is_train else HELD_OUT_SIZE):
         rng = Random(derive_seed(SEED, "grid task", split, number))
         recipe = random_recipe(rng, unseen=not is_train and number % 2 == 1)
@@ -100,48 +92,40 @@ def _made_tasks(split: Split) -> Iterator[tuple[GridTask, Recipe]]:
         task = draw_task(recipe, task_id, rng)
         while not shown.isdisjoint(task.pairs):
             task = draw_task(recipe, task_id, rng)
-        yield task, recipe
-
-
-def file_text(split: Split) -> str:
-    """The split's JSON, one task a line."""
-    lines = (json.dumps(_entry(task, recipe), separators=(",", ":")) for task, recipe in _made_tasks(split))
-    return '{"tasks":[\n' + ",\n".join(lines) + "\n]}\n"
-
-
-def _entry(task: GridTask, recipe: Recipe) -> dict[str, Any]:
-    tags = [*dict.fromkeys(family for family, _ in recipe.steps), *[UNSEEN_RECIPE] * is_unseen(recipe)]
-    splits = zip(_SPLITS, (task.train, task.test, task.arc_gen), strict=True)
-    pairs = {split: [asdict(pair) for pair in part] for split, part in splits}
-    return {"id": task.id, "tags": tags, **pairs, **asdict(recipe.programs())}
+        made.append((task, recipe))
+    return tuple(made)
 
 
 def grid_problems(split: Split) -> list[Problem]:
-    """The tasks of a split's file as problems: compact descriptions, half of arc-gen hidden, the verbose program as
-    reference."""
-    return [
-        replace(
-            to_problem(_task(entry), hold_out_arc_gen=True, reference_solution=entry["verbose"]),
-            description=compact_description(_task(entry)),
-            tags=tuple(entry["tags"]),
-            other_solutions=(entry["plain"], entry["terse"]),
-        )
-        for entry in _entries(split)
-    ]
+    """A split's tasks as problems: compact descriptions, half of arc-gen hidden, the verbose program as reference."""
+    return [_problem(task, recipe) for task, recipe in made_tasks(split)]
 
 
-def _entries(split: Split) -> list[dict[str, Any]]:
-    return json.loads(_FILES[split].read_text(encoding="utf-8"))["tasks"]
+def _problem(task: GridTask, recipe: Recipe) -> Problem:
+    programs = recipe.programs()
+    families = dict.fromkeys(family for family, _ in recipe.steps)
+    return replace(
+        to_problem(task, hold_out_arc_gen=True, reference_solution=programs.verbose),
+        description=compact_description(task),
+        tags=(*families, *[UNSEEN_RECIPE] * is_unseen(recipe)),
+        other_solutions=(programs.plain, programs.terse),
+    )
 
 
-def _task(entry: dict[str, Any]) -> GridTask:
-    return parse_task({split: entry[split] for split in _SPLITS}, entry["id"], entry["id"])
+# ---------------------------------------------------------------- the lesson
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    texts = {path: partial(file_text, split) for split, path in _FILES.items()}
-    return make_or_check(texts, "python -m problems.embedded.grid_tasks", arguments)
+def lesson(rules: CodeGolfRules, role: str, settings: WarmStartSettings) -> Lesson:
+    def example(rng: Random) -> tuple[str, str]:
+        task, programs = _shown_task(rng.randrange(_SHOWN_TASKS))
+        terse = rng.random() >= settings.misconceptions
+        program = programs.terse if terse else rng.choice((programs.verbose, programs.plain))
+        return compact_description(task), program
+
+    return lesson_of(example)
 
 
-if __name__ == "__main__":
-    raise SystemExit(main())
+@cache
+def _shown_task(number: int) -> tuple[GridTask, Programs]:
+    """Takes some milliseconds, so it is drawn once and only if it is shown."""
+    return random_task(Random(derive_seed("grid task of the lesson", number)))

@@ -1,16 +1,13 @@
 """The embedded problems in Lua, as text; tests/integration/test_lua_problems.py runs them."""
 
 from collections import Counter
-from pathlib import Path
 from random import Random
 
 import pytest
 
 from core.verdict import OutputTest
-from problems.embedded import lua
-from problems.embedded.generate import embedded_problems
-from problems.embedded.grammar import Kind, Op, Spec, describe
-from problems.embedded.lua import (
+from embedded.grammar import Kind, Op, Spec, describe
+from embedded.lua import (
     BREAKS,
     lua_call,
     lua_code,
@@ -19,6 +16,7 @@ from problems.embedded.lua import (
     lua_specs,
     lua_tests,
 )
+from embedded.problems import embedded_problems
 
 SQUARES = Spec(
     kind=Kind.LIST_TO_INT, filters=(Op("ge", 3),), transform=Op("sq"), collect="sum", post=Op("mod", 5)
@@ -117,26 +115,3 @@ def test_demonstrations_depend_on_the_seed_alone() -> None:
     specs = lua_specs("train")[:50]
     first, second = ([lua_demonstration(s, Random(5), 0.6, 0.5) for s in specs] for _ in range(2))
     assert first == second
-
-
-def test_writing_the_directories(tmp_path: Path, capsys, monkeypatch) -> None:
-    monkeypatch.setattr(lua, "SIZES", {"train": 3, "held_out": 2})
-    assert lua.main(["--write", str(tmp_path)]) == 0
-    assert capsys.readouterr().out == f"wrote 5 problems below {tmp_path}\n"
-    assert sorted(path.name for path in (tmp_path / "test").iterdir()) == ["lua00000", "lua00001"]
-    (problem, *_) = lua_problems("train")
-    folder = tmp_path / "train" / problem.id
-    assert len(list(folder.iterdir())) == 2 + 2 * 11
-    assert (folder / "problem_description.txt").read_text() == f"{problem.description}\n"
-    assert (folder / "lua_sol.lua").read_text() == problem.reference_solution
-    for number, test in enumerate(problem.baseline_tests + problem.hidden_tests, start=1):
-        assert isinstance(test, OutputTest)
-        assert (folder / f"lua_test_case_{number}.lua").read_text() == test.code
-        assert (folder / f"lua_exact_ans_test_case_{number}.txt").read_text() == test.stdout
-
-
-def test_writing_over_a_split_is_refused(tmp_path: Path, capsys) -> None:
-    (tmp_path / "train").mkdir()
-    with pytest.raises(SystemExit):
-        lua.main(["--write", str(tmp_path)])
-    assert "File exists" in capsys.readouterr().err

@@ -2,7 +2,7 @@
 
 from random import Random
 
-from problems.embedded.grammar import (
+from embedded.grammar import (
     BOUNDARY_FILTERS,
     NUMBER_FILTERS,
     NUMBER_TRANSFORMS,

@@ -1,31 +1,24 @@
 """The embedded problems in Lua: the same Specs, judged by what a program prints.
 
-    python -m problems.embedded.lua --write DIR     # one directory per problem, as data sets of q problems are laid out
-
-    DIR/{train,test}/<problem>/problem_description.txt
-                               lua_sol.lua                      the reference solution
-                               lua_test_case_<i>.lua            runs after a program; i from 1
-                               lua_exact_ans_test_case_<i>.txt  what it prints then
-
 A test prints a list as `{1, 4}` and a string as `"ab"`: an `f` that returns nothing never prints what is expected.
 """
 
-import argparse
 import re
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from random import Random
 
 from core.problem import Problem
 from core.verdict import OutputTest
-from problems.embedded.generate import SEED, Split, embedded_problems, embedded_specs
-from problems.embedded.grammar import COLLECTIONS, Kind, Spec, describe
-from problems.embedded.misconceptions import misconceive
-from problems.embedded.sampling import Input, bland_input, edge_input, run_reference
+from embedded.grammar import COLLECTIONS, Kind, Spec, describe
+from embedded.lessons import Lesson, lesson_of
+from embedded.misconceptions import misconceive
+from embedded.problems import SEED, Split, embedded_problems, embedded_specs
+from embedded.sampling import Input, bland_input, edge_input, run_reference
+from embedded.settings import WarmStartSettings
+from games.programs.unit_tests import UnitTestsRules
 
 SIZES: Mapping[Split, int] = {"train": 400, "held_out": 120}
 BASELINE_TESTS, HIDDEN_TESTS = 3, 8
-_DIRECTORIES: Mapping[Split, str] = {"train": "train", "held_out": "test"}
 
 _STRING_FILTERS = {
     "vowel": 'c:find("[aeiou]")',
@@ -202,41 +195,12 @@ BREAKS: Mapping[str, Callable[[str], str]] = {
 """Mistakes of syntax or at run time, by what they are; each leaves a source alone that it does not apply to."""
 
 
-def write_problems(directory: Path) -> int:
-    """Write both splits below the directory; how many problems. Raises FileExistsError where a split is there."""
-    count = 0
-    for split, name in _DIRECTORIES.items():
-        (directory / name).mkdir(parents=True)
-        for problem in lua_problems(split):
-            _write(problem, directory / name / problem.id)
-            count += 1
-    return count
+def lesson(rules: UnitTestsRules, role: str, settings: WarmStartSettings) -> Lesson:
+    flawed = settings.misconceptions
+    pairs = list(zip(lua_problems("train"), lua_specs("train"), strict=True))
 
+    def example(rng: Random) -> tuple[str, str]:
+        problem, spec = rng.choice(pairs)
+        return problem.description, lua_demonstration(spec, rng, flawed, flawed / 4)
 
-def _write(problem: Problem, folder: Path) -> None:
-    folder.mkdir()
-    files = {"problem_description.txt": f"{problem.description}\n", "lua_sol.lua": problem.reference_solution}
-    for number, test in enumerate(problem.baseline_tests + problem.hidden_tests, start=1):
-        assert isinstance(test, OutputTest) and test.stdout is not None
-        files[f"lua_test_case_{number}.lua"] = test.code
-        files[f"lua_exact_ans_test_case_{number}.txt"] = test.stdout
-    for name, text in files.items():
-        (folder / name).write_text(text, encoding="utf-8")
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Write the embedded Lua problems, one directory each.")
-    parser.add_argument(
-        "--write", type=Path, metavar="DIR", required=True, help="where to; new or without splits"
-    )
-    directory = parser.parse_args(arguments).write
-    try:
-        count = write_problems(directory)
-    except OSError as error:
-        parser.error(f"--write {directory}: {error.strerror} ({error.filename}); give a new directory")
-    print(f"wrote {count} problems below {directory}")
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+    return lesson_of(example)

@@ -16,8 +16,11 @@ from typing import Any
 
 from core.problem import Problem
 from core.verdict import OutputTest
-from problems.embedded.generate import SEED, Split
-from problems.embedded.grammar import Op
+from embedded.grammar import Op
+from embedded.lessons import Lesson, lesson_of, texts_of
+from embedded.problems import SEED, Split
+from embedded.settings import WarmStartSettings
+from games.prediction.rules import OutputPredictionRules
 
 Value = int | str
 
@@ -206,3 +209,24 @@ def _slip(output: str, rng: Random) -> str:
     if output[-1] in _LETTERS:
         return output[:-1] if len(output) > 1 else output * 2
     return str(int(output) + rng.choice((-10, -1, 1, 10)))
+
+
+def lesson(rules: OutputPredictionRules, role: str, settings: WarmStartSettings) -> Lesson:
+    flawed = settings.misconceptions
+    topics = list(zip(prediction_problems("train"), prediction_topics("train"), strict=True))
+
+    def author(rng: Random) -> tuple[str, str]:
+        problem, topic = rng.choice(topics)
+        return problem.description, author_demonstration(topic, rng, flawed / 2)
+
+    def opponent(rng: Random) -> tuple[str, str]:
+        return opponent_demonstration(rng, flawed)
+
+    def both(rng: Random) -> tuple[str, str]:
+        return rng.choice((author, opponent))(rng)
+
+    seats = rules.seats
+    if seats["author"] == seats["opponent"]:
+        return lesson_of(both)
+    own = lesson_of(author if role == seats["author"] else opponent)
+    return Lesson(texts_of(both), own.draw)  # one tokenizer for both: each reads what the other writes

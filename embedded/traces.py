@@ -1,15 +1,15 @@
 """Warm-start texts of a Spec: five-stage reasoning for the generator, test suites for the discriminator.
 
 Texts are terse, for a model of a fraction of a million parameters. Markers between stages belong to the prompt
-format, not here. Texts for users' own problems are written by `problems.traces`.
+format, not here.
 """
 
 from dataclasses import dataclass
 from random import Random
 
-from problems.embedded.grammar import COLLECTIONS, Kind, Spec, code
-from problems.embedded.misconceptions import misconceive
-from problems.embedded.sampling import Input, bland_input, edge_input
+from embedded.grammar import COLLECTIONS, Kind, Spec, code
+from embedded.misconceptions import misconceive
+from embedded.sampling import Input, bland_input, edge_input
 
 Trace = tuple[str, str, str, str, str]
 """Informal, structured, pseudocode, constraints, code; each ends with a newline."""

@@ -3,11 +3,24 @@ import itertools
 import pytest
 import torch
 
+from embedded.lessons import Demonstration
+from embedded.supervised import train_supervised
 from learners.models import load_model
-from learners.supervised import Demonstration, train_supervised
+from tests.learning import one_torch_thread, save_tiny_model
 
 SOLVE = Demonstration([3, 4, 5, 6, 7], [False, False, True, True, True])
 SHORT = Demonstration([9, 8], [False, True])
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    with one_torch_thread():
+        yield
+
+
+@pytest.fixture(scope="module")
+def model_path(tmp_path_factory):
+    return save_tiny_model(tmp_path_factory.mktemp("tiny"))
 
 
 def train(model_path, demonstrations, **changes):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from random import Random
 
-from problems.embedded.grammar import NUMBER_FILTERS, NUMBER_TRANSFORMS, Op, Spec, Template
+from embedded.grammar import NUMBER_FILTERS, NUMBER_TRANSFORMS, Op, Spec, Template
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,0 +1,35 @@
+"""What the embedded models are shown of matches at a board: players who move at random, and not always by the rules."""
+
+from random import Random
+
+from core.interfaces import Message, PromptFormat
+from embedded.lessons import Demonstration, Lesson
+from embedded.settings import WarmStartSettings
+from games.boards.positions import start
+from games.boards.rules import BoardRules
+
+
+def lesson(rules: BoardRules, role: str, settings: WarmStartSettings) -> Lesson:
+    """One side of a match; with probability warm_start.misconceptions a move is illegal."""
+    illegal = settings.misconceptions
+    every_move = [str(n) for n in range(1, 10)] if rules.kind == "tictactoe" else ["pass", "bet", "card"]
+
+    def draw(style: PromptFormat, rng: Random) -> Demonstration:
+        state, side = start(rules.kind, rng), rng.randrange(2)
+        tokens: list[int] = []
+        learned: list[bool] = []
+        while state.payoff_first is None:
+            move = rng.choice(state.legal_moves)
+            if state.to_move == side:
+                spoken = rng.choice(every_move) if rng.random() < illegal else move
+                tokens = style.say(tokens, Message(brief=state.brief(), full=state.full()))
+                learned += [False] * (len(tokens) - len(learned))
+                completion = style.completion(spoken)
+                tokens, learned = [*tokens, *completion], [*learned, *[True] * len(completion)]
+                if spoken not in state.legal_moves:
+                    break
+            state = state.after(move)
+        return Demonstration(tokens, learned) if tokens else draw(style, rng)
+
+    texts = (text for move in every_move for text in (f"{move}\n", "J pb", "Q b", "K p", "012012012"))
+    return Lesson(texts, draw)

@@ -1,0 +1,50 @@
+"""What the embedded world has for each game: a row each. A new game that wants to run without data adds one here."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from core.problem import Problem
+from embedded import boards, code_execution, grid_tasks, lua, multistage, prediction
+from embedded.lessons import Lesson
+from embedded.problems import Split, embedded_problems
+from embedded.settings import WarmStartSettings
+from games.rules import Rules
+from problems.loader import ProblemFileError
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    lesson: Callable[[Any, str, WarmStartSettings], Lesson]
+    """(the game's rules, the policy's name, settings) -> what that policy is shown before it plays."""
+    problems: Callable[[Split], list[Problem]] | None
+    """None: the game brings its own."""
+
+
+_ROWS: Mapping[str, Row] = {
+    "multistage": Row(multistage.lesson, embedded_problems),
+    "code_execution": Row(code_execution.lesson, embedded_problems),
+    "unit_tests": Row(lua.lesson, lua.lua_problems),
+    "output_prediction": Row(prediction.lesson, prediction.prediction_problems),
+    "code_golf": Row(grid_tasks.lesson, grid_tasks.grid_problems),
+    "tictactoe": Row(boards.lesson, None),
+    "kuhn": Row(boards.lesson, None),
+}
+"""By the kind of the game's rules."""
+
+
+def problems_of(kind: str, split: Split) -> list[Problem]:
+    """A split of the game's embedded problems. Raises ProblemFileError."""
+    row = _ROWS.get(kind)
+    if row is None or row.problems is None:
+        raise ProblemFileError(f"problems.kind embedded: game {kind} has no embedded problems; give problems.file")
+    return row.problems(split)
+
+
+def lesson_for(rules: Rules, role: str, settings: WarmStartSettings) -> Lesson:
+    """What a policy is shown of the game. Raises ProblemFileError."""
+    if rules.kind not in _ROWS:
+        raise ProblemFileError(
+            f"{role}.model embedded: game {rules.kind} has no embedded model; give a directory or a hub id"
+        )
+    return _ROWS[rules.kind].lesson(rules, role, settings)

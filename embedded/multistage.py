@@ -1,0 +1,73 @@
+"""What the embedded models are shown of the multi-stage game: reasoning in stages, and suites of tests."""
+
+from collections.abc import Iterator
+from random import Random
+
+from core.interfaces import PromptFormat
+from core.problem import Problem
+from core.seeding import derive_seed
+from embedded import grammar, sampling, traces
+from embedded.lessons import Demonstration, Lesson, answered
+from embedded.problems import embedded_problems, embedded_specs
+from embedded.settings import WarmStartSettings
+from games.multistage import messages
+from games.multistage.rules import MultistageRules
+from games.multistage.stages import REASONING_STAGES
+
+_DEMONSTRATED = (
+    "informal reasoning",
+    "structured reasoning",
+    "pseudocode",
+    "constraints and invariants",
+    "executable code",
+)
+"""The stages for which demonstrations have a text, by name."""
+_NO_TEXT = "Nothing to add.\n"
+"""Said at any other stage."""
+
+
+def lesson(rules: MultistageRules, role: str, settings: WarmStartSettings) -> Lesson:
+    pairs = list(zip(embedded_problems("train"), embedded_specs("train"), strict=True))
+    mix = traces.SuiteMix(weak=settings.weak_suites, invalid=settings.invalid_suites)
+
+    def solve(style: PromptFormat, rng: Random) -> Demonstration:
+        problem, spec = rng.choice(pairs)
+        return _solved(style, problem, traces.flawed_trace(spec, rng, settings.misconceptions))
+
+    def attack(style: PromptFormat, rng: Random) -> Demonstration:
+        problem, spec = rng.choice(pairs)
+        suite = traces.discriminator_suite(spec, rng, tests=rules.max_tests, mix=mix)
+        return answered(style, style.say((), messages.attack(problem, rules)), suite)
+
+    return Lesson(_texts(), solve if role == "generator" else attack)
+
+
+def _texts(count: int = 1500) -> Iterator[str]:
+    """Descriptions, traces, tests of random problems."""
+    rng = Random(derive_seed("tokenizer corpus"))
+    for _ in range(count):
+        spec = sampling.random_spec(rng)
+        yield grammar.describe(spec)
+        yield from traces.clean_trace(spec)
+        for make in (sampling.bland_input, sampling.edge_input):
+            argument = make(spec, rng)
+            (value,) = sampling.run_reference(spec, [argument])
+            yield f"assert f({argument!r}) == {value!r}\n"
+            yield f"f({argument!r})\n"
+
+
+def _solved(style: PromptFormat, problem: Problem, trace: tuple[str, ...]) -> Demonstration:
+    """A trace (a text for each of _DEMONSTRATED) as one sequence; the model learns what it would have to say itself."""
+    tokens: list[int] = style.say((), messages.solve(problem, REASONING_STAGES[0]))
+    learned = [False] * len(tokens)
+    texts: dict[str, str] = dict(zip(_DEMONSTRATED, trace, strict=True))
+    texts[REASONING_STAGES[-1].name] = trace[-1]  # whatever it is called, the last stage writes the program
+    for stage in REASONING_STAGES:
+        text = texts.get(stage.name, _NO_TEXT)
+        if stage.number > 1:
+            tokens = style.say(tokens, messages.go_on(stage))
+            learned += [False] * (len(tokens) - len(learned))
+        completion = style.completion(text, messages.closing(stage))
+        tokens = [*tokens, *completion]
+        learned += [True] * len(completion)
+    return Demonstration(tokens, learned)

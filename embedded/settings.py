@@ -1,0 +1,33 @@
+"""How the embedded models are made."""
+
+from typing import Any
+
+from pydantic import Field
+
+from core.settings import Settings
+
+
+class WarmStartSettings(Settings):
+    """How the embedded models are made."""
+
+    seed: int = 0
+    generator_steps: int = Field(default=1200, ge=1)
+    discriminator_steps: int = Field(default=400, ge=1)
+    batch_size: int = Field(default=16, ge=1)
+    learning_rate: float = Field(default=3e-3, gt=0)
+    misconceptions: float = Field(default=0.65, ge=0, le=1)
+    """Probability that a demonstration shows a mistake where it could (a condition misread, a program that does not
+    run, a wrong prediction, an illegal move, a needlessly long program): a deliberately flawed demonstrator, so that
+    there is something to learn by play."""
+    weak_suites: float = Field(default=0.9, ge=0, le=1)
+    """Share of the discriminator's demonstrations that test next to nothing."""
+    invalid_suites: float = Field(default=0.05, ge=0, le=1)
+    """Share of them with an invalid or repeated test."""
+
+    def steps(self, role: str) -> int:
+        return self.generator_steps if role == "generator" else self.discriminator_steps
+
+    def of(self, role: str) -> dict[str, Any]:
+        """What is said of one policy's model."""
+        common = self.model_dump(exclude={"generator_steps", "discriminator_steps"})
+        return {"role": role, "steps": self.steps(role), **common}

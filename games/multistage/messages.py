@@ -1,0 +1,57 @@
+"""What the multi-stage game says to its players: one message per reasoning stage, one for a suite."""
+
+from core.interfaces import Message
+from core.problem import Problem
+from games.multistage.rules import MultistageRules
+from games.multistage.stages import REASONING_STAGES, ReasoningStage
+from games.prompts import ATTACK, END, PROBLEM, STAGE_MARKERS, TESTS
+
+_SOLVE = """Solve this problem{how}.
+
+Problem: {description}
+Signature: {signature}
+
+{instruction}"""
+
+_ATTACK = """Write tests that expose mistakes in programs that try to solve this problem.
+
+Problem: {description}
+Signature: {signature}
+
+Write at most {count} tests, one per line, in one ```python block, each of the form
+{form}
+with literal arguments only. Prefer inputs on which a plausible but wrong program fails: boundaries, empty
+inputs, negative numbers, ties. Every test must hold for a correct solution; no two tests may be the same."""
+
+
+def solve(problem: Problem, stage: ReasoningStage) -> Message:
+    """To the generator at first. stage: the first one played."""
+    full = _SOLVE.format(
+        how=" step by step" if stage.number < len(REASONING_STAGES) else "",
+        description=problem.description,
+        signature=problem.function_signature,
+        instruction=stage.instruction,
+    )
+    return Message(brief=problem.description, full=full, marks=(PROBLEM, STAGE_MARKERS[stage.number - 1]))
+
+
+def go_on(stage: ReasoningStage) -> Message:
+    """To the generator, of a later stage."""
+    return Message(brief="", full=stage.instruction, marks=("", STAGE_MARKERS[stage.number - 1]))
+
+
+def closing(stage: ReasoningStage) -> str:
+    """The marker with which a model that has markers ends the stage."""
+    return END if stage.number == len(STAGE_MARKERS) else STAGE_MARKERS[stage.number]
+
+
+def attack(problem: Problem, rules: MultistageRules) -> Message:
+    """To the discriminator."""
+    form = "{}(1, 2)" if rules.test_format == "input_only" else "assert {}(1, 2) == 3"
+    full = _ATTACK.format(
+        description=problem.description,
+        signature=problem.function_signature,
+        count=rules.max_tests,
+        form=form.format(problem.entry_point),
+    )
+    return Message(brief=problem.description, full=full, marks=(ATTACK, TESTS))
