@@ -48,7 +48,7 @@ SETS = """
 import hashlib
 from embedded import grid_tasks, lua, prediction, problems
 for make in (
-    embedded_problems, lua.lua_problems, grid_tasks.grid_problems, prediction.prediction_problems
+    problems.embedded_problems, lua.lua_problems, grid_tasks.grid_problems, prediction.prediction_problems
 ):
     sets = [make("train"), make("held_out")]
     said = [
