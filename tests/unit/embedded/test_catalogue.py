@@ -39,7 +39,7 @@ def test_an_embedded_recipe_has_something_to_show_its_model(config: Config, role
 
 @pytest.mark.parametrize("kind", ["kuhn", "chess"])
 def test_a_game_without_embedded_problems_gets_no_others(kind: str) -> None:
-    with pytest.raises(ProblemFileError, match=f"game {kind} has no embedded problems; give a file"):
+    with pytest.raises(ProblemFileError, match=f"game {kind} has no embedded problems; give problems.file"):
         problems_of(kind, "train")
 
 
