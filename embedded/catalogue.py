@@ -37,7 +37,9 @@ def problems_of(kind: str, split: Split) -> list[Problem]:
     """A split of the game's embedded problems. Raises ProblemFileError."""
     row = _ROWS.get(kind)
     if row is None or row.problems is None:
-        raise ProblemFileError(f"problems.kind embedded: game {kind} has no embedded problems; give problems.file")
+        raise ProblemFileError(
+            f"problems.kind embedded: game {kind} has no embedded problems; give problems.file"
+        )
     return row.problems(split)
 
 

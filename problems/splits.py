@@ -15,7 +15,9 @@ def split_problems(
     At least one problem is held out unless the fraction is 0. Raises ProblemFileError if none would be left to train on.
     """
     if not 0 <= held_out_fraction < 1:
-        raise ValueError(f"problems.held_out.fraction must be at least 0 and below 1, not {held_out_fraction}")
+        raise ValueError(
+            f"problems.held_out.fraction must be at least 0 and below 1, not {held_out_fraction}"
+        )
     count = max(1, round(len(problems) * held_out_fraction)) if held_out_fraction else 0
     if count >= len(problems):
         raise ProblemFileError(

@@ -249,8 +249,8 @@ def small(models: dict[str, str], small_problems: tuple[Path, Path]) -> tuple[st
         "--evaluation.problems", "6",
         "--checkpoint.every", "2",
         # few attempts often earn the same: let them learn from it all the same
-        "--no-generator.learner.center-rewards",
-        "--no-discriminator.learner.center-rewards",
+        "--no-generator.learner.estimator.center-rewards",
+        "--no-discriminator.learner.estimator.center-rewards",
     )  # fmt: skip
 
 

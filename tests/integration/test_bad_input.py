@@ -282,7 +282,6 @@ def test_checkpoint_of_another_estimator(drive, place: Place) -> None:
         checkpoint,
         "--generator.learner.estimator.kind",
         "grpo",
-        "--generator.learner.center-rewards",
     ]
     refused(drive, place, arguments, "step_000003", "saved with estimator.kind gae", "grpo", "same estimator")
 

@@ -61,7 +61,7 @@ def test_a_sixth_stage_is_demonstrated_played_trained_and_evaluated(house: Path)
         "--n-discriminator-steps", 0, "--n-generator-steps", 1, "--k-alternating-steps", 0,
         "--curriculum.problems-per-step", 2, "--curriculum.attempts", 4, "--curriculum.frozen-programs", 2,
         # a model this raw earns nothing in every attempt; the entropy bonus is there all the same
-        "--no-generator.learner.center-rewards", "--game.baseline-in-reward",
+        "--no-generator.learner.estimator.center-rewards", "--game.baseline-in-reward",
         "--generator.learner.entropy-coefficient", 0.01,
     )  # fmt: skip
     directory = house / "output" / "six"
