@@ -137,8 +137,10 @@ def load_run(arguments: list[str]) -> tuple[Run, str]:
         raise ConfigError(
             f"command line: {idle[0]} has no effect while evaluation.enabled is false: leave it out"
         )
+    kept = dict(leaves(values))
     for key, value in from_environment.items():
-        print(f"from the environment: {key} = {value}", flush=True)
+        if key in kept:
+            print(f"from the environment: {key} = {value}", flush=True)
     return run, name
 
 
