@@ -109,12 +109,12 @@ def load_run(arguments: list[str]) -> tuple[Run, str]:
     try:
         environment = read_environment(os.environ)
         command_line(args=given)
-        said = command_line()
+        said = _embedded_by_name(command_line())
     except (SettingsError, ValueError) as error:
         raise ConfigError(str(error)) from error
     path, size = _recipe(said, environment)
     said.pop("config", None)
-    recipe = read_recipe(path, size)
+    recipe = _embedded_by_name(read_recipe(path, size))
     name = path.parent.name if path.name == "config.yaml" else f"{path.stem}-{size}" if size else path.stem
     if len(given) < len(arguments):
         _print_help(command_line.root_parser, dict(leaves(recipe)), name)
@@ -122,7 +122,7 @@ def load_run(arguments: list[str]) -> tuple[Run, str]:
     try:
         variables = effective(environment, in_recipe, on_command_line)
         from_environment = {key: value for key, (_, value) in variables.items()}
-        values = overlay(overlay(recipe, nested(from_environment), Run), said, Run)
+        values = overlay(overlay(recipe, _embedded_by_name(nested(from_environment)), Run), said, Run)
         run = Run.model_validate(values)
     except ValidationError as error:
         who = dict.fromkeys(in_recipe, str(path)) | {
@@ -151,8 +151,17 @@ def _recipe(said: Mapping[str, Any], environment: Mapping[str, Mapping[str, Any]
     if "config" not in said and given.get("resume") in (True, "true"):
         output = Path(given.get("output_dir", Config.model_fields["output_dir"].default))
         return latest_run(output, given.get("run_name")) / "config.yaml", ""
-    own = any(str(given.get(key, EMBEDDED)) != EMBEDDED for key in _OWN)
+    own = any(given.get(key, EMBEDDED) != EMBEDDED for key in _OWN)
     return recipe_path(said.get("config") or (CHAT_RECIPE if own else DEFAULT_RECIPE))
+
+
+def _embedded_by_name(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Who says `problems.file: embedded` means the kind of that name."""
+    problems = values.get("problems")
+    if not isinstance(problems, Mapping) or problems.get("file") != EMBEDDED:
+        return dict(values)
+    rest = {key: value for key, value in problems.items() if key != "file"}
+    return {**values, "problems": {"kind": EMBEDDED, **rest}}
 
 
 def latest_run(output: Path, name: str | None) -> Path:

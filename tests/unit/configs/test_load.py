@@ -316,6 +316,20 @@ def test_models_and_problems_of_ones_own_take_the_chat_recipe(arguments):
     assert run.game.test_format == "strict"
 
 
+@pytest.mark.parametrize("recipe", [(), ("--config", "code_golf"), ("--config", "embedded")])
+def test_the_embedded_problems_are_taken_by_name_as_a_file_too(recipe):
+    arguments = (*recipe, "--problems-file", "embedded")
+    assert load_run(list(arguments)) == load_run(list(recipe))
+
+
+def test_the_embedded_problems_replace_a_recipes_file(recipe, monkeypatch):
+    text = "problems: {file: a.json, held_out: {fraction: 0.3}}"
+    assert load(*recipe(text), "--problems-file", "embedded").problems.kind == "embedded"
+    assert load(*recipe("problems: {file: embedded}")).problems.kind == "embedded"
+    monkeypatch.setenv("SPARRING_PROBLEMS__FILE", "embedded")
+    assert load(*recipe(text)).problems.kind == "embedded"
+
+
 def test_a_model_in_the_environment_takes_the_chat_recipe_too(monkeypatch):
     monkeypatch.setenv("SPARRING_GENERATOR__MODEL", "a/b")
     assert load_run([])[1] == "chat"
