@@ -196,8 +196,15 @@ def read_recipe(path: Path, size: str = "") -> dict[str, Any]:
     if not isinstance(values, dict):
         raise ConfigError(f"{path}: expected a mapping of configuration keys")
     sizes = values.pop("sizes", None) or {}
+    if not isinstance(sizes, dict):
+        raise ConfigError(f"{path}: sizes: expected a mapping of names to configuration keys (got {sizes!r})")
+    for name, keys in sizes.items():
+        if not isinstance(keys, dict):
+            raise ConfigError(
+                f"{path}: sizes.{name}: expected a mapping of configuration keys (got {keys!r})"
+            )
     if size and size not in sizes:
-        raise ConfigError(f"{path}: has no size {size}: give one of {', '.join(sizes) or 'none'}")
+        raise ConfigError(f"{path}: has no size {size}: give one of {', '.join(map(str, sizes)) or 'none'}")
     return overlay(values, sizes[size], Config) if size else values
 
 

@@ -75,6 +75,22 @@ def test_a_recipe_that_is_no_mapping_is_refused(recipe, text):
         load(*recipe(text))
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("sizes: [a]", r"mine\.yaml: sizes: expected a mapping.*\(got \['a'\]\)"),
+        ("sizes: a", r"mine\.yaml: sizes: expected a mapping.*\(got 'a'\)"),
+        ("sizes: {a: 5}", r"mine\.yaml: sizes\.a: expected a mapping.*\(got 5\)"),
+        ("sizes: {a: }", r"mine\.yaml: sizes\.a: expected a mapping.*\(got None\)"),
+        ("sizes: {7: {}}", r"mine\.yaml: has no size a: give one of 7"),
+    ],
+)
+def test_sizes_that_are_no_mappings_are_refused(recipe, text, words):
+    option, path = recipe(text)
+    with pytest.raises(ConfigError, match=words):
+        load(option, f"{path}:a")
+
+
 def test_reading_a_recipe_names_the_file():
     assert recipe_path("debug") == (RECIPES / "debug.yaml", "")
     assert read_recipe(*recipe_path("debug"))["local"] is True
