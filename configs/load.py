@@ -247,10 +247,18 @@ def _explain(error: Any, who: Mapping[str, str], recipe: str) -> str:
     ]
     origin = said_it[-1] if said_it else f"{recipe} or command line"
     if unknown:
-        _, section = place(error["loc"][:-1], Run)
+        path, section = place(error["loc"][:-1], Run)
         if section is None or "kind" not in section.model_fields:
             return f"{origin}: unknown key {key}: see --help for the keys there are"
-        return f"{origin}: unknown key {key}: kind {error['loc'][-2]} takes {', '.join(section.model_fields)}"
+        beside = [  # they may say, or imply, the kind
+            f"; {name} sets {k}"
+            for k, name in who.items()
+            if k.startswith(f"{path}.")
+            and name != origin
+            and k.removeprefix(f"{path}.") in section.model_fields
+        ]
+        takes = f"kind {error['loc'][-2]} takes {', '.join(section.model_fields)}"
+        return f"{origin}: unknown key {key}: {takes}{''.join(beside)}"
     message = error["msg"].removeprefix("Value error, ")
     if isinstance(error["input"], dict):
         variables = {name for k, name in who.items() if k.startswith(f"{key}." if key else "")} - {
