@@ -186,7 +186,8 @@ class Config(Settings):
                 section, _, name = key.partition(".")
                 settings, defaults = getattr(self, section), type(self).model_fields[section].default
                 if settings != defaults if not name else getattr(settings, name) != getattr(defaults, name):
-                    raise ValueError(f"{key} has no effect with game {game.kind}: it uses no {need}")
+                    hint = "; use scripts/evaluate.py --samples" if need == "samples" and self.staged else ""
+                    raise ValueError(f"{key} has no effect with game {game.kind}: it uses no {need}{hint}")
         if self.credit.kind in ("all", "tree") and not self.staged:
             raise ValueError(
                 f"credit {self.credit.kind} has no effect with game {game.kind}: it has no stages"

@@ -122,6 +122,11 @@ def refusals():
     words = r"game\.rewards\.wrong_output_penalty has no effect with test_format input_only"
     changed = {"test_format": "input_only", "rewards": {"wrong_output_penalty": 0.1}}
     yield "multistage", {"game": changed}, words
+    yield (
+        "multistage",
+        {"evaluation": {"samples": 4}},
+        r"it uses no samples; use scripts/evaluate\.py --samples",
+    )
     yield "multistage", {"curriculum": {"frozen_suites": 0}}, "frozen_suites 0 leaves no test"
 
 
