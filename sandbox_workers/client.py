@@ -47,7 +47,9 @@ def verdict_keys(
     for part in (version, limits.model_dump_json(), str(run), language, program):
         _add(common, part)
     sources = [test for test in tests if isinstance(test, str)]
-    company = sources if not all(map(is_inert, sources)) else ()
+    company = [part for test in sources for part in (_kind(test), test)]
+    if all(map(is_inert, sources)):
+        company = []
     keys = []
     for test in tests:
         digest = common.copy()
@@ -55,10 +57,14 @@ def verdict_keys(
             for part in ("output", test.code, test.stdin):
                 _add(digest, part)
         else:
-            for part in ("plain" if isinstance(test, PlainTest) else "source", test, *company):
+            for part in (_kind(test), test, *company):
                 _add(digest, part)
         keys.append(digest.digest())
     return keys
+
+
+def _kind(test: str) -> str:
+    return "plain" if isinstance(test, PlainTest) else "source"
 
 
 def _add(digest: "hashlib._Hash", part: str) -> None:
