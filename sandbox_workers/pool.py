@@ -13,7 +13,7 @@ from ray.exceptions import GetTimeoutError, RayActorError, RayError, RayTaskErro
 from core.verdict import Limits, Verdict
 from sandbox_workers.backends import Choice, Kind, choose_backend
 from sandbox_workers.client import SandboxClient
-from sandbox_workers.jobs import BackendDied, Job, SandboxUnavailable
+from sandbox_workers.jobs import Job, SandboxUnavailable, WorkerLost
 from sandbox_workers.worker import SandboxWorker
 
 BATCHES_PER_WORKER = 4
@@ -76,7 +76,7 @@ class RayTransport:
         except RayTaskError as error:  # raised by the worker: the caller's to see
             raise error.cause from None
         except RayError as error:
-            raise BackendDied(f"sandbox worker {worker} lost its answer: {type(error).__name__}") from None
+            raise WorkerLost(f"sandbox worker {worker} lost its answer: {type(error).__name__}") from None
 
 
 class SandboxPool:
