@@ -16,7 +16,7 @@ from cachetools import LRUCache
 
 from core.interfaces import SandboxFailure
 from core.verdict import Limits, OutputTest, PlainTest, Status, Test, Verdict
-from sandbox_workers.jobs import BackendDied, Job, is_inert
+from sandbox_workers.jobs import BackendDied, Job, WorkerLost, is_inert
 
 NEVER_CACHED = frozenset({Status.TIME_LIMIT, Status.MEMORY_LIMIT, Status.SANDBOX_ERROR})
 """Verdicts that depend on the machine's state as well as on the program."""
@@ -31,7 +31,7 @@ class Transport(Protocol):
         ...
 
     async def judge(self, worker: int, jobs: Sequence[Job]) -> list[list[Verdict]]:
-        """Raise BackendDied where the worker or its sandbox ended first."""
+        """Raise BackendDied where the sandbox ended first, WorkerLost where the worker did or has none."""
         ...
 
 
@@ -232,9 +232,11 @@ class SandboxClient:
     async def _judge(self, worker: int, batch: list[Pending], takes: int) -> None:
         try:
             answers = await self._transport.judge(worker, [pending.job for pending in batch])
-        except (BackendDied, OSError) as error:
+        except (BackendDied, WorkerLost, OSError) as error:
+            died = isinstance(error, BackendDied)
             for pending in batch:
-                self._try_again(replace(pending, suspect=True), range(len(pending.keys)), worker, str(error))
+                again = replace(pending, suspect=pending.suspect or died)
+                self._try_again(again, range(len(pending.keys)), worker, str(error))
         except Exception as error:  # a mistake in a request: the caller's to see, and no reason to retry
             if len(batch) == 1:
                 self._fail(batch[0].keys, error)
