@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, get_args
 
-from core.settings import Settings
+from core.settings import KindUnlessSaid, Settings
 
 
 def sections(parent: type[Settings] | None, key: str) -> dict[str | None, type[Settings]]:
@@ -19,25 +19,32 @@ def sections(parent: type[Settings] | None, key: str) -> dict[str | None, type[S
     return {kind: section for section in found for kind in get_args(section.model_fields["kind"].annotation)}
 
 
+def _rule(parent: type[Settings] | None, key: str) -> KindUnlessSaid | None:
+    notes = parent.model_fields[key].metadata if parent and key in parent.model_fields else ()
+    return next((note for note in notes if isinstance(note, KindUnlessSaid)), None)
+
+
 def overlay(
     below: Mapping[str, Any], above: Mapping[str, Any], parent: type[Settings] | None, path: str = ""
 ) -> dict[str, Any]:
-    """`above` laid over `below`. Where it names another kind of a section, keys that only the old kind has are left
-    out, and that is said: they went with the old kind."""
+    """`above` laid over `below`. Where it names another kind of a section, or brings a key that another kind stands for,
+    keys that only the old kind has are left out, and that is said: they went with the old kind."""
     merged = dict(below)
     for key, value in above.items():
         old = merged.get(key)
-        if isinstance(old, Mapping) and isinstance(value, Mapping):
-            kinds = sections(parent, key)
-            kind = value.get("kind", old.get("kind"))
-            if kind in kinds and kind != old.get("kind"):
+        if isinstance(value, Mapping) and old is not None:
+            if not isinstance(old, Mapping):
+                continue  # no section: it is kept, to be refused
+            kinds, rule = sections(parent, key), _rule(parent, key)
+            was = rule.of(old) if rule else None
+            kind = rule.of(value, otherwise=was) if rule else None
+            if kind in kinds and kind != was:
                 others = {name for section in kinds.values() for name in section.model_fields}
                 gone = sorted(old.keys() & others - kinds[kind].model_fields.keys())
-                old = {name: old[name] for name in old if name not in gone}
                 if gone:
-                    print(
-                        f"{path}{key}.kind {kind}: leaves out {', '.join(gone)} of kind {merged[key].get('kind')}"
-                    )
+                    print(f"{path}{key}.kind {kind}: leaves out {', '.join(gone)} of kind {was}")
+                old = {name: old[name] for name in old if name not in gone}
+                value = {**value, "kind": kind}
             value = overlay(old, value, kinds.get(kind), f"{path}{key}.")
         merged[key] = value
     return merged

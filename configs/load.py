@@ -3,6 +3,7 @@
 import argparse
 import inspect
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn, Self
@@ -136,8 +137,10 @@ def load_run(arguments: list[str]) -> tuple[Run, str]:
         raise ConfigError(
             f"command line: {idle[0]} has no effect while evaluation.enabled is false: leave it out"
         )
+    kept = dict(leaves(values))
     for key, value in from_environment.items():
-        print(f"from the environment: {key} = {value}", flush=True)
+        if key in kept:
+            print(f"from the environment: {key} = {value}", flush=True)
     return run, name
 
 
@@ -195,10 +198,13 @@ def _print_help(parser: argparse.ArgumentParser, recipe: Mapping[str, Any], name
     parser.description = inspect.cleandoc(_Command.__doc__ or "")
     parser.epilog = HELP
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    kinds = {key: str(kind) for key, kind in leaves(Config().model_dump()) if key.endswith(".kind")}
     groups = parser._action_groups
     first = argparse._ArgumentGroup(parser, "the first day")
     for action in parser._actions:
         keys = {option.lstrip("-").replace("-", "_") for option in action.option_strings}
+        for key in keys & kinds.keys():  # the parser's is that of the last of the union
+            action.help = re.sub(r"default: \w+", f"default: {kinds[key]}", str(action.help))
         for key in keys & recipe.keys():
             action.help = f"{action.help} (recipe {name}: {recipe[key]})"
         if keys & set(_FIRST_DAY):

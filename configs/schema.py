@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from configs.sections import (
     EMBEDDED,
@@ -72,11 +72,6 @@ class Config(Settings):
     checkpoint: CheckpointSettings = CheckpointSettings()
     stop: StopSettings = StopSettings()
     warm_start: WarmStartSettings = WarmStartSettings()
-
-    @field_validator("game", mode="before")
-    @classmethod
-    def _multistage_unless_said(cls, game: Any) -> Any:
-        return {"kind": "multistage", **game} if isinstance(game, dict) else game
 
     @property
     def seats(self) -> dict[str, str]:

@@ -1,9 +1,11 @@
 """Base of every configuration section: frozen, and an unknown key is an error."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler
+from pydantic_core import CoreSchema, core_schema
 
 
 class Settings(BaseModel):
@@ -20,13 +22,27 @@ class Settings(BaseModel):
                 raise ValueError(f"{section}.{key} {reason}" if section else f"{key} {reason}")
 
 
-def kind_unless_said(kind: str, **of_key: str) -> BeforeValidator:
-    """Of a tagged union: a mapping that names no kind is of this one, or of that of a key that it has. It comes last in the union: --help takes a
-    kind's docstring and default from the last, those of a key that several kinds have from the first."""
+@dataclass(frozen=True)
+class KindUnlessSaid:
+    """Of a tagged union: a mapping that names no kind is of that of a key that it has, or of `kind`. The default kind
+    comes last in the union: --help takes a kind's docstring from the last, those of a key that several kinds have from
+    the first."""
 
-    def say(given: Any) -> Any:
-        if not isinstance(given, dict):
-            return given
-        return {"kind": next((of_key[key] for key in of_key if key in given), kind), **given}
+    kind: str
+    of_key: Mapping[str, str]
 
-    return BeforeValidator(say)
+    def of(self, given: Mapping[str, Any], otherwise: str | None = None) -> Any:
+        """The kind of a mapping; otherwise: where neither it nor a key of it says one."""
+        implied = next((self.of_key[key] for key in self.of_key if key in given), otherwise or self.kind)
+        return given.get("kind", implied)
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        def say(given: Any) -> Any:
+            return {**given, "kind": self.of(given)} if isinstance(given, dict) else given
+
+        return core_schema.no_info_before_validator_function(say, handler(source))
+
+
+def kind_unless_said(kind: str, **of_key: str) -> KindUnlessSaid:
+    """See KindUnlessSaid. of_key: the kinds that a key alone stands for."""
+    return KindUnlessSaid(kind, of_key)

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from core.settings import kind_unless_said
 from games.boards.rules import KuhnRules, TicTacToeRules
 from games.multistage.rules import MultistageRules
 from games.prediction.rules import OutputPredictionRules
@@ -23,5 +24,6 @@ GameRules = Annotated[
     | TicTacToeRules
     | KuhnRules,
     Field(discriminator="kind"),
+    kind_unless_said("multistage"),
 ]
 """All that there are. The only list."""

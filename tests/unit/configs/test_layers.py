@@ -1,5 +1,6 @@
 """Settings in layers: sections of several kinds, and who said what."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -88,6 +89,76 @@ def test_another_kind_on_the_command_line_leaves_out_what_the_recipe_says_of_its
     engine = load(*recipe(text), "--generator.engine.kind", "vllm").generator.engine
     assert (engine.kind, engine.kv_cache_mb) == ("vllm", 64)
     assert capsys.readouterr().out == ""
+
+
+OWN = "generator: {model: a}\ndiscriminator: {model: b}\n"
+IMPLIED = [
+    (  # as grpo_mbpp says it
+        "problems: {file: a.json, held_out: {file: b.json, split: test}}",
+        ("--problems.held-out.kind", "share"),
+        {"file": "a.json", "held_out": {"fraction": 0.2}},
+        "problems.held_out.kind share: leaves out file, split of kind file\n",
+    ),
+    (
+        "problems: {file: a.json, held_out: {fraction: 0.3}}",
+        ("--problems.held-out.kind", "file", "--problems.held-out.file", "b.json"),
+        {"file": "a.json", "held_out": {"kind": "file"}},
+        "problems.held_out.kind file: leaves out fraction of kind share\n",
+    ),
+    (
+        "problems: {file: a.json, held_out: {fraction: 0.3}}",
+        ("--problems.held-out.file", "b.json"),
+        {"held_out": {"kind": "file"}},
+        "problems.held_out.kind file: leaves out fraction of kind share\n",
+    ),
+    (
+        "problems: {file: a.json, held_out: {fraction: 0.3}}",
+        ("--problems.kind", "embedded", "--generator.model", "embedded", "--discriminator.model", "embedded"),
+        {"kind": "embedded"},
+        "problems.kind embedded: leaves out file, held_out of kind file\n",
+    ),
+    ("problems: {kind: embedded}", ("--problems-file", "c.json"), {"kind": "file", "file": "c.json"}, ""),
+    ("problems: {file: a.json}", ("--problems-file", "c.json"), {"kind": "file", "file": "c.json"}, ""),
+    ("problems: {file: a.json, held_out: {fraction: 0.3}}", ("--problems-file", "c.json"), {"held_out": {"fraction": 0.3}}, ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "arguments", "expected", "said"), IMPLIED)
+def test_a_kind_that_a_key_implies_is_seen_as_if_it_were_said(
+    recipe, capsys, text, arguments, expected, said
+):
+    got = dict(leaves(load(*recipe(OWN + text), *arguments).problems.model_dump()))
+    assert capsys.readouterr().out == said
+    assert dict(leaves(expected)).items() <= got.items()
+
+
+def test_another_kind_of_game_is_taken_where_the_recipe_only_implies_its_own(capsys):
+    with pytest.raises(ConfigError, match="discriminator has no effect with game kuhn"):
+        load("--config", "debug", "--game.kind", "kuhn")
+    assert "game.kind kuhn: leaves out input_limits, max_tests, rewards, test_format of kind multistage" in (
+        capsys.readouterr().out
+    )
+
+
+def test_a_kind_on_the_command_line_gets_round_a_variable_that_implies_another(monkeypatch, capsys):
+    monkeypatch.setenv("MBPP_DATASET_PATH", "/data/mbpp.jsonl")
+    assert load("--config", "grpo_mbpp").problems.held_out.file == Path("/data/mbpp.jsonl")
+    capsys.readouterr()
+    problems = load("--config", "grpo_mbpp", "--problems.held-out.kind", "share").problems
+    assert (problems.held_out.kind, problems.held_out.fraction) == ("share", 0.2)
+    said = capsys.readouterr().out
+    assert said == "problems.held_out.kind share: leaves out file, format, split of kind file\n"
+
+
+@pytest.mark.parametrize("text", ["generator: 5", "generator: {engine: 5}"])
+def test_a_section_that_is_no_mapping_is_refused_whatever_is_said_beneath_it(recipe, text):
+    with pytest.raises(ConfigError, match=r"mine\.yaml: generator(\.engine)?: .*\(got 5\)"):
+        load(*recipe(text), "--generator.engine.kind", "transformers")
+
+
+def test_a_section_that_is_none_is_laid_out_above(recipe):
+    text = "generator: {learner: {lora: null}}"
+    assert load(*recipe(text), "--generator.learner.lora.rank", "4").generator.learner.lora.rank == 4
 
 
 def test_what_the_command_line_itself_says_of_another_kind_is_refused():

@@ -292,6 +292,14 @@ def test_help_begins_with_the_first_day_and_shows_the_recipes_values(capsys):
     assert "(default: 1e-05)" in " ".join(first.split())
 
 
+def test_help_shows_the_kind_that_a_section_has_by_default(capsys):
+    with pytest.raises(SystemExit):
+        load("--help")
+    words = " ".join(capsys.readouterr().out.split())
+    for section, kind in (("game", "multistage"), ("problems", "embedded"), ("generator.engine", "vllm")):
+        assert f"(default: {kind})" in words.split(f"--{section}.kind ")[1].split(" --")[0]
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
