@@ -109,12 +109,12 @@ def load_run(arguments: list[str]) -> tuple[Run, str]:
     try:
         environment = read_environment(os.environ)
         command_line(args=given)
-        said = command_line()
+        said = _embedded_by_name(command_line())
     except (SettingsError, ValueError) as error:
         raise ConfigError(str(error)) from error
     path, size = _recipe(said, environment)
     said.pop("config", None)
-    recipe = read_recipe(path, size)
+    recipe = _embedded_by_name(read_recipe(path, size))
     name = path.parent.name if path.name == "config.yaml" else f"{path.stem}-{size}" if size else path.stem
     if len(given) < len(arguments):
         _print_help(command_line.root_parser, dict(leaves(recipe)), name)
@@ -122,7 +122,7 @@ def load_run(arguments: list[str]) -> tuple[Run, str]:
     try:
         variables = effective(environment, in_recipe, on_command_line)
         from_environment = {key: value for key, (_, value) in variables.items()}
-        values = overlay(overlay(recipe, nested(from_environment), Run), said, Run)
+        values = overlay(overlay(recipe, _embedded_by_name(nested(from_environment)), Run), said, Run)
         run = Run.model_validate(values)
     except ValidationError as error:
         who = dict.fromkeys(in_recipe, str(path)) | {
@@ -151,8 +151,17 @@ def _recipe(said: Mapping[str, Any], environment: Mapping[str, Mapping[str, Any]
     if "config" not in said and given.get("resume") in (True, "true"):
         output = Path(given.get("output_dir", Config.model_fields["output_dir"].default))
         return latest_run(output, given.get("run_name")) / "config.yaml", ""
-    own = any(str(given.get(key, EMBEDDED)) != EMBEDDED for key in _OWN)
+    own = any(given.get(key, EMBEDDED) != EMBEDDED for key in _OWN)
     return recipe_path(said.get("config") or (CHAT_RECIPE if own else DEFAULT_RECIPE))
+
+
+def _embedded_by_name(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Who says `problems.file: embedded` means the kind of that name."""
+    problems = values.get("problems")
+    if not isinstance(problems, Mapping) or problems.get("file") != EMBEDDED:
+        return dict(values)
+    rest = {key: value for key, value in problems.items() if key != "file"}
+    return {**values, "problems": {"kind": EMBEDDED, **rest}}
 
 
 def latest_run(output: Path, name: str | None) -> Path:
@@ -187,8 +196,15 @@ def read_recipe(path: Path, size: str = "") -> dict[str, Any]:
     if not isinstance(values, dict):
         raise ConfigError(f"{path}: expected a mapping of configuration keys")
     sizes = values.pop("sizes", None) or {}
+    if not isinstance(sizes, dict):
+        raise ConfigError(f"{path}: sizes: expected a mapping of names to configuration keys (got {sizes!r})")
+    for name, keys in sizes.items():
+        if not isinstance(keys, dict):
+            raise ConfigError(
+                f"{path}: sizes.{name}: expected a mapping of configuration keys (got {keys!r})"
+            )
     if size and size not in sizes:
-        raise ConfigError(f"{path}: has no size {size}: give one of {', '.join(sizes) or 'none'}")
+        raise ConfigError(f"{path}: has no size {size}: give one of {', '.join(map(str, sizes)) or 'none'}")
     return overlay(values, sizes[size], Config) if size else values
 
 
@@ -231,10 +247,18 @@ def _explain(error: Any, who: Mapping[str, str], recipe: str) -> str:
     ]
     origin = said_it[-1] if said_it else f"{recipe} or command line"
     if unknown:
-        _, section = place(error["loc"][:-1], Run)
+        path, section = place(error["loc"][:-1], Run)
         if section is None or "kind" not in section.model_fields:
             return f"{origin}: unknown key {key}: see --help for the keys there are"
-        return f"{origin}: unknown key {key}: kind {error['loc'][-2]} takes {', '.join(section.model_fields)}"
+        beside = [  # they may say, or imply, the kind
+            f"; {name} sets {k}"
+            for k, name in who.items()
+            if k.startswith(f"{path}.")
+            and name != origin
+            and k.removeprefix(f"{path}.") in section.model_fields
+        ]
+        takes = f"kind {error['loc'][-2]} takes {', '.join(section.model_fields)}"
+        return f"{origin}: unknown key {key}: {takes}{''.join(beside)}"
     message = error["msg"].removeprefix("Value error, ")
     if isinstance(error["input"], dict):
         variables = {name for k, name in who.items() if k.startswith(f"{key}." if key else "")} - {

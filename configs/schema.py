@@ -174,10 +174,9 @@ class Config(Settings):
                 f"generator: {game.turns} stages of max_tokens {generator.max_tokens} leave no room for a prompt in "
                 f"engine.max_model_len {generator.engine.max_model_len}: raise max_model_len"
             )
-        if not self.curriculum.frozen_suites and (
-            "discriminator" not in self.curriculum.frozen_players
-            or not getattr(game, "baseline_in_reward", False)
-        ):
+        baseline = getattr(game, "baseline_in_reward", False)
+        alone = baseline and "discriminator" in self.curriculum.frozen_players
+        if "suites" in game.uses and not self.curriculum.frozen_suites and not alone:
             raise ValueError(
                 "curriculum.frozen_suites 0 leaves no test to be rewarded by: it needs game.baseline_in_reward, and "
                 "discriminator among curriculum.frozen_players"

@@ -38,13 +38,13 @@ class Rules(Settings):
 
     @property
     def turns(self) -> int:
-        """Completions of the generator's in one sequence."""
+        """Completions of the generator's, at least, in one sequence."""
         return 1
 
     @property
     def limits(self) -> Limits | None:
-        """Of a program that is run; None where none is."""
-        return getattr(self, "sandbox_limits", None)
+        """Of a program that is run: the field sandbox_limits, where there is one; None where none is run."""
+        return getattr(self, "sandbox_limits", Limits()) if "sandbox" in self.uses else None
 
     @abstractmethod
     def game(self) -> Game: ...

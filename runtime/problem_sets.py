@@ -36,9 +36,10 @@ def load_splits(config: Config) -> tuple[list[Problem], list[Problem]]:
         form = settings.held_out.format or settings.format
         fields = settings.fields if form == "fields" else None
         held_out = load_dataset(settings.held_out.file, form, fields=fields, split=settings.held_out.split)
-    for problem in (*train, *held_out):
-        if (reason := config.game.refuse(problem)) is not None:
-            raise ProblemFileError(f"{settings.file}: problem {problem.id}: {reason}")
+    for file, problems in ((settings.file, train), (settings.held_out_from, held_out)):
+        for problem in problems:
+            if (reason := config.game.refuse(problem)) is not None:
+                raise ProblemFileError(f"{file}: problem {problem.id}: {reason}")
     train = _without(train, held_out, settings)
     return _learnable(train, settings.pass_rates), held_out
 

@@ -122,6 +122,7 @@ def refusals():
     words = r"game\.rewards\.wrong_output_penalty has no effect with test_format input_only"
     changed = {"test_format": "input_only", "rewards": {"wrong_output_penalty": 0.1}}
     yield "multistage", {"game": changed}, words
+    yield "multistage", {"curriculum": {"frozen_suites": 0}}, "frozen_suites 0 leaves no test"
 
 
 @pytest.mark.parametrize(("kind", "keys", "words"), list(refusals()))
@@ -146,6 +147,7 @@ def test_a_games_defaults_are_a_config(kind):
         ("output_prediction", {"evaluation": {"bank_programs": 9}}),
         ("output_prediction", {"curriculum": {"frozen_players": ["discriminator"]}}),
         ("output_prediction", {"credit": {"kind": "stage_gae"}}),
+        ("output_prediction", {"curriculum": {"frozen_suites": 0}}),
         ("unit_tests", {"evaluation": {"samples": 4, "pass_at": [1, 4]}}),
         ("code_golf", {"curriculum": {"order": "difficulty"}}),
         ("kuhn", {"evaluation": {"problems": 7}}),

@@ -174,6 +174,21 @@ def test_another_kind_in_the_environment_does_the_same(monkeypatch):
     assert load("--config", "unit_tests_lua").generator.engine.kind == "transformers"
 
 
+def test_an_unknown_key_comes_with_who_else_set_keys_of_its_section(recipe, monkeypatch):
+    monkeypatch.setenv("SPARRING_PROBLEMS__HELD_OUT__FILE", "b.json")
+    arguments = recipe(OWN + "problems: {file: a.json, held_out: {fractoin: 0.3}}")
+    held_out = r"unknown key problems\.held_out\.fractoin: kind file takes kind, file, format, split"
+    with pytest.raises(
+        ConfigError,
+        match=rf"mine\.yaml: {held_out}; SPARRING_PROBLEMS__HELD_OUT__FILE sets problems\.held_out\.file$",
+    ):
+        load(*arguments)
+    with pytest.raises(
+        ConfigError, match=rf"mine\.yaml: {held_out}; command line sets problems\.held_out\.file$"
+    ):
+        load(*arguments, "--problems.held-out.file", "c.json")
+
+
 def test_no_misspelt_key_is_left_out_with_the_others(recipe):
     with pytest.raises(ConfigError, match=r"unknown key generator\.engine\.kv_cash_mb"):
         load(*recipe("generator: {engine: {kv_cash_mb: 64}}"), "--generator.engine.kind", "transformers")

@@ -75,6 +75,22 @@ def test_a_recipe_that_is_no_mapping_is_refused(recipe, text):
         load(*recipe(text))
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("sizes: [a]", r"mine\.yaml: sizes: expected a mapping.*\(got \['a'\]\)"),
+        ("sizes: a", r"mine\.yaml: sizes: expected a mapping.*\(got 'a'\)"),
+        ("sizes: {a: 5}", r"mine\.yaml: sizes\.a: expected a mapping.*\(got 5\)"),
+        ("sizes: {a: }", r"mine\.yaml: sizes\.a: expected a mapping.*\(got None\)"),
+        ("sizes: {7: {}}", r"mine\.yaml: has no size a: give one of 7"),
+    ],
+)
+def test_sizes_that_are_no_mappings_are_refused(recipe, text, words):
+    option, path = recipe(text)
+    with pytest.raises(ConfigError, match=words):
+        load(option, f"{path}:a")
+
+
 def test_reading_a_recipe_names_the_file():
     assert recipe_path("debug") == (RECIPES / "debug.yaml", "")
     assert read_recipe(*recipe_path("debug"))["local"] is True
@@ -314,6 +330,20 @@ def test_models_and_problems_of_ones_own_take_the_chat_recipe(arguments):
     assert name == "chat"
     assert (run.generator.max_tokens, run.credit.kind, run.learning_rate) == (512, "stage", 1e-5)
     assert run.game.test_format == "strict"
+
+
+@pytest.mark.parametrize("recipe", [(), ("--config", "code_golf"), ("--config", "embedded")])
+def test_the_embedded_problems_are_taken_by_name_as_a_file_too(recipe):
+    arguments = (*recipe, "--problems-file", "embedded")
+    assert load_run(list(arguments)) == load_run(list(recipe))
+
+
+def test_the_embedded_problems_replace_a_recipes_file(recipe, monkeypatch):
+    text = "problems: {file: a.json, held_out: {fraction: 0.3}}"
+    assert load(*recipe(text), "--problems-file", "embedded").problems.kind == "embedded"
+    assert load(*recipe("problems: {file: embedded}")).problems.kind == "embedded"
+    monkeypatch.setenv("SPARRING_PROBLEMS__FILE", "embedded")
+    assert load(*recipe(text)).problems.kind == "embedded"
 
 
 def test_a_model_in_the_environment_takes_the_chat_recipe_too(monkeypatch):

@@ -1,0 +1,30 @@
+"""What rules say of themselves where they say nothing more."""
+
+from core.verdict import Limits
+from games.boards.rules import KuhnRules
+from games.programs.code_golf import CodeGolfRules
+from games.rules import Need, Rules
+
+
+class Runs(Rules):
+    """Programs run, and no field speaks of limits."""
+
+    kind: str = "runs"
+
+    @property
+    def uses(self) -> frozenset[Need]:
+        return frozenset(("sandbox",))
+
+    @property
+    def seats(self) -> dict[str, str]:
+        return {"solver": "generator"}
+
+    def game(self):
+        raise NotImplementedError
+
+
+def test_whose_programs_run_has_limits_whether_or_not_it_has_a_field_for_them():
+    assert Runs().limits == Limits()
+    tight = Limits(cpu_s=0.5)
+    assert CodeGolfRules(sandbox_limits=tight).limits == tight
+    assert KuhnRules().limits is None
