@@ -83,7 +83,7 @@ class Pending:
     avoid: int | None = None
     """The worker that failed last."""
     suspect: bool = False
-    """A sandbox ended with it: it has one to itself, so that it takes no other job with it again."""
+    """A sandbox ended with it: none of this client's other jobs is in one with it again."""
 
 
 @dataclass(kw_only=True, slots=True)
