@@ -273,7 +273,7 @@ def learn(case: Case, models: tuple[Path, Path], data: Recorded) -> Ours:
         schedule=Constant(warmup_updates=0),
         **case.ours,
     )
-    groups = Advantages(settings).credit(data.groups(), game="code", role="generator")
+    groups = Advantages(settings).credit(data.groups(), game="code", player="generator")
     credit = [pair for of_group in groups for pair in (of_group or [None] * data.group)]
     samples = [sample for sample in data.samples(credit) if sample is not None and any(sample.trained)]
     learner = Learner(settings, 0.0, models[0], models[1])

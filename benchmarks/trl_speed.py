@@ -148,7 +148,7 @@ class _Turns(TrainerCallback):
     def __init__(self, learners: list[Learner], data: Recorded, updates: int) -> None:
         self.learners, self.updates = learners, updates
         settings = learners[0].settings
-        groups = Advantages(settings).credit(data.groups(), game="code", role="generator")
+        groups = Advantages(settings).credit(data.groups(), game="code", player="generator")
         samples = data.samples([pair for of_group in groups for pair in of_group or ()])
         self.samples = tuple(sample for sample in samples if sample is not None)
         assert len(self.samples) == len(data), "every group has a signal"

@@ -100,8 +100,8 @@ class OutputTest:
 
 
 class PlainTest(str):
-    """Python source of a test for which the reference returned plain values, functions or iterators, no object of a
-    class of its own: it asks no other program's objects anything, for they could answer what the test wants to hear."""
+    """Python source of a test that asked the reference's results for nothing but plain values, calls and iterations: it
+    asks no other program's objects for more, for they could answer what the test wants to hear."""
 
     __slots__ = ()
 
@@ -112,9 +112,8 @@ def known_by(test: str, reference: Iterable[Verdict]) -> str: ...
 def known_by(test: "Test", reference: Iterable[Verdict]) -> "Test": ...
 def known_by(test: "Test", reference: Iterable[Verdict]) -> "Test":
     """The test, as programs meet it once the reference has passed it."""
-    if isinstance(test, OutputTest) or any(verdict.asked_objects for verdict in reference):
-        return test
-    return PlainTest(test)
+    plain = all(verdict.passed and not verdict.asked_objects for verdict in reference)
+    return PlainTest(test) if plain and not isinstance(test, OutputTest) else test
 
 
 Test = str | OutputTest

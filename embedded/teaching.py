@@ -32,7 +32,8 @@ from games.rules import Rules
 SHIPPED = Path(__file__).parent / "warm_start"
 """A directory per policy of the default recipe, and made_from.json: {"models": {policy: identity}, ...}."""
 _TEXTS, _DEMONSTRATIONS = 256, 64
-"""Of a lesson, as many tell it from any other."""
+"""Of a lesson, as many tell it from another. A change that they do not show is seen by the cache, which goes by the wing's
+sources as well, and for the shipped models by a test."""
 
 
 def find_embedded(role: str, rules: Rules, settings: WarmStartSettings) -> Path:
@@ -43,7 +44,8 @@ def find_embedded(role: str, rules: Rules, settings: WarmStartSettings) -> Path:
     if made_from.is_file() and json.loads(made_from.read_text())["models"].get(role) == known:
         return SHIPPED / role
     versions = [version(name).split("+")[0] for name in ("torch", "transformers", "tokenizers")]
-    key = hashlib.sha256(json.dumps([known, versions]).encode()).hexdigest()[:16]
+    wing = [source.read_text() for source in sorted(Path(__file__).parent.glob("*.py"))]
+    key = hashlib.sha256(json.dumps([known, versions, wing]).encode()).hexdigest()[:16]
     return cache_directory() / f"{rules.kind}-{role}-{key}"
 
 

@@ -41,7 +41,7 @@ class Credit:
             credits = self._advantages.credit(
                 [[t.reward for t in group if t.reward is not None] for _, group in groups],
                 game=self._game,
-                role=player,
+                player=player,
                 parents=[problem for problem, _ in groups],
             )
             samples += [

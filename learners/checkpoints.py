@@ -148,7 +148,15 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
             )
         if expected["sha256"] and _sha256(file) != expected["sha256"]:
             raise CheckpointError(f"{path}: {name} is corrupted (sha256 differs); {_siblings(path)}")
+    if "parts" not in state:
+        raise _of_an_older_version(path)
     return state
+
+
+def _of_an_older_version(checkpoint: Path) -> CheckpointError:
+    return CheckpointError(
+        f"{checkpoint}: written by an older version, which this one cannot continue; start a new run"
+    )
 
 
 def check_fits(checkpoint: Path, model: Path, saved: Mapping[str, Any], now: Mapping[str, Any]) -> None:
@@ -160,7 +168,10 @@ def check_fits(checkpoint: Path, model: Path, saved: Mapping[str, Any], now: Map
     """
     for key in ("estimator.kind", "estimator.critic", "estimator.value_hidden", "lora"):
         section, _, name = key.partition(".")
-        theirs, ours = (of[section].get(name) if name else of[section] for of in (saved, now))
+        try:
+            theirs, ours = (of[section].get(name) if name else of[section] for of in (saved, now))
+        except (KeyError, AttributeError):
+            raise _of_an_older_version(checkpoint) from None
         if theirs != ours:
             flag = f" (--{checkpoint.name}.learner.{key} {theirs})" if name else ""
             raise CheckpointError(

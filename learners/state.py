@@ -1,6 +1,6 @@
 """A learner on disk: the model in Hugging Face format, everything else in learner_state.pt."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -58,4 +58,14 @@ def load_learner(learner: Learner, directory: Path) -> None:
             for name, parameter in learner.policy.trainable().items():
                 parameter.copy_(state["adapter"][name])
     if state["optimizer"] is not None:
-        set_optimizer_state_dict(learner.policy.model, learner.optimizer, state["optimizer"], options=WHOLE)
+        _load_moments(learner, state["optimizer"])
+
+
+def _load_moments(learner: Learner, moments: dict[str, Any]) -> None:
+    """A parameter that has had no gradient yet has none; torch would make it some, that count."""
+    known = set(moments["state"])
+    options = replace(WHOLE, strict=False)
+    set_optimizer_state_dict(learner.policy.model, learner.optimizer, moments, options=options)
+    for name, parameter in learner.policy.trainable().items():
+        if name not in known:
+            learner.optimizer.state.pop(parameter, None)

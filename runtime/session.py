@@ -52,7 +52,9 @@ def open_session(run: Run, recipe: str) -> Iterator["Session"]:
         check_context_lengths(config, [*train, *held_out], tokenizers)
         show.phase("starting the sandbox and the engines")
         with _parts(config, start, train) as parts:
-            if config.problems.kind == "file":  # a test of ours judges those
+            if (
+                config.problems.kind == "file"
+            ):  # the embedded ones are judged by a test of ours, and their tests are data
                 show.phase("judging the problems' references")
                 train, held_out = _judged(config.problems, parts, train, held_out)
             evaluations = Evaluations(config, start, held_out, parts, show, clock)

@@ -16,7 +16,7 @@ from cachetools import LRUCache
 
 from core.interfaces import SandboxFailure
 from core.verdict import Limits, OutputTest, PlainTest, Status, Test, Verdict
-from sandbox_workers.jobs import BackendDied, Job, is_inert
+from sandbox_workers.jobs import BackendDied, Job, WorkerLost, is_inert
 
 NEVER_CACHED = frozenset({Status.TIME_LIMIT, Status.MEMORY_LIMIT, Status.SANDBOX_ERROR})
 """Verdicts that depend on the machine's state as well as on the program."""
@@ -31,7 +31,7 @@ class Transport(Protocol):
         ...
 
     async def judge(self, worker: int, jobs: Sequence[Job]) -> list[list[Verdict]]:
-        """Raise BackendDied where the worker or its sandbox ended first."""
+        """Raise BackendDied where the sandbox ended first, WorkerLost where the worker did or has none."""
         ...
 
 
@@ -47,7 +47,9 @@ def verdict_keys(
     for part in (version, limits.model_dump_json(), str(run), language, program):
         _add(common, part)
     sources = [test for test in tests if isinstance(test, str)]
-    company = sources if not all(map(is_inert, sources)) else ()
+    company = [part for test in sources for part in (_kind(test), test)]
+    if all(map(is_inert, sources)):
+        company = []
     keys = []
     for test in tests:
         digest = common.copy()
@@ -55,10 +57,14 @@ def verdict_keys(
             for part in ("output", test.code, test.stdin):
                 _add(digest, part)
         else:
-            for part in ("plain" if isinstance(test, PlainTest) else "source", test, *company):
+            for part in (_kind(test), test, *company):
                 _add(digest, part)
         keys.append(digest.digest())
     return keys
+
+
+def _kind(test: str) -> str:
+    return "plain" if isinstance(test, PlainTest) else "source"
 
 
 def _add(digest: "hashlib._Hash", part: str) -> None:
@@ -77,7 +83,7 @@ class Pending:
     avoid: int | None = None
     """The worker that failed last."""
     suspect: bool = False
-    """A sandbox ended with it: it has one to itself, so that it takes no other job with it again."""
+    """A sandbox ended with it: none of this client's other jobs is in one with it again."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -226,9 +232,11 @@ class SandboxClient:
     async def _judge(self, worker: int, batch: list[Pending], takes: int) -> None:
         try:
             answers = await self._transport.judge(worker, [pending.job for pending in batch])
-        except (BackendDied, OSError) as error:
+        except (BackendDied, WorkerLost, OSError) as error:
+            died = isinstance(error, BackendDied)
             for pending in batch:
-                self._try_again(replace(pending, suspect=True), range(len(pending.keys)), worker, str(error))
+                again = replace(pending, suspect=pending.suspect or died)
+                self._try_again(again, range(len(pending.keys)), worker, str(error))
         except Exception as error:  # a mistake in a request: the caller's to see, and no reason to retry
             if len(batch) == 1:
                 self._fail(batch[0].keys, error)

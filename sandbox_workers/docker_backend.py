@@ -140,7 +140,10 @@ class DockerBackend(ChannelBackend):
             self._socket: Any = getattr(attached, "_sock", attached)
             self._socket.settimeout(None)
             self._container.start()
-        except (DockerException, OSError, SandboxUnavailable) as error:
+        except SandboxUnavailable:
+            self.close()
+            raise
+        except (DockerException, OSError) as error:
             self.close()
             raise SandboxUnavailable(f"the sandbox container does not start: {error}") from None
         frames = frames_iter(attached, tty=False)

@@ -27,6 +27,10 @@ class BackendDied(RuntimeError):
     """The sandbox ended with jobs in it. Says nothing of any program."""
 
 
+class WorkerLost(RuntimeError):
+    """A worker that ended, is not there yet or has no sandbox: no job had a part in it."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Job:
     """One program with tests of one kind and one author: they share a test process, and could forge each

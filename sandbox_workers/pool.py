@@ -10,10 +10,11 @@ from typing import Any
 import ray
 from ray.exceptions import GetTimeoutError, RayActorError, RayError, RayTaskError
 
+from core.errors import SparringError
 from core.verdict import Limits, Verdict
 from sandbox_workers.backends import Choice, Kind, choose_backend
 from sandbox_workers.client import SandboxClient
-from sandbox_workers.jobs import BackendDied, Job, SandboxUnavailable
+from sandbox_workers.jobs import BackendDied, Job, SandboxUnavailable, WorkerLost
 from sandbox_workers.worker import SandboxWorker
 
 BATCHES_PER_WORKER = 4
@@ -74,9 +75,11 @@ class RayTransport:
         try:
             return await self._actors[worker].judge.remote(jobs)
         except RayTaskError as error:  # raised by the worker: the caller's to see
-            raise error.cause from None
+            if isinstance(error.cause, BackendDied | WorkerLost | SparringError):
+                raise error.cause from None
+            raise  # with the traceback from there
         except RayError as error:
-            raise BackendDied(f"sandbox worker {worker} lost its answer: {type(error).__name__}") from None
+            raise WorkerLost(f"sandbox worker {worker} lost its answer: {type(error).__name__}") from None
 
 
 class SandboxPool:

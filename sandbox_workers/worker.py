@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from core.verdict import Status, Verdict
-from sandbox_workers.jobs import Backend, BackendDied, Job, SandboxUnavailable
+from sandbox_workers.jobs import Backend, BackendDied, Job, SandboxUnavailable, WorkerLost
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +65,8 @@ class SandboxWorker:
         """Verdicts of all jobs, in order.
 
         Raises:
-            BackendDied: the sandbox ended under them, or none starts. The next jobs find another.
+            BackendDied: the sandbox ended under them. The next jobs find another.
+            WorkerLost: no sandbox starts, or the worker is closed.
         """
         self._enter(len(jobs))
         try:
@@ -78,7 +79,9 @@ class SandboxWorker:
             finally:
                 self._release(lease)
         except SandboxUnavailable as error:
-            raise BackendDied(str(error)) from None
+            if not self._closed:
+                log.warning("no sandbox starts: %s", error)
+            raise WorkerLost(str(error)) from None
         finally:
             self._leave()
         failed = sum(v.status is Status.SANDBOX_ERROR for of_job in verdicts for v in of_job)

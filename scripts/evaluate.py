@@ -138,6 +138,9 @@ async def _written_programs_report(
 
     room = room_for(problems, longest, model, max_tokens, settings.max_model_len)
     engine = ENGINES[settings.engine](dtype=settings.dtype, max_model_len=room)
+    problems, failing = await judge_references(
+        problems, sandbox
+    )  # a sandbox that fails does so before the engine starts
     asked = [(1, 0.0), *([(settings.samples, settings.temperature)] if settings.samples else [])]
     written: dict[str, list[dict[str, list[Trajectory]]]] = {}
     async with loaded(model, engine, settings.device, style, max_tokens, settings.seed) as writer:
@@ -146,7 +149,6 @@ async def _written_programs_report(
             writer = replace(writer, top_p=settings.top_p, top_k=settings.top_k)
             with counter("problems", len(asked) * len(problems)) as tick:
                 written[arm] = [await write_programs(problems, writer, game, n, t, tick) for n, t in asked]
-    problems, failing = await judge_references(problems, sandbox)
     reports = {}
     for arm, attempts in written.items():
         greedy, *sampled = [

@@ -135,6 +135,7 @@ def lines_of(episode: Episode) -> Iterator[str]:
             "reward": trajectory.reward,
             "components": trajectory.components,
             "artifact": trajectory.artifact,
+            "outcomes": [[o.owner, o.test, o.status, o.kills] for o in trajectory.outcomes],
         }
         group = {"group": trajectory.group} if trajectory.group else {}
         yield json.dumps(who | group | earned)

@@ -60,11 +60,23 @@ class SolutionDatabase:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         try:
             self._connection = sqlite3.connect(path, timeout=_WAIT_S, isolation_level=None)
-            self._connection.execute("PRAGMA journal_mode=WAL")
-            self._connection.execute("PRAGMA synchronous=NORMAL")
-            self._connection.executescript(_SCHEMA)
+            self._prepare()
         except sqlite3.Error as error:
             raise ValueError(f"{path}: no database of solutions ({error}); name another file") from None
+
+    def _prepare(self) -> None:
+        """While another process does the same to a new file, SQLite refuses at once instead of waiting."""
+        until = time.monotonic() + _WAIT_S
+        while True:
+            try:
+                self._connection.execute("PRAGMA journal_mode=WAL")
+                self._connection.execute("PRAGMA synchronous=NORMAL")
+                self._connection.executescript(_SCHEMA)
+                return
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error) or time.monotonic() > until:
+                    raise
+                time.sleep(0.02)
 
     def add(
         self, problem_id: str, program: str, *, pass_rate: float, step: int, found_at: float | None = None

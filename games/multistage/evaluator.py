@@ -24,8 +24,8 @@ class MultistageEvaluator:
     """Scores:
     generator_pass_rate: share of problems whose greedy program passes every evaluation test;
     generator_test_rate: mean share of evaluation tests passed;
-    test_validity: mean validity of the suites;
-    kill_rate: share of (suite, wrong program of the bank) in which some valid test fails the program;
+    test_validity: mean validity of the suites, as in the reward;
+    kill_rate: share of (suite, wrong program of the bank) in which the program is killed, as in the reward;
     unjudged: programs, suites and pairs that the sandbox could not judge.
 
     combined is R0's 0.7 generator reward + 0.3 test validity, both held out.
@@ -80,37 +80,30 @@ class MultistageEvaluator:
             *(share_passed(self._sandbox, program, problems[i], limits) for i, program in programs)
         )
         rates = [rate for rate in found if rate is not None]
-        measured = await asyncio.gather(
-            *(self._measure(problems[e.problem_id], e, bank.get(e.problem_id, ())) for e in episodes)
+        suites = [t for e in episodes for t in e.trajectories if t.player == DISCRIMINATOR]
+        validities = [t.components["validity"] for t in suites if "validity" in t.components]
+        kills = await asyncio.gather(
+            *(self._kills(problems[e.problem_id], e, bank.get(e.problem_id, ())) for e in episodes)
         )
-        validities = [validity for of_one in measured for validity, _ in of_one]
-        kills = [killed for of_one in measured for _, of_suite in of_one for killed in of_suite]
+        killed = [outcome for of_one in kills for outcome in of_one]
         values = {
             "generator_pass_rate": mean([float(rate == 1.0) for rate in rates]),
             "generator_test_rate": mean(rates),
-            "test_validity": mean([v for v in validities if v is not None]),
-            "kill_rate": mean([float(k) for k in kills if k is not None]),
-            "unjudged": float(found.count(None) + kills.count(None) + validities.count(None)),
+            "test_validity": mean(validities),
+            "kill_rate": mean([float(k) for k in killed if k is not None]),
+            "unjudged": float(found.count(None) + killed.count(None) + len(suites) - len(validities)),
         }
         combined = 0.7 * values["generator_pass_rate"] + 0.3 * values["test_validity"]
         tasks = {i: rate for (i, _), rate in zip(programs, found, strict=True) if rate is not None}
         return Scores(values, combined, tasks)
 
-    async def _measure(
-        self, problem: Problem, episode: Episode, wrong: Sequence[str]
-    ) -> list[tuple[float | None, list[bool | None]]]:
-        """Of each suite (its validity, which of the wrong programs it kills)."""
+    async def _kills(self, problem: Problem, episode: Episode, wrong: Sequence[str]) -> list[bool | None]:
+        """By suite and wrong program; suites that play could not judge are left out."""
         judge = Suites(problem, self._rules, self._sandbox)
-        texts = [t.artifact for t in episode.trajectories if t.player == DISCRIMINATOR]
-        return [
-            (None, [])
-            if suite is None
-            else (
-                suite.validity(self._rules.rewards),
-                await asyncio.gather(*(judge.kills(suite, program) for program in wrong)),
-            )
-            for suite in await judge.validate(texts)
-        ]
+        texts = [t.artifact for t in episode.trajectories if "validity" in t.components]
+        suites = await judge.validate(texts)
+        met = [judge.kills(suite, program) for suite in suites if suite is not None for program in wrong]
+        return [*await asyncio.gather(*met), *[None] * (suites.count(None) * len(wrong))]
 
     def _request(self, name: str, attempts: Mapping[str, int], temperature: float) -> PlayRequest:
         return PlayRequest(

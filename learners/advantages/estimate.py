@@ -32,7 +32,7 @@ class Advantages:
         self._tasks = TaskNormaliser()
 
     def credit(
-        self, groups: Sequence[Sequence[float]], *, game: str, role: str, parents: Sequence[str] = ()
+        self, groups: Sequence[Sequence[float]], *, game: str, player: str, parents: Sequence[str] = ()
     ) -> list[GroupCredit | None]:
         """The credit of each group; None for a group without signal: it is left out of the batch and counted.
 
@@ -41,14 +41,14 @@ class Advantages:
         know how hard a problem is.
 
         Args:
-            game, role: whose moving average rae keeps.
+            game, player: whose moving average rae keeps.
             parents: the problem that each group is of: what it branched from, for hierarchical_grpo, and whose
                 mean and std normalise_rewards keeps.
         """
         estimator = self._estimator
         if not isinstance(estimator, OfGroups) and estimator.normalise_rewards == "task":
             groups = [
-                self._tasks.normalise(f"{role}/{parent}", rewards)
+                self._tasks.normalise(f"{player}/{parent}", rewards)
                 for rewards, parent in zip(groups, parents, strict=True)
             ]
         advantages: Sequence[list[float] | None]
@@ -61,7 +61,7 @@ class Advantages:
                 advantages = reinforce_pp(groups) or [None] * len(groups)
             case Rae():
                 rewards = [reward for group in groups for reward in group]
-                flat = iter(self._baselines.advantages(game, role, rewards))
+                flat = iter(self._baselines.advantages(game, player, rewards))
                 advantages = [[next(flat) for _ in group] for group in groups]
             case OfGroups(kind="hierarchical_grpo"):
                 advantages = _by_parent(groups, parents)

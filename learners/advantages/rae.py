@@ -1,5 +1,5 @@
 """Role-conditioned advantage estimation (Liu et al. 2025, SPIRAL, arXiv:2506.24119, section 3.3): a baseline per game and
-role, for games without groups."""
+player, for games without groups."""
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean
@@ -7,10 +7,10 @@ from typing import Any
 
 
 class RoleBaselines:
-    """Exponential moving averages of the rewards of each (game, role), corrected for their start at zero.
+    """Exponential moving averages of the rewards of each (game, player), corrected for their start at zero.
 
     A batch is judged by what was known before it: the baseline is read first and updated after. Draws count like any
-    other outcome. Nothing is divided by a std, least of all one over several roles.
+    other outcome. Nothing is divided by a std, least of all one over several players.
     """
 
     def __init__(self, decay: float) -> None:
@@ -19,19 +19,19 @@ class RoleBaselines:
         self._averages: dict[tuple[str, str], tuple[float, int]] = {}
         """(uncorrected average, batches seen)."""
 
-    def baseline(self, game: str, role: str) -> float:
+    def baseline(self, game: str, player: str) -> float:
         """Expected reward; 0 before the first batch."""
-        average, batches = self._averages.get((game, role), (0.0, 0))
+        average, batches = self._averages.get((game, player), (0.0, 0))
         return average / (1 - self._decay**batches) if batches else 0.0
 
-    def advantages(self, game: str, role: str, rewards_N: Sequence[float]) -> list[float]:
-        """R - b of one batch of one role; then the batch's mean enters b."""
+    def advantages(self, game: str, player: str, rewards_N: Sequence[float]) -> list[float]:
+        """R - b of one batch of one player; then the batch's mean enters b."""
         if not rewards_N:
             return []
-        baseline = self.baseline(game, role)
-        average, batches = self._averages.get((game, role), (0.0, 0))
+        baseline = self.baseline(game, player)
+        average, batches = self._averages.get((game, player), (0.0, 0))
         average = self._decay * average + (1 - self._decay) * fmean(rewards_N)
-        self._averages[game, role] = (average, batches + 1)
+        self._averages[game, player] = (average, batches + 1)
         return [reward - baseline for reward in rewards_N]
 
     def state_dict(self) -> dict[str, Any]:
@@ -39,4 +39,4 @@ class RoleBaselines:
         return {"averages": [[*key, *value] for key, value in self._averages.items()]}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._averages = {(game, role): (average, n) for game, role, average, n in state["averages"]}
+        self._averages = {(game, player): (average, n) for game, player, average, n in state["averages"]}

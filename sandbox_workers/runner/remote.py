@@ -43,10 +43,13 @@ _TELLING = frozenset(
     name for name in (*dir(str), *dir(set)) if name.startswith(("is", "startswith", "endswith"))
 )
 """Methods by which a text or a set says whether something is so."""
-OF_FUNCTIONS_AND_ITERATORS = frozenset(
-    "call get take method __iter__ __next__ __len__ __await__ __aiter__ __anext__".split()  # noqa: SIM905
+UNDECIDED = frozenset("call take fields __iter__ __next__ __len__ __await__ __aiter__ __anext__".split())  # noqa: SIM905
+"""What functions and iterators of any kind are asked, whose answers decide nothing by themselves; and, by `get` and
+`method`, these names."""
+UNDECIDED_NAMES = frozenset(
+    "send throw close __name__ __qualname__ __module__ __doc__ __code__ __defaults__ __kwdefaults__ "  # noqa: SIM905
+    "__annotations__ __wrapped__ __dict__".split()
 )
-"""What may be asked of functions, generators and views, whose answers decide nothing by themselves."""
 DUNDERS = frozenset(_ARITHMETIC | _ORDER | _CONVERT | {f"__{name}__" for name in _OTHERS})
 
 
@@ -539,7 +542,8 @@ class Remotes:
             self._running = (-1, 0)
         if not self._strict:
             return
-        if self._only_an_object_answers(number, operation):
+        named = operation in ("get", "method") and args[0] in UNDECIDED_NAMES
+        if self._is_object(number) and operation not in UNDECIDED and not named:
             self.asked_objects = True
             if self.plain:
                 raise mark_from_program(
@@ -552,17 +556,9 @@ class Remotes:
             if is_foreign(value) and self.named.isdisjoint(type(value).__mro__):
                 raise mark_from_program(TypeError("the program returned an object that is not a plain value"))
 
-    def _only_an_object_answers(self, number: int | None, operation: str) -> bool:
-        if number in self._classes:
-            return operation not in ("call", "get", "fields")
-        if number not in self._alive:
-            return False
-        value = self._alive[number]()
-        if isinstance(value, BaseException):
-            return operation != "get"
-        return is_foreign(value) and not (
-            type(value).__module__ == "builtins" and operation in OF_FUNCTIONS_AND_ITERATORS
-        )
+    def _is_object(self, number: int | None) -> bool:
+        """Of the program's, or a class. What it says of itself, such as its module, is not looked at."""
+        return number in self._classes or (number in self._alive and is_foreign(self._alive[number]()))
 
 
 def _new_class(metaclass: Any, name: str, bases: list, namespace: dict) -> type:

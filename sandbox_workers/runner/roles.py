@@ -138,11 +138,10 @@ def judge_job(control: socket.socket, rpc: socket.socket, tests: list[list], ine
     peer.codec.shared = not inert
     import random  # loaded by the zygote, in its own way
 
-    random.seed(repr(tests))  # a program cannot draw the same numbers: it does not know the tests
     remember_streams()
     time.sleep = peer.sleep
     # All before the program runs on: it can see how long that takes.
-    suites = [(read(source, inert), plain) for source, plain in tests]
+    suites = [read(source, inert) for source, _ in tests]
     kernel.set_name(ASKING)
     try:
         names, modules = meet_program(peer)
@@ -152,8 +151,11 @@ def judge_job(control: socket.socket, rpc: socket.socket, tests: list[list], ine
             send_frame(control, {"index": index, **outcome})
         return
     send_frame(control, {"loaded": True})
-    for index, (read_suite, plain) in enumerate(suites):
+    for index, (read_suite, (source, plain)) in enumerate(zip(suites, tests, strict=True)):
         control.recv(1)  # the supervisor has read what was printed and the clocks: this test's begin at zero
+        random.seed(
+            source
+        )  # the same numbers in any company; a program cannot draw them: it does not know the test
         peer.codec.remotes.plain = plain
         outcome = judge(read_suite, names, modules, peer)
         send_frame(control, {"index": index, **outcome, "last": peer.fatal is not None})

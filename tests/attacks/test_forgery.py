@@ -4,7 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from core.verdict import Status, known_by
+from core.verdict import PlainTest, Status, known_by
+from sandbox_workers.local import LocalSandbox
+from tests.attacks.conftest import judge
 
 WRONG, ERROR, UNSUPPORTED = Status.WRONG_ANSWER, Status.RUNTIME_ERROR, Status.UNSUPPORTED
 TIME, MEMORY, OUTPUT = Status.TIME_LIMIT, Status.MEMORY_LIMIT, Status.OUTPUT_LIMIT
@@ -367,6 +369,28 @@ KNOWN: dict[str, tuple[str, str, str]] = {
         "def f(x): return V()",
         "assert 1 in f(1) and f(1) & {1} == {1}",
     ),
+    "class in the place of a function that claims to be a builtin": (
+        "def f(x): return x.upper()",
+        "class f:\n    __module__ = 'builtins'\n    def __init__(self, *a): pass\n"
+        "    def isupper(self): return True\n    def startswith(self, *a): return True\n",
+        "assert f('ab').startswith('A') and f('ab').isupper()",
+    ),
+    "object that claims to be a builtin and says yes": (
+        "def f(x): return x",
+        "class S:\n    __module__ = 'builtins'\n    __qualname__ = 'dict_keys'\n"
+        "    def isdisjoint(self, other): return True\ndef f(x): return S()",
+        "assert f({1, 2}).isdisjoint({5})",
+    ),
+    "class in the place of a set, by its methods": (
+        "TABLE = {1, 2}",
+        "class TABLE:\n    @staticmethod\n    def issubset(other): return True\n",
+        "assert TABLE.issubset({1, 2, 3})",
+    ),
+    "special method called by its name": (
+        "def f(x): return ['error']",
+        "class R:\n    def __contains__(self, item): return True\ndef f(x): return R()",
+        "assert f(1).__contains__('error')",
+    ),
 }
 """(a reference, a program that does not do what it does, a test that the reference passes)"""
 EQUALLY_RIGHT: dict[str, tuple[str, str, str]] = {
@@ -379,6 +403,47 @@ EQUALLY_RIGHT: dict[str, tuple[str, str, str]] = {
         "def f(d): return list(d)",
         "def f(d): return d.keys()",
         "assert sorted(f({2: 0, 1: 0})) == [1, 2]",
+    ),
+    "memory of its calls": (
+        "def f(n): return n if n < 2 else f(n - 1) + f(n - 2)",
+        "import functools\n@functools.lru_cache(maxsize=None)\ndef f(n): return n if n < 2 else f(n - 1) + f(n - 2)",
+        "assert f(10) == 55 and f(1) == 1 and f.__name__ == 'f'",
+    ),
+    "partial for a function": (
+        "def f(x): return 2 ** x",
+        "from functools import partial\nf = partial(pow, 2)",
+        "assert f(3) == 8 and callable(f)",
+    ),
+    "partial for a closure": (
+        "def f(a):\n    def power(b): return a ** b\n    return power",
+        "import functools\ndef f(a): return functools.partial(pow, a)",
+        "assert f(2)(3) == 8",
+    ),
+    "itertools for a generator": (
+        "def f(a, b):\n    yield from a\n    yield from b",
+        "import itertools\ndef f(a, b): return itertools.chain(a, b)",
+        "assert list(f([1], [2])) == [1, 2]",
+    ),
+    "islice for a list": (
+        "def f(n): return [0, 1, 2][:n]",
+        "import itertools\ndef f(n): return itertools.islice(itertools.count(), n)",
+        "assert sum(f(3)) == 3",
+    ),
+    "itemgetter for a lambda": (
+        "def f(i): return lambda row: row[i]",
+        "import operator\ndef f(i): return operator.itemgetter(i)",
+        "assert sorted([[2, 0], [1, 1]], key=f(1)) == [[2, 0], [1, 1]] and f(0)([7]) == 7",
+    ),
+    "callable object for a function": (
+        "def f(x): return x + 1",
+        "class Add:\n    def __call__(self, x): return x + 1\nf = Add()",
+        "assert f(1) == 2 and list(map(f, [1])) == [2]",
+    ),
+    "iterator of its own for a generator": (
+        "def f(n): return iter(range(n))",
+        "class I:\n    def __init__(self, n): self.n = n\n    def __iter__(self): return self\n    def __next__(self):\n"
+        "        if not self.n: raise StopIteration\n        self.n -= 1\n        return self.n\ndef f(n): return I(n)",
+        "assert sorted(f(3)) == [0, 1, 2]",
     ),
     "closure for a partial": (
         "import functools\ndef f(a): return functools.partial(pow, a)",
@@ -418,3 +483,17 @@ def test_a_right_program_may_do_it_in_another_way(attack: Callable, name: str) -
     verdict = attack(reference, test)
     assert verdict.passed, verdict
     assert (other := attack(program, known_by(test, [verdict]))).passed, other
+
+
+@pytest.mark.parametrize("number", range(8))
+def test_a_test_draws_the_same_numbers_whoever_it_meets_and_in_any_company(
+    warm: LocalSandbox, number: int
+) -> None:
+    """Else one that is true by luck on the reference would fail programs that are as right."""
+    test = f"import random\nassert f({number}) == {number**2} and random.random() < 0.5"
+    program = "def f(x): return x * x"
+    (alone,) = judge(warm, program, test)
+    known, again = judge(
+        warm, program, PlainTest(test), PlainTest("import random\nassert f(1) == random.random()")
+    )
+    assert (known.status, again.status) == (alone.status, WRONG)

@@ -243,15 +243,15 @@ def test_a_full_disk_leaves_the_checkpoint_before(
     monkeypatch.setattr(checkpoints, "RETRY_PAUSES_S", ())
     store = CheckpointStore(small_disk / "checkpoints", keep=2)
     tokenizers = {"generator": NoTokenizer(), "discriminator": NoTokenizer()}
-    store.save(1, policies(100_000), tokenizers, {"step": 1})
+    store.save(1, policies(100_000), tokenizers, {"step": 1, "parts": {}})
     with pytest.raises(CheckpointError) as failure:
-        store.save(2, policies(600_000), tokenizers, {"step": 2})
+        store.save(2, policies(600_000), tokenizers, {"step": 2, "parts": {}})
     message = str(failure.value)
     assert "step_000002" in message and "No space left on device" in message and "--resume" in message
     assert store.latest() == small_disk / "checkpoints" / "step_000001"
     assert read_checkpoint(store.latest())["step"] == 1
     assert [p.name for p in store.root.iterdir()] == ["step_000001"], "what was half written is gone"
-    store.save(2, policies(150_000), tokenizers, {"step": 2})  # once there is room
+    store.save(2, policies(150_000), tokenizers, {"step": 2, "parts": {}})  # once there is room
     assert read_checkpoint(store.latest())["step"] == 2
 
 

@@ -123,7 +123,8 @@ def test_without_namespaces_programs_of_embedded_models_run_as_processes(forbidd
 def test_without_namespaces_a_worker_of_the_pool_does_the_same(forbidden: list[str]) -> None:
     script = (
         "import sys; from sandbox_workers.pool import SandboxShell; "
-        "shell = SandboxShell('auto', None, 1, 0, 'run', 512, None, True); print(shell.choice().kind)"
+        "opened = dict(slots=1, index=0, run_id='run', memory_mb=512); "
+        "shell = SandboxShell('auto', None, True, **opened); print(shell.choice().kind)"
     )
     finished = run([*forbidden, sys.executable, "-c", script])
     assert finished.stdout == "process\n", finished.stderr

@@ -67,7 +67,7 @@ def test_grpo_says_nothing_of_equal_rewards(value, count):
 @given(st.lists(reward, min_size=1, max_size=16), st.booleans())
 def test_gae_credit_is_the_reward_or_its_distance_from_the_mean(rewards, center):
     settings = LearnerSettings(estimator={"kind": "gae", "center_rewards": center})
-    (credit,) = Advantages(settings).credit([rewards], game="g", role="r")
+    (credit,) = Advantages(settings).credit([rewards], game="g", player="r")
     if center and max(rewards) - min(rewards) < 1e-9:
         assert credit is None
         return
@@ -80,7 +80,9 @@ def test_gae_credit_is_the_reward_or_its_distance_from_the_mean(rewards, center)
 @examples
 @given(st.lists(reward, min_size=1, max_size=16))
 def test_grpo_credit_pairs_rewards_with_their_advantages(rewards):
-    (credit,) = Advantages(LearnerSettings(estimator={"kind": "grpo"})).credit([rewards], game="g", role="r")
+    (credit,) = Advantages(LearnerSettings(estimator={"kind": "grpo"})).credit(
+        [rewards], game="g", player="r"
+    )
     advantages = grpo(rewards)
     assert credit == (None if advantages is None else list(zip(rewards, advantages, strict=True)))
 

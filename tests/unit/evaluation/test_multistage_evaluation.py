@@ -53,13 +53,22 @@ def evaluator(sandbox: Programs) -> MultistageEvaluator:
     return MultistageEvaluator(PROBLEMS, sandbox, RULES, suites=2, bank_programs=3)
 
 
-def episode(problem: str, programs: Sequence[str], suites: Sequence[list[str]] = ()) -> Episode:
+def episode(
+    problem: str, programs: Sequence[str], suites: Sequence[tuple[float, list[str]] | None] = ()
+) -> Episode:
+    """suites: (validity, tests), None where the sandbox could not judge."""
     trajectories = [
         Trajectory(player="generator", attempt=i, turns=[], artifact=p) for i, p in enumerate(programs)
     ]
     trajectories += [
-        Trajectory(player="discriminator", attempt=i, turns=[], artifact="\n".join(tests))
-        for i, tests in enumerate(suites)
+        Trajectory(
+            player="discriminator",
+            attempt=i,
+            turns=[],
+            components={"validity": suite[0]} if suite else {},
+            artifact="\n".join(suite[1]) if suite else K1,
+        )
+        for i, suite in enumerate(suites)
     ]
     return Episode(problem_id=problem, trajectories=trajectories)
 
@@ -116,18 +125,18 @@ def test_the_generators_scores_by_hand():
 
 def test_the_discriminators_scores_by_hand():
     """Four (suite, wrong program) pairs: K1 kills a, nothing kills b, an empty suite kills nothing."""
-    scores = score([episode("p", [], [[K1, K2], ["?"]])], {"p": ["a", "b"]}, a={K1}, b=set())
+    scores = score([episode("p", [], [(1.0, [K1, K2]), (0.0, ["?"])])], {"p": ["a", "b"]}, a={K1}, b=set())
     assert scores.values["test_validity"] == 0.5
     assert scores.values["kill_rate"] == 0.25
 
 
 def test_problems_without_a_bank_say_nothing_of_the_kill_rate():
-    scores = score([episode("p", [], [[K1]]), episode("q", [], [[K1]])], {"p": ["a"]}, a={K1})
+    scores = score([episode("p", [], [(1.0, [K1])]), episode("q", [], [(1.0, [K1])])], {"p": ["a"]}, a={K1})
     assert scores.values["kill_rate"] == 1.0
 
 
 def test_a_suite_that_the_sandbox_could_not_judge_is_left_out():
-    scores = score([episode("p", [], [[K1], [BREAKS]])], {"p": ["a"]}, a={K1})
+    scores = score([episode("p", [], [(1.0, [K1]), None])], {"p": ["a"]}, a={K1})
     assert scores.values["test_validity"] == scores.values["kill_rate"] == 1.0
     assert scores.values["unjudged"] == 1.0
 
@@ -142,14 +151,19 @@ def test_a_limit_kills_only_where_the_reference_is_fast():
             return [Verdict(status=Status.TIME_LIMIT) for _ in tests]
 
     for tests, rate in (([K2], 0.0), ([K1, K2], 1.0)):
-        played = [episode("p", [], [tests])]
+        played = [episode("p", [], [(1.0, tests)])]
         values = asyncio.run(evaluator(Slow({})).scores([played], {"p": ["slow"]})).values
         assert values["kill_rate"] == rate
 
 
 def test_a_test_that_the_reference_fails_is_not_valid_and_kills_nothing():
-    scores = score([episode("p", [], [[K1, K2]])], {"p": ["a"]}, a={K2}, **{REFERENCE: {K2}})
-    assert (scores.values["test_validity"], scores.values["kill_rate"]) == (0.5, 0.0)
+    scores = score([episode("p", [], [(0.5, [K1, K2])])], {"p": ["a"]}, a={K2}, **{REFERENCE: {K2}})
+    assert scores.values["kill_rate"] == 0.0
+
+
+def test_pairs_whose_suite_cannot_be_judged_again_are_counted():
+    scores = score([episode("p", [], [(1.0, [K1]), (1.0, [BREAKS])])], {"p": ["a", "b"]}, a={K1}, b={K1})
+    assert (scores.values["kill_rate"], scores.values["unjudged"]) == (1.0, 2.0)
 
 
 def test_a_sandbox_failure_is_no_score():
@@ -165,7 +179,7 @@ def test_nothing_played_scores_nothing():
 
 def test_the_best_is_seven_parts_generator_and_three_parts_validity():
     scores = score(
-        [episode("p", ["half"], [[K1, "?"]]), episode("q", ["right"])], {}, half={"t1"}, right=set()
+        [episode("p", ["half"], [(0.5, [])]), episode("q", ["right"])], {}, half={"t1"}, right=set()
     )
     assert scores.combined == pytest.approx(0.7 * 0.5 + 0.3 * 0.5)
     assert set(scores.values) == {

@@ -11,7 +11,7 @@ from learners import checkpoints
 from learners.checkpoints import CheckpointError, CheckpointStore, check_fits, read_checkpoint
 from learners.settings import LearnerSettings
 
-STATE = {"step": 1, "score": 0.5, "curriculum": {"done": 1, "memory": {}}}
+STATE = {"step": 1, "score": 0.5, "parts": {"curriculum": {"done": 1, "memory": {}}}}
 
 
 class FakeTokenizer:
@@ -92,7 +92,7 @@ def test_it_is_copied_where_hard_links_are_impossible(store, policies, monkeypat
 
 def test_saving_a_step_again_replaces_it(store, policies):
     store.save(1, policies, TOKENIZERS, STATE)
-    path = store.save(1, policies, TOKENIZERS, {"step": 1, "score": 0.75})
+    path = store.save(1, policies, TOKENIZERS, STATE | {"score": 0.75})
     assert read_checkpoint(path)["score"] == 0.75
 
 
@@ -238,6 +238,12 @@ def test_without_manifest_or_state_it_is_no_complete_checkpoint(saved, name, dam
         read_checkpoint(saved)
 
 
+def test_a_checkpoint_of_an_older_version_is_refused(store, policies):
+    state = {"step": 1, "score": 0.5, "curriculum": {"done": 1}}
+    with pytest.raises(CheckpointError, match=r"step_000001: written by an older version.*start a new run"):
+        read_checkpoint(store.save(1, policies, TOKENIZERS, state))
+
+
 def test_a_missing_checkpoint_says_which_ones_there_are(saved):
     with pytest.raises(
         CheckpointError, match="no such checkpoint directory; others there: step_000001, step_000002"
@@ -347,3 +353,12 @@ def test_another_tuning_is_refused(tmp_path, saved, now, key):
     theirs = directory_with(tmp_path / "generator", SHAPE)
     with pytest.raises(CheckpointError, match=f"generator: saved with {key} .*resume with the same {key}"):
         check_fits(theirs, ours, learner(**saved), learner(**now))
+
+
+@pytest.mark.parametrize("changed", [{"estimator": "gae"}, {"estimator": None}, {"lora": ...}])
+def test_settings_of_an_older_version_are_refused(tmp_path, changed):
+    ours = directory_with(tmp_path / "ours", SHAPE)
+    theirs = directory_with(tmp_path / "generator", SHAPE)
+    saved = {key: value for key, value in (learner() | changed).items() if value is not ...}
+    with pytest.raises(CheckpointError, match=r"generator: written by an older version.*start a new run"):
+        check_fits(theirs, ours, saved, learner())

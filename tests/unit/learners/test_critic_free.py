@@ -30,9 +30,9 @@ def test_a_group_without_signal_has_no_advantages(estimator, rewards):
 
 def test_a_tied_group_speaks_in_reinforce_pp_unless_all_are_tied():
     settings = LearnerSettings(estimator={"kind": "reinforce_pp"})
-    tied, other = Advantages(settings).credit([[1.0, 1.0], [0.0, 1.0]], game="g", role="r")
+    tied, other = Advantages(settings).credit([[1.0, 1.0], [0.0, 1.0]], game="g", player="r")
     assert tied is not None and other is not None and tied[0][1] == tied[1][1] > 0
-    assert Advantages(settings).credit([[1.0, 1.0], [1.0]], game="g", role="r") == [None, None]
+    assert Advantages(settings).credit([[1.0, 1.0], [1.0]], game="g", player="r") == [None, None]
 
 
 @pytest.mark.parametrize(

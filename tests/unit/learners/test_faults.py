@@ -6,14 +6,16 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from core.errors import RunFailed
-from learners.checkpoints import CheckpointStore
+from learners.checkpoints import CheckpointError, CheckpointStore
 from learners.health import MAX_RELOADS, Health
 from learners.learner import NotFinite
 from learners.objective import Objective
-from learners.recovery import learn
+from learners.recovery import go_back, learn
 from learners.state import load_learner, save_learner
+from learners.tuning import WEIGHTS_FILE
 from tests.learning import batch, largest_difference, weights
 
 
@@ -138,6 +140,21 @@ def test_going_back_again_and_again_is_given_up(make_learner, sample_of, tmp_pat
         for step in range(1, 100):
             learn(learner, batch(bad, step=step), lambda name, version: tmp_path)
     assert learner.version == 3 + MAX_RELOADS * 4
+
+
+def test_weights_that_a_checkpoint_lacks_are_missed(make_learner, tmp_path):
+    """Those that another is tied to, too; else it would go on with those that were broken."""
+    learner = make_learner()
+    save_learner(learner, tmp_path)
+    file = tmp_path / WEIGHTS_FILE
+    whole = load_file(file)
+    assert "lm_head.weight" not in whole, "tied"
+    for name in ("model.embed_tokens.weight", "model.layers.1.mlp.up_proj.weight"):
+        save_file({other: tensor for other, tensor in whole.items() if other != name}, file)
+        with pytest.raises(CheckpointError, match=f"{WEIGHTS_FILE}: without {name}"):
+            go_back(learner, tmp_path)
+    save_file(whole, file)
+    go_back(learner, tmp_path)
 
 
 def test_without_a_checkpoint_there_is_nothing_to_go_back_to(make_learner, sample_of):

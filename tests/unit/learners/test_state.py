@@ -1,7 +1,9 @@
 import pytest
 import torch
+from torch import nn
 
 from learners.learner import Learner
+from learners.models import load_model
 from learners.settings import LearnerSettings
 from learners.state import load_learner, save_learner
 from tests.learning import largest_difference, weights
@@ -36,6 +38,37 @@ def test_saving_before_the_first_update_changes_nothing(make_learner, random_bat
     for learner in (saved, resumed):
         assert learner.step(played) == expected
         assert largest_difference(weights(never), weights(learner)) == 0
+
+
+def test_a_parameter_without_gradients_begins_anew(
+    make_learner, random_batch, model_path, tmp_path, monkeypatch
+):
+    """It has no moments to be saved; its first update is the same whether it was resumed before or not."""
+
+    def with_one_more(*source, **options):
+        model = load_model(*source, **options)
+        model.gains = nn.Parameter(torch.ones(model.config.hidden_size))
+        return model
+
+    def use(learner):
+        model = learner.policy.model
+        model.base_model.norm.register_forward_hook(lambda module, inputs, output: output * model.gains)
+
+    monkeypatch.setattr("learners.learner.load_model", with_one_more)
+    whole, saved = make_learner(), make_learner()
+    batches = [random_batch(whole, step) for step in (1, 2, 3)]
+    for learner in (whole, saved):
+        learner.step(batches[0])
+    save_learner(saved, tmp_path)
+    resumed = Learner(saved.settings, 1e-2, tmp_path, model_path, seed=99)
+    load_learner(resumed, tmp_path)
+    assert resumed.step(batches[1]) == whole.step(batches[1])
+    assert (weights(resumed)["gains"] == 1).all()
+    for learner in (whole, resumed):
+        use(learner)
+    assert resumed.step(batches[2]) == whole.step(batches[2])
+    assert (weights(resumed)["gains"] != 1).all()
+    assert largest_difference(weights(whole), weights(resumed)) == 0
 
 
 def test_the_reference_does_not_move(make_learner, random_batch):

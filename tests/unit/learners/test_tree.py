@@ -34,7 +34,7 @@ def test_hierarchical_grpo_without_parents_to_compare_is_grpo():
 def test_groups_are_compared_with_those_of_their_own_problem():
     advantages = Advantages(LearnerSettings(estimator={"kind": "hierarchical_grpo"}))
     credit = advantages.credit(
-        [[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]], game="g", role="r", parents=["a", "b", "a"]
+        [[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]], game="g", player="r", parents=["a", "b", "a"]
     )
     assert credit[1] is None, "alone, and without signal"
     assert [a for _, a in credit[0]] == pytest.approx(grpo([1.0, 0.0])), "equal means: nothing between"

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from core.interfaces import SandboxFailure
-from core.verdict import PlainTest, Status, Verdict
+from core.verdict import PlainTest, Status, Verdict, known_by
 from problems.loader import ProblemFileError, load_problems
 from problems.references import Offence, judge_references, validate_references
 from runtime.problem_sets import without_failing
@@ -120,3 +120,10 @@ def test_a_test_is_known_by_what_the_reference_was_asked(tmp_path):
     (known,), failing = asyncio.run(judge_references(problem, Asks()))
     assert [type(test) for test in known.baseline_tests] == [str, PlainTest]
     assert (known.baseline_tests, failing) == (problem[0].baseline_tests, {})
+
+
+@pytest.mark.parametrize("status", [s for s in Status if s is not Status.PASSED])
+def test_what_the_reference_did_not_pass_says_nothing_of_its_results(status):
+    assert type(known_by("assert f(1).x == 2", [Verdict(status=status)])) is str
+    assert type(known_by("f(1)", [Verdict(status=Status.PASSED), Verdict(status=status)])) is str
+    assert type(known_by("f(1)", [Verdict(status=Status.PASSED)] * 2)) is PlainTest

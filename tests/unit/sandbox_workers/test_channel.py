@@ -1,5 +1,6 @@
 """The host's end of a runner that is scripted."""
 
+import contextlib
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -31,7 +32,8 @@ class ScriptedBackend(ChannelBackend):
         self._connect(partial(os.write, self.to_runner), lambda: os.read(self.from_runner, 9), "scripted")
 
     def _run(self) -> None:
-        self.runner(Frames(partial(os.read, self.jobs)), partial(os.write, self.answers))
+        with contextlib.suppress(EOFError):  # the jobs ended
+            self.runner(Frames(partial(os.read, self.jobs)), partial(os.write, self.answers))
         self._keep_stderr(b"x" * 9000 + b"last words")
         os.close(self.answers)
 

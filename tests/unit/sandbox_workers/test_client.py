@@ -8,7 +8,7 @@ import pytest
 from core.interfaces import SandboxFailure
 from core.verdict import Limits, OutputTest, Status, Verdict
 from sandbox_workers.client import SandboxClient, verdict_keys
-from sandbox_workers.jobs import BackendDied, Job
+from sandbox_workers.jobs import BackendDied, Job, WorkerLost
 
 Script = Callable[[int, Job, str], Verdict]
 
@@ -201,6 +201,26 @@ def test_lost_workers_end_in_sandbox_failure_for_all_who_wait() -> None:
     outcomes = asyncio.run(play())
     assert all(isinstance(outcome, SandboxFailure) and "3 attempts" in str(outcome) for outcome in outcomes)
     assert client.stats()["infrastructure_failures"] == 3
+
+
+@pytest.mark.parametrize(
+    ("error", "again"),
+    [(BackendDied("gone"), [1, 1, 1, 1]), (WorkerLost("gone"), [4]), (ConnectionResetError("gone"), [4])],
+)
+def test_only_those_under_which_a_sandbox_died_are_judged_alone(error: Exception, again: list[int]) -> None:
+    def lost_at_first(worker: int, job: Job, test: str) -> Verdict:
+        if len(transport.batches) == 1:
+            raise error
+        return passed(worker, job, test)
+
+    transport = ScriptedTransport(script=lost_at_first)
+    client = client_of(transport)
+
+    async def play() -> list[list[Verdict]]:
+        return await asyncio.gather(*(client.judge(f"p{n}", ["t"]) for n in range(4)))
+
+    assert all(verdicts[0].passed for verdicts in asyncio.run(play()))
+    assert [len(jobs) for _, jobs in transport.batches] == [4, *again]
 
 
 def test_a_mistake_is_raised_and_not_retried_and_the_rest_goes_on() -> None:

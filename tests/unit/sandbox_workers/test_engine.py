@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from sandbox_workers.backends import choose_backend, image_tag
+from sandbox_workers.docker_backend import DockerBackend
 from sandbox_workers.jobs import SandboxUnavailable
 
 
@@ -52,6 +53,12 @@ MISSING = f"the Docker Engine has no image {image_tag()}; build it: make image (
 def test_docker_without_the_image_says_how_to_build_it(empty_engine: None) -> None:
     with pytest.raises(SandboxUnavailable) as refused:
         choose_backend("docker")
+    assert str(refused.value) == MISSING
+
+
+def test_a_backend_whose_image_is_gone_says_the_same(empty_engine: None) -> None:
+    with pytest.raises(SandboxUnavailable) as refused:
+        DockerBackend(image=image_tag()).start()
     assert str(refused.value) == MISSING
 
 

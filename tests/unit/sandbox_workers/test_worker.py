@@ -8,7 +8,7 @@ import pytest
 from core.interfaces import SandboxFailure
 from core.verdict import Limits, Status, Verdict
 from sandbox_workers.client import SandboxClient
-from sandbox_workers.jobs import BackendDied, Job, SandboxUnavailable
+from sandbox_workers.jobs import BackendDied, Job, SandboxUnavailable, WorkerLost
 from sandbox_workers.local import ThreadTransport
 from sandbox_workers.worker import SandboxWorker
 
@@ -103,20 +103,55 @@ def test_a_backend_that_died_between_batches_is_replaced() -> None:
     assert worker.judge([job("a")])[0][0].passed and len(factory.made) == 2
 
 
-def test_a_closed_worker_judges_no_more() -> None:
+def test_a_closed_worker_judges_no_more(caplog: pytest.LogCaptureFixture) -> None:
     worker = SandboxWorker(Factory())
     worker.close()
-    with pytest.raises(BackendDied, match="closed"):
+    with pytest.raises(WorkerLost, match="closed"):
         worker.judge([job("a")])
+    assert "no sandbox starts" not in caplog.text
+
+
+class Unstartable(ScriptedBackend):
+    def start(self) -> None:
+        raise SandboxUnavailable("no engine")
 
 
 def test_no_backend_at_start_is_an_error() -> None:
-    class Unstartable(ScriptedBackend):
-        def start(self) -> None:
-            raise SandboxUnavailable("no engine")
-
     with pytest.raises(SandboxUnavailable, match="no engine"):
         SandboxWorker(Unstartable)
+
+
+class Threads:
+    """A way to some workers; records the programs of each batch."""
+
+    def __init__(self, *workers: SandboxWorker) -> None:
+        self.workers = workers
+        self.size = len(workers)
+        self.batches: list[tuple[int, list[str]]] = []
+
+    async def judge(self, worker: int, jobs: Sequence[Job]) -> list[list[Verdict]]:
+        self.batches.append((worker, [job.program for job in jobs]))
+        return await asyncio.to_thread(self.workers[worker].judge, jobs)
+
+
+def test_a_worker_without_a_sandbox_does_not_make_the_client_serial(caplog: pytest.LogCaptureFixture) -> None:
+    backends = iter([ScriptedBackend()])
+    down = SandboxWorker(lambda: next(backends, Unstartable()))
+    down.judge([job("a")])
+    assert down._lease is not None
+    down._lease.backend.close()
+    transport = Threads(down, SandboxWorker(Factory()))
+    client = SandboxClient(transport, version="v1")
+    client.pauses_s = (0.0, 0.0)
+
+    async def play() -> list[list[Verdict]]:
+        return await asyncio.gather(*(client.judge(f"p{n}", ["t"]) for n in range(32)))
+
+    assert all(verdicts[0].passed for verdicts in asyncio.run(play()))
+    lost = [program for worker, batch in transport.batches if worker == 0 for program in batch]
+    again = [batch for worker, batch in transport.batches if worker == 1 and set(batch) & set(lost)]
+    assert len(lost) > 8 and sum(map(len, again)) >= len(lost) and max(map(len, again)) == len(lost) // 2
+    assert "no sandbox starts: no engine" in caplog.text
 
 
 def test_a_backend_is_recycled_after_its_jobs_and_its_users_may_finish() -> None:
