@@ -19,13 +19,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 if not __package__:  # run as a file: the rooms are found from the root
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
-
-from pydantic import ValidationError
-from pydantic_settings import CliApp, CliSettingsSource, SettingsError
 
 from actors.settings import ENGINES
 from configs.evaluate import ARMS, FIXED, EvaluateOptions
@@ -288,35 +285,11 @@ def _print(report: Mapping[str, Any]) -> None:
 
 def main(arguments: Sequence[str]) -> None:
     try:
-        evaluate(_options(arguments))
+        evaluate(EvaluateOptions.read(arguments))
     except (SparringError, OSError) as error:
         exit_with(error)
     except KeyboardInterrupt:
         raise SystemExit("interrupted") from None
-
-
-def _options(arguments: Sequence[str]) -> EvaluateOptions:
-    source = CliSettingsSource(EvaluateOptions)
-    source.root_parser.error = _refuse  # argparse would print the usage
-    try:
-        return CliApp.run(EvaluateOptions, cli_args=list(arguments), cli_settings_source=source)
-    except ValidationError as error:
-        _refuse("; ".join(_explain(fault) for fault in error.errors()))
-    except SettingsError as error:
-        _refuse(str(error))
-
-
-def _explain(fault: Any) -> str:
-    """What is wrong with one option, in one line."""
-    message = fault["msg"].removeprefix("Value error, ")
-    if not fault["loc"]:
-        return message
-    option = "--" + str(fault["loc"][0]).replace("_", "-")
-    return f"{option}: {message}" + ("" if fault["type"] == "missing" else f" (got {fault['input']!r})")
-
-
-def _refuse(message: str) -> NoReturn:
-    raise SparringError(message)
 
 
 if __name__ == "__main__":
