@@ -7,6 +7,7 @@ One episode plays `attempts` programs against `attempts` suites of one problem, 
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from core.episode import Episode, Outcome, Trajectory, Turn
 from core.interfaces import Player, PromptFormat, Sandbox
@@ -17,7 +18,7 @@ from games.multistage.rules import DISCRIMINATOR, GENERATOR, MultistageRules
 from games.multistage.stages import REASONING_STAGES, ReasoningStage
 from games.multistage.suites import Met, Suite, Suites
 from games.parsing import extract_program
-from games.turns import take_turn
+from games.turns import take_turn, try_again
 
 
 class MultistageGame:
@@ -90,6 +91,12 @@ class MultistageGame:
         program = extract_program(turns[-1].text)
         place = player.branching.place(attempt) if player.branching else None
         return Trajectory(player=GENERATOR, attempt=attempt, turns=turns, artifact=program, place=place)
+
+    async def again(self, player: Player, attempt: Trajectory, outcomes: Sequence[Outcome]) -> Trajectory:
+        """The attempt with one turn more: the program once again, by who has been told what tests it failed."""
+        turn = await try_again(player, attempt, messages.again(outcomes))
+        program = extract_program(turn.text)
+        return replace(attempt, turns=[*attempt.turns, turn], artifact=program, components={})
 
     async def attack(self, problem: Problem, player: Player, attempt: int) -> Trajectory:
         """One attempt of the discriminator: a suite. Not yet judged."""
