@@ -10,9 +10,9 @@ from configs.options import OPTIONS, ModelOptions
 from configs.sections import EMBEDDED, ProblemFormat
 from games.multistage.stages import REASONING_STAGES
 
-_COUNTS = tuple(map(str, range(len(REASONING_STAGES))))
+COUNTS = tuple(map(str, range(len(REASONING_STAGES))))
 """Of the stages before the program: from none of them to all."""
-ARMS = ("none", *_COUNTS[:-1], "all")
+ARMS = ("none", *COUNTS[:-1], "all")
 """The values of stages that --ablate tries."""
 FIXED = ("reference", "empty")
 """Policies that are no model."""
@@ -69,8 +69,8 @@ class EvaluateOptions(ModelOptions):
     @field_validator("stages")
     @classmethod
     def _stages_are_there(cls, stages: str | None) -> str | None:
-        if stages not in (None, "all", "none", *_COUNTS):
-            raise ValueError(f"give all, none, or a number from 0 to {_COUNTS[-1]}")
+        if stages not in (None, "all", "none", *COUNTS):
+            raise ValueError(f"give all, none, or a number from 0 to {COUNTS[-1]}")
         return stages
 
     @model_validator(mode="after")

@@ -21,7 +21,10 @@ async def take_turn(player: Player, tokens: Sequence[int], attempt: int, place: 
     )
     completion = await player.policy.generate(list(tokens), sampling)
     text = player.format.text(completion.tokens)
-    return Turn(stage=place, prompt_tokens=tuple(tokens), completion=completion, text=text)
+    turn = Turn(stage=place, prompt_tokens=tuple(tokens), completion=completion, text=text)
+    if player.heard is not None:
+        player.heard(attempt, turn)
+    return turn
 
 
 async def answer_all(player: Player, message: Message) -> list[Trajectory]:
@@ -40,7 +43,7 @@ Find the mistake, then write the whole program again in the same form."""
 _TOLD_TESTS, _TOLD_CHARACTERS = 3, 200
 
 
-def again_message(outcomes: Sequence[Outcome], marks: tuple[str, str]) -> Message:
+def again_message(outcomes: Sequence[Outcome]) -> Message:
     """What a player is told of a program that failed some of these tests."""
     failed = [outcome for outcome in outcomes if outcome.status != "PASSED"]
     told = [_plain(outcome.test) for outcome in failed[:_TOLD_TESTS]]
@@ -49,7 +52,6 @@ def again_message(outcomes: Sequence[Outcome], marks: tuple[str, str]) -> Messag
     return Message(
         brief="\n".join(told),
         full=_AGAIN.format(failed=len(failed), count=len(outcomes), tests=tests),
-        marks=marks,
     )
 
 

@@ -38,14 +38,11 @@ from evaluation.mutants import seeded_bugs
 from evaluation.writing import ProgramGame, cut_off, write_programs, write_suites
 from games.multistage.game import MultistageGame
 from games.multistage.rules import DISCRIMINATOR, GENERATOR, MultistageRules
-from games.multistage.stages import REASONING_STAGES, first_stages
 from games.program_scores import JudgedProgram, judge_programs, pass_rates, program_scores, status_counts
-from games.programs.game import SolverGame
-from games.programs.unit_tests import UnitTestsRules
 from problems.formats import load_dataset
 from problems.references import judge_references
 from runtime.logs import quiet_logs
-from runtime.model import Model, loaded, open_model, room_for
+from runtime.model import Model, loaded, open_model, program_game, room_for
 from runtime.start import SessionError
 from sandbox_workers.local import LocalSandbox
 from tracking.progress import counter
@@ -169,17 +166,13 @@ def _usual_stages(model: Model, problems: Sequence[Problem]) -> str:
 
 def _game(arm: str, settings: EvaluateOptions, problems: Sequence[Problem], model: Model) -> ProgramGame:
     """Raises SessionError where a problem has no stages."""
-    if arm == "none":
-        form = settings.answer_format or model.game.get("answer_format", "direct")
-        return SolverGame(UnitTestsRules(answer_format=form))
     other = next((p for p in problems if not _is_function(p)), None)
-    if other is not None:
+    if arm != "none" and other is not None:
         raise SessionError(
             f"{settings.dataset}: problem {other.id} is no Python function with a signature, and has no stages: give "
             "--stages none"
         )
-    stages = REASONING_STAGES if arm == "all" else first_stages(int(arm))
-    return MultistageGame(MultistageRules(), stages)
+    return program_game(model, arm, settings.answer_format)
 
 
 def _is_function(problem: Problem) -> bool:

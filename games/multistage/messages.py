@@ -1,6 +1,7 @@
 """What the multi-stage game says to its players: one message per reasoning stage, one for a suite."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from core.episode import Outcome
 from core.interfaces import Message
@@ -45,7 +46,7 @@ def go_on(stage: ReasoningStage) -> Message:
 
 def again(outcomes: Sequence[Outcome]) -> Message:
     """To the generator, of a program that failed some of these tests."""
-    return again_message(outcomes, ("", STAGE_MARKERS[-1]))
+    return replace(again_message(outcomes), marks=("", STAGE_MARKERS[-1]))
 
 
 def closing(stage: ReasoningStage) -> str:

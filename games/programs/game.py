@@ -89,9 +89,13 @@ class SolverGame:
             self.rules.read(attempt)
         return attempts
 
+    def told(self, outcomes: Sequence[Outcome]) -> Message:
+        """To the generator, of a program that failed some of these tests."""
+        return again_message(outcomes)
+
     async def again(self, player: Player, attempt: Trajectory, outcomes: Sequence[Outcome]) -> Trajectory:
         """The attempt with one turn more: the program once again, by who has been told what tests it failed."""
-        turn = await try_again(player, attempt, again_message(outcomes, Message(brief="", full="").marks))
+        turn = await try_again(player, attempt, self.told(outcomes))
         attempt = replace(attempt, turns=[*attempt.turns, turn], artifact=turn.text, components={})
         self.rules.read(attempt)
         return attempt
