@@ -3,11 +3,13 @@
 import asyncio
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from core.episode import FinishReason
+from core.episode import FinishReason, Outcome
 from core.interfaces import Message, Sampling
 from core.seeding import derive_seed
-from games.turns import answer_all, take_turn
+from games.turns import AGAIN_TOKENS, again_message, answer_all, take_turn
 from tests.playing import STOP, player
 
 
@@ -58,3 +60,19 @@ def test_what_a_policy_raises_is_not_swallowed():
 
     with pytest.raises(RuntimeError, match="out of memory"):
         asyncio.run(answer_all(player("author", says, attempts=3), Message(brief="", full="")))
+
+
+@given(
+    st.lists(
+        st.builds(
+            Outcome, test=st.text(), status=st.sampled_from(["PASSED", "WRONG_ANSWER"]), error=st.text()
+        ),
+        max_size=8,
+    )
+)
+def test_what_is_told_of_failed_tests_is_ascii_and_has_its_bound(outcomes: list[Outcome]) -> None:
+    message = again_message(outcomes)
+    assert message.full.isascii() and message.brief.isascii()
+    assert max(len(message.full), len(message.brief)) <= AGAIN_TOKENS
+    failed = [outcome for outcome in outcomes if outcome.status != "PASSED"]
+    assert f"fails {len(failed)} of {len(outcomes)} tests" in message.full
