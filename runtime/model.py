@@ -118,14 +118,14 @@ def find_policies(name: str | None, output: Path) -> tuple[str, str | None]:
 
 
 def program_game(
-    model: Model, stages: str, answer_format: Literal["direct", "reasoning"] | None
+    model: Model, stages: str, answer_format: Literal["direct", "reasoning"] | None, attempts: int = 1
 ) -> MultistageGame | SolverGame:
-    """In which the model writes a program: in "none" of the stages, in "all", or in the first so many and the last."""
+    """In which the model writes a program: in "none" of the stages, in "all", or in the first so many and the last. attempts: one after another."""
     if stages == "none":
         form = answer_format or model.game.get("answer_format", "direct")
-        return SolverGame(UnitTestsRules(answer_format=form))
+        return SolverGame(UnitTestsRules(answer_format=form, attempts_per_episode=attempts))
     played = REASONING_STAGES if stages == "all" else first_stages(int(stages))
-    return MultistageGame(MultistageRules(), played)
+    return MultistageGame(MultistageRules(attempts_per_episode=attempts), played)
 
 
 def room_for(
