@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
+
 from configs.evaluate import EvaluateOptions
 from configs.load import load_run
 from configs.solve import SolveOptions
