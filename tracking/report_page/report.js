@@ -29,8 +29,9 @@ const svg = (tag, attributes, ...children) =>
   fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
 const words = (name) => name.replaceAll("_", " ").replaceAll(".", " · ");
 const many = (count, noun) => `${count} ${noun}${count === 1 ? "" : "s"}`;
-function figure(value) {
-  if (value === null || value === undefined) return "–";
+function figure(given) {
+  if (given === null || given === undefined) return "–";
+  const value = +given.toPrecision(4);
   const size = Math.abs(value);
   if (size >= 1000) return Math.round(value).toLocaleString("en");
   if (Number.isInteger(value)) return String(value);
@@ -99,6 +100,7 @@ function range(lists, zero) {
   let low = Math.min(...all), high = Math.max(...all);
   if (zero) { low = Math.min(0, low); high = Math.max(0, high); }
   if (low >= 0 && high <= 1 && high > 0.3 && zero) high = 1;
+  if (zero && low === high) return [0, 1];
   if (low === high) { low -= Math.abs(low) * 0.1 || 0.5; high += Math.abs(high) * 0.1 || 0.5; }
   const room = zero ? 0 : (high - low) * 0.06;
   return [low - room, high + room];
@@ -382,12 +384,13 @@ function spark(run, path, [low, high], colour) {
   return el("div", { class: "spark" }, el("div", { class: "name" }, words(name), el("b", {}, figure(lastOf(values)))),
     svg("svg", { viewBox: `0 0 ${width} ${height}`, width: "100%", role: "img", "aria-label": `${words(name)}: from ${figure(values.find((v) => v !== null))} to ${figure(lastOf(values))}` },
       bands(run, x, 0, height, false), svg("line", { class: "axis", x1: 0, x2: width, y1: y(0), y2: y(0) }),
-      values.filter((v) => v !== null).length > 24 ? polyline(run, path, x, y, colour) : polyline(run, path, x, y, colour)));
+      polyline(run, path, x, y, colour)));
 }
 
 // ------------------------------------------------------------------ kill matrix
 const heatColour = (share) => `color-mix(in oklab, var(--heat-1) ${Math.round(share * 100)}%, var(--heat-0))`;
 const matrices = [];
+const SURE = 30;
 function kills() {
   const host = $("#kills .body");
   if (matrices.length !== data.runs.length) {
@@ -408,7 +411,7 @@ function kills() {
       });
       matrices.push(matrix);
       return matrix.node;
-    })), el("p", { class: "note" }, "A row is the step that wrote the suites, a column the step that wrote the programs; darker: more of the pairs of a program and a suite with valid tests in which the suite kills the program. A run plays the programs of a step on the suites of the same step: that is the diagonal, and it is complete for the stored steps. Other cells hold only those pairs whose outcome follows from what is stored, since the same program met the same tests, word for word, in some step; they rest on programs that came up again, which are rather the common ones. An empty cell: nothing of it is stored."));
+    })), el("p", { class: "note" }, `A row is the step that wrote the suites, a column the step that wrote the programs; the stronger the colour, the more of the pairs of a program and a suite with valid tests in which the suite kills the program; a smaller square rests on fewer than ${SURE} pairs. A run plays the programs of a step on the suites of the same step: that is the diagonal, and it is complete for the stored steps. Other cells hold only those pairs whose outcome follows from what is stored, since the same program met the same tests, word for word, in some step; they rest on programs that came up again, which are rather the common ones. An empty cell: nothing of it is stored.`));
   }
   data.runs.forEach(drawKills);
 }
@@ -423,8 +426,13 @@ function drawKills(run, number) {
     return;
   }
   matrix.plot.setAttribute("tabindex", "0");
-  const width = Math.max(220, Math.min(544, matrix.plot.clientWidth || 400)), left = 46, top = 6, size = (width - left - 6) / cells.length, side = size * cells.length;
-  const top_ = Math.max(...cells.flat().map(([killed, pairs]) => (pairs ? killed / pairs : 0)), 0.01);
+  const width = Math.max(220, Math.min(544, 64 + cells.length * 64, matrix.plot.clientWidth || 400)), left = 58, top = 6, size = (width - left - 6) / cells.length, side = size * cells.length;
+  const sure = cells.flat().filter(([, pairs]) => pairs >= SURE);
+  const top_ = Math.max(...(sure.length ? sure : cells.flat()).map(([killed, pairs]) => (pairs ? killed / pairs : 0)), 0.01);
+  const square = ([killed, pairs], i, j) => {
+    const edge = Math.max(1, (size - 0.6) * Math.sqrt(Math.min(1, pairs / SURE))), inset = (size - edge) / 2;
+    return pairs > 0 && svg("rect", { x: left + j * size + inset, y: y(i) + inset, width: edge, height: edge, fill: heatColour(Math.min(1, killed / pairs / top_)) });
+  };
   const name = ([from, to]) => (from === to ? String(from) : `${from}–${to}`);
   matrix.cell = (px, py) => {
     const j = Math.floor((px - left) / size), i = cells.length - 1 - Math.floor((py - top) / size);
@@ -435,7 +443,7 @@ function drawKills(run, number) {
   matrix.place = (i, j) => { matrix.frame.setAttribute("x", left + j * size); matrix.frame.setAttribute("y", y(i)); matrix.frame.setAttribute("visibility", "visible"); };
   matrix.plot.replaceChildren(svg("svg", { width, height: side + 34, "aria-hidden": "true" },
     svg("rect", { x: left, y: top, width: side, height: side, fill: "none", stroke: "var(--line)" }),
-    cells.map((row, i) => row.map(([killed, pairs], j) => pairs > 0 && svg("rect", { x: left + j * size + 0.3, y: y(i) + 0.3, width: Math.max(0.5, size - 0.6), height: Math.max(0.5, size - 0.6), fill: heatColour(killed / pairs / top_) }))),
+    cells.map((row, i) => row.map((cell, j) => square(cell, i, j))),
     bins.map((bin, i) => i % every === 0 && [svg("text", { x: left - 5, y: y(i) + size / 2 + 4, "text-anchor": "end" }, name(bin)), svg("text", { x: left + (i + 0.5) * size, y: top + side + 13, "text-anchor": "middle" }, String(bin[0]))]),
     svg("text", { x: left + side / 2, y: top + side + 27, "text-anchor": "middle" }, "programs of step"),
     svg("text", { x: 10, y: top + side / 2, "text-anchor": "middle", transform: `rotate(-90 10 ${top + side / 2})` }, "suites of step"), matrix.frame));
@@ -443,7 +451,7 @@ function drawKills(run, number) {
   else {
     const diagonal = cells.map((row, i) => row[i]).filter(([, pairs]) => pairs);
     const all = diagonal.reduce(([a, b], [c, d]) => [a + c, b + d], [0, 0]);
-    matrix.told.textContent = `On the diagonal ${figure(all[1] ? all[0] / all[1] : null)} of ${all[1].toLocaleString("en")} pairs are kills; the darkest cell has ${figure(top_)}.`;
+    matrix.told.textContent = `On the diagonal ${figure(all[1] ? all[0] / all[1] : null)} of ${all[1].toLocaleString("en")} pairs are kills; the strongest colour stands for ${figure(top_)}${top_ < 1 ? " and above" : ""}.`;
   }
   matrix.plot.setAttribute("aria-label", `Kill matrix. ${matrix.told.textContent} Arrow keys go from cell to cell.`);
 }
@@ -618,7 +626,7 @@ class Browser {
     const text = (view) => view.text.trimEnd() || "(empty)";
     const foot = (view) => [view.tokens ? many(view.tokens, "token") : "", view.cut ? "cut off by its length limit" : ""].filter(Boolean).join(" · ");
     if (views.length === 1) return [el("pre", { class: "said all", tabindex: 0 }, text(views[0])),
-      turns > 1 && el("p", { class: "note" }, `What it said in its ${turns} turns before is not stored in this run: it was written by an earlier version. samples/ has some.`)];
+      turns > 1 && el("p", { class: "note" }, `What it said in its other turns is not stored in this run, which an earlier version wrote; samples/ has some.`)];
     const chosen = this.turn === "last" ? views.length - 1 : Math.min(this.turn, views.length - 1), id = `turn-${this.number}`;
     const panel = el("pre", { class: "said", role: "tabpanel", id: `${id}-panel`, tabindex: 0 }), note = el("p", { class: "meta" });
     const tabs = views.map((view, i) => el("button", { type: "button", role: "tab", id: `${id}-${i}`, "aria-controls": `${id}-panel`, onclick: () => pick(i) }, view.name, view.cut && " ✂"));
@@ -687,14 +695,17 @@ function episodes() {
   }
   for (const browser of browsers) browser.update();
 }
+// Of every run that has it, so that the same step stands side by side.
 function openStep(number, step) {
-  const browser = browsers[number];
-  if (step === null || !browser) return;
-  if (browser.problem) browser.chooseProblem("");
-  browser.problems.value = "";
-  if (browser.played.includes(step)) browser.go(step);
+  if (step === null) return;
+  for (const browser of browsers) {
+    if (!browser.run.index.some((entry) => entry.step === step)) continue;
+    if (browser.problem) browser.chooseProblem("");
+    browser.problems.value = "";
+    browser.go(step);
+  }
   jump("episodes");
-  browser.options.focus({ preventScroll: true });
+  browsers[number].options.focus({ preventScroll: true });
 }
 
 // ------------------------------------------------------------------ the reader's place
