@@ -47,7 +47,9 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--output", type=Path, metavar="FILE", help="the HTML file (report.html in the first run's directory)"
     )
-    parser.add_argument("--follow", action="store_true", help="write it again until the runs are over, or Ctrl-C")
+    parser.add_argument(
+        "--follow", action="store_true", help="write it again until the runs are over, or Ctrl-C"
+    )
     parser.add_argument(
         "--every", type=float, default=_EVERY_S, help="with --follow: seconds between looks (%(default)s)"
     )

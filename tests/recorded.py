@@ -34,6 +34,9 @@ def record(run: Path, rules: GameRules, *steps: list[Episode]) -> None:
 def spar(rules: MultistageRules, programs: list[str], suites: list[str], sandbox) -> Episode:
     last = {derive_seed(1, attempt, 5): program for attempt, program in enumerate(programs)}
     generator = player(
-        "generator", lambda _, sampling: last.get(sampling.seed, "a thought"), attempts=len(programs), seed=1
+        "generator",
+        lambda _, sampling: last.get(sampling.seed or 0, "a thought"),
+        attempts=len(programs),
+        seed=1,
     )
     return play(rules.game(), DOUBLE, [generator, reader("discriminator", suites, seed=2)], sandbox)

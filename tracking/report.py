@@ -70,7 +70,9 @@ def gather(run: Path, name: str) -> Gathered:
             "state": state,
             "total": total,
             "versions": _json(run / "versions.json"),
-            "seconds": _json(run / "training_results.json").get("wall_time_s", {}) if state == "finished" else {},
+            "seconds": _json(run / "training_results.json").get("wall_time_s", {})
+            if state == "finished"
+            else {},
             "config": dict(_flat(config, keep=str)),
             "columns": _columns(rows),
             "phases": [[row["step"], row.get("stage"), row.get("phase")] for row in rows if row["step"]],
@@ -214,9 +216,7 @@ def _tasks(run: Path) -> dict[str, Any]:
     problems = dict.fromkeys(problem for row in rows for problem in row["tasks"])
     return {
         "steps": [row["step"] for row in rows],
-        "problems": {
-            problem: [_figure(row["tasks"].get(problem)) for row in rows] for problem in problems
-        },
+        "problems": {problem: [_figure(row["tasks"].get(problem)) for row in rows] for problem in problems},
     }
 
 
