@@ -792,8 +792,16 @@ window.addEventListener("message", (event) => {
   if (newer.written <= data.written || newer.runs.length !== data.runs.length) return;
   packed = event.data.sparring;
   data = newer;
-  draw();
+  inPlace(draw);
 });
+// What the reader looks at stays where it is, whatever grows above it.
+function inPlace(change) {
+  const seen = [];
+  for (let node = document.elementFromPoint(innerWidth / 2, innerHeight / 3); node; node = node.parentElement) seen.push([node, node.getBoundingClientRect().top]);
+  change();
+  const [node, top] = seen.find(([node]) => node.isConnected);
+  scrollBy(0, node.getBoundingClientRect().top - top);
+}
 
 function draw() {
   overview();
