@@ -5,6 +5,7 @@ program of the same text is stored by any step; other pairs are left out, never 
 on programs and tests that came up again word for word, which are rather the common ones.
 """
 
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -63,4 +64,7 @@ class KillMatrix:
 
 def _key(outcome: Mapping[str, Any], step: int) -> str:
     """A text that was cut off says which test it is only within its own step."""
-    return f"{step} {outcome['test']}" if outcome["test"].endswith(_CUT) else outcome["test"]
+    test = outcome["test"]
+    return sys.intern(
+        f"{step} {test}" if test.endswith(_CUT) else test
+    )  # thousands of programs meet the same tests

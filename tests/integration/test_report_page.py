@@ -153,7 +153,7 @@ def test_a_marked_step_of_a_curve_opens_its_episodes(run: Path, visit: Open) -> 
     curve.focus()
     view.keyboard.press("Home")
     view.keyboard.press("ArrowRight")
-    assert "step 1: generator 0.500" in curve.get_attribute("aria-label")
+    assert "step 1: generator 0.500" in str(curve.get_attribute("aria-label"))
     view.keyboard.press("Enter")
     expect(view.locator(".detail .meta").first).to_contain_text("step 1 ")
     assert view.evaluate("document.activeElement.getAttribute('role')") == "listbox"
