@@ -102,6 +102,8 @@ class SandboxSettings(Settings):
     """Sandbox actors, each with a container of its own."""
     slots: int = Field(default=2, ge=1, le=31)
     """Programs judged at once in one container."""
+    patience_s: float = Field(default=600.0, ge=0)
+    """How long a run waits where no node with the resource `sandbox` is left; then the step's attempts are dropped."""
 
 
 class RolloutSettings(Settings):
