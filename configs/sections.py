@@ -142,3 +142,6 @@ class CheckpointSettings(Settings):
     """Steps between checkpoints; a killed run loses at most this many."""
     keep: int = Field(default=2, ge=1)
     """Latest checkpoints kept, besides the best and the last of each stage."""
+    mirror: str | None = Field(default=None, pattern=r"^\w+://.")
+    """Where each checkpoint is copied to besides, under the run's name: s3://BUCKET/PREFIX, with
+    ?scheme=http&endpoint_override=HOST:PORT for another server than Amazon's; gs://, file://."""

@@ -73,7 +73,8 @@ def connect(config: Config) -> None:
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     if os.environ.get("RAY_ADDRESS"):
         if not ray.is_initialized():
-            ray.init(**quiet)
+            of_nodes = {"HF_HUB_CACHE": os.environ["HF_HUB_CACHE"]} if config.model_cache else {}
+            ray.init(**quiet, runtime_env={"env_vars": of_nodes})
         return
     os.environ.setdefault("RAY_TRAIN_ENABLE_PREEMPTION_WATCHER", "0")  # nobody takes this machine away
     ray.init(
