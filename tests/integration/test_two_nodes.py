@@ -24,7 +24,7 @@ SHORT = (
     "--no-evaluation.enabled", "--checkpoint.every", "4", "--sandbox.backend", "namespace",
 )  # fmt: skip
 
-pytestmark = [pytest.mark.slow, pytest.mark.vllm, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.vllm, pytest.mark.timeout(1200)]
 
 
 class Node:
@@ -35,6 +35,19 @@ class Node:
         self.environment = environment
 
     def start(self, *options: str) -> None:
+        """Tried again: Ray itself gives a node half a minute, which a busy machine may not have."""
+        for _ in range(3):
+            started = self._start(*options)
+            eventually(lambda p=started: p.poll() is not None or self.is_up(), 120)
+            if self.is_up():
+                return
+            self.power_off()
+        pytest.fail(f"no Ray node starts: {self.log.read_text()}")
+
+    def is_up(self) -> bool:
+        return "Ray runtime started" in self.log.read_text()
+
+    def _start(self, *options: str) -> subprocess.Popen:
         with self.log.open("w") as log:
             command = [
                 "ip", "netns", "exec", self.namespace, str(RAY), "start", "--block", *options,
@@ -45,7 +58,7 @@ class Node:
                 stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
         self._drive.started.append(started)
-        assert eventually(lambda: "Ray runtime started" in self.log.read_text(), 90), self.log.read_text()
+        return started
 
     def processes(self) -> dict[int, str]:
         """Command lines of all that run on it, by process id."""
@@ -70,7 +83,7 @@ class Node:
                     os.kill(pid, 9)
             eventually(lambda: not self.processes(), 0.2)
 
-    def run(self, *command: str, **options: object) -> subprocess.CompletedProcess[str]:
+    def run(self, *command: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             ["ip", "netns", "exec", self.namespace, *command],
             cwd=ROOT, env=self.environment, capture_output=True, text=True, check=False, timeout=120,
@@ -167,7 +180,7 @@ def test_the_judging_node_is_lost_and_comes_back(
         assert job.poll() is None, said.read_text()
         return what in said.read_text()
 
-    assert eventually(lambda: there("step 1/4"), 200), said.read_text()
+    assert eventually(lambda: there("step 1/4"), 400), said.read_text()
     assert judge.actors() >= {"SandboxShell"} and not judge.actors() & {
         "RolloutShell",
         "Mailbox",
@@ -182,7 +195,7 @@ def test_the_judging_node_is_lost_and_comes_back(
         lambda: there("lost a node: 0 of 1 units of the Ray resource 'sandbox' are left"), 60
     ), said.read_text()
     judge.start(*joins)
-    job.wait(200)
+    job.wait(400)
     out = said.read_text()
     assert job.returncode == 0 and "are there again: the run goes on" in out, out
     assert "SandboxShell" not in head.actors()
