@@ -52,7 +52,7 @@ def test_a_lost_machines_run_goes_on_elsewhere(
         second = tmp_path / "b" / drive.name()
         done = drive.run(
             "--config", "debug", *small, "--resume-from", f"s3://runs/team/{first.name}/step_000003{at}",
-            "--output-dir", second.parent, "--run-name", second.name, **KEYS,
+            "--output-dir", second.parent, "--run-name", second.name,
         )  # fmt: skip
         assert done.code == 0, done.err
     finally:
