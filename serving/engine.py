@@ -1,0 +1,128 @@
+"""A loaded model: vLLM's engine in a process of its own, vLLM's OpenAI app in this one, and the cache of its answers.
+
+What an OpenAI request may say, how it is checked and answered is vLLM's. Of vLLM's routes only the two that we serve are
+there: no sleeping, no adapters by request, no tokenizer service.
+"""
+
+import asyncio
+import itertools
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+from cachetools import LRUCache
+from fastapi import FastAPI
+
+from actors.settings import VllmEngine
+from core.episode import Completion
+from core.interfaces import EngineFailure, Sampling
+from games.prompts import served_template
+from runtime.model import Model
+from serving.cache import Answer
+from serving.models import marks_of
+
+os.environ.setdefault("VLLM_CONFIGURE_LOGGING", "0")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineOptions:
+    """Of every model that is served."""
+
+    device: str
+    dtype: str | None
+    max_model_len: int | None
+    """None: the model's own context."""
+    max_tokens: int
+    """Of one completion, whatever a request asks."""
+    kv_cache_mb: int
+    """On CPU."""
+    gpu_memory_utilization: float
+    cache_mb: float
+
+
+class ServedPolicy:
+    """The actor (core.interfaces.Actor) that plays on a served engine, beside the requests of others."""
+
+    version = 0
+
+    def __init__(self, client: Any) -> None:
+        self._client, self._ids = client, itertools.count()
+
+    async def generate(self, prompt_tokens: Sequence[int], sampling: Sampling) -> Completion:
+        from vllm.inputs.engine import tokens_input
+
+        from actors.vllm_policy import completion_of, sampling_params
+
+        prompt = tokens_input(list(prompt_tokens))
+        output = None
+        async for output in self._client.generate(
+            prompt, sampling_params(sampling), f"play-{next(self._ids)}"
+        ):
+            pass
+        return completion_of(output, self.version)
+
+
+@dataclass(kw_only=True)
+class Engine:
+    model: Model
+    client: Any
+    app: FastAPI
+    policy: ServedPolicy
+    cache: "LRUCache[str, Answer]" = field(repr=False)
+
+    @property
+    def dead(self) -> bool:
+        return self.client.errored
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self.client.shutdown)
+
+
+async def start_engine(name: str, model: Model, options: EngineOptions) -> Engine:
+    """Some seconds; the loop goes on meanwhile. Raises EngineFailure."""
+    from vllm.engine.arg_utils import AsyncEngineArgs
+    from vllm.entrypoints.launchers.api_server.app_state import init_app_state
+    from vllm.entrypoints.launchers.cli_args import make_arg_parser
+    from vllm.entrypoints.openai.chat_completion.api_router import attach_router as add_chat
+    from vllm.entrypoints.openai.completion.api_router import attach_router as add_completions
+    from vllm.entrypoints.serve.exception_handling.register import init_exception_handler
+    from vllm.utils.argparse_utils import FlexibleArgumentParser
+    from vllm.v1.engine.async_llm import AsyncLLM
+
+    from actors.vllm_policy import engine_args
+
+    settings = VllmEngine(
+        dtype=options.dtype,  # pyright: ignore[reportArgumentType]
+        max_model_len=options.max_model_len or model.context or 4096,
+        max_num_seqs=128,
+        kv_cache_mb=options.kv_cache_mb,
+        gpu_memory_utilization=options.gpu_memory_utilization,
+    )
+    args = AsyncEngineArgs(**vars(engine_args(model.path, settings, options.device)))
+    args.override_generation_config = {"max_new_tokens": options.max_tokens}
+    args.logprobs_mode = "raw_logprobs"  # as OpenAI's clients expect them
+    frontend = make_arg_parser(FlexibleArgumentParser()).parse_args([])
+    frontend.model, frontend.served_model_name = model.path, [name]
+    frontend.chat_template = served_template(model.tokenizer, marks_of(model))
+    frontend.disable_log_stats = True
+    try:
+        client = await asyncio.to_thread(AsyncLLM.from_engine_args, args)
+    except Exception as error:
+        raise EngineFailure(f"vLLM cannot run {model.path}: {' '.join(str(error).split())}") from error
+    app = FastAPI(openapi_url=None)
+    add_chat(app)
+    add_completions(app)
+    init_exception_handler(app)
+    app.state.server = SimpleNamespace()  # vLLM would stop it where an engine is dead; ours starts another engine
+    await init_app_state(client, app.state, frontend, await client.get_supported_tasks())
+    size = max(1, int(options.cache_mb * (1 << 20)))
+    return Engine(
+        model=model,
+        client=client,
+        app=app,
+        policy=ServedPolicy(client),
+        cache=LRUCache(size, getsizeof=len),
+    )
