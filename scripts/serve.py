@@ -9,31 +9,34 @@ What a client may send: docs/serving.md. Ends with Ctrl-C or SIGTERM; requests u
 """
 
 import argparse
+import contextlib
+import logging
 import os
 import signal
 import socket
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 if not __package__:  # run as a file: the rooms are found from the root
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
 
 from core.errors import SparringError, exit_with
 from runtime.logs import quiet_logs
 
 _ONGOING = 4096
 """Requests at once; the engine's own queue holds them."""
+_OBJECT_STORE_BYTES = 128 << 20
 
 
 def main(arguments: Sequence[str]) -> None:
-    from web.service import check_options
-
     options = _options(arguments)
     try:
-        check_options(options)
         serve_until_told(options)
     except (SparringError, OSError) as error:
         exit_with(error)
@@ -56,39 +59,144 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
         help="a run, a checkpoint, a directory in Hugging Face format or a hub id, by the name that requests give; may "
         "be repeated",
     )
-    add("--idle-s", type=float, default=300.0, help="a model is put away after so long without a request (%(default)s)")
-    add("--max-models", type=int, default=2, help="loaded at once, fewer where memory does not allow it (%(default)s)")
+    add(
+        "--idle-s",
+        type=float,
+        default=300.0,
+        help="a model is put away after so long without a request (%(default)s)",
+    )
+    add(
+        "--max-models",
+        type=int,
+        default=2,
+        help="loaded at once, fewer where memory does not allow it (%(default)s)",
+    )
     add("--max-tokens", type=int, default=4096, help="that one request may be answered with (%(default)s)")
     add("--max-model-len", type=int, help="tokens of prompt and completion; default: the model's context")
-    add("--cache-mb", type=float, default=64.0, help="kept answers of each loaded model; 0: none (%(default)s)")
+    add(
+        "--cache-mb",
+        type=float,
+        default=64.0,
+        help="kept answers of each loaded model; 0: none (%(default)s)",
+    )
     add("--device", choices=["cpu", "cuda"], default="cpu")
-    add("--dtype", choices=["float32", "bfloat16"], help="default: bfloat16 on a GPU that has it, else float32")
+    add(
+        "--dtype",
+        choices=["float32", "bfloat16"],
+        help="default: bfloat16 on a GPU that has it, else float32",
+    )
     add("--kv-cache-mb", type=int, default=1024, help="of each loaded model, on CPU (%(default)s)")
-    add("--threads", type=int, default=1, help="CPU threads of each loaded model; give a large one more (%(default)s)")
-    add("--sandbox", choices=["auto", "docker", "namespace", "process"], default="auto", help="of /v1/solve")
+    add(
+        "--threads",
+        type=int,
+        default=1,
+        help="CPU threads of each loaded model; give a large one more (%(default)s)",
+    )
+    add(
+        "--sandbox",
+        choices=["auto", "docker", "namespace", "process", "none"],
+        default="auto",
+        help="of /v1/solve",
+    )
     add_options(parser, port=8000)
     return parser.parse_args(arguments)
 
 
 def serve_until_told(options: argparse.Namespace) -> None:
-    from serving.engine import EngineOptions
-    from serving.models import fitting, open_models
+    """Raises SparringError."""
+    from fastapi import FastAPI
 
+    from sandbox_workers.backends import choose_backend
+    from serving.models import fitting, open_models
+    from web.service import guarded
+
+    guarded(FastAPI(), options)  # what is wrong with the options is said now, not in a replica's log
     models = open_models(options.model, "--model")
-    count = options.max_models
     if options.device == "cpu":
-        count = fitting(models, count, options.dtype, options.kv_cache_mb)
-    port = _free_port(options.host, options.port)
-    engines = EngineOptions(
-        device=options.device,
-        dtype=options.dtype,
-        max_model_len=options.max_model_len,
-        max_tokens=options.max_tokens,
-        kv_cache_mb=options.kv_cache_mb,
-        gpu_memory_utilization=0.9 / count,
-        cache_mb=options.cache_mb,
-    )
+        options.max_models = fitting(models, options.max_models, options.dtype, options.kv_cache_mb)
+    if options.sandbox != "none":
+        print(choose_backend(options.sandbox).description, flush=True)
+    options.port = _free_port(options.host, options.port)
     told = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: told.set())
-    ...
+    with on_ray(options):
+        where = f"http://{options.host}:{options.port}/v1"
+        print(
+            f"serving {', '.join(models)} at {where}, at most {options.max_models} loaded at once", flush=True
+        )
+        told.wait()
+
+
+def _free_port(host: str, port: int) -> int:
+    """Raises SparringError where it is taken: Serve would try and try."""
+    try:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((host, port))
+            return probe.getsockname()[1]
+    except OSError as error:
+        raise SparringError(
+            f"--host {host} --port {port}: {error.strerror}; give another, or --port 0"
+        ) from None
+
+
+@contextlib.contextmanager
+def on_ray(options: argparse.Namespace) -> Iterator[None]:
+    """Raises SparringError where the service does not start."""
+    if not os.environ.get("RAY_ADDRESS"):
+        # The replica listens by itself: through Serve's proxy each request and each piece of an answer would pass
+        # between processes twice more. On a cluster the proxies of its nodes do.
+        os.environ |= {
+            "RAY_SERVE_ENABLE_DIRECT_INGRESS": "1",
+            "RAY_SERVE_DIRECT_INGRESS_MIN_HTTP_PORT": str(options.port),
+            "RAY_SERVE_DIRECT_INGRESS_MAX_HTTP_PORT": str(options.port + 1),
+            "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": "0",
+            "RAY_SERVE_PORT_QUARANTINE_S": "0",
+            "RAY_SERVE_RUN_USER_CODE_IN_SEPARATE_THREAD": "0",
+            "RAY_SERVE_LOG_TO_STDERR": "0",
+        }
+    import ray
+    from ray import serve
+    from ray.exceptions import RayError
+
+    from actors.rollout import ENGINE_ENVIRONMENT
+
+    def build() -> "FastAPI":
+        from serving.app import build_app
+        from web.service import guarded
+
+        return guarded(build_app(options), options)
+
+    replica = serve.deployment(
+        name="replica",
+        max_ongoing_requests=_ONGOING,
+        graceful_shutdown_timeout_s=10,
+        logging_config={"enable_access_log": False},
+        ray_actor_options={
+            "num_cpus": 0,
+            "num_gpus": int(options.device == "cuda"),
+            "runtime_env": {"env_vars": ENGINE_ENVIRONMENT | {"OMP_NUM_THREADS": str(options.threads)}},
+        },
+    )(serve.ingress(build)())
+    ray.init(
+        address=os.environ.get("RAY_ADDRESS", "local"),
+        log_to_driver=False,
+        logging_level=logging.ERROR,
+        object_store_memory=_OBJECT_STORE_BYTES,
+    )
+    try:
+        serve.start(http_options={"host": options.host, "port": options.port})
+        serve.run(replica.bind(), name="sparring", route_prefix="/")
+        yield
+    except (RayError, RuntimeError) as error:
+        last = (str(error).strip().splitlines() or [""])[-1]
+        raise SparringError(f"the service did not start: {last}") from error
+    finally:
+        serve.shutdown()
+        ray.shutdown()
+
+
+if __name__ == "__main__":
+    quiet_logs()
+    main(sys.argv[1:])

@@ -1,20 +1,24 @@
 """The service: `/v1/models`, `/v1/completions`, `/v1/chat/completions`, `/v1/solve`. Who may ask is web/guard.py's."""
 
+import argparse
 import contextlib
 import json
 from collections.abc import AsyncIterator, Mapping, MutableMapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI
 from starlette.requests import ClientDisconnect, Request
+from starlette.routing import Route
 
 from core.errors import SparringError
 from runtime.model import Model
+from sandbox_workers.local import LocalSandbox
 from serving.cache import answer_from, cache_key
 from serving.engine import Engine, EngineOptions, start_engine
+from serving.models import open_models
 from serving.shelf import Shelf
+from serving.solve import LIMITS, Solving, unknown_model
 from web.guard import Message, Receive, Send
 from web.service import error_answer
 
@@ -61,11 +65,6 @@ class OpenAI:
         return None
 
 
-def unknown_model(name: object, models: Mapping[str, Model]) -> Any:
-    said = f"there is no model {name!r}; these are served: {', '.join(models)}"
-    return error_answer(404, said, _INVALID)
-
-
 def asked_tokens(asked: Mapping[str, Any], limit: int) -> int:
     """Tokens that a request may be answered with, all its completions together. What is no number vLLM refuses."""
     prompt = asked.get("prompt")
@@ -91,22 +90,51 @@ def _again(body: bytes, receive: Receive) -> Receive:
     return receive_again
 
 
-def build_app(models: Mapping[str, Model], options: EngineOptions, *, at_once: int, idle_s: float) -> FastAPI:
-    shelf = Shelf(lambda name: start_engine(name, models[name], options), at_once=at_once, idle_s=idle_s)
+def build_app(options: argparse.Namespace) -> FastAPI:
+    """options: of scripts/serve.py, checked there."""
+    models = open_models(options.model, "--model")
+    engines = EngineOptions(
+        device=options.device,
+        dtype=options.dtype,
+        max_model_len=options.max_model_len,
+        max_tokens=options.max_tokens,
+        kv_cache_mb=options.kv_cache_mb,
+        gpu_memory_utilization=0.9 / options.max_models,
+        cache_mb=options.cache_mb,
+    )
+    shelf = Shelf(
+        lambda name: start_engine(name, models[name], engines),
+        at_once=options.max_models,
+        idle_s=options.idle_s,
+    )
+
+    sandbox = None if options.sandbox == "none" else LocalSandbox(options.sandbox, limits=LIMITS)
+    solving = Solving(
+        models=models,
+        shelf=shelf,
+        sandbox=sandbox,
+        max_tokens=options.max_tokens,
+        max_model_len=options.max_model_len,
+    )
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        async with shelf:
-            yield
+        with sandbox or contextlib.nullcontext():
+            async with shelf:
+                yield
 
-    app = FastAPI(title="Sparring", lifespan=lifespan, openapi_url=None)
+    app = FastAPI(lifespan=lifespan, openapi_url=None)
     openai = OpenAI(models, shelf, options.max_tokens)
-    app.add_route("/v1/completions", openai, methods=["POST"])
-    app.add_route("/v1/chat/completions", openai, methods=["POST"])
+    for path in ("/v1/completions", "/v1/chat/completions"):
+        app.router.routes.append(Route(path, openai, methods=["POST"]))
+    app.post("/v1/solve", response_model=None)(solving.answer)
 
     @app.get("/v1/models")
     def served() -> dict[str, Any]:
-        return {"object": "list", "data": [_card(name, model, name in shelf) for name, model in models.items()]}
+        return {
+            "object": "list",
+            "data": [_card(name, model, name in shelf) for name, model in models.items()],
+        }
 
     return app
 

@@ -5,10 +5,7 @@ there: no sleeping, no adapters by request, no tokenizer service.
 """
 
 import asyncio
-import itertools
-import json
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -17,8 +14,7 @@ from cachetools import LRUCache
 from fastapi import FastAPI
 
 from actors.settings import VllmEngine
-from core.episode import Completion
-from core.interfaces import EngineFailure, Sampling
+from core.interfaces import EngineFailure
 from games.prompts import served_template
 from runtime.model import Model
 from serving.cache import Answer
@@ -43,34 +39,11 @@ class EngineOptions:
     cache_mb: float
 
 
-class ServedPolicy:
-    """The actor (core.interfaces.Actor) that plays on a served engine, beside the requests of others."""
-
-    version = 0
-
-    def __init__(self, client: Any) -> None:
-        self._client, self._ids = client, itertools.count()
-
-    async def generate(self, prompt_tokens: Sequence[int], sampling: Sampling) -> Completion:
-        from vllm.inputs.engine import tokens_input
-
-        from actors.vllm_policy import completion_of, sampling_params
-
-        prompt = tokens_input(list(prompt_tokens))
-        output = None
-        async for output in self._client.generate(
-            prompt, sampling_params(sampling), f"play-{next(self._ids)}"
-        ):
-            pass
-        return completion_of(output, self.version)
-
-
 @dataclass(kw_only=True)
 class Engine:
     model: Model
     client: Any
     app: FastAPI
-    policy: ServedPolicy
     cache: "LRUCache[str, Answer]" = field(repr=False)
 
     @property
@@ -104,7 +77,7 @@ async def start_engine(name: str, model: Model, options: EngineOptions) -> Engin
     args = AsyncEngineArgs(**vars(engine_args(model.path, settings, options.device)))
     args.override_generation_config = {"max_new_tokens": options.max_tokens}
     args.logprobs_mode = "raw_logprobs"  # as OpenAI's clients expect them
-    frontend = make_arg_parser(FlexibleArgumentParser()).parse_args([])
+    frontend: Any = make_arg_parser(FlexibleArgumentParser()).parse_args([])
     frontend.model, frontend.served_model_name = model.path, [name]
     frontend.chat_template = served_template(model.tokenizer, marks_of(model))
     frontend.disable_log_stats = True
@@ -116,13 +89,14 @@ async def start_engine(name: str, model: Model, options: EngineOptions) -> Engin
     add_chat(app)
     add_completions(app)
     init_exception_handler(app)
-    app.state.server = SimpleNamespace()  # vLLM would stop it where an engine is dead; ours starts another engine
+    app.state.server = (
+        SimpleNamespace()
+    )  # vLLM would stop it where an engine is dead; ours starts another engine
     await init_app_state(client, app.state, frontend, await client.get_supported_tasks())
     size = max(1, int(options.cache_mb * (1 << 20)))
     return Engine(
         model=model,
         client=client,
         app=app,
-        policy=ServedPolicy(client),
         cache=LRUCache(size, getsizeof=len),
     )

@@ -24,7 +24,9 @@ def open_models(named: Iterable[str], key: str) -> dict[str, Model]:
     for text in named:
         name, _, where = text.partition("=")
         if not name or not where:
-            raise SparringError(f"{key} {text}: give a name and what is served by it, as NAME=RUN or NAME=DIRECTORY")
+            raise SparringError(
+                f"{key} {text}: give a name and what is served by it, as NAME=RUN or NAME=DIRECTORY"
+            )
         if name in models:
             raise SparringError(f"{key} {text}: {name} is the name of two models")
         models[name] = model = open_model(checkpoint_of(where), key)

@@ -62,7 +62,8 @@ class Shelf(Generic[L]):
         self._sweeper.cancel()
         for place in self._places.values():
             place.loading.cancel()
-        await asyncio.gather(*map(self._put_away, list(self._places)))
+        await asyncio.gather(*map(_close, self._places.values()))
+        self._places.clear()
 
     @contextlib.asynccontextmanager
     async def use(self, name: str) -> AsyncIterator[L]:
@@ -75,7 +76,7 @@ class Shelf(Generic[L]):
             place.users -= 1
             place.used = time.monotonic()
             if place.useless and self._places.get(name) is place:
-                await asyncio.shield(self._put_away(name))
+                await asyncio.shield(_close(self._places.pop(name)))
             self._freed.set()
 
     async def _make(self, name: str) -> Place[L]:
@@ -84,7 +85,7 @@ class Shelf(Generic[L]):
                 while len(self._places) >= self._at_once:
                     idle = [(place.used, n) for n, place in self._places.items() if place.idle]
                     if idle:
-                        await self._put_away(min(idle)[1])
+                        await _close(self._places.pop(min(idle)[1]))
                     else:
                         self._freed.clear()
                         await self._freed.wait()
@@ -98,11 +99,6 @@ class Shelf(Generic[L]):
             finally:
                 self._freed.set()  # its client may have gone meanwhile
 
-    async def _put_away(self, name: str) -> None:
-        loaded = (await asyncio.gather(self._places.pop(name).loading, return_exceptions=True))[0]
-        if not isinstance(loaded, BaseException):
-            await loaded.close()
-
     async def _sweep(self) -> None:
         while True:
             await asyncio.sleep(min(1.0, self._idle_s))
@@ -110,4 +106,10 @@ class Shelf(Generic[L]):
                 since = time.monotonic() - self._idle_s
                 for name, place in list(self._places.items()):  # putting one away takes time
                     if place.idle and place.used < since and self._places.get(name) is place:
-                        await self._put_away(name)
+                        await _close(self._places.pop(name))
+
+
+async def _close(place: Place[L]) -> None:
+    loaded = (await asyncio.gather(place.loading, return_exceptions=True))[0]
+    if not isinstance(loaded, BaseException):
+        await loaded.close()
