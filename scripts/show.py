@@ -21,6 +21,7 @@ if not __package__:  # run as a file: the rooms are found from the root
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 from core.errors import SparringError, exit_with
+from tracking.runs import find_run
 
 Row = Mapping[str, Any]
 _ATTEMPTS = 10
@@ -78,22 +79,6 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 # ---------------------------------------------------------------------- finding
-def find_run(name: str | None, output: Path) -> Path:
-    """Raises SparringError."""
-    runs = sorted(
-        (file for pattern in ("*", "*/*") for file in output.glob(f"{pattern}/metrics.jsonl")),
-        key=lambda file: file.stat().st_mtime,
-    )
-    if name is None and runs:
-        return runs[-1].parent
-    for directory in (Path(name), output / name) if name is not None else ():
-        if (directory / "metrics.jsonl").is_file():
-            return directory
-    latest = ", ".join(str(file.parent.relative_to(output)) for file in runs[: -_NAMED - 1 : -1])
-    there = f"the latest runs in {output}: {latest}" if runs else f"there is none in {output}"
-    raise SparringError(f"{name or output}: no run (a directory with metrics.jsonl); {there}")
-
-
 def attempts_of(run: Path, options: argparse.Namespace) -> list[Row]:
     """Those that were asked for, as they were played. Raises SparringError."""
     asked = {key: getattr(options, key) for key in ("step", "problem", "player")}

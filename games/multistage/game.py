@@ -7,9 +7,10 @@ One episode plays `attempts` programs against `attempts` suites of one problem, 
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from core.episode import Episode, Outcome, Trajectory, Turn
-from core.interfaces import Player, PromptFormat, Sandbox
+from core.interfaces import Message, Player, PromptFormat, Sandbox
 from core.problem import Problem
 from games.multistage import messages
 from games.multistage.rewards import SuiteFacts, behaviour_duplicates, discriminator_reward, pass_rate
@@ -17,7 +18,7 @@ from games.multistage.rules import DISCRIMINATOR, GENERATOR, MultistageRules
 from games.multistage.stages import REASONING_STAGES, ReasoningStage
 from games.multistage.suites import Met, Suite, Suites
 from games.parsing import extract_program
-from games.turns import take_turn
+from games.turns import take_turn, try_again
 
 
 class MultistageGame:
@@ -90,6 +91,16 @@ class MultistageGame:
         program = extract_program(turns[-1].text)
         place = player.branching.place(attempt) if player.branching else None
         return Trajectory(player=GENERATOR, attempt=attempt, turns=turns, artifact=program, place=place)
+
+    def told(self, outcomes: Sequence[Outcome]) -> Message:
+        """To the generator, of a program that failed some of these tests."""
+        return messages.again(outcomes)
+
+    async def again(self, player: Player, attempt: Trajectory, outcomes: Sequence[Outcome]) -> Trajectory:
+        """The attempt with one turn more: the program once again, by who has been told what tests it failed."""
+        turn = await try_again(player, attempt, self.told(outcomes))
+        program = extract_program(turn.text)
+        return replace(attempt, turns=[*attempt.turns, turn], artifact=program, components={})
 
     async def attack(self, problem: Problem, player: Player, attempt: int) -> Trajectory:
         """One attempt of the discriminator: a suite. Not yet judged."""

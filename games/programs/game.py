@@ -3,15 +3,16 @@
 import asyncio
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from core.episode import Episode, Trajectory
+from core.episode import Episode, Outcome, Trajectory
 from core.evaluation import EvaluationSettings, Evaluator
 from core.interfaces import Game, Message, Player, PromptFormat, Sandbox
 from core.problem import Problem
 from core.verdict import Limits
 from games.parsing import extract_program
 from games.rules import Rules
-from games.turns import answer_all
+from games.turns import again_message, answer_all, try_again
 
 GENERATOR = "generator"
 
@@ -87,6 +88,17 @@ class SolverGame:
         for attempt in attempts:
             self.rules.read(attempt)
         return attempts
+
+    def told(self, outcomes: Sequence[Outcome]) -> Message:
+        """To the generator, of a program that failed some of these tests."""
+        return again_message(outcomes)
+
+    async def again(self, player: Player, attempt: Trajectory, outcomes: Sequence[Outcome]) -> Trajectory:
+        """The attempt with one turn more: the program once again, by who has been told what tests it failed."""
+        turn = await try_again(player, attempt, self.told(outcomes))
+        attempt = replace(attempt, turns=[*attempt.turns, turn], artifact=turn.text, components={})
+        self.rules.read(attempt)
+        return attempt
 
     def longest(self, problem: Problem, player: str, style: PromptFormat, max_tokens: int) -> int:
         asked = len(style.say((), self.rules.message(problem, ("x",))))
