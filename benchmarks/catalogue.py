@@ -32,6 +32,7 @@ BENCHMARKS = {
     "sandbox": Benchmark(module="sandbox", speaks_of=("sandbox_workers", "docker")),
     "sandbox_soak": Benchmark(module="sandbox_soak", speaks_of=("sandbox_workers", "docker"), hours=True),
     "rollout": Benchmark(module="rollout", speaks_of=("actors", "core", "games")),
+    "serve": Benchmark(module="serve", speaks_of=("serving", "web", "scripts/serve.py")),
     "learner": Benchmark(module="learner", speaks_of=("learners", "core/batch.py")),
     "trl_parity": Benchmark(module="trl_parity", speaks_of=("learners", "core/batch.py")),
     "trl_speed": Benchmark(module="trl_speed", speaks_of=("learners", "core/batch.py")),

@@ -110,6 +110,11 @@ def serve_until_told(options: argparse.Namespace) -> None:
     from serving.models import fitting, open_models
     from web.service import guarded
 
+    for option, least in (("max_models", 1), ("max_tokens", 1), ("max_model_len", 32), ("kv_cache_mb", 16)):
+        if (value := getattr(options, option)) is not None and value < least:
+            raise SparringError(f"--{option.replace('_', '-')} {value}: {least} or more")
+    if options.idle_s <= 0:
+        raise SparringError(f"--idle-s {options.idle_s:g}: more than 0")
     guarded(FastAPI(), options)  # what is wrong with the options is said now, not in a replica's log
     models = open_models(options.model, "--model")
     if options.device == "cpu":

@@ -6,7 +6,7 @@ there: no sleeping, no adapters by request, no tokenizer service.
 
 import asyncio
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,7 +20,9 @@ from runtime.model import Model
 from serving.cache import Answer
 from serving.models import marks_of
 
-os.environ.setdefault("VLLM_CONFIGURE_LOGGING", "0")
+os.environ.setdefault("VLLM_CONFIGURE_LOGGING", "0")  # else it closes the log handlers of this process
+_AT_ONCE = 128
+"""Sequences that an engine decodes at once; more wait in it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +46,7 @@ class Engine:
     model: Model
     client: Any
     app: FastAPI
-    cache: "LRUCache[str, Answer]" = field(repr=False)
+    cache: "LRUCache[str, Answer]"
 
     @property
     def dead(self) -> bool:
@@ -56,8 +58,17 @@ class Engine:
 
 async def start_engine(name: str, model: Model, options: EngineOptions) -> Engine:
     """Some seconds; the loop goes on meanwhile. Raises EngineFailure."""
-    from vllm.engine.arg_utils import AsyncEngineArgs
+    client, app, frontend = await asyncio.to_thread(_open, name, model, options)
     from vllm.entrypoints.launchers.api_server.app_state import init_app_state
+
+    await init_app_state(client, app.state, frontend, await client.get_supported_tasks())
+    cache: LRUCache[str, Answer] = LRUCache(int(options.cache_mb * (1 << 20)), getsizeof=len)
+    return Engine(model=model, client=client, app=app, cache=cache)
+
+
+def _open(name: str, model: Model, options: EngineOptions) -> tuple[Any, FastAPI, Any]:
+    """vLLM's engine, its app without state yet, and its front end's settings. Raises EngineFailure."""
+    from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.entrypoints.launchers.cli_args import make_arg_parser
     from vllm.entrypoints.openai.chat_completion.api_router import attach_router as add_chat
     from vllm.entrypoints.openai.completion.api_router import attach_router as add_completions
@@ -70,7 +81,7 @@ async def start_engine(name: str, model: Model, options: EngineOptions) -> Engin
     settings = VllmEngine(
         dtype=options.dtype,  # pyright: ignore[reportArgumentType]
         max_model_len=options.max_model_len or model.context or 4096,
-        max_num_seqs=128,
+        max_num_seqs=_AT_ONCE,
         kv_cache_mb=options.kv_cache_mb,
         gpu_memory_utilization=options.gpu_memory_utilization,
     )
@@ -81,10 +92,6 @@ async def start_engine(name: str, model: Model, options: EngineOptions) -> Engin
     frontend.model, frontend.served_model_name = model.path, [name]
     frontend.chat_template = served_template(model.tokenizer, marks_of(model))
     frontend.disable_log_stats = True
-    try:
-        client = await asyncio.to_thread(AsyncLLM.from_engine_args, args)
-    except Exception as error:
-        raise EngineFailure(f"vLLM cannot run {model.path}: {' '.join(str(error).split())}") from error
     app = FastAPI(openapi_url=None)
     add_chat(app)
     add_completions(app)
@@ -92,11 +99,7 @@ async def start_engine(name: str, model: Model, options: EngineOptions) -> Engin
     app.state.server = (
         SimpleNamespace()
     )  # vLLM would stop it where an engine is dead; ours starts another engine
-    await init_app_state(client, app.state, frontend, await client.get_supported_tasks())
-    size = max(1, int(options.cache_mb * (1 << 20)))
-    return Engine(
-        model=model,
-        client=client,
-        app=app,
-        cache=LRUCache(size, getsizeof=len),
-    )
+    try:
+        return AsyncLLM.from_engine_args(args), app, frontend
+    except Exception as error:
+        raise EngineFailure(f"vLLM cannot run {model.path}: {' '.join(str(error).split())}") from error

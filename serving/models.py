@@ -11,7 +11,7 @@ from core.errors import SparringError
 from games import GameRules
 from games.prompts import ATTACK, PROBLEM, STAGE_MARKERS, TESTS
 from games.rules import Rules
-from runtime.model import Model, open_model
+from runtime.model import Model, find_policies, open_model
 from runtime.plan import parameters
 
 _ENGINE_BYTES = 900 << 20
@@ -29,21 +29,10 @@ def open_models(named: Iterable[str], key: str) -> dict[str, Model]:
             )
         if name in models:
             raise SparringError(f"{key} {text}: {name} is the name of two models")
-        models[name] = model = open_model(checkpoint_of(where), key)
+        models[name] = model = open_model(find_policies(where, Path())[0], key)
         if model.game:
             _refuse_other_game(f"{key} {text}", model.game)
     return models
-
-
-def checkpoint_of(where: str) -> str:
-    """A run is its best generator, or its latest one where nothing was evaluated; a checkpoint is its generator."""
-    path = Path(where).expanduser()
-    if (path / "checkpoints").is_dir():
-        steps = sorted((path / "checkpoints").glob("step_*"))
-        best = path / "checkpoints" / "best"
-        path = best if best.exists() or not steps else steps[-1]
-    inside = path / "generator"
-    return str(inside) if inside.is_dir() else where if path == Path(where).expanduser() else str(path)
 
 
 def _refuse_other_game(named: str, game: Mapping[str, Any]) -> None:

@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from evaluation.solving import Solution, Solver, Tester, stage_name
 from fastapi.responses import JSONResponse, StreamingResponse
 from fastapi.sse import format_sse_event
 from pydantic import BaseModel, ConfigDict, Field
@@ -23,6 +22,7 @@ from core.errors import SparringError
 from core.interfaces import Sampling, Sandbox
 from core.problem import Problem
 from core.verdict import Limits
+from evaluation.solving import Solution, Solver, Tester, stage_name
 from evaluation.writing import Writer
 from games.multistage.game import MultistageGame
 from games.multistage.rules import GENERATOR, MultistageRules

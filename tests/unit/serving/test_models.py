@@ -1,3 +1,4 @@
+import shutil
 from pathlib import Path
 
 import pytest
@@ -43,7 +44,7 @@ def checkpoint(run: Path, kind: str) -> Path:
     best = run / "checkpoints" / "step_000001"
     best.mkdir(parents=True)
     for role in ("generator", "discriminator"):
-        (best / role).symlink_to(SHIPPED.resolve() / role)
+        shutil.copytree(SHIPPED / role, best / role)
     (run / "checkpoints" / "best").symlink_to("step_000001")
     (run / "metrics.jsonl").touch()
     (run / "config.yaml").write_text(f"game:\n  kind: {kind}\ngenerator:\n  max_tokens: 77\n")
@@ -56,6 +57,14 @@ def test_a_run_is_its_best_generator_and_a_checkpoint_its_generator(tmp_path: Pa
         [f"run={tmp_path / 'run'}", f"here={best}", f"dis={best / 'discriminator'}"], "--model"
     )
     assert [Path(model.path).name for model in found.values()] == ["generator", "generator", "discriminator"]
+
+
+def test_a_checkpoint_of_a_game_without_programs_is_refused(tmp_path: Path) -> None:
+    checkpoint(tmp_path / "run", "kuhn")
+    with pytest.raises(
+        SparringError, match=r"--model a=.*run: a checkpoint of game kuhn, which writes no programs"
+    ):
+        open_models([f"a={tmp_path / 'run'}"], "--model")
 
 
 def test_a_message_stands_between_the_marks_that_the_model_was_trained_on() -> None:
