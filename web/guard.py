@@ -2,7 +2,8 @@
 
 Plain ASGI: `Guard(app, ...)` for a server, `app.add_middleware(Guard, ...)` for FastAPI, Ray Serve included. A body is read
 before the service sees it, so it is never larger than allowed, whatever its Content-Length said; answers pass as they
-come. Rates are counted in this process: several replicas allow as many times the rate. No TLS: a proxy's work. What is no
+come. A key comes as `Authorization: Bearer KEY`, or, for clients that can be given a URL only, as its password:
+`http://any:KEY@host`. Rates are counted in this process: several replicas allow as many times the rate. No TLS: a proxy's work. What is no
 HTTP request (a web socket) is refused.
 
 Refusals, {"error": {"message", "type"}}: 401 without a good key, 429 with Retry-After, 413; 500 where the service raised.
@@ -15,6 +16,8 @@ The audit log has a line for each request, also refused ones, but for /healthz a
 """
 
 import asyncio
+import base64
+import contextlib
 import json
 import logging
 import math
@@ -137,8 +140,7 @@ class Guard:
     ) -> None:
         headers = dict(scope["headers"])
         if self._keyring:
-            scheme, _, key = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
-            exchange.key = self._keyring.name_of(key.strip()) if scheme.lower() == "bearer" else None
+            exchange.key = self._keyring.name_of(key_of(headers.get(b"authorization", b"")))
             if exchange.key is None:
                 message = (
                     "a key is wanted: `Authorization: Bearer KEY`, as `python -m web.keys add` printed it"
@@ -232,6 +234,17 @@ class Guard:
             self._audit.write(json.dumps(line) + "\n")
         except OSError as error:  # a full disk: the service goes on
             logging.getLogger(__name__).error("audit log: %s", error)
+
+
+def key_of(authorization: bytes) -> str:
+    """Of `Bearer KEY`, or of `Basic`, whose password it is; "" where there is none."""
+    scheme, _, rest = authorization.decode("latin-1").partition(" ")
+    if scheme.lower() == "bearer":
+        return rest.strip()
+    if scheme.lower() == "basic":
+        with contextlib.suppress(ValueError):
+            return base64.b64decode(rest, validate=True).decode("latin-1").partition(":")[2]
+    return ""
 
 
 async def answer(

@@ -1,9 +1,8 @@
-"""The options that our services share, and how one is put behind its guard and run."""
+"""How a service is put behind its guard, and run."""
 
 import argparse
 import ipaddress
 import socket
-from pathlib import Path
 
 import uvicorn
 from fastapi import FastAPI, Request
@@ -14,38 +13,29 @@ from starlette.exceptions import HTTPException
 from core.errors import SparringError
 from web.guard import Guard
 from web.keys import Keyring
+from web.options import add_options as add_options
 
 
-def add_options(parser: argparse.ArgumentParser, *, port: int) -> None:
-    parser.add_argument("--host", default="127.0.0.1", help="default: 127.0.0.1; another one needs --keys")
-    parser.add_argument("--port", type=int, default=port, help=f"0: any free one; default: {port}")
-    parser.add_argument(
-        "--keys", type=Path, help="file of keys (python -m web.keys); none: no keys are asked for"
-    )
-    parser.add_argument("--requests-per-minute", type=float, help="of each key; default: any number")
-    parser.add_argument("--max-body-mb", type=float, default=8.0, help="of a request; default: 8")
-    parser.add_argument("--audit-log", type=Path, help="JSON lines, one per request; see web/guard.py")
-
-
-def guarded(app: FastAPI, options: argparse.Namespace) -> FastAPI:
-    """The app behind a guard, with errors said as the guard says them.
-
-    Raises:
-        SparringError: an option that cannot be.
-    """
+def check(options: argparse.Namespace) -> None:
+    """Raise SparringError: an option that cannot be."""
     if options.keys is None and not is_loopback(options.host):
         raise SparringError(
             f"--host {options.host}: without keys anybody could use it; make one (`python -m web.keys add NAME`) and "
             "name its file with --keys, or stay with --host 127.0.0.1"
         )
     if options.keys is not None:
-        Keyring(options.keys)  # a missing file is said now, not by the server when it makes the guard
+        Keyring(options.keys)
     if options.requests_per_minute is not None and options.requests_per_minute < 1:
         raise SparringError(f"--requests-per-minute {options.requests_per_minute:g}: 1 or more")
     if options.max_body_mb <= 0:
         raise SparringError(f"--max-body-mb {options.max_body_mb:g}: more than 0")
     if options.audit_log is not None and not options.audit_log.parent.is_dir():
         raise SparringError(f"--audit-log {options.audit_log}: there is no folder {options.audit_log.parent}")
+
+
+def guarded(app: FastAPI, options: argparse.Namespace) -> FastAPI:
+    """The app behind a guard, with errors said as the guard says them. Raise SparringError."""
+    check(options)
     say_errors_plainly(app)
     app.add_middleware(
         Guard,
