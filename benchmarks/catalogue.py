@@ -54,6 +54,7 @@ BENCHMARKS = {
         module="experiments.reward_hacking", speaks_of=("games/multistage/rewards.py",)
     ),
     "bug_finding": Benchmark(module="experiments.bug_finding", speaks_of=RUNS, hours=True),
+    "best_of": Benchmark(module="experiments.best_of", speaks_of=RUNS, hours=True),
     "sparring": Benchmark(module="experiments.sparring", speaks_of=RUNS, hours=True),
     "coevolution": Benchmark(module="experiments.coevolution", speaks_of=RUNS, hours=True),
     "games": Benchmark(module="experiments.games", speaks_of=RUNS, hours=True),

@@ -6,11 +6,10 @@ be written again by a generator that was told which (R0's multi-attempt).
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 from core.episode import Outcome, Trajectory, Turn
-from core.errors import SparringError
-from core.interfaces import Message, Player, PromptFormat, Sandbox
+from core.interfaces import Sandbox, SandboxFailure
 from core.problem import Problem
 from core.verdict import Limits
 from evaluation.choosing import suite_tests, votes
@@ -19,20 +18,9 @@ from games.judging import outcomes_of
 from games.multistage.game import MultistageGame
 from games.multistage.rules import GENERATOR
 from games.multistage.stages import REASONING_STAGES
+from games.programs.game import SolverGame
 
 _STAGE_NAMES = {stage.number: stage.name for stage in REASONING_STAGES}
-
-
-class SolvingGame(Protocol):
-    """A game of which the generator's move is played, and played again: MultistageGame, SolverGame."""
-
-    async def solve_all(self, problem: Problem, player: Player) -> list[Trajectory]: ...
-
-    def told(self, outcomes: Sequence[Outcome]) -> Message: ...
-
-    async def again(self, player: Player, attempt: Trajectory, outcomes: Sequence[Outcome]) -> Trajectory: ...
-
-    def longest(self, problem: Problem, player: str, style: PromptFormat, max_tokens: int) -> int: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +95,7 @@ class Solution:
 
 @dataclass(frozen=True, kw_only=True)
 class Solver:
-    game: SolvingGame
+    game: MultistageGame | SolverGame
     writer: Writer
     temperature: float
     """0: greedy."""
@@ -116,6 +104,7 @@ class Solver:
     limits: Limits
     """Of a test, where the problem has none of its own."""
     attempts: int = 1
+    """One after another, as long as a test fails and there is room."""
     best_of: int = 1
     """Programs written at first, among which the tester's tests choose."""
     tester: Tester | None = None
@@ -155,7 +144,7 @@ class Solver:
                 if note := self._too_long(attempt, told):
                     break
                 attempt = await self.game.again(player, attempt, told)
-        except SparringError as error:  # the sandbox
+        except SandboxFailure as error:
             rest = tried or [_tried(programs[0], None, None)]
             return Solution(problem=problem.id, attempts=rest, tests=tests, error=str(error))
         others = [

@@ -7,6 +7,7 @@ from dataclasses import replace
 from core.episode import Outcome, Trajectory, Turn
 from core.interfaces import Message, Player, Sampling
 from core.seeding import derive_seed
+from core.verdict import Status, Test
 
 
 async def take_turn(player: Player, tokens: Sequence[int], attempt: int, place: int) -> Turn:
@@ -55,9 +56,11 @@ def again_message(outcomes: Sequence[Outcome]) -> Message:
     )
 
 
-AGAIN_TOKENS = len(_AGAIN) + 2 * _TOLD_TESTS * (_TOLD_CHARACTERS + 8)
-"""The most that `again_message` may take besides what the format puts around a message: it is ASCII, and no tokenizer
-makes more tokens of that than it has characters."""
+def worst(tests: Sequence[Test]) -> list[Outcome]:
+    """Outcomes of these tests of which what is told takes about the most tokens."""
+    error = "1 " * _TOLD_CHARACTERS  # few tokenizers have a token for more than one character of it
+    outcomes = [Outcome(test=str(test), status=Status.RUNTIME_ERROR, error=error) for test in tests]
+    return sorted(outcomes, key=lambda outcome: len(_plain(outcome.test)), reverse=True)
 
 
 def _plain(text: str) -> str:
@@ -71,3 +74,14 @@ async def try_again(player: Player, attempt: Trajectory, message: Message) -> Tu
     tokens = player.format.say([*last.prompt_tokens, *last.completion.tokens], message)
     player = replace(player, seed=derive_seed(player.seed, "again", len(attempt.turns)))
     return await take_turn(player, tokens, attempt.attempt, last.stage)
+
+
+def further(chain: Trajectory, number: int, attempts: int) -> Trajectory:
+    """The last turn of a chain of attempts as an attempt that earns by itself, beside those of the same number (from 2).
+    attempts: the player's first ones."""
+    return replace(
+        chain,
+        attempt=chain.attempt + (number - 1) * attempts,
+        turns=chain.turns[-1:],
+        group=f"attempt {number}",
+    )

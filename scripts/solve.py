@@ -33,7 +33,6 @@ from core.verdict import Limits
 from evaluation.solving import Solution, Solver, Tester, stage_name
 from games.multistage.game import MultistageGame
 from games.multistage.rules import DISCRIMINATOR, GENERATOR, MultistageRules
-from games.turns import AGAIN_TOKENS
 from problems.formats import load_dataset
 from problems.loader import load_to_solve
 from runtime.logs import quiet_logs
@@ -143,10 +142,10 @@ async def _solve_all(
     model, tester = models
     stages = settings.stages or ("all" if not model.run or model.knows_stages else "none")
     game = program_game(model, stages, settings.answer_format)
+    all_attempts = program_game(model, stages, settings.answer_format, settings.attempts)
     max_tokens = settings.max_tokens or model.max_tokens
-    more = (settings.attempts - 1) * (AGAIN_TOKENS + max_tokens)
     room = _room(
-        settings, problems, model, lambda p: game.longest(p, GENERATOR, model.style(), max_tokens) + more
+        settings, problems, model, lambda p: all_attempts.longest(p, GENERATOR, model.style(), max_tokens)
     )
     kind = settings.engine or ("vllm" if settings.batch else "transformers")
     print(f"{model.path} writes, stages {stages}, at most {max_tokens} tokens a turn", flush=True)
