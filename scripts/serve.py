@@ -122,10 +122,10 @@ def serve_until_told(options: argparse.Namespace) -> None:
     if options.sandbox != "none":
         print(choose_backend(options.sandbox).description, flush=True)
     options.port = _free_port(options.host, options.port)
-    told = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: told.set())
     with on_ray(options):
+        told = threading.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):  # Ray's own handler would end it with the signal's number
+            signal.signal(number, lambda *_: told.set())
         where = f"http://{options.host}:{options.port}/v1"
         print(
             f"serving {', '.join(models)} at {where}, at most {options.max_models} loaded at once", flush=True

@@ -100,7 +100,7 @@ def served(
         return (folder / "out").read_text()
 
     try:
-        assert eventually(lambda: "serving" in says() or process.poll() is not None, 120), says()
+        assert eventually(lambda: "serving" in says() or process.poll() is not None, 240), says()
         assert process.poll() is None, says()
         url = says().split("http://")[1].split("/v1")[0]
         yield Served(f"http://{url}", keys, folder / "audit.jsonl", process)
