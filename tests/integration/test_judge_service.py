@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -67,6 +68,16 @@ def test_verdicts_of_a_program(url: str) -> None:
         "language": "bash",
     }
     assert httpx.post(f"{url}/judge", json=whole).json()["verdicts"][0]["status"] == "PASSED"
+
+
+def test_the_page_s_example(url: str) -> None:
+    """The `curl` of docs/use_the_judge_elsewhere.md."""
+    page = (ROOT / "docs" / "use_the_judge_elsewhere.md").read_text()
+    (asked,) = re.findall(r"-d '(.*)'", page)
+    verdicts = httpx.post(f"{url}/judge", json=json.loads(asked), timeout=60).json()["verdicts"]
+    assert [verdict["status"] for verdict in verdicts] == ["PASSED", "PASSED", "WRONG_ANSWER"]
+    (answer,) = re.findall(r"^{\"verdicts.*$", page, re.MULTILINE)
+    assert json.loads(answer)["verdicts"][0].keys() == verdicts[0].keys()
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,7 @@ RUN_ELSEWHERE = {
     "cd sparring": "by hand, 2026-11-22",
     "ray": "tests/integration/test_ray_job.py",
     "export": "tests/integration/test_ray_job.py",
+    "curl": "tests/integration/test_judge_service.py",
     "python driver.py --config regex.yaml": "tests/integration/test_your_own_game.py",
     "python -m benchmarks.learner": "tests/integration/test_benchmarks.py",
     "python -m benchmarks.trl_parity": "tests/integration/test_benchmarks.py",
