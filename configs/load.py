@@ -32,6 +32,7 @@ SHORTCUTS = {
     "problems.file": "problems-file",
     "tracking.name": "wandb-name",
     "tracking.project": "wandb-project",
+    "tracking.trace": "trace",
 }
 
 _FIRST_DAY = (

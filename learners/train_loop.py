@@ -127,7 +127,7 @@ class TrainRun:
         from ray.train.torch import TorchConfig, TorchTrainer
 
         self.name = "_".join(specs)
-        self.mailbox = MailboxActor.options(num_cpus=0, max_concurrency=64).remote()
+        self.mailbox = MailboxActor.options(num_cpus=0, max_concurrency=64).remote(self.name)
         self.learners = {
             policy: RayLearner(policy, versions[policy], self.mailbox, self.versions) for policy in specs
         }

@@ -37,6 +37,7 @@ from tracking.progress import Display, display, say
 from tracking.run_log import run_log
 from tracking.run_record import cpu_model, readable, versions
 from tracking.solutions import SolutionDatabase
+from tracking.trace import Trace
 from tracking.writers import TrackedRun, Writers, open_writers
 
 _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
@@ -52,6 +53,8 @@ def open_session(run: Run, recipe: str) -> Iterator["Session"]:
         train, held_out = load_splits(config)
         if obstacles := make_plan(config, start, train, held_out).obstacles:
             raise SessionError("; ".join(obstacles))
+        if config.tracking.trace:
+            clock.listener = Trace(start.run_directory / "trace.json").add
         writers = tracked.enter_context(open_writers(config.tracking.to, _tracked_run(config, start)))
         clock.lap("startup")
         make_embedded_models(config, start.models)
@@ -240,6 +243,7 @@ class Session:
         self.memory.keep(step, episodes)
         self.recorder.step(assignment, row, episodes, scores, last)
         self._track(step, row, episodes, scores, last)
+        self.parts.watch(row, episodes)
         diverged = self.divergence.found(row)
         if last or scores is not None or diverged or self.recorder.save_is_due(step, row):
             self.recorder.save(step, row, scores, self.parts.learners, self.stateful)

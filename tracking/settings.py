@@ -22,6 +22,9 @@ class TrackingSettings(Settings):
     mlflow_uri: str | None = None
     """MLflow's tracking URI; None: MLFLOW_TRACKING_URI, or files in output_dir/mlruns."""
 
+    trace: bool = False
+    """Write trace.json, for ui.perfetto.dev: where the time went, a row per part."""
+
     @field_validator("to")
     @classmethod
     def _libraries_are_there(cls, to: tuple[str, ...]) -> tuple[str, ...]:
