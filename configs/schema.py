@@ -200,6 +200,10 @@ class Config(Settings):
         if credit.kind == "stage_gae" and estimator != "gae":
             raise ValueError(f"credit stage_gae needs generator.learner.estimator.kind gae, not {estimator}")
         if isinstance(credit, TreeCredit):
+            if isinstance(self.game, MultistageRules) and self.game.attempts_per_episode > 1:
+                raise ValueError(
+                    "credit tree: game.attempts_per_episode: attempts that branch have no further ones"
+                )
             if self.curriculum.attempts % credit.size:
                 raise ValueError(
                     f"credit tree: curriculum.attempts ({self.curriculum.attempts}) must be a multiple of "

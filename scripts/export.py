@@ -22,7 +22,7 @@ if not __package__:  # run as a file: the rooms are found from the root
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 from core.errors import SparringError, exit_with
-from scripts.show import find_run
+from tracking.runs import find_run
 
 DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 _TAGGED = "{%% for m in messages %%}%s{{ m['content'] }}%s{%% endfor %%}"
