@@ -120,5 +120,9 @@ def merge_results(request: PlayRequest, results: Sequence[PlayResult]) -> PlayRe
         episodes=episodes,
         seconds={kind: max(r.seconds[kind] for r in results) for kind in kinds},
         sandbox={name: sum(r.sandbox.get(name, 0.0) for r in results) for name in counters},
-        spans=[(f"rollout {i}: {kind}", *times) for i, r in enumerate(results) for kind, *times in r.spans],
+        spans=[
+            (f"rollout {i}: {kind}", began, ended)
+            for i, r in enumerate(results)
+            for kind, began, ended in r.spans
+        ],
     )

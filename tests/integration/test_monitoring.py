@@ -13,7 +13,7 @@ import ray
 
 from actors.rollout import RayRollouts
 from core.batch import Batch
-from core.episode import Completion, Episode, Trajectory, Turn
+from core.episode import Completion, Episode, FinishReason, Trajectory, Turn
 from core.play import PlayRequest, PlayResult
 from core.problem import Problem
 from core.weights import PublishReceipt, WeightUpdate
@@ -89,17 +89,18 @@ def value(samples: dict[str, float], name: str, **labels: str) -> float:
 @pytest.mark.slow
 def test_every_part_is_seen_at_the_endpoint(endpoint: str, tmp_path: Path) -> None:
     pool = start_pool(1, kind="namespace", run_id="monitoring")
-    rollouts = RayRollouts(Runner, 1, 0.1, 0, "cpu")
+    build: Any = Runner
+    rollouts = RayRollouts(build, 1, 0.1, 0, "cpu")
     mailbox = MailboxActor.options(num_cpus=0).remote("generator")
     try:
         asyncio.run(pool.client().judge("def f(x): return x", ["assert f(1) == 1", "assert f(2) == 3"]))
         problem: Any = Problem(
-            id="p", description="", function_signature="", baseline_tests=[], reference_solution=""
+            id="p", description="", function_signature="", baseline_tests=(), reference_solution=""
         )
         rollouts.play(PlayRequest(address=("step", 1), problems=(problem,), attempts={}, temperatures={}))
         rollouts.publish("generator", ray.put(None))
-        ray.get(mailbox.put_batch.remote("generator", Batch(step=1, samples=[], temperature=1.0, seed=0)))
-        completion: Any = Completion(tokens=(1,), logprobs=(0.0,), version=2, finish_reason="stop")
+        ray.get(mailbox.put_batch.remote("generator", Batch(step=1, samples=(), temperature=1.0, seed=0)))
+        completion: Any = Completion(tokens=(1,), logprobs=(0.0,), version=2, finish_reason=FinishReason.STOP)
         turn = Turn(prompt_tokens=(1,), completion=completion, text="", stage=1)
         played = Episode(
             problem_id="p", trajectories=[Trajectory(player="generator", attempt=0, turns=[turn])]
