@@ -103,6 +103,8 @@ class SandboxSettings(Settings):
     """Sandbox actors, each with a container of its own."""
     slots: int = Field(default=2, ge=1, le=31)
     """Programs judged at once in one container."""
+    patience_s: float = Field(default=600.0, ge=0)
+    """How long a run waits where no node with the resource `sandbox` is left; then the step's attempts are dropped."""
 
 
 class RolloutSettings(Settings):
@@ -141,3 +143,6 @@ class CheckpointSettings(Settings):
     """Steps between checkpoints; a killed run loses at most this many."""
     keep: int = Field(default=2, ge=1)
     """Latest checkpoints kept, besides the best and the last of each stage."""
+    mirror: str | None = Field(default=None, pattern=r"^\w+://.")
+    """Where each checkpoint is copied to besides, under the run's name: s3://BUCKET/PREFIX, with
+    ?scheme=http&endpoint_override=HOST:PORT for another server than Amazon's; gs://, file://."""

@@ -41,7 +41,9 @@ def judge_reward(
     def reward(completion: Any, tests: Sequence[Any]) -> float | None:
         asked = {"program": program_in(completion), "tests": tests, "language": language}
         verdicts = ask(client, asked | ({"limits": limits} if limits else {}))
-        return verdicts and sum(verdict["status"] == "PASSED" for verdict in verdicts) / len(verdicts)
+        if not verdicts:
+            return None
+        return sum(verdict["status"] == "PASSED" for verdict in verdicts) / len(verdicts)
 
     def judge(completions: Sequence[Any], **columns: Any) -> list[float | None]:
         with ThreadPoolExecutor(in_flight) as threads:
