@@ -170,9 +170,10 @@ def parse_key(text: str) -> tuple[str, Values | Range]:
         values = yaml.safe_load(f"[{said}]")
     except yaml.YAMLError:
         raise SweepError(f"--key {text}: its values cannot be read; separate them by commas") from None
-    if len({repr(value) for value in values}) < len(values):
+    choices = tuple(_number(value) for value in values)
+    if len({repr(choice) for choice in choices}) < len(choices):
         raise SweepError(f"--key {text}: gives a value twice; give each once")
-    return key, Values(tuple(_number(value) for value in values))
+    return key, Values(choices)
 
 
 def _range(text: str, low: str, high: str, log: bool) -> Range:
@@ -237,6 +238,7 @@ def recipe_of(sweep: Sweep, trial: Trial, keys: Mapping[str, Any] | None = None)
 
 def write_recipe(directory: Path, name: str, recipe: Mapping[str, Any]) -> Path:
     file = directory / "configs" / f"{name}.yaml"
+    file.parent.mkdir(parents=True, exist_ok=True)
     write_text(file, yaml.safe_dump(dict(recipe), sort_keys=False))
     return file
 
@@ -257,7 +259,6 @@ def base_config(config: str, arguments: Sequence[str], keys: Mapping[str, Any], 
     """That of a run without the sweep's settings. Raises ConfigError, SweepError."""
     if words := [word for word in arguments if word.lstrip("-").replace("-", "_").split("=")[0] in _OWN_KEYS]:
         raise SweepError(f"{words[0]}: that is the sweep's own: leave it out after --")
-    (directory / "configs").mkdir(parents=True, exist_ok=True)
     recipe = overlay(read_recipe(*recipe_path(config)), nested(keys), Config)
     file = write_recipe(directory, "base", recipe)
     return load_run(["--config", str(file), *arguments])[0].to_config()
@@ -270,9 +271,11 @@ def config_of(sweep: Sweep, trial: Trial, directory: Path) -> Config:
 
 
 def check(sweep: Sweep, directory: Path) -> None:
-    """Before anything runs. Raises ConfigError, SweepError."""
+    """Each setting and each replicate, before anything runs. Raises ConfigError, SweepError."""
     first: dict[tuple[str, str], str] = {}
     for trial in sweep.trials:
+        if trial.number and trial.replicate != sweep.replicates[0]:
+            continue
         config = config_of(sweep, trial, directory)
         if not config.evaluation.enabled:
             raise SweepError("a sweep compares held-out scores: evaluation.enabled must be true")
