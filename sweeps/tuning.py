@@ -35,19 +35,21 @@ _QUIET = {
     "TUNE_DISABLE_SIGINT_HANDLER": "1",  # an interrupt ends the sweep at once: its runs can be resumed
     "RAY_AIR_NEW_OUTPUT": "0",
     "RAY_DEDUP_LOGS": "1",
+    "RAY_raylet_start_wait_time_s": "120",  # a sweep may begin on a machine that is busy
 }
 _POINTER = "checkpoint.txt"
 _NO_END = 10**9
 
 
 class DriverTrial(tune.Trainable):
-    """One trial. config: {"trial": {"directory", "name", "keys"}}."""
+    """One trial. config: {"trial": {"directory", "name", "keys"}}; a member of a population is handed another's config,
+    name and all, so that a trial goes by the name that Tune has for it."""
 
     def setup(self, config: dict[str, Any]) -> None:
         asked = config["trial"]
         self._directory, self._keys = Path(asked["directory"]), asked["keys"]
         self._sweep = load_sweep(self._directory)
-        self._trial = next(t for t in self._sweep.trials if t.name == asked["name"])
+        self._trial = next(t for t in self._sweep.trials if t.name == self.trial_name)
         self._number = generation(self._directory, self._trial.name)
         self._from: Path | None = None
         self._driven: Driven | None = None
@@ -142,12 +144,10 @@ class _Told(tune.Callback):
         self._say(trial, f"failed: {error}")
 
     def _run(self, trial: Any) -> Path:
-        name = trial.config["trial"]["name"]
-        return self._directory / "runs" / run_name(name, generation(self._directory, name))
+        return self._directory / "runs" / run_name(str(trial), generation(self._directory, str(trial)))
 
     def _say(self, trial: Any, text: str) -> None:
-        name = trial.config["trial"]["name"]
-        print(f"{name} ({self._named[name]}): {text}", flush=True)
+        print(f"{trial} ({self._named[str(trial)]}): {text}", flush=True)
 
 
 def run_sweep(sweep: Sweep, directory: Path, parallel: int, gpus: float) -> None:
