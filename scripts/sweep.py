@@ -31,6 +31,7 @@ from core.errors import SparringError, exit_with
 from runtime.logs import quiet_logs
 from sweeps.ablations import NAMES, ablation
 from sweeps.problem_files import embedded_models, folds, keys_of, nested_parts, write_problems
+from sweeps.runs import runs_of
 from sweeps.spec import (
     DEFAULT_METRIC,
     SPEC,
@@ -71,6 +72,10 @@ def main(arguments: Sequence[str]) -> None:
         run_sweep(sweep, directory, options.parallel, options.gpus)
         options.runs, options.threshold = [directory], None
         report(options)
+        if failed := [run for run in runs_of(sweep, directory) if run.state == "failed"]:
+            raise SystemExit(
+                f"{len(failed)} trials failed, see above; try them again: python -m scripts.sweep resume {directory}"
+            )
     except (SparringError, OSError) as error:
         exit_with(error)
     except KeyboardInterrupt:
@@ -215,6 +220,24 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     common.add_argument("--to", type=Path, help="directory of the sweep (output/sweep-TIME)")
     common.add_argument("--draw-seed", type=int, default=1, help="of what is drawn or divided (%(default)s)")
 
+    _add_series(kinds, common)
+    resume = kinds.add_parser("resume", help="go on with a sweep that was interrupted", parents=[run])
+    resume.add_argument("directory", type=Path)
+    resume.add_argument("--to", type=Path, help=argparse.SUPPRESS)
+    of = kinds.add_parser("report", help="of a sweep, or of several runs", description=report.__doc__)
+    of.add_argument("runs", nargs="+", type=Path, help="a sweep's directory, or runs' directories")
+    of.add_argument("--metric", help=f"(the sweep's, or {DEFAULT_METRIC})")
+    of.add_argument(
+        "--mode", choices=("max", "min"), help="of the metric: what is better (the sweep's, or max)"
+    )
+    of.add_argument("--threshold", type=float, help="of the metric: steps to reach it are counted")
+    of.add_argument("--to", type=Path, help="where the report's files go")
+    return parser.parse_args(arguments)
+
+
+def _add_series(kinds: Any, common: argparse.ArgumentParser) -> None:
+    """What runs anything."""
+
     def kind(name: str, text: str) -> argparse.ArgumentParser:
         return kinds.add_parser(name, help=text, description=text, parents=[common])
 
@@ -245,18 +268,6 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     of.add_argument(
         "--roles", nargs="+", choices=("generator", "discriminator"), help="whose (all that learn)"
     )
-    resume = kinds.add_parser("resume", help="go on with a sweep that was interrupted", parents=[run])
-    resume.add_argument("directory", type=Path)
-    resume.add_argument("--to", type=Path, help=argparse.SUPPRESS)
-    of = kinds.add_parser("report", help="of a sweep, or of several runs", description=report.__doc__)
-    of.add_argument("runs", nargs="+", type=Path, help="a sweep's directory, or runs' directories")
-    of.add_argument("--metric", help=f"(the sweep's, or {DEFAULT_METRIC})")
-    of.add_argument(
-        "--mode", choices=("max", "min"), help="of the metric: what is better (the sweep's, or max)"
-    )
-    of.add_argument("--threshold", type=float, help="of the metric: steps to reach it are counted")
-    of.add_argument("--to", type=Path, help="where the report's files go")
-    return parser.parse_args(arguments)
 
 
 if __name__ == "__main__":

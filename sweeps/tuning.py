@@ -98,6 +98,10 @@ class DriverTrial(tune.Trainable):
             rows = self._driven.rows(after)
         for row in rows:
             value = value_of(row, self._sweep.metric)
+            if value is None and row["step"] and "held_out" in row and "." not in self._sweep.metric:
+                raise RunFailed(
+                    f"has no {self._sweep.metric}; held-out scores: {', '.join(sorted(row['held_out']))}"
+                )
             if row["step"] > after and value is not None:
                 yield {"step": row["step"], self._sweep.metric: value}
 
