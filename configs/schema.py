@@ -56,6 +56,8 @@ class Config(Settings):
     open is settled at the start, printed, and saved in the run's config: runtime/hardware.py."""
     local: bool = False
     """Everything in this one process, without Ray: for debugging."""
+    model_cache: Path | None = None
+    """Where hub models are kept, on every node (HF_HUB_CACHE); default: as the environment has it."""
     learning_rate: float = Field(default=1e-5, gt=0)
     """Step size of both policies (each times its learner.learning_rate_scale)."""
     temperature: float = Field(default=1.0, gt=0)
@@ -198,6 +200,10 @@ class Config(Settings):
         if credit.kind == "stage_gae" and estimator != "gae":
             raise ValueError(f"credit stage_gae needs generator.learner.estimator.kind gae, not {estimator}")
         if isinstance(credit, TreeCredit):
+            if isinstance(self.game, MultistageRules) and self.game.attempts_per_episode > 1:
+                raise ValueError(
+                    "credit tree: game.attempts_per_episode: attempts that branch have no further ones"
+                )
             if self.curriculum.attempts % credit.size:
                 raise ValueError(
                     f"credit tree: curriculum.attempts ({self.curriculum.attempts}) must be a multiple of "
