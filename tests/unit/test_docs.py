@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
+
 from configs.evaluate import EvaluateOptions
 from configs.load import load_run
 from configs.solve import SolveOptions
@@ -32,6 +33,8 @@ RUN_ELSEWHERE = {
     "cd sparring": "by hand, 2026-11-22",
     "ray": "tests/integration/test_ray_job.py",
     "export": "tests/integration/test_ray_job.py",
+    "curl": "tests/integration/test_judge_service.py",
+    "sbatch": "tests/unit/slurm/test_train.py",
     "python driver.py --config regex.yaml": "tests/integration/test_your_own_game.py",
     "python -m benchmarks.learner": "tests/integration/test_benchmarks.py",
     "python -m benchmarks.trl_parity": "tests/integration/test_benchmarks.py",
