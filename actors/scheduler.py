@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from curriculum.curriculum import Assignment, Curriculum
 
@@ -12,13 +13,19 @@ from curriculum.curriculum import Assignment, Curriculum
 class SchedulerActor(Curriculum):
     """Owns the curriculum's state for the whole run."""
 
+    def __repr__(self) -> str:
+        """Its name in Ray's dashboard."""
+        return "scheduler"
+
 
 class RayScheduler:
     """The driver's handle: Curriculum's methods, answered by the actor."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Curriculum's arguments."""
-        self._actor = SchedulerActor.remote(*args, **kwargs)
+        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+        # with the driver, or it may be on a node that is lost while the run goes on
+        self._actor = SchedulerActor.options(scheduling_strategy=here).remote(*args, **kwargs)
         self._plan = Curriculum(*args, **kwargs)  # the plan itself is a pure function of the config
 
     @property

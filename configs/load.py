@@ -6,10 +6,10 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, NoReturn, Self
+from typing import Annotated, Any, ClassVar, NoReturn, Self
 
 import yaml
-from pydantic import ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, CliSettingsSource, SettingsConfigDict, SettingsError
 
 from configs.environment import HELP, effective, read_environment
@@ -22,7 +22,7 @@ RECIPES = Path(__file__).parent
 DEFAULT_RECIPE, CHAT_RECIPE = "embedded", "chat"
 _HELP = ("-h", "--help")
 
-# R0's flags are the short names of nested keys.
+# R0's and R4's flags are the short names of nested keys.
 SHORTCUTS = {
     "generator.model": "generator-model",
     "discriminator.model": "discriminator-model",
@@ -30,6 +30,9 @@ SHORTCUTS = {
     "curriculum.n-generator-steps": "n-generator-steps",
     "curriculum.k-alternating-steps": "k-alternating-steps",
     "problems.file": "problems-file",
+    "tracking.name": "wandb-name",
+    "tracking.project": "wandb-project",
+    "tracking.trace": "trace",
 }
 
 _FIRST_DAY = (
@@ -50,11 +53,26 @@ class Run(Config):
 
     resume: bool = False
     """Continue the latest run of output_dir (or run_name) from its latest checkpoint."""
-    resume_from: Path | None = None
-    """Start from this checkpoint directory (output/<run>/checkpoints/step_000012)."""
+    resume_from: Annotated[str, Field(pattern=r"^\w+://")] | Path | None = None
+    """Start from this checkpoint directory (output/<run>/checkpoints/step_000012), or from one in a mirror:
+    s3://BUCKET/PREFIX/RUN for its newest, s3://BUCKET/PREFIX/RUN/step_000012."""
 
     plan: bool = False
     """Print what would run (models, sandbox, devices, steps, memory, disk), or why it cannot, and start nothing."""
+
+    use_wandb: bool = False
+    """wandb among tracking.to."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _wandb_is_used(cls, values: Any) -> Any:
+        if not isinstance(values, Mapping) or values.get("use_wandb") not in (True, "true"):
+            return values
+        tracking = values.get("tracking", {})
+        to = tracking.get("to", ()) if isinstance(tracking, Mapping) else None
+        if not isinstance(to, list | tuple):
+            return values  # it is refused
+        return {**values, "tracking": {**tracking, "to": [*to, "wandb"]}}
 
     @model_validator(mode="after")
     def _one_way_to_resume(self) -> Self:
@@ -63,7 +81,7 @@ class Run(Config):
         return self
 
     def to_config(self) -> Config:
-        return Config.model_validate(self.model_dump(exclude={"resume", "resume_from", "plan"}))
+        return Config.model_validate(self.model_dump(exclude={"resume", "resume_from", "plan", "use_wandb"}))
 
 
 class _Command(Run, BaseSettings):
@@ -105,7 +123,7 @@ def load_run(arguments: list[str]) -> tuple[Run, str]:
     """
     command_line = CliSettingsSource(_Command)
     command_line.root_parser.error = _refuse  # argparse would print the usage and exit
-    given = [word for word in arguments if word not in _HELP]
+    given = [_dashed(word) for word in arguments if word not in _HELP]
     try:
         environment = read_environment(os.environ)
         command_line(args=given)
@@ -142,6 +160,12 @@ def load_run(arguments: list[str]) -> tuple[Run, str]:
         if key in kept:
             print(f"from the environment: {key} = {value}", flush=True)
     return run, name
+
+
+def _dashed(word: str) -> str:
+    """R4 writes its options with underscores."""
+    option, equals, value = word.partition("=")
+    return option.replace("_", "-") + equals + value if option.startswith("--") else word
 
 
 def _recipe(said: Mapping[str, Any], environment: Mapping[str, Mapping[str, Any]]) -> tuple[Path, str]:
