@@ -28,8 +28,6 @@ from tracking.runs import find_run
 
 _MAX_TOKENS = 512
 _LEAST_ROOM = 32
-_TURNS = len(REASONING_STAGES) + 3
-"""The problem's text, and an attempt or two more."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,9 +59,8 @@ class Model:
 
     @property
     def max_tokens(self) -> int:
-        """The longest turn of its run, or what is usual and leaves room in its context for all stages."""
-        usual = min(_MAX_TOKENS, (self.context or _MAX_TOKENS * _TURNS) // _TURNS)
-        return (self.run.get(Path(self.path).name) or {}).get("max_tokens", usual)
+        """The longest turn of its run, or what is usual."""
+        return (self.run.get(Path(self.path).name) or {}).get("max_tokens", _MAX_TOKENS)
 
 
 def open_model(name: str, key: str) -> Model:
