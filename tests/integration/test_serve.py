@@ -39,12 +39,12 @@ class Served:
 
     def openai(self, key: str = "alice") -> openai.OpenAI:
         return openai.OpenAI(
-            base_url=self.url + "/v1", api_key=self.keys.get(key, key), max_retries=0, timeout=60
+            base_url=self.url + "/v1", api_key=self.keys.get(key, key), max_retries=0, timeout=240
         )
 
     def post(self, path: str, **more: Any) -> httpx.Response:
         headers = {"authorization": f"Bearer {self.keys['alice']}", "content-type": "application/json"}
-        return httpx.post(self.url + path, headers=headers, timeout=60, **more)
+        return httpx.post(self.url + path, headers=headers, timeout=240, **more)
 
     def loaded(self) -> set[str]:
         return {m.id for m in self.openai("watcher").models.list() if m.model_dump()["loaded"]}
