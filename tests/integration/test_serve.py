@@ -61,7 +61,7 @@ def lora_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     learner = Learner(settings, 1e-3, SHIPPED / "generator", SHIPPED / "generator")
     with torch.no_grad():
         for parameter in learner.policy.trainable().values():
-            parameter.add_(0.3)
+            parameter.add_(0.04)
     checkpoint = run / "checkpoints" / "step_000001" / "generator"
     save_learner(learner, checkpoint)
     for file in (SHIPPED / "generator").glob("tokenizer*"):
