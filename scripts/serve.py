@@ -124,10 +124,7 @@ def serve_until_told(options: argparse.Namespace) -> None:
     options.port = _free_port(options.host, options.port)
     with on_ray(options):
         told = threading.Event()
-        for number in (
-            signal.SIGINT,
-            signal.SIGTERM,
-        ):  # Ray's own handler would end it with the signal's number
+        for number in (signal.SIGINT, signal.SIGTERM):  # Ray's own handler would end it as if it had failed
             signal.signal(number, lambda *_: told.set())
         where = f"http://{options.host}:{options.port}/v1"
         print(
@@ -152,9 +149,12 @@ def _free_port(host: str, port: int) -> int:
 @contextlib.contextmanager
 def on_ray(options: argparse.Namespace) -> Iterator[None]:
     """Raises SparringError where the service does not start."""
+    proxy_port = options.port
     if not os.environ.get("RAY_ADDRESS"):
         # The replica listens by itself: through Serve's proxy each request and each piece of an answer would pass
-        # between processes twice more. On a cluster the proxies of its nodes do.
+        # between processes twice more. The proxy is there all the same, at a port that nobody is told. On a cluster
+        # the proxies of its nodes do the work.
+        proxy_port = _free_port(options.host, 0)
         os.environ |= {
             "RAY_SERVE_ENABLE_DIRECT_INGRESS": "1",
             "RAY_SERVE_DIRECT_INGRESS_MIN_HTTP_PORT": str(options.port),
@@ -191,10 +191,12 @@ def on_ray(options: argparse.Namespace) -> Iterator[None]:
         address=os.environ.get("RAY_ADDRESS", "local"),
         log_to_driver=False,
         logging_level=logging.ERROR,
+        include_dashboard=False,
         object_store_memory=_OBJECT_STORE_BYTES,
     )
     try:
-        serve.start(http_options={"host": options.host, "port": options.port})
+        logging.getLogger("ray.serve").setLevel(logging.ERROR)
+        serve.start(http_options={"host": options.host, "port": proxy_port})
         serve.run(replica.bind(), name="sparring", route_prefix="/")
         yield
     except (RayError, RuntimeError) as error:

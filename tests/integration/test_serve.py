@@ -39,12 +39,12 @@ class Served:
 
     def openai(self, key: str = "alice") -> openai.OpenAI:
         return openai.OpenAI(
-            base_url=self.url + "/v1", api_key=self.keys.get(key, key), max_retries=0, timeout=60
+            base_url=self.url + "/v1", api_key=self.keys.get(key, key), max_retries=0, timeout=240
         )
 
     def post(self, path: str, **more: Any) -> httpx.Response:
         headers = {"authorization": f"Bearer {self.keys['alice']}", "content-type": "application/json"}
-        return httpx.post(self.url + path, headers=headers, timeout=60, **more)
+        return httpx.post(self.url + path, headers=headers, timeout=240, **more)
 
     def loaded(self) -> set[str]:
         return {m.id for m in self.openai("watcher").models.list() if m.model_dump()["loaded"]}
@@ -61,7 +61,7 @@ def lora_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     learner = Learner(settings, 1e-3, SHIPPED / "generator", SHIPPED / "generator")
     with torch.no_grad():
         for parameter in learner.policy.trainable().values():
-            parameter.add_(0.3)
+            parameter.add_(0.04)
     checkpoint = run / "checkpoints" / "step_000001" / "generator"
     save_learner(learner, checkpoint)
     for file in (SHIPPED / "generator").glob("tokenizer*"):
