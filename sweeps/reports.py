@@ -344,7 +344,7 @@ def completeness(groups: Groups) -> Table | None:
 
 
 def missing(row: Mapping[str, Any]) -> list[str]:
-    """What a step's row lacks. A policy's loss is there where it learned: had samples."""
+    """What a step's row lacks. A policy that had no sample in the step has no loss there: that is named, too."""
     if row["step"] == 0:
         return []
     players = [key.removesuffix("_reward") for key in row if key.endswith("_reward")]
