@@ -183,6 +183,7 @@ def run_sweep(sweep: Sweep, directory: Path, parallel: int, gpus: float) -> None
                 name=scratch.name,
                 storage_path=str(directory),
                 verbose=0,
+                checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),  # the runs save themselves
                 callbacks=[_Told(sweep, directory)],
             ),
         ).fit()
