@@ -69,7 +69,7 @@ class RunRecord:
         """Episodes as text for people, one file per call."""
         folder = self.directory / "samples"
         folder.mkdir(exist_ok=True)
-        (folder / f"{title}.txt").write_text("\n".join(_readable(e) for e in episodes))
+        (folder / f"{title}.txt").write_text(readable(episodes))
 
     def finish(self, results: Mapping[str, Any]) -> Path:
         path = self.directory / "training_results.json"
@@ -102,6 +102,11 @@ def _git_commit() -> str:
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return "unknown"
+
+
+def readable(episodes: Sequence[Episode]) -> str:
+    """For people."""
+    return "\n".join(map(_readable, episodes))
 
 
 def _readable(episode: Episode) -> str:
