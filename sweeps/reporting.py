@@ -5,7 +5,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from configs.layers import leaves
 from configs.schema import Config
+from core.errors import SparringError
 from evaluation.intervals import interval
 from problems.contamination import normalised
 from runtime.problem_sets import load_splits
@@ -62,6 +64,7 @@ def tables_of(
     amount = parameters if sweep is not None and sweep.kind == "model-size" else (lambda run: run.amount)
     found = [
         reports.summary(groups, metric),
+        population(groups, metric, sweep) if sweep is not None and sweep.kind == "pbt" else None,
         reports.impact(groups, metric),
         reports.spread(groups, metric),
         reports.series(groups, metric, amount),
@@ -75,6 +78,19 @@ def tables_of(
         reports.syntax(groups, programs_of),
     ]
     return [table for table in found if table is not None]
+
+
+def population(groups: reports.Groups, metric: str, sweep: Sweep) -> Table:
+    """Of PBT: the keys that each member began with, and those that it came to, the best member first."""
+    runs = [run for of in groups.values() for run in reports.measured(of)]
+    better = -1 if sweep.mode == "max" else 1
+    runs.sort(key=lambda run: better * (run.last(metric) or 0.0))
+    rows = []
+    for run in runs:
+        keys = dict(leaves(run.config))
+        ended = " ".join(f"{key}={keys.get(key)}" for key in sweep.mutations)
+        rows.append([run.directory.name.partition(".")[0], run.setting, ended, run.last(metric)])
+    return Table(title="population", header=("member", "began with", "ended with", metric), rows=rows)
 
 
 def _check(runs: Sequence[RunFiles], metric: str) -> None:
@@ -127,7 +143,10 @@ def parameters(run: RunFiles) -> float | None:
 
 def likeness(run: RunFiles) -> dict[str, float]:
     """Of each held-out problem to the nearest training problem: shared words by all words of both descriptions."""
-    train, held_out = load_splits(Config.model_validate(run.config))
+    try:
+        train, held_out = load_splits(Config.model_validate(run.config))
+    except SparringError:  # the files have gone since: the other tables do not need them
+        return {}
     known = [set(normalised(problem.description).split()) for problem in train]
     return {
         problem.id: max(len(words & other) / max(1, len(words | other)) for other in known)

@@ -65,12 +65,19 @@ def summary(groups: Groups, metric: str) -> Table:
                 _mean(run.results.get("wall_time_s", {}).get("total") for run in counted),
             ]
         )
-    failed = [run for runs in groups.values() for run in runs if run.state == "failed"]
+    said = [
+        f"{run.directory.name} ({run.setting}) failed: {run.error}"
+        for runs in groups.values()
+        for run in runs
+        if run.state == "failed"
+    ]
+    if any({"finished", "stopped"} <= {run.state for run in runs} for runs in groups.values()):
+        said.append("where some runs of a setting were stopped, the mean of the finished ones flatters it")
     return Table(
         title=f"{metric}, by setting",
         header=("setting", "finished", "else", "before", "after", "steps", "seconds"),
         rows=rows,
-        note="\n".join(f"{run.directory.name} ({run.setting}) failed: {run.error}" for run in failed),
+        note="\n".join(said),
     )
 
 
@@ -290,8 +297,9 @@ def transfer(groups: Groups, similarity: Callable[[RunFiles], Mapping[str, float
         gains: dict[str, list[float]] = {}
         nearest: Mapping[str, float] = {}
         for run in measured(runs):
-            nearest = nearest or similarity(run)
-            for task, history in run.tasks().items():
+            tasks_of_run = run.tasks()
+            nearest = nearest or (similarity(run) if tasks_of_run else {})
+            for task, history in tasks_of_run.items():
                 if len(history) > 1:
                     gains.setdefault(task, []).append(history[-1][1] - history[0][1])
         tasks = [task for task in gains if task in nearest]
@@ -336,7 +344,7 @@ def completeness(groups: Groups) -> Table | None:
 
 
 def missing(row: Mapping[str, Any]) -> list[str]:
-    """What a step's row lacks. A policy's loss is there where it learned: had samples."""
+    """What a step's row lacks. A policy that had no sample in the step has no loss there: that is named, too."""
     if row["step"] == 0:
         return []
     players = [key.removesuffix("_reward") for key in row if key.endswith("_reward")]

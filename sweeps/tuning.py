@@ -174,7 +174,8 @@ def run_sweep(sweep: Sweep, directory: Path, parallel: int, gpus: float) -> None
             param_space=_space(sweep, directory),
             tune_config=tune.TuneConfig(
                 scheduler=_scheduler(sweep),
-                max_concurrent_trials=parallel,
+                # a member that pauses counts as well: with a limit the rest of its population would never begin
+                max_concurrent_trials=None if sweep.kind == "pbt" else parallel,
                 trial_name_creator=lambda trial: trial.config["trial"]["name"],
                 trial_dirname_creator=lambda trial: trial.config["trial"]["name"],
             ),
@@ -182,6 +183,7 @@ def run_sweep(sweep: Sweep, directory: Path, parallel: int, gpus: float) -> None
                 name=scratch.name,
                 storage_path=str(directory),
                 verbose=0,
+                checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),  # the runs save themselves
                 callbacks=[_Told(sweep, directory)],
             ),
         ).fit()

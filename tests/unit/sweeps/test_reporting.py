@@ -1,0 +1,67 @@
+"""What a report takes from a run's other files: its config, its checkpoint, its data sets."""
+
+from dataclasses import replace
+
+import yaml
+
+from embedded.problems import embedded_problems
+from embedded.teaching import SHIPPED
+from sweeps.reporting import likeness, parameters, population
+from sweeps.reports import by_setting
+from sweeps.runs import RunFiles
+from sweeps.spec import Replicate, Setting, Sweep
+from tests.datasets import problem_file
+from tracking.run_record import RunRecord
+
+
+def test_a_models_size_is_that_of_what_was_saved(tmp_path):
+    saved = tmp_path / "checkpoints" / "step_000001"
+    saved.mkdir(parents=True)
+    (saved / "generator").symlink_to(SHIPPED / "generator")
+    (tmp_path / "checkpoints" / "best").symlink_to("step_000001")
+    found = parameters(RunFiles(tmp_path, "s", "seed1"))
+    assert found is not None and 300_000 < found < 500_000
+    assert parameters(RunFiles(tmp_path / "elsewhere", "s", "seed1")) is None
+
+
+def test_a_held_out_problem_is_like_the_nearest_one_trained_on(tmp_path):
+    said = [
+        ("train", ["Return the sum of n.", "Something else entirely"]),
+        ("held_out", ["return the PRODUCT of n"]),
+    ]
+    files = {
+        split: problem_file(
+            tmp_path / f"{split}.json",
+            [replace(p, description=d) for p, d in zip(embedded_problems(split), texts, strict=False)],
+        )
+        for split, texts in said
+    }
+    problems = {"file": str(files["train"]), "held_out": {"file": str(files["held_out"])}}
+    models = {role: {"model": str(SHIPPED / role)} for role in ("generator", "discriminator")}
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump({**models, "problems": problems}))
+    assert list(likeness(RunFiles(tmp_path, "s", "seed1")).values()) == [4 / 6]
+    files["train"].unlink()
+    assert likeness(RunFiles(tmp_path, "s", "seed1")) == {}, "the other tables do not need it"
+
+
+def test_a_population_is_shown_best_first_with_the_keys_it_came_to(tmp_path):
+    settings = tuple(Setting(name=f"learning_rate={r}", keys={"learning_rate": r}) for r in (0.1, 0.2))
+    sweep = Sweep(
+        kind="pbt",
+        config="debug",
+        settings=settings,
+        replicates=(Replicate(name="seed1", seed=1),),
+        metric="score",
+        mutations={"learning_rate": [0.1, 0.2, 0.3]},
+    )
+    runs = []
+    for name, began, ended, score in (("0-seed1.g2", 0.1, 0.3, 0.5), ("1-seed1", 0.2, 0.2, 0.75)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.yaml").write_text(yaml.safe_dump({"learning_rate": ended}))
+        RunRecord(tmp_path / name).add({"step": 4, "held_out": {"score": score}})
+        RunRecord(tmp_path / name).finish({})
+        runs.append(RunFiles(tmp_path / name, f"learning_rate={began}", "seed1"))
+    assert population(by_setting(runs), "score", sweep).rows == [
+        ["1-seed1", "learning_rate=0.2", "learning_rate=0.2", 0.75],
+        ["0-seed1", "learning_rate=0.1", "learning_rate=0.3", 0.5],
+    ]
