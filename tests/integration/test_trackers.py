@@ -1,8 +1,10 @@
 """The real libraries: what they store of a run that stops after a step and goes on, read back by their own readers."""
 
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -146,3 +148,40 @@ def test_a_store_that_cannot_be_written_to_refuses_the_run(tmp_path: Path) -> No
     (tmp_path / "file").write_text("")
     with pytest.raises(SparringError, match=r"tracking\.to mlflow: .*file/store.*mend tracking\.mlflow_uri"):
         open_writer("mlflow", tracked(tmp_path, uri=f"file://{tmp_path}/file/store"))
+
+
+@pytest.mark.slow
+def test_a_run_that_is_killed_and_goes_on_is_one_run_in_tensorboard(
+    drive: Any, small: tuple[str, ...], tmp_path: Path
+) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    run = tmp_path / drive.name()
+    drive.kill_at_step(3, run, "--config", "debug", *small, "--tracking.to", "tensorboard", "--trace")
+    done = drive.run("--resume", "--output-dir", tmp_path, "--run-name", run.name)
+    assert done.code == 0, done.err
+    assert done.out.count(f"tracking: tensorboard --logdir {run}") == 1
+    stored = EventAccumulator(str(run / "tensorboard"))
+    stored.Reload()
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    for name, of_row in {
+        "generator_reward": lambda row: row.get("generator_reward"),
+        "reward/avg_batch_reward": lambda row: row.get("generator_reward"),
+        "discriminator/policy_loss": lambda row: row.get("discriminator", {}).get("policy_loss"),
+        "held_out/kill_rate": lambda row: row.get("held_out", {}).get("kill_rate"),
+    }.items():
+        ours = [(row["step"], pytest.approx(of_row(row))) for row in rows if of_row(row) is not None]
+        assert [(event.step, event.value) for event in stored.Scalars(name)] == ours and ours
+    assert stored.Images("learning_curves") and stored.Tensors("samples/text_summary")
+    events = json.loads((run / "trace.json").read_text().rstrip().rstrip(",") + "]")
+    named = {event["args"]["name"] for event in events if event["ph"] == "M"}
+    assert {
+        "startup",
+        "rollout",
+        "generate",
+        "sandbox",
+        "learn",
+        "publish",
+        "checkpoint",
+        "evaluation",
+    } <= named
