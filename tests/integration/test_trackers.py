@@ -2,7 +2,10 @@
 
 import json
 import sys
+import threading
+import time
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -62,19 +65,16 @@ def tracked(tmp_path: Path, done: int = -1, uri: str | None = None) -> TrackedRu
 
 def halves(name: str, tmp_path: Path, picture: Path) -> Iterator[str]:
     """Steps 1 and 2; then, from a checkpoint of step 1, steps 2 and 3."""
-    for done, steps, ending in ((-1, (1, 2), "failed"), (1, (2, 3), "finished")):
-        writer, last = open_writer(name, tracked(tmp_path, done)), ending
+    both: tuple[tuple[int, tuple[int, int], Ending], ...] = ((-1, (1, 2), "failed"), (1, (2, 3), "finished"))
+    for done, steps, ending in both:
+        writer = open_writer(name, tracked(tmp_path, done))
         for step in steps:
             writer.metrics(step, {"generator/loss": step + 0.5 * (done + 1), "step": float(step)})
         writer.text(steps[-1], "samples", "=== p1\n<b> def f(n): # code")
         writer.image(steps[-1], "learning_curves", picture)
-        writer.close(_as_ending(last))
+        writer.close(ending)
         yield writer.where
-
-
-def _as_ending(word: str) -> Ending:
-    assert word in ("finished", "failed")
-    return word
+        time.sleep(1.1)  # W&B's directories are named by the second
 
 
 def test_tensorboard_has_each_step_once(tmp_path: Path, picture: Path) -> None:
@@ -123,6 +123,31 @@ def test_wandb_is_offline_where_its_server_does_not_answer(
     writer = open_writer("wandb", tracked(tmp_path))
     writer.close("finished")
     assert "offline, as http://127.0.0.1:9 does not answer" in writer.where
+
+
+class _Refusing(BaseHTTPRequestHandler):
+    """A server that knows nobody."""
+
+    def do_POST(self) -> None:
+        self.send_response(401)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    do_HEAD = do_POST
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.mark.slow
+def test_a_key_that_wandb_refuses_refuses_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Refusing) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
+        monkeypatch.setenv("WANDB_BASE_URL", f"http://127.0.0.1:{server.server_port}")
+        with pytest.raises(SparringError, match=r"tracking\.to wandb: .*401.*mend WANDB_API_KEY"):
+            open_writer("wandb", tracked(tmp_path))
+        server.shutdown()
 
 
 @pytest.mark.slow
