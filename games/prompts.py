@@ -116,6 +116,14 @@ class ChatFormat:
         return self._tokenizer.encode(text, add_special_tokens=False)
 
 
+def served_template(tokenizer: Any, marks: tuple[str, str]) -> str | None:
+    """The chat template for a server that renders messages itself; None: the tokenizer's own. A model with marker tokens
+    takes one message, the last one, between the marks."""
+    if isinstance(format_for(tokenizer), TaggedFormat):
+        return f"{marks[0]}{{{{ messages[-1]['content'] }}}}{marks[1]}"
+    return None if tokenizer.chat_template else _PLAIN_TEMPLATE
+
+
 def format_for(tokenizer: Any) -> PromptFormat:
     """TaggedFormat where the tokenizer knows the stage markers, ChatFormat otherwise."""
     vocabulary = tokenizer.get_vocab()

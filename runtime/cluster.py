@@ -35,7 +35,7 @@ _LOCAL_OBJECT_STORE_BYTES = 512 << 20
 _A_LITTLE = 0.01
 """GPUs that a task asks for which only looks at one."""
 _PATIENCE_S = 120
-_LOOK_S = 1.0
+_LOOK_S = 2.0
 
 
 class ClusterTooSmall(SparringError):
@@ -130,8 +130,10 @@ def check_resources(config: Config, groups: Sequence[Mapping[str, LearnerSpec]])
 
 @contextmanager
 def _told_of_lost_nodes(config: Config) -> Iterator[None]:
-    """Says when nodes with the resource `sandbox` are lost, and when there are enough again: actors do not speak."""
-    needed, over = config.sandbox.workers if config.sandbox_limits else 0, threading.Event()
+    """Says when nodes with the resource `sandbox` are lost, and when there are enough again: actors do not speak.
+    A Ray of this run's own has one node."""
+    judged = config.sandbox_limits is not None and "RAY_ADDRESS" in os.environ
+    needed, over = config.sandbox.workers if judged else 0, threading.Event()
 
     def watch() -> None:
         enough = True

@@ -1,7 +1,7 @@
 """All that a run leaves behind: config, rows, episodes, samples, curves, checkpoints, results."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -75,6 +75,10 @@ class Recorder:
             if start.checkpoint is not None:
                 (start.run_directory / STARTED_FROM).write_text(str(start.checkpoint))
         self._clock.lap("records")
+
+    def categories(self, held_out: Mapping[str, Sequence[str]], trained: Iterable[str]) -> None:
+        """Of the problems: see RunRecord."""
+        self._record.write_categories(held_out, trained)
 
     def first_scores(self, scores: Scores) -> None:
         """Of the players before they learn."""

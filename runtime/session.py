@@ -199,6 +199,8 @@ class Session:
             done, total = self.start.state["step"], self.parts.scheduler.total_steps
             self.display.say(f"resuming after step {done} of {total} ({self.start.checkpoint})")
         self.recorder.open()
+        trained = (tag for problem in self.problems.values() for tag in problem.tags)
+        self.recorder.categories(self.evaluations.categories, trained)
         self.evaluations.prepare()
         if self.start.state is None and (scores := self.evaluations.scores(step=0)) is not None:
             self.recorder.first_scores(scores)

@@ -1,7 +1,8 @@
 """The judge as a reward function of other trainers: TRL's GRPOTrainer, or what calls rewards like it.
 
 This file stands alone: it may be copied, and needs httpx only. A reward is the share of a row's tests that the program in
-the completion passes. What the service could not judge is None, never a reward: TRL leaves the completion out. A request
+the completion passes. What the service could not judge is None, never a reward: TRL leaves the completion out, as it does
+where a row has no tests. A request
 that the service refuses (a wrong key, a test that is no test) is an error at once.
 """
 
@@ -41,9 +42,9 @@ def judge_reward(
     def reward(completion: Any, tests: Sequence[Any]) -> float | None:
         asked = {"program": program_in(completion), "tests": tests, "language": language}
         verdicts = ask(client, asked | ({"limits": limits} if limits else {}))
-        if not verdicts:
-            return None
-        return sum(verdict["status"] == "PASSED" for verdict in verdicts) / len(verdicts)
+        return (
+            sum(verdict["status"] == "PASSED" for verdict in verdicts) / len(verdicts) if verdicts else None
+        )
 
     def judge(completions: Sequence[Any], **columns: Any) -> list[float | None]:
         with ThreadPoolExecutor(in_flight) as threads:

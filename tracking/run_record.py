@@ -51,6 +51,12 @@ class RunRecord:
         """How each held-out problem went in one evaluation."""
         append_row(self._tasks, {"step": step, "tasks": tasks})
 
+    def write_categories(self, held_out: Mapping[str, Sequence[str]], trained: Iterable[str]) -> None:
+        """held_out: each problem's tags. trained: those that occur in training; the others are zero-shot."""
+        write_json(
+            self.directory / "categories.json", {"held_out": held_out, "trained": sorted(set(trained))}
+        )
+
     def add_episodes(self, rows: Iterable[Mapping[str, Any]]) -> str | None:
         """See EpisodeLog.add."""
         return self._episodes.add(rows)

@@ -47,6 +47,7 @@ SECONDS = Histogram(
     buckets=(0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300),
 )
 IN_FLIGHT = Gauge("sparring_http_in_flight", "Requests under way")
+METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 HUNG_UP = Counter("sparring_http_hung_up", "Clients that hung up before their answer's end", ["path"])
 
 
@@ -207,13 +208,16 @@ class Guard:
         return receive
 
     def _write_down(self, scope: MutableMapping[str, Any], exchange: Exchange) -> None:
-        """Into the figures, by the route that took it (a client may invent any number of paths), and the log."""
+        """Into the log, and the figures: by the route that took it, as a client may invent any number of paths and
+        methods."""
         seconds = time.perf_counter() - exchange.start
         hung_up = exchange.gone.is_set() or not exchange.complete
         route = getattr(scope.get("route"), "path", "other")
         if scope["path"] == "/metrics":
             return
-        REQUESTS.labels(scope["method"], route, exchange.status).inc()
+        REQUESTS.labels(
+            scope["method"] if scope["method"] in METHODS else "other", route, exchange.status
+        ).inc()
         SECONDS.labels(route).observe(seconds)
         if hung_up:
             HUNG_UP.labels(route).inc()

@@ -127,6 +127,9 @@ def test_odd_requests_leave_it_standing(url: str) -> None:
     slow = {"program": "import time\ndef f(): time.sleep(1)", "tests": ["f()"]}
     with pytest.raises(httpx.ReadTimeout):
         httpx.post(f"{url}/judge", json=slow, timeout=0.2)  # hangs up
+    as_a_web_page_may = {"Content-Type": "text/plain"}
+    asked = b'{"program": "def f(): return 1", "tests": ["f()"]}'
+    assert httpx.post(f"{url}/judge", content=asked, headers=as_a_web_page_may).status_code == 400
     raw = "import sys\nsys.stdout.buffer.write(bytes(range(256)))"
     ran = httpx.post(f"{url}/run_code", json={"code": raw, "language": "python"}, timeout=30)
     assert ran.json()["status"] == "Success" and "\ufffd" in ran.json()["run_result"]["stdout"]
@@ -134,6 +137,7 @@ def test_odd_requests_leave_it_standing(url: str) -> None:
     assert 'sparring_verdicts_total{status="PASSED"}' in page and 'path="/judge",status="413"' not in page
 
 
+@pytest.mark.slow
 def test_keys_are_asked_for_and_requests_written_down(tmp_path: Path) -> None:
     key = add(tmp_path / "keys.json", "alice")
     log = tmp_path / "audit.jsonl"

@@ -40,6 +40,10 @@ def judge() -> Iterator[tuple[Judge, str]]:
         yield judge, url
 
 
+def test_no_tests_no_reward(judge: Any) -> None:
+    assert judge_reward(judge[1])(completions=[""], tests=[[]]) == [None]
+
+
 def test_a_reward_is_the_share_of_tests_passed(judge: Any) -> None:
     service, url = judge
     reward = judge_reward(url, key="sk-1", language="lua", limits={"cpu_s": 1})
