@@ -53,7 +53,10 @@ def measure(run: Path, file: Path) -> tuple[dict[str, Any], dict[str, float]]:
 
 
 def _opened(file: Path) -> dict[str, float]:
-    """Milliseconds."""
+    """Milliseconds; nothing where there is no Chromium."""
+    if not Path(_CHROMIUM).exists():
+        print(f"not opened: there is no {_CHROMIUM} (apt-get install chromium)")
+        return {}
     from playwright.sync_api import sync_playwright
 
     opened, turned = [], []

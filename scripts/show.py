@@ -176,7 +176,7 @@ def _reward(row: Row, rules: "Rules | None") -> str:
     said = why(row, rules)
     if row["reward"] is None:
         return f"no reward: {said}"
-    words = f" = {said}" if rules is not None else ""
+    words = f" = {said}" if said else ""
     return f"reward {row['reward']:.4g}{words}{_tally(row['outcomes'])}"
 
 

@@ -14,7 +14,7 @@ import math
 import os
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count, groupby
 from pathlib import Path
@@ -56,7 +56,7 @@ class _Attempts:
 
 def gather(run: Path, name: str) -> Gathered:
     """All that the run has written so far. name: what it is called beside the other runs."""
-    rules, config = rules_of(run), _config(run)
+    rules, config = rules_of(run), dict(_flat(_config(run), keep=str))
     rows = list(read_rows(run / "metrics.jsonl"))
     attempts = _attempts(run, rules)
     state, total = _state(run)
@@ -66,14 +66,14 @@ def gather(run: Path, name: str) -> Gathered:
         summary={
             "name": name,
             "path": str(run),
-            "game": config.get("game", {}).get("kind", "unknown"),
+            "game": config.get("game.kind", "unknown"),
             "state": state,
             "total": total,
             "versions": _json(run / "versions.json"),
             "seconds": _json(run / "training_results.json").get("wall_time_s", {})
             if state == "finished"
             else {},
-            "config": dict(_flat(config, keep=str)),
+            "config": config,
             "columns": _columns(rows),
             "phases": [[row["step"], row.get("stage"), row.get("phase")] for row in rows if row["step"]],
             "policies": list(dict.fromkeys(k for row in rows for k, v in row.items() if _learned(v))),
@@ -181,7 +181,7 @@ def _columns(rows: Sequence[Row]) -> dict[str, list[float | None]]:
     return columns
 
 
-def _flat(row: Mapping[str, Any], keep: Any, before: str = "") -> Iterator[tuple[str, Any]]:
+def _flat(row: Mapping[str, Any], keep: Callable[[Any], Any], before: str = "") -> Iterator[tuple[str, Any]]:
     for key, value in row.items():
         if isinstance(value, Mapping):
             yield from _flat(value, keep, f"{before}{key}.")

@@ -77,7 +77,10 @@ def is_suite(outcomes: Sequence[Row]) -> bool:
 
 
 def why(row: Row, rules: "Rules | None") -> str:
-    """How an attempt's reward came about; empty where that is not known."""
+    """How an attempt's reward came about; empty where that is not known, as of another version's components."""
     if row["reward"] is None:
         return next((text for name, text in UNJUDGED.items() if name in row["components"]), "not judged")
-    return rules.why(row["player"], row["components"]) if rules is not None else ""
+    try:
+        return rules.why(row["player"], row["components"]) if rules is not None else ""
+    except KeyError:
+        return ""

@@ -231,12 +231,12 @@ function runCard(run, number) {
   const versions = Object.entries(run.versions).map(([name, value]) => `${name} ${value}`);
   return el("article", { class: "card run" },
     el("header", {}, el("h3", {}, mark(number), run.name), el("span", { class: "pill" }, words(run.game)),
-      el("span", { class: `pill ${STATE[run.state]}` }, run.state), el("span", { class: "pill" }, `${done}${run.total ? " of " + run.total : ""} steps`)),
+      el("span", { class: `pill ${STATE[run.state]}` }, run.state), el("span", { class: "pill" }, run.total ? `${done} of ${many(run.total, "step")}` : many(done, "step"))),
     scores.length ? el("div", { class: "scores" }, scores)
       : el("p", { class: "note" }, done ? "No held-out scores: evaluation was off." : "Nothing yet: the run has written no step."),
     el("p", { class: "facts" }, run.path), seconds.length > 0 && el("p", { class: "facts" }, "seconds: " + seconds.join(", ")),
     versions.length > 0 && el("p", { class: "facts" }, versions.join(" · ")),
-    el("details", { class: "facts" }, el("summary", {}, `${Object.keys(run.config).length} settings`),
+    el("details", { class: "facts" }, el("summary", {}, many(Object.keys(run.config).length, "setting")),
       el("table", {}, Object.entries(run.config).map(([key, value]) => el("tr", {}, el("td", {}, el("code", {}, key)), el("td", {}, el("code", {}, value)))))));
 }
 function differences() {
@@ -318,7 +318,6 @@ const charts = [
   new Chart("Tokens per second", paths("tokens_per_s")),
   new Chart("Seconds of a step", (run) => Object.keys(run.columns).filter((p) => p.startsWith("seconds.")).map((p) => [p.slice(8), p])),
 ];
-const OPTIONAL = new Set(["Validity and kill rate", "Value loss", "Mismatch of engine and learner"]);
 const picked = new Chart("Any figure of metrics.jsonl", (run) => (run.columns[select.value] ? [[select.value, select.value]] : []), { zero: false });
 const select = el("select", { "aria-label": "Figure", onchange: () => picked.update() });
 const tasks = el("div", { class: "side" });
@@ -327,9 +326,10 @@ function curves() {
   $("#curves").classList.toggle("two", several());
   if (!host.childElementCount)
     host.append(el("div", { class: "grid curves" }), el("div", { class: "pick" }, el("label", {}, "any other figure: ", select)), picked.node, tasks);
-  const shown = charts.filter((chart) => !OPTIONAL.has(chart.title) || data.runs.some((run) => chart.series(run).length));
+  const shown = charts.filter((chart) => data.runs.some((run) => chart.series(run).length));
   const grid = host.firstChild;
-  if (grid.childElementCount !== shown.length) grid.replaceChildren(...shown.map((chart) => chart.node));
+  if (!shown.length) grid.replaceChildren(el("p", { class: "note" }, "No figures yet."));
+  else if ([...grid.children].some((node, i) => node !== shown[i]?.node) || grid.childElementCount !== shown.length) grid.replaceChildren(...shown.map((chart) => chart.node));
   const all = [...new Set(data.runs.flatMap((run) => Object.keys(run.columns)))].filter((p) => p !== "step" && p !== "stage");
   if (select.options.length !== all.length) {
     const before = select.value;
@@ -370,12 +370,12 @@ function components() {
   host.replaceChildren(...players.map((player, index) => {
     const names = [...new Set(data.runs.flatMap((run) => of(run, player)))];
     const ranges = Object.fromEntries(names.map((path) => [path, range(data.runs.map((run) => column(run, path)), true)]));
-    return el("div", { class: "side" }, data.runs.map((run, number) => el("article", { class: "card" },
+    return names.length > 0 && el("div", { class: "side" }, data.runs.map((run, number) => of(run, player).length > 0 && el("article", { class: "card" },
       el("h3", {}, mark(number), player, several() && ` · ${run.name}`),
-      of(run, player).length ? el("div", { class: "sparks" }, of(run, player).map((path) => spark(run, path, ranges[path], colourOf(player, index))))
-        : el("p", { class: "note" }, "not in this run"))));
-  }));
-  host.className = "body side one";
+      el("div", { class: "sparks" }, of(run, player).map((path) => spark(run, path, ranges[path], colourOf(player, index)))))));
+  }).filter(Boolean));
+  if (!host.childElementCount) host.append(el("p", { class: "note" }, "No reward was recorded."));
+  host.className = several() ? "body stack" : "body side";
 }
 function spark(run, path, [low, high], colour) {
   const width = 168, height = 46, last = Math.max(1, ...data.runs.map(lastStep));
@@ -413,6 +413,7 @@ function kills() {
       return matrix.node;
     })), el("p", { class: "note" }, `A row is the step that wrote the suites, a column the step that wrote the programs; the stronger the colour, the more of the pairs of a program and a suite with valid tests in which the suite kills the program; a smaller square rests on fewer than ${SURE} pairs. A run plays the programs of a step on the suites of the same step: that is the diagonal, and it is complete for the stored steps. Other cells hold only those pairs whose outcome follows from what is stored, since the same program met the same tests, word for word, in some step; they rest on programs that came up again, which are rather the common ones. An empty cell: nothing of it is stored.`));
   }
+  host.lastChild.hidden = !data.runs.some((run) => run.kills.cells.length);
   data.runs.forEach(drawKills);
 }
 function drawKills(run, number) {

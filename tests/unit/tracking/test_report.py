@@ -139,6 +139,13 @@ def test_another_versions_config_leaves_rewards_without_reasons(run: Path) -> No
     assert episodes(found, 1)[0][0]["why"] == "" and found.summary["game"] == "multistage"
 
 
+def test_another_versions_components_leave_rewards_without_reasons(run: Path) -> None:
+    text = (run / "episodes.jsonl").read_text()
+    (run / "episodes.jsonl").write_text(text.replace('"wrong_outputs"', '"of_old"'))
+    whys = [row["why"] for row in episodes(gather(run, "a"), 1)[0]]
+    assert whys[3] == "" and whys[0] != ""
+
+
 def test_every_kind_of_game_is_gathered(tmp_path: Path, sandbox: LocalSandbox) -> None:
     moves = {"first": ["1", "2", "3"], "second": ["4", "4"]}
     seats = [player(name, lambda *_, name=name: moves[name].pop(0)) for name in moves]
