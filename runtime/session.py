@@ -55,12 +55,12 @@ def open_session(run: Run, recipe: str) -> Iterator["Session"]:
             raise SessionError("; ".join(obstacles))
         if config.tracking.trace:
             clock.listener = Trace(start.run_directory / "trace.json").add
-        writers = tracked.enter_context(open_writers(config.tracking.to, _tracked_run(config, start)))
         clock.lap("startup")
         make_embedded_models(config, start.models)
         clock.lap("warm_start")
         tokenizers = load_tokenizers(start.models)
         check_context_lengths(config, [*train, *held_out], tokenizers)
+        writers = tracked.enter_context(open_writers(config.tracking.to, _tracked_run(config, start)))
         show.phase("starting the sandbox and the engines")
         with _parts(config, start, train) as parts:
             if (

@@ -1,8 +1,13 @@
 """The real libraries: what they store of a run that stops after a step and goes on, read back by their own readers."""
 
+import json
 import sys
+import threading
+import time
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -60,19 +65,16 @@ def tracked(tmp_path: Path, done: int = -1, uri: str | None = None) -> TrackedRu
 
 def halves(name: str, tmp_path: Path, picture: Path) -> Iterator[str]:
     """Steps 1 and 2; then, from a checkpoint of step 1, steps 2 and 3."""
-    for done, steps, ending in ((-1, (1, 2), "failed"), (1, (2, 3), "finished")):
-        writer, last = open_writer(name, tracked(tmp_path, done)), ending
+    both: tuple[tuple[int, tuple[int, int], Ending], ...] = ((-1, (1, 2), "failed"), (1, (2, 3), "finished"))
+    for done, steps, ending in both:
+        writer = open_writer(name, tracked(tmp_path, done))
         for step in steps:
             writer.metrics(step, {"generator/loss": step + 0.5 * (done + 1), "step": float(step)})
         writer.text(steps[-1], "samples", "=== p1\n<b> def f(n): # code")
         writer.image(steps[-1], "learning_curves", picture)
-        writer.close(_as_ending(last))
+        writer.close(ending)
         yield writer.where
-
-
-def _as_ending(word: str) -> Ending:
-    assert word in ("finished", "failed")
-    return word
+        time.sleep(1.1)  # W&B's directories are named by the second
 
 
 def test_tensorboard_has_each_step_once(tmp_path: Path, picture: Path) -> None:
@@ -123,6 +125,31 @@ def test_wandb_is_offline_where_its_server_does_not_answer(
     assert "offline, as http://127.0.0.1:9 does not answer" in writer.where
 
 
+class _Refusing(BaseHTTPRequestHandler):
+    """A server that knows nobody."""
+
+    def do_POST(self) -> None:
+        self.send_response(401)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    do_HEAD = do_POST
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.mark.slow
+def test_a_key_that_wandb_refuses_refuses_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Refusing) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
+        monkeypatch.setenv("WANDB_BASE_URL", f"http://127.0.0.1:{server.server_port}")
+        with pytest.raises(SparringError, match=r"tracking\.to wandb: .*401.*mend WANDB_API_KEY"):
+            open_writer("wandb", tracked(tmp_path))
+        server.shutdown()
+
+
 @pytest.mark.slow
 def test_mlflow_has_one_run_with_settings_steps_and_files(tmp_path: Path, picture: Path) -> None:
     from mlflow.tracking import MlflowClient
@@ -146,3 +173,40 @@ def test_a_store_that_cannot_be_written_to_refuses_the_run(tmp_path: Path) -> No
     (tmp_path / "file").write_text("")
     with pytest.raises(SparringError, match=r"tracking\.to mlflow: .*file/store.*mend tracking\.mlflow_uri"):
         open_writer("mlflow", tracked(tmp_path, uri=f"file://{tmp_path}/file/store"))
+
+
+@pytest.mark.slow
+def test_a_run_that_is_killed_and_goes_on_is_one_run_in_tensorboard(
+    drive: Any, small: tuple[str, ...], tmp_path: Path
+) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    run = tmp_path / drive.name()
+    drive.kill_at_step(3, run, "--config", "debug", *small, "--tracking.to", "tensorboard", "--trace")
+    done = drive.run("--resume", "--output-dir", tmp_path, "--run-name", run.name)
+    assert done.code == 0, done.err
+    assert done.out.count(f"tracking: tensorboard --logdir {run}") == 1
+    stored = EventAccumulator(str(run / "tensorboard"))
+    stored.Reload()
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    for name, of_row in {
+        "generator_reward": lambda row: row.get("generator_reward"),
+        "reward/avg_batch_reward": lambda row: row.get("generator_reward"),
+        "discriminator/policy_loss": lambda row: row.get("discriminator", {}).get("policy_loss"),
+        "held_out/kill_rate": lambda row: row.get("held_out", {}).get("kill_rate"),
+    }.items():
+        ours = [(row["step"], pytest.approx(of_row(row))) for row in rows if of_row(row) is not None]
+        assert [(event.step, event.value) for event in stored.Scalars(name)] == ours and ours
+    assert stored.Images("learning_curves") and stored.Tensors("samples/text_summary")
+    events = json.loads((run / "trace.json").read_text().rstrip().rstrip(",") + "]")
+    named = {event["args"]["name"] for event in events if event["ph"] == "M"}
+    assert {
+        "startup",
+        "rollout",
+        "generate",
+        "sandbox",
+        "learn",
+        "publish",
+        "checkpoint",
+        "evaluation",
+    } <= named
