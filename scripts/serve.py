@@ -124,7 +124,10 @@ def serve_until_told(options: argparse.Namespace) -> None:
     options.port = _free_port(options.host, options.port)
     with on_ray(options):
         told = threading.Event()
-        for number in (signal.SIGINT, signal.SIGTERM):  # Ray's own handler would end it with the signal's number
+        for number in (
+            signal.SIGINT,
+            signal.SIGTERM,
+        ):  # Ray's own handler would end it with the signal's number
             signal.signal(number, lambda *_: told.set())
         where = f"http://{options.host}:{options.port}/v1"
         print(

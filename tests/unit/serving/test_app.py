@@ -72,9 +72,9 @@ async def client() -> AsyncIterator[httpx.AsyncClient]:
         audit_log=None,
     )  # fmt: skip
     app = guarded(build_app(options), options)
-    async with app.router.lifespan_context(app):
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as http:
-            yield http
+    client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test")
+    async with app.router.lifespan_context(app), client as http:
+        yield http
 
 
 @pytest.fixture(autouse=True)
