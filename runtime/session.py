@@ -139,7 +139,8 @@ def _tracked_run(config: Config, start: Start) -> TrackedRun:
         name=tracking.name or start.run_directory.name,
         project=tracking.project,
         mlflow_uri=tracking.mlflow_uri,
-        settings=dict(leaves(config.model_dump(mode="json"))),
+        webhook=tracking.webhook,
+        settings={k: v for k, v in leaves(config.model_dump(mode="json")) if k != "tracking.webhook"},
         environment=versions() | {"cpu": cpu_model(), "command": shlex.join(sys.argv)},
         done=start.state["step"] if start.state is not None else -1,
     )

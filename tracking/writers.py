@@ -1,6 +1,6 @@
-"""TensorBoard, Weights & Biases, MLflow: what they are told of a run, as it goes.
+"""TensorBoard, Weights & Biases, MLflow, a webhook: what they are told of a run, as it goes.
 
-Each writer is a few lines around its library (to_tensorboard.py, to_wandb.py, to_mlflow.py). One that does not start
+Each writer is a few lines around its library (to_tensorboard.py, to_wandb.py, to_mlflow.py, to_webhook.py). One that does not start
 refuses the run before anything is loaded; one that fails later is left out, with a warning: the run's own files have
 all of it.
 """
@@ -28,8 +28,9 @@ class TrackedRun:
     project: str | None
     """None: the writer's own environment variable, or its default."""
     mlflow_uri: str | None
+    webhook: str | None = None
     settings: Mapping[str, Any]
-    """Resolved, by dotted key."""
+    """Resolved, by dotted key; without the webhook, which is a secret."""
     environment: Mapping[str, str]
     """Versions, commit, machine."""
     done: int
@@ -115,6 +116,10 @@ def open_writer(name: str, run: TrackedRun) -> Writer:
         from tracking.to_wandb import WandbWriter
 
         return WandbWriter(run)
+    if name == "webhook":
+        from tracking.to_webhook import WebhookWriter
+
+        return WebhookWriter(run)
     from tracking.to_mlflow import MlflowWriter
 
     return MlflowWriter(run)
