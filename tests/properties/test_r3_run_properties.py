@@ -125,7 +125,7 @@ def new_policy(model: Path) -> TransformersPolicy:
 prompts = st.lists(st.integers(0, VOCABULARY - 1), min_size=1, max_size=12)
 
 
-# R3, property 29: sampling strategy diversity.
+# R3, property 11: sampling diversity. R3, property 29: sampling strategy diversity.
 def test_greedy_and_sampled_completions_differ_with_high_probability(model):
     policy, rng = new_policy(model), Random(0)
     tasks = [[rng.randrange(VOCABULARY) for _ in range(rng.randint(1, 12))] for _ in range(150)]
