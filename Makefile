@@ -14,7 +14,7 @@ export TORCH_INDEX ?=
 ARGS ?=
 BIN := $(VENV)/bin
 
-.PHONY: run test test-slow test-all check bench tables engine image setup .bench
+.PHONY: run test test-slow test-all check bench tables engine image images setup .bench
 
 run: setup
 	$(BIN)/python driver.py $(ARGS)
@@ -57,6 +57,10 @@ engine:
 
 image:
 	docker/engine.sh image
+
+# Those of a cluster: the sandbox's, and the trainer's with the packages of LOCK.
+images: image
+	LOCK=$(LOCK) docker/engine.sh trainer
 
 setup:
 	@requirements/install.sh $(VENV) $(LOCK)

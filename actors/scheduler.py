@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from curriculum.curriculum import Assignment, Curriculum
 
@@ -18,7 +19,9 @@ class RayScheduler:
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Curriculum's arguments."""
-        self._actor = SchedulerActor.remote(*args, **kwargs)
+        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+        # with the driver, or it may be on a node that is lost while the run goes on
+        self._actor = SchedulerActor.options(scheduling_strategy=here).remote(*args, **kwargs)
         self._plan = Curriculum(*args, **kwargs)  # the plan itself is a pure function of the config
 
     @property

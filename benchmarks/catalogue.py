@@ -37,6 +37,11 @@ BENCHMARKS = {
     "trl_parity": Benchmark(module="trl_parity", speaks_of=("learners", "core/batch.py")),
     "trl_speed": Benchmark(module="trl_speed", speaks_of=("learners", "core/batch.py")),
     "end_to_end": Benchmark(module="end_to_end", speaks_of=(*RUNS, "actors", "sandbox_workers", "scripts")),
+    "report_page": Benchmark(
+        module="report_page",
+        speaks_of=("tracking/report.py", "tracking/report_page", "tracking/kills.py"),
+        hours=True,
+    ),
     "static_tests": Benchmark(module="experiments.static_tests", speaks_of=("embedded",)),
     "kuhn_rae": Benchmark(
         module="experiments.kuhn",

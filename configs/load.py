@@ -6,10 +6,10 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, NoReturn, Self
+from typing import Annotated, Any, ClassVar, NoReturn, Self
 
 import yaml
-from pydantic import ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, CliSettingsSource, SettingsConfigDict, SettingsError
 
 from configs.environment import HELP, effective, read_environment
@@ -50,8 +50,9 @@ class Run(Config):
 
     resume: bool = False
     """Continue the latest run of output_dir (or run_name) from its latest checkpoint."""
-    resume_from: Path | None = None
-    """Start from this checkpoint directory (output/<run>/checkpoints/step_000012)."""
+    resume_from: Annotated[str, Field(pattern=r"^\w+://")] | Path | None = None
+    """Start from this checkpoint directory (output/<run>/checkpoints/step_000012), or from one in a mirror:
+    s3://BUCKET/PREFIX/RUN for its newest, s3://BUCKET/PREFIX/RUN/step_000012."""
 
     plan: bool = False
     """Print what would run (models, sandbox, devices, steps, memory, disk), or why it cannot, and start nothing."""

@@ -56,6 +56,8 @@ class Config(Settings):
     open is settled at the start, printed, and saved in the run's config: runtime/hardware.py."""
     local: bool = False
     """Everything in this one process, without Ray: for debugging."""
+    model_cache: Path | None = None
+    """Where hub models are kept, on every node (HF_HUB_CACHE); default: as the environment has it."""
     learning_rate: float = Field(default=1e-5, gt=0)
     """Step size of both policies (each times its learner.learning_rate_scale)."""
     temperature: float = Field(default=1.0, gt=0)

@@ -16,7 +16,8 @@ EMBEDDED = "embedded"
 
 class PolicySettings(Settings):
     model: str = "Qwen/Qwen2.5-Coder-1.5B-Instruct"
-    """Hub id or local path of a causal language model; "embedded" is the tiny model that the project builds."""
+    """Hub id or local path of a causal language model; "embedded" is the tiny model that the project builds, and "auto"
+    Qwen2.5-Coder-Instruct, of 1.5B, or of 3B where a GPU has 24 GiB."""
     max_tokens: int = Field(default=512, ge=1)
     """Longest completion of one turn, tokens."""
     engine: EngineSettings = VllmEngine()
@@ -102,6 +103,8 @@ class SandboxSettings(Settings):
     """Sandbox actors, each with a container of its own."""
     slots: int = Field(default=2, ge=1, le=31)
     """Programs judged at once in one container."""
+    patience_s: float = Field(default=600.0, ge=0)
+    """How long a run waits where no node with the resource `sandbox` is left; then the step's attempts are dropped."""
 
 
 class RolloutSettings(Settings):
@@ -140,3 +143,6 @@ class CheckpointSettings(Settings):
     """Steps between checkpoints; a killed run loses at most this many."""
     keep: int = Field(default=2, ge=1)
     """Latest checkpoints kept, besides the best and the last of each stage."""
+    mirror: str | None = Field(default=None, pattern=r"^\w+://.")
+    """Where each checkpoint is copied to besides, under the run's name: s3://BUCKET/PREFIX, with
+    ?scheme=http&endpoint_override=HOST:PORT for another server than Amazon's; gs://, file://."""

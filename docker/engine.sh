@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
-# A private Docker Engine for the sandbox, and its image.
+# A private Docker Engine for the sandbox, its image, and that of the trainer.
 #
 #   docker/engine.sh start   use the engine that answers, else start one (as root; installs docker.io if missing)
 #   docker/engine.sh stop    stop the engine that `start` started, and no other
 #   docker/engine.sh image   build sparring-sandbox:<content hash>; instantaneous when it is there
+#   docker/engine.sh trainer build sparring-trainer:LOCK of this tree, for the nodes of a cluster (minutes)
 #   docker/engine.sh setup   the image if an engine answers; a word about it, and no failure, where that can't be done
 #   docker/engine.sh base    build only the debootstrap base image, for machines without an image registry
 #
 # SPARRING_ENGINE_DIR  data of the private engine and the cached base (default /var/lib/sparring-engine)
 # DOCKER_HOST          the engine to use, as for every Docker client
+# LOCK TORCH_INDEX     of the trainer: see docker/trainer.Dockerfile; PIP_INDEX_URL and PIP_EXTRA_INDEX_URL as for pip
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -16,8 +18,13 @@ dir=${SPARRING_ENGINE_DIR:-/var/lib/sparring-engine}
 default_socket=/var/run/docker.sock
 pid_file=$dir/dockerd.pid
 registry_base=python:3.11-slim
-packages=$(sed -n 's/^ARG PACKAGES="\(.*\)"$/\1/p' docker/sandbox.Dockerfile)
-local_base=sparring-base:bookworm-$(echo "$packages" | sha256sum | cut -c1-8)
+
+# packages_of DOCKERFILE: sets what it needs beside Python, and the name of a base of our own that has it.
+packages_of() {
+    packages=$(sed -n 's/^ARG PACKAGES="\(.*\)"$/\1/p' "$1")
+    local_base=sparring-base:bookworm-$(echo "$packages" | sha256sum | cut -c1-8)
+}
+packages_of docker/sandbox.Dockerfile
 
 failure=1 consequence=''
 die() { echo "engine.sh: $*$consequence" >&2; exit "$failure"; }
@@ -139,19 +146,25 @@ content_hash() {
     LC_ALL=C; cat docker/sandbox.Dockerfile sandbox_workers/runner/*.py | sha256sum | cut -c1-16
 }
 
-image() {
-    answers || die "no Docker Engine answers: start one (docker/engine.sh start)"
-    local tag base_image network
-    tag=sparring-sandbox:$(content_hash)
-    if docker image inspect "$tag" >/dev/null 2>&1; then echo "$tag is up to date"; return; fi
+# Sets base_image to what a registry has, or else to our own.
+find_base() {
     if docker image inspect "$registry_base" >/dev/null 2>&1 ||
         { echo "pulling $registry_base" && limited 180 docker pull -q "$registry_base" >/dev/null 2>&1; }; then
-        base_image=$registry_base network=host
+        base_image=$registry_base
     else
         echo "$registry_base cannot be pulled: using a debootstrap base"
         base
-        base_image=$local_base network=none
+        base_image=$local_base
     fi
+}
+
+image() {
+    answers || die "no Docker Engine answers: start one (docker/engine.sh start)"
+    local tag base_image network=host
+    tag=sparring-sandbox:$(content_hash)
+    if docker image inspect "$tag" >/dev/null 2>&1; then echo "$tag is up to date"; return; fi
+    find_base
+    [ "$base_image" = "$registry_base" ] || network=none  # all is there
     # The legacy builder needs no buildx plugin; the context is the runner alone, never the working tree.
     log=$(mktemp)
     DOCKER_BUILDKIT=0 limited 900 docker build -q --force-rm --network="$network" --build-arg BASE_IMAGE="$base_image" \
@@ -161,13 +174,29 @@ image() {
     echo "$tag built from $base_image"
 }
 
+trainer() {
+    answers || die "no Docker Engine answers: start one (docker/engine.sh start)"
+    local tag=sparring-trainer:${LOCK:=cpu} base_image name arguments=()
+    [ -f "requirements/$LOCK.lock" ] || die "LOCK=$LOCK: there is no requirements/$LOCK.lock; cpu or gpu"
+    packages_of docker/trainer.Dockerfile
+    find_base
+    for name in LOCK TORCH_INDEX PIP_INDEX_URL PIP_EXTRA_INDEX_URL; do
+        [ -z "${!name:-}" ] || arguments+=(--build-arg "$name=${!name}")
+    done
+    echo "building $tag from $base_image (installs the packages of requirements/$LOCK.lock: many minutes)"
+    DOCKER_BUILDKIT=0 limited 7200 docker build --force-rm --network=host --build-arg BASE_IMAGE="$base_image" \
+        "${arguments[@]}" -t "$tag" -f docker/trainer.Dockerfile - < <(sed "s,/$,," .gitignore | tar -c --exclude-vcs -X - .) ||
+        die "docker build failed, see above"
+    echo "$tag built from $base_image"
+}
+
 case "${1:-}" in
-start | stop | image) "$1" ;;
+start | stop | image | trainer) "$1" ;;
 setup)
     answers || { echo "no Docker Engine answers: programs will be judged without one (make engine starts one)"; exit; }
     failure=0 consequence='; going on: programs will be judged without Docker'
     image
     ;;
 base) answers || die "no Docker Engine answers: start one (docker/engine.sh start)"; base ;;
-*) die "usage: docker/engine.sh start|stop|image|setup|base" ;;
+*) die "usage: docker/engine.sh start|stop|image|trainer|setup|base" ;;
 esac

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import ray
 import ray.train
 from ray.train import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig, UserCallback
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from core.batch import Batch
 from learners.mailbox import MailboxActor, Versions
@@ -127,7 +128,9 @@ class TrainRun:
         from ray.train.torch import TorchConfig, TorchTrainer
 
         self.name = "_".join(specs)
-        self.mailbox = MailboxActor.options(num_cpus=0, max_concurrency=64).remote()
+        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+        # with the driver: other nodes may be lost while the run goes on
+        self.mailbox = MailboxActor.options(num_cpus=0, max_concurrency=64, scheduling_strategy=here).remote()
         self.learners = {
             policy: RayLearner(policy, versions[policy], self.mailbox, self.versions) for policy in specs
         }

@@ -1,9 +1,11 @@
 """All parts on Ray: scheduler, sandbox and rollout actors, one Ray Train run per policy."""
 
 import asyncio
+import contextlib
 import functools
 import os
 import shutil
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -26,11 +28,13 @@ from runtime.hardware import Hardware, detect
 from runtime.parts import Parts, Start
 from sandbox_workers.nothing import NoSandbox
 from sandbox_workers.pool import SandboxPool, start_pool
+from tracking.progress import say
 
 _LOCAL_OBJECT_STORE_BYTES = 512 << 20
 _A_LITTLE = 0.01
 """GPUs that a task asks for which only looks at one."""
 _PATIENCE_S = 120
+_LOOK_S = 1.0
 
 
 class ClusterTooSmall(SparringError):
@@ -44,7 +48,7 @@ def cluster_parts(config: Config, problems: list[Problem], start: Start) -> Iter
     try:
         groups = by_backbone(learner_specs(config, start))
         check_resources(config, groups)
-        with asyncio.Runner() as loop:
+        with asyncio.Runner() as loop, _told_of_lost_nodes(config):
             yield from _parts(config, problems, start, groups, loop)
     except RayError as error:
         raise for_the_user(error) from error
@@ -69,7 +73,8 @@ def connect(config: Config) -> None:
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     if os.environ.get("RAY_ADDRESS"):
         if not ray.is_initialized():
-            ray.init(**quiet)
+            of_nodes = {"HF_HUB_CACHE": os.environ["HF_HUB_CACHE"]} if config.model_cache else {}
+            ray.init(**quiet, runtime_env={"env_vars": of_nodes})
         return
     os.environ.setdefault("RAY_TRAIN_ENABLE_PREEMPTION_WATCHER", "0")  # nobody takes this machine away
     ray.init(
@@ -120,6 +125,35 @@ def check_resources(config: Config, groups: Sequence[Mapping[str, LearnerSpec]])
             "generator.learner.cpus or discriminator.learner.cpus, start Ray with --resources "
             f"'{{\"sandbox\": {config.sandbox.workers}}}', or add nodes"
         )
+
+
+@contextmanager
+def _told_of_lost_nodes(config: Config) -> Iterator[None]:
+    """Says when nodes with the resource `sandbox` are lost, and when there are enough again: actors do not speak."""
+    needed, over = config.sandbox.workers if config.sandbox_limits else 0, threading.Event()
+
+    def watch() -> None:
+        enough = True
+        while not over.wait(_LOOK_S):
+            with contextlib.suppress(RayError):
+                left = ray.cluster_resources().get("sandbox", 0)
+                if enough and left < needed:
+                    goes_on = "the rest goes on" if left else f"waiting up to {config.sandbox.patience_s:g} s"
+                    say(
+                        f"lost a node: {left:g} of {needed} units of the Ray resource 'sandbox' are left, {goes_on}; "
+                        "start a node with --resources '{\"sandbox\": 1}'"
+                    )
+                elif not enough and left >= needed:
+                    say(f"{left:g} units of the Ray resource 'sandbox' are there again: the run goes on")
+                enough = left >= needed
+
+    watcher = threading.Thread(target=watch, name="watch-nodes", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
 
 
 def _parts(
@@ -185,6 +219,7 @@ def _pool(config: Config, start: Start) -> SandboxPool | NoSandbox:
         run_id=start.run_directory.name,
         limits=config.sandbox_limits,
         trusted=config.trusts_programs,
+        patience_s=config.sandbox.patience_s,
     )
 
 

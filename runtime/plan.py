@@ -20,6 +20,8 @@ from configs.schema import Config
 from configs.sections import EMBEDDED
 from core.problem import Problem
 from curriculum.curriculum import Curriculum
+from learners.checkpoints import CheckpointError
+from learners.mirror import Mirror
 from runtime.build import ordered_ids
 from runtime.parts import Start
 from sandbox_workers.backends import choose_backend
@@ -60,7 +62,7 @@ def make_plan(config: Config, start: Start, train: Sequence[Problem], held_out: 
             f"{start.checkpoint}: the checkpoint is at step {start.state['step']}, but this schedule has "
             f"{schedule.total_steps} steps: raise the step counts or the stages, or start a new run"
         )
-    for look in (_engines, _sandbox, _cluster, _shared_memory, _memory, _disk):
+    for look in (_engines, _sandbox, _cluster, _shared_memory, _memory, _disk, _mirror):
         line, obstacle = look(config, start)
         lines += [line] if line else []
         obstacles += [obstacle] if obstacle else []
@@ -179,6 +181,17 @@ def _disk(config: Config, start: Start) -> Look:
         f"{there} has {free / _GIB:.1f} GiB free, the checkpoints of this run take about {each * count / _GIB:.1f}: give "
         f"another --output-dir, or keep fewer (--checkpoint.keep, now {config.checkpoint.keep})"
     )
+
+
+def _mirror(config: Config, start: Start) -> Look:
+    mirror = config.checkpoint.mirror
+    if mirror is None:
+        return None, None
+    try:
+        Mirror(mirror, start.run_directory.name).check()
+    except CheckpointError as error:
+        return None, str(error)
+    return f"checkpoints also go to {mirror}", None
 
 
 def parameters(model: str) -> int:

@@ -11,6 +11,7 @@ from core.episode import Episode
 from core.evaluation import Scores
 from curriculum.curriculum import Assignment
 from learners.checkpoints import CheckpointStore
+from learners.mirror import Mirror
 from runtime.parts import LearnerHandle, Start, Stateful
 from runtime.start import STARTED_FROM
 from tracking.clock import Clock
@@ -43,6 +44,8 @@ class Recorder:
         directory = start.run_directory
         self._record = RunRecord(directory)
         self._store = CheckpointStore(directory / "checkpoints", config.checkpoint.keep)
+        mirror = config.checkpoint.mirror
+        self._mirror = Mirror(mirror, directory.name) if mirror else None
         self._curves = LearningCurves(directory / "learning_curves.png", shown, tuple(config.seats))
         self._before: dict[str, float] = {}
         self._stages: list[dict[str, Any]] = []
@@ -136,7 +139,13 @@ class Recorder:
             checkpoint = self._store.save(step, policies, self._tokenizers, state)
         if is_best:
             self._store.mark_best(checkpoint)
-        self._store.prune({f"step_{stage['step']:06d}" for stage in self._stages})
+        gone = self._store.prune({f"step_{stage['step']:06d}" for stage in self._stages})
+        if self._mirror is not None:
+            try:
+                self._mirror.send(checkpoint)
+                self._mirror.forget(gone)
+            except OSError as error:
+                self._show.say(f"step {step}: not mirrored: {error}; the checkpoint is in {checkpoint} only")
         self._clock.lap("checkpoint")
 
     @property

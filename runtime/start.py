@@ -14,6 +14,7 @@ from configs.schema import Config
 from configs.sections import EMBEDDED
 from core.errors import SparringError
 from learners.checkpoints import CheckpointStore, check_fits, read_checkpoint
+from learners.mirror import fetch
 from runtime.hardware import Hardware, choices, detect, fitted, offline_by, said
 from runtime.parts import Start
 from tracking.progress import say
@@ -27,7 +28,12 @@ class SessionError(SparringError):
 
 def resolve(run: Run, recipe: str) -> tuple[Config, Start]:
     """A resumed run keeps its directory and its saved config."""
-    config = fit(run.to_config())
+    config = run.to_config()
+    if (
+        config.model_cache is not None
+    ):  # before anything imports the hub's library, and for what this process starts
+        os.environ["HF_HUB_CACHE"] = str(config.model_cache.resolve())
+    config = fit(config)
     if not run.resume:
         name = run.run_name or f"{recipe}-{time.strftime('%Y%m%d-%H%M%S')}"
         directory = config.output_dir.resolve() / name
@@ -36,7 +42,7 @@ def resolve(run: Run, recipe: str) -> tuple[Config, Start]:
                 f"{directory}: holds a run already; give another --run-name, or continue with --resume"
             )
         _check_writable(directory)
-        checkpoint = run.resume_from.resolve() if run.resume_from else None
+        checkpoint = _checkpoint(run.resume_from, config.output_dir)
     else:
         directory = latest_run(config.output_dir, run.run_name)
         checkpoint = CheckpointStore(directory / "checkpoints", 1).latest() or _first_checkpoint(directory)
@@ -54,6 +60,13 @@ def resolve(run: Run, recipe: str) -> tuple[Config, Start]:
     return config, Start(
         run_directory=directory, models=models, checkpoint=checkpoint, versions=found, state=state
     )
+
+
+def _checkpoint(given: str | Path | None, output_dir: Path) -> Path | None:
+    """Its directory; one in a mirror is fetched. Raises CheckpointError."""
+    if isinstance(given, str):
+        return fetch(given, output_dir.resolve() / "fetched")
+    return given.resolve() if given else None
 
 
 def fit(config: Config) -> Config:

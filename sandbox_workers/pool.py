@@ -1,14 +1,16 @@
 """The Ray shell of the sandbox: worker actors on nodes with the resource `sandbox`, and the way to them."""
 
+import asyncio
 import contextlib
 import os
+import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import Any
 
 import ray
-from ray.exceptions import GetTimeoutError, RayActorError, RayError, RayTaskError
+from ray.exceptions import ActorDiedError, GetTimeoutError, RayActorError, RayError, RayTaskError
 
 from core.errors import SparringError
 from core.verdict import Limits, Verdict
@@ -21,6 +23,8 @@ BATCHES_PER_WORKER = 4
 START_TIMEOUT_S = 120.0
 RESTARTS = 100
 """Of one actor, over a run."""
+LOOK_S = 1.0
+ANSWER_S = 10.0
 _ACTOR: dict[str, Any] = {
     "num_cpus": 0,
     "resources": {"sandbox": 1},
@@ -62,10 +66,14 @@ SandboxActor: Any = ray.remote(SandboxShell)
 
 
 class RayTransport:
-    """Actors as workers: all judge batches."""
+    """Actors as workers: all judge batches. Ray starts those of a lost node again once a node has room for them; where
+    no other is left, what they had is told lost only then, or after `patience_s`."""
 
-    def __init__(self, actors: Sequence[Any]) -> None:
+    def __init__(self, actors: Sequence[Any], patience_s: float) -> None:
         self._actors = list(actors)
+        self._patience_s = patience_s
+        self._alone_since: float | None = None
+        """When the last worker was lost."""
 
     @property
     def size(self) -> int:
@@ -73,27 +81,54 @@ class RayTransport:
 
     async def judge(self, worker: int, jobs: Sequence[Job]) -> list[list[Verdict]]:
         try:
-            return await self._actors[worker].judge.remote(jobs)
+            answer = await self._actors[worker].judge.remote(jobs)
+            self._alone_since = None
+            return answer
         except RayTaskError as error:  # raised by the worker: the caller's to see
             if isinstance(error.cause, BackendDied | WorkerLost | SparringError):
                 raise error.cause from None
             raise  # with the traceback from there
         except RayError as error:
+            await self._until_one_answers()
             raise WorkerLost(f"sandbox worker {worker} lost its answer: {type(error).__name__}") from None
+
+    async def _until_one_answers(self) -> None:
+        """Or all are dead for good, or patience ends."""
+        self._alone_since = self._alone_since or time.monotonic()
+        while time.monotonic() < self._alone_since + self._patience_s:
+            found = await asyncio.gather(*map(_is_there, self._actors))
+            if True in found or None not in found:
+                return
+            await asyncio.sleep(LOOK_S)
+
+
+async def _is_there(actor: Any) -> bool | None:
+    """None: not now, but Ray will start it again."""
+    try:
+        await asyncio.wait_for(actor.pid.remote(), ANSWER_S)
+    except ActorDiedError:
+        return False
+    except (RayError, TimeoutError):
+        return None
+    return True
 
 
 class SandboxPool:
     """The running workers. `client()` gives what the games call; the pool travels to other actors for it."""
 
-    def __init__(self, actors: Sequence[Any], choice: Choice, limits: Limits | None) -> None:
+    def __init__(
+        self, actors: Sequence[Any], choice: Choice, limits: Limits | None, patience_s: float
+    ) -> None:
         self.actors = list(actors)
         self.description = f"{len(self.actors)} x {choice.description}"
         self._choice = choice
         self._limits = limits
+        self._patience_s = patience_s
 
     def client(self) -> SandboxClient:
         """A client of all workers, with a cache of its own."""
-        return SandboxClient(RayTransport(self.actors), version=self._choice.version, limits=self._limits)
+        transport = RayTransport(self.actors, self._patience_s)
+        return SandboxClient(transport, version=self._choice.version, limits=self._limits)
 
     def stats(self) -> dict[str, float]:
         """Sums over the workers that answer: jobs, infrastructure_failures, backends_replaced, busy_s."""
@@ -124,8 +159,10 @@ def start_pool(
     run_id: str,
     limits: Limits | None = None,
     trusted: bool = False,
+    patience_s: float = 0.0,
 ) -> SandboxPool:
-    """Start `size` workers of `slots` slots each and wait until all are ready. `trusted`: see choose_backend.
+    """Start `size` workers of `slots` slots each and wait until all are ready. `trusted`: see choose_backend;
+    `patience_s`: see RayTransport.
 
     Raises:
         SandboxUnavailable: no node has the resource `sandbox`, or no sandbox can run there.
@@ -145,7 +182,7 @@ def start_pool(
         for index in range(size)
     ]
     try:
-        return SandboxPool(actors, _common_choice(actors), limits)
+        return SandboxPool(actors, _common_choice(actors), limits, patience_s)
     except SandboxUnavailable:
         for actor in actors:
             ray.kill(actor, no_restart=True)

@@ -34,6 +34,7 @@ RUN_ELSEWHERE = {
     "ray": "tests/integration/test_ray_job.py",
     "export": "tests/integration/test_ray_job.py",
     "curl": "tests/integration/test_judge_service.py",
+    "sbatch": "tests/unit/slurm/test_train.py",
     "python driver.py --config regex.yaml": "tests/integration/test_your_own_game.py",
     "python -m benchmarks.learner": "tests/integration/test_benchmarks.py",
     "python -m benchmarks.trl_parity": "tests/integration/test_benchmarks.py",

@@ -3,9 +3,13 @@
 import asyncio
 
 import pytest
-from ray.exceptions import ActorDiedError, RayTaskError
+from ray.exceptions import ActorDiedError, ActorUnavailableError, RayTaskError
 
-from sandbox_workers.jobs import BackendDied, WorkerLost
+from core.interfaces import SandboxFailure
+from core.verdict import Status, Verdict
+from sandbox_workers import pool
+from sandbox_workers.client import SandboxClient
+from sandbox_workers.jobs import BackendDied, Job, WorkerLost
 from sandbox_workers.languages import UnknownLanguage
 from sandbox_workers.pool import RayTransport
 
@@ -25,7 +29,7 @@ class Failing:
 
 def raised_for(error: Exception) -> BaseException:
     with pytest.raises(Exception) as caught:
-        asyncio.run(RayTransport([Failing(error)]).judge(0, []))
+        asyncio.run(RayTransport([Failing(error)], patience_s=0).judge(0, []))
     return caught.value
 
 
@@ -43,3 +47,67 @@ def test_a_bug_of_a_worker_arrives_with_the_traceback_from_there(error: Exceptio
 def test_a_dead_actor_is_a_lost_worker() -> None:
     raised = raised_for(ActorDiedError())
     assert isinstance(raised, WorkerLost) and "worker 0 lost its answer: ActorDiedError" in str(raised)
+
+
+class Method:
+    """Of an actor's handle."""
+
+    def __init__(self, call) -> None:
+        self.remote = call
+
+
+class Node:
+    """A worker whose node is away for the first `lookups` times that somebody looks for it."""
+
+    def __init__(self, lookups: float, error: Exception | None = None) -> None:
+        self.lookups, self.error = lookups, error or ActorUnavailableError("its node is away", None)
+        self.looked = self.judged = 0
+        self.pid, self.judge = Method(self._pid), Method(self._judge)
+
+    async def _pid(self) -> int:
+        self.looked += 1
+        if self.looked <= self.lookups:
+            raise self.error
+        return 1
+
+    async def _judge(self, jobs: list[Job]) -> list[list[Verdict]]:
+        if self.looked < self.lookups:
+            raise self.error
+        self.judged += len(jobs)
+        return [[Verdict(status=Status.PASSED) for _ in job.tests] for job in jobs]
+
+
+async def judged(*nodes: Node, patience_s: float = 3600.0) -> tuple[list[Status], float]:
+    """(verdicts of two programs, failed attempts) by a client without pauses."""
+    client = SandboxClient(RayTransport(nodes, patience_s), version="1")
+    client.pauses_s = (0.0, 0.0)
+    verdicts = await asyncio.gather(*(client.judge(program, ["f(1)"]) for program in ("a", "b")))
+    return [v.status for of in verdicts for v in of], client.stats()["infrastructure_failures"]
+
+
+def test_a_node_that_comes_back_costs_time_and_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long it is away: waiting is no attempt."""
+    monkeypatch.setattr(pool, "LOOK_S", 0)
+    node = Node(lookups=40)
+    statuses, failures = asyncio.run(judged(node))
+    assert statuses == [Status.PASSED, Status.PASSED] and node.judged == 2
+    assert failures == 2, "each job met the loss once, and is counted"
+
+
+def test_another_node_goes_on_at_once() -> None:
+    away, there = Node(lookups=float("inf")), Node(lookups=0)
+    statuses, failures = asyncio.run(judged(away, there))
+    assert statuses == [Status.PASSED, Status.PASSED] and there.judged == 2
+    assert failures >= 1 and away.looked <= 2
+
+
+@pytest.mark.parametrize(
+    ("error", "patience_s", "looks"),
+    [(ActorDiedError(), 3600.0, True), (None, 0.0, False)],
+    ids=["dead for good", "patience is over"],
+)
+def test_waiting_ends(error: Exception | None, patience_s: float, looks: bool) -> None:
+    node = Node(lookups=float("inf"), error=error)
+    with pytest.raises(SandboxFailure, match="not judged after 3 attempts: sandbox worker 0 lost its answer"):
+        asyncio.run(judged(node, patience_s=patience_s))
+    assert bool(node.looked) == looks

@@ -1,0 +1,136 @@
+"""Copies of a run's checkpoints in an object store: MIRROR/RUN/step_000012, as pyarrow's file systems have them (s3://
+with any S3-compatible server, gs://, file://).
+
+A checkpoint's manifest is the last file of it that is written, and the first that is deleted: without one it is none.
+"""
+
+import logging
+import re
+import time
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+from learners.checkpoints import RETRY_PAUSES_S, CheckpointError
+
+_MANIFEST = "manifest.json"
+_OF_THE_RUN = ("config.yaml", "metrics.jsonl", "bank.json")
+"""Files of the run's directory that go with its checkpoints; who starts from one needs the bank."""
+log = logging.getLogger(__name__)
+
+
+class Mirror:
+    """Of one run."""
+
+    def __init__(self, uri: str, run: str) -> None:
+        """Raises CheckpointError."""
+        self._uri, self._files, place = uri, *_open(uri)
+        self._place = f"{place}/{run}"
+
+    def check(self) -> None:
+        """That it can be written to. Raises CheckpointError."""
+        probe = f"{self._place}/.writable"
+        try:
+            self._files.create_dir(self._place)
+            with self._files.open_output_stream(probe) as stream:
+                stream.write(b"\n")
+            self._files.delete_file(probe)
+        except OSError as error:
+            raise CheckpointError(f"checkpoint.mirror {self._uri}: {_reason(error)}; {_HINT}") from error
+
+    def send(self, checkpoint: Path) -> None:
+        """Tried again after each of RETRY_PAUSES_S. Raises OSError."""
+        for pause_s in (*RETRY_PAUSES_S, None):
+            try:
+                return self._send(checkpoint)
+            except OSError as error:
+                if pause_s is None:
+                    raise
+                log.warning("%s: %s; trying again in %g s", self._uri, _reason(error), pause_s)
+                time.sleep(pause_s)
+
+    def _send(self, checkpoint: Path) -> None:
+        from pyarrow.fs import LocalFileSystem, copy_files
+
+        def copy(part: Path, target: str) -> None:
+            copy_files(
+                str(part), target, source_filesystem=LocalFileSystem(), destination_filesystem=self._files
+            )
+
+        target = f"{self._place}/{checkpoint.name}"
+        self._delete(target)  # what an earlier try, or the run before it was resumed, left there
+        self._files.create_dir(target)
+        for name in _OF_THE_RUN:
+            if (file := checkpoint.parent.parent / name).is_file():
+                copy(file, f"{self._place}/{name}")
+        for part in sorted(checkpoint.iterdir(), key=lambda p: p.name == _MANIFEST):
+            if part.is_dir():
+                self._files.create_dir(f"{target}/{part.name}")
+            copy(part, f"{target}/{part.name}")
+
+    def forget(self, names: Collection[str]) -> None:
+        """Raises OSError."""
+        for name in names:
+            self._delete(f"{self._place}/{name}")
+
+    def _delete(self, checkpoint: str) -> None:
+        if _exists(self._files, f"{checkpoint}/{_MANIFEST}"):
+            self._files.delete_file(f"{checkpoint}/{_MANIFEST}")
+        self._files.delete_dir_contents(checkpoint, missing_dir_ok=True)
+
+
+def fetch(uri: str, into: Path) -> Path:
+    """into/RUN/checkpoints/step_000012: the checkpoint that uri names, or the newest of the run that it names.
+
+    Raises CheckpointError.
+    """
+    from pyarrow.fs import FileSelector, FileType, LocalFileSystem, copy_files
+
+    files, place = _open(uri)
+    try:
+        if not _exists(files, f"{place}/{_MANIFEST}"):
+            found = files.get_file_info(FileSelector(place, allow_not_found=True))
+            steps = sorted(f.path for f in found if re.fullmatch(r"step_\d+", f.base_name))
+            whole = [step for step in steps if _exists(files, f"{step}/{_MANIFEST}")]
+            if not whole:
+                raise CheckpointError(f"{uri}: neither a whole checkpoint nor a run that has one; {_HINT}")
+            place = whole[-1]
+        run, _, step = place.rpartition("/")
+        directory = into / run.rpartition("/")[2]
+        target = directory / "checkpoints" / step
+        target.mkdir(parents=True, exist_ok=True)
+        wanted = [(place, target)] + [(f"{run}/{name}", directory / name) for name in _OF_THE_RUN]
+        for source, there in wanted:
+            if files.get_file_info(source).type != FileType.NotFound:
+                copy_files(
+                    source, str(there), source_filesystem=files, destination_filesystem=LocalFileSystem()
+                )
+    except OSError as error:
+        raise CheckpointError(f"{uri}: {_reason(error)}; {_HINT}") from error
+    return target
+
+
+_HINT = (
+    "the address has the form s3://BUCKET/PREFIX (of another server than Amazon's: "
+    "s3://BUCKET/PREFIX?scheme=http&endpoint_override=HOST:PORT), with credentials as in AWS_ACCESS_KEY_ID and "
+    "AWS_SECRET_ACCESS_KEY"
+)
+
+
+def _open(uri: str) -> tuple[Any, str]:
+    """(file system, path). Raises CheckpointError."""
+    from pyarrow.fs import FileSystem
+
+    try:
+        files, place = FileSystem.from_uri(uri)
+    except (OSError, ValueError) as error:  # pyarrow's are both
+        raise CheckpointError(f"{uri}: {_reason(error)}; {_HINT}") from error
+    return files, place.rstrip("/")
+
+
+def _exists(files: Any, path: str) -> bool:
+    return files.get_file_info(path).is_file
+
+
+def _reason(error: Exception) -> str:
+    return str(error).strip().splitlines()[0]

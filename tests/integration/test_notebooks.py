@@ -1,0 +1,45 @@
+"""The notebooks in the form for a machine without a GPU, by a real kernel."""
+
+import json
+import os
+from pathlib import Path
+
+import nbformat
+import pytest
+import yaml
+from nbclient import NotebookClient
+
+ROOT = Path(__file__).resolve().parents[2]
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+@pytest.mark.parametrize("name", ["colab", "kaggle"])
+def test_a_notebook_trains_on_problems_of_its_own(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    book = nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4)
+    nbformat.validate(book)
+    (at,) = [i for i, cell in enumerate(book.cells) if "parameters" in cell.metadata.get("tags", ())]
+    small = (
+        f"SMALL, INSTALL, OUTPUT, MODEL_CACHE = True, False, {str(tmp_path)!r}, {str(tmp_path / 'models')!r}"
+    )
+    book.cells.insert(at + 1, nbformat.v4.new_code_cell(small))
+    client = NotebookClient(
+        book, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(ROOT)}}
+    )
+    client.execute(env=dict(os.environ))
+
+    run = tmp_path / "notebook"
+    config = yaml.safe_load((run / "config.yaml").read_text())
+    assert config["problems"]["file"] == str(tmp_path / "my_problems.json")
+    assert config["local"] and config["sandbox"]["backend"] == "process"
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert rows[-1]["step"] == 3 and all(row["dropped"]["sandbox_failure"] == 0 for row in rows[1:])
+    for role in ("generator", "discriminator"):
+        assert config[role]["learner"]["lora"]["rank"] == 4
+        assert (run / "checkpoints" / "best" / role / "model.safetensors").is_file()
+    outputs = [output for cell in book.cells if cell.cell_type == "code" for output in cell.outputs]
+    assert any("image/png" in output.get("data", {}) for output in outputs), "the curves are shown"

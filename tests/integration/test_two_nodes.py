@@ -1,0 +1,206 @@
+"""Two Ray nodes in network namespaces of this machine, joined by a cable: the one that judges is killed and comes back."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.integration.conftest import ROOT, Drive, eventually, rows_of
+
+RAY = Path(sys.executable).parent / "ray"
+HEAD, JUDGE = "10.251.7.1", "10.251.7.2"
+SHORT = (
+    "--config", "embedded", "--curriculum.stages", "[1]", "--curriculum.n-discriminator-steps", "1",
+    "--curriculum.n-generator-steps", "1", "--curriculum.k-alternating-steps", "2",
+    "--curriculum.problems-per-step", "4", "--curriculum.attempts", "4", "--rollout.actors", "1",
+    "--no-evaluation.enabled", "--checkpoint.every", "4", "--sandbox.backend", "namespace",
+)  # fmt: skip
+
+pytestmark = [pytest.mark.slow, pytest.mark.vllm, pytest.mark.timeout(1200)]
+
+
+class Node:
+    """A Ray node in a network namespace of its own: a machine, as far as the network goes."""
+
+    def __init__(self, drive: Drive, namespace: str, log: Path, environment: dict[str, str]) -> None:
+        self.namespace, self.log, self._drive = namespace, log, drive
+        self.environment = environment
+
+    def start(self, *options: str) -> None:
+        """Tried again: Ray itself gives a node half a minute, which a busy machine may not have."""
+        for _ in range(3):
+            started = self._start(*options)
+            eventually(lambda p=started: p.poll() is not None or self.is_up(), 120)
+            if self.is_up():
+                return
+            self.power_off()
+        pytest.fail(f"no Ray node starts: {self.log.read_text()}")
+
+    def is_up(self) -> bool:
+        return "Ray runtime started" in self.log.read_text()
+
+    def _start(self, *options: str) -> subprocess.Popen:
+        with self.log.open("w") as log:
+            command = [
+                "ip", "netns", "exec", self.namespace, str(RAY), "start", "--block", *options,
+                f"--object-store-memory={128 << 20}", "--disable-usage-stats",
+            ]  # fmt: skip
+            started = subprocess.Popen(
+                command, cwd=self.log.parent, env=self.environment, stdin=subprocess.DEVNULL,
+                stdout=log, stderr=log, start_new_session=True,
+            )  # fmt: skip
+        self._drive.started.append(started)
+        return started
+
+    def processes(self) -> dict[int, str]:
+        """Command lines of all that run on it, by process id."""
+        listed = subprocess.run(
+            ["ip", "netns", "pids", self.namespace], capture_output=True, text=True, check=True
+        )
+        found = {}
+        for pid in map(int, listed.stdout.split()):
+            with suppress(psutil.Error):
+                found[pid] = " ".join(psutil.Process(pid).cmdline())
+        return found
+
+    def actors(self) -> set[str]:
+        names = (re.match(r"ray::(\w+)", line) for line in self.processes().values())
+        return {name[1] for name in names if name}
+
+    def power_off(self) -> None:
+        """What a lost machine looks like: everything on it ends at once, and says nothing."""
+        while pids := self.processes():
+            for pid in pids:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, 9)
+            eventually(lambda: not self.processes(), 0.2)
+
+    def run(self, *command: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["ip", "netns", "exec", self.namespace, *command],
+            cwd=ROOT, env=self.environment, capture_output=True, text=True, check=False, timeout=120,
+        )  # fmt: skip
+
+
+@pytest.fixture
+def namespaces() -> Iterator[tuple[str, str]]:
+    """Names of two, which see each other and nothing else."""
+    tag = uuid.uuid4().hex[:6]
+    a, b = f"spar-{tag}-a", f"spar-{tag}-b"
+    commands = [
+        f"netns add {a}", f"netns add {b}",
+        f"link add va{tag} netns {a} type veth peer name vb{tag} netns {b}",
+        f"-n {a} address add {HEAD}/24 dev va{tag}", f"-n {b} address add {JUDGE}/24 dev vb{tag}",
+        *[f"-n {name} link set {link} up" for name, link in ((a, "lo"), (b, "lo"), (a, f"va{tag}"), (b, f"vb{tag}"))],
+        f"-n {a} route add default via {JUDGE}", f"-n {b} route add default via {HEAD}",
+    ]  # fmt: skip
+    try:
+        if os.geteuid() != 0 or not shutil.which("ip"):
+            _not_here("only root can make network namespaces, by `ip` (package iproute2)")
+        for command in commands:
+            made = subprocess.run(["ip", *command.split()], capture_output=True, text=True, check=False)
+            if made.returncode:
+                _not_here(f"ip {command}: {made.stderr.strip()}")
+        yield a, b
+    finally:
+        for name in (a, b):
+            subprocess.run(["ip", "netns", "delete", name], capture_output=True, check=False)
+
+
+def _not_here(reason: str) -> None:
+    if os.environ.get("SPARRING_REQUIRE_CLUSTER") == "1":
+        pytest.fail(f"SPARRING_REQUIRE_CLUSTER=1: {reason}")
+    pytest.skip(reason)
+
+
+@pytest.fixture
+def nodes(
+    namespaces: tuple[str, str], drive: Drive, environment: dict[str, str], tmp_path: Path
+) -> Iterator[tuple[Node, Node]]:
+    """(the head with all but the sandbox, the node that judges), not yet started."""
+    environment = {
+        **environment,
+        "HOME": str(tmp_path),
+        "RAY_AUTH_MODE": "token",
+        "PATH": f"{RAY.parent}{os.pathsep}{os.environ['PATH']}",
+        "RAY_API_SERVER_ADDRESS": f"http://{HEAD}:8265",
+        "RAY_health_check_period_ms": "500",  # a lost node is noticed in seconds, as on no real cluster
+        "RAY_health_check_initial_delay_ms": "0",
+    }
+    made = subprocess.run(
+        [str(RAY), "get-auth-token", "--generate"],
+        env={**environment, "RAY_AUTH_MODE": "disabled"}, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert made.returncode == 0, made.stderr
+    head, judge = (
+        Node(drive, name, tmp_path / f"{of}.log", environment)
+        for name, of in zip(namespaces, ("head", "judge"), strict=True)
+    )
+    yield head, judge
+    judge.power_off()
+    head.power_off()
+
+
+def test_the_judging_node_is_lost_and_comes_back(
+    nodes: tuple[Node, Node], drive: Drive, tmp_path: Path
+) -> None:
+    head, judge = nodes
+    joins = (
+        f"--address={HEAD}:6379",
+        f"--node-ip-address={JUDGE}",
+        "--num-cpus=0",
+        '--resources={"sandbox": 1}',
+    )
+    head.start(
+        "--head", "--port=6379", f"--node-ip-address={HEAD}", "--num-cpus=2",
+        f"--dashboard-host={HEAD}", "--dashboard-port=8265",
+    )  # fmt: skip
+    judge.start(*joins)
+    assert eventually(lambda: head.run(str(RAY), "job", "list").returncode == 0, 60)
+
+    run = tmp_path / "output" / drive.name()
+    command = ["python", "driver.py", *SHORT, "--output-dir", str(run.parent), "--run-name", run.name]
+    said = tmp_path / "job.log"
+    with said.open("w") as log:
+        job = subprocess.Popen(
+            ["ip", "netns", "exec", head.namespace, str(RAY), "job", "submit", "--working-dir", ".", "--", *command],
+            cwd=ROOT, env=head.environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+        )  # fmt: skip
+    drive.started.append(job)
+
+    def there(what: str) -> bool:
+        assert job.poll() is None, said.read_text()
+        return what in said.read_text()
+
+    assert eventually(lambda: there("step 1/4"), 400), said.read_text()
+    assert judge.actors() >= {"SandboxShell"} and not judge.actors() & {
+        "RolloutShell",
+        "Mailbox",
+        "SchedulerActor",
+    }
+    assert (
+        head.actors() >= {"RolloutShell", "Mailbox", "SchedulerActor"} and "SandboxShell" not in head.actors()
+    )
+
+    judge.power_off()
+    assert eventually(
+        lambda: there("lost a node: 0 of 1 units of the Ray resource 'sandbox' are left"), 60
+    ), said.read_text()
+    judge.start(*joins)
+    job.wait(400)
+    out = said.read_text()
+    assert job.returncode == 0 and "are there again: the run goes on" in out, out
+    assert "SandboxShell" not in head.actors()
+    rows = [row for row in rows_of(run) if row["step"]]
+    assert [row["step"] for row in rows] == [1, 2, 3, 4]
+    # it met the loss, waited, and lost no attempt to it
+    assert rows[0]["sandbox"]["infrastructure_failures"] == 0 < rows[-1]["sandbox"]["infrastructure_failures"]
+    assert [row["dropped"]["sandbox_failure"] for row in rows] == [0, 0, 0, 0]
