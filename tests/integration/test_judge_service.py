@@ -100,7 +100,7 @@ def test_the_page_s_example(url: str) -> None:
         (
             "run_code",
             {"code": "x", "language": "python", "memory_limit_MB": 1},
-            "greater than or equal to 32",
+            "limits.memory_mb: Input should be greater",
         ),
         ("run_code", {"code": "x", "language": "python", "files": {"a": "eA=="}}, "neither takes files"),
     ],
