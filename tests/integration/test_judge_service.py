@@ -19,8 +19,6 @@ from web.keys import add
 
 ROOT = Path(__file__).parents[2]
 VERL = ROOT / ".bench" / "verl" / "utils" / "reward_score" / "sandbox_fusion"
-BACKEND = ("--backend", "process") if os.geteuid() else ()
-"""Without containers or root, plain processes: the programs of these tests are tame."""
 
 
 class Service:
