@@ -33,6 +33,7 @@ BENCHMARKS = {
     "sandbox_soak": Benchmark(module="sandbox_soak", speaks_of=("sandbox_workers", "docker"), hours=True),
     "judge_service": Benchmark(module="judge_service", speaks_of=("sandbox_workers", "docker", "web")),
     "rollout": Benchmark(module="rollout", speaks_of=("actors", "core", "games")),
+    "serve": Benchmark(module="serve", speaks_of=("serving", "web", "scripts/serve.py")),
     "learner": Benchmark(module="learner", speaks_of=("learners", "core/batch.py")),
     "trl_parity": Benchmark(module="trl_parity", speaks_of=("learners", "core/batch.py")),
     "trl_speed": Benchmark(module="trl_speed", speaks_of=("learners", "core/batch.py")),

@@ -30,6 +30,7 @@ from games import GameRules
 from games.multistage.rules import MultistageRules
 from games.rules import Need
 from tracking.divergence import StopSettings
+from tracking.settings import TrackingSettings
 
 POLICIES = ("generator", "discriminator")
 KEYS_OF_NEEDS: dict[Need, tuple[str, ...]] = {
@@ -73,6 +74,7 @@ class Config(Settings):
     evaluation: EvaluationSettings = EvaluationSettings()
     checkpoint: CheckpointSettings = CheckpointSettings()
     stop: StopSettings = StopSettings()
+    tracking: TrackingSettings = TrackingSettings()
     warm_start: WarmStartSettings = WarmStartSettings()
 
     @property

@@ -25,6 +25,7 @@ from learners.train_loop import TrainRun
 from learners.train_spec import LearnerSpec, by_backbone
 from runtime.build import build_runner, learner_specs, ordered_ids
 from runtime.hardware import Hardware, detect
+from runtime.monitoring import Monitor
 from runtime.parts import Parts, Start
 from sandbox_workers.nothing import NoSandbox
 from sandbox_workers.pool import SandboxPool, start_pool
@@ -34,7 +35,7 @@ _LOCAL_OBJECT_STORE_BYTES = 512 << 20
 _A_LITTLE = 0.01
 """GPUs that a task asks for which only looks at one."""
 _PATIENCE_S = 120
-_LOOK_S = 1.0
+_LOOK_S = 2.0
 
 
 class ClusterTooSmall(SparringError):
@@ -95,7 +96,7 @@ def detect_on_cluster(config: Config) -> Hardware:
     gpus = int(ray.cluster_resources().get("GPU", 0))
     if not gpus:
         return detect()
-    task = ray.remote(num_cpus=0, num_gpus=_A_LITTLE)(detect).remote()
+    task = ray.remote(num_cpus=0, num_gpus=_A_LITTLE)(detect).options(name="look at the GPU").remote()
     try:
         found = ray.get(task, timeout=_PATIENCE_S)
     except GetTimeoutError:
@@ -129,8 +130,10 @@ def check_resources(config: Config, groups: Sequence[Mapping[str, LearnerSpec]])
 
 @contextmanager
 def _told_of_lost_nodes(config: Config) -> Iterator[None]:
-    """Says when nodes with the resource `sandbox` are lost, and when there are enough again: actors do not speak."""
-    needed, over = config.sandbox.workers if config.sandbox_limits else 0, threading.Event()
+    """Says when nodes with the resource `sandbox` are lost, and when there are enough again: actors do not speak.
+    A Ray of this run's own has one node."""
+    judged = config.sandbox_limits is not None and "RAY_ADDRESS" in os.environ
+    needed, over = config.sandbox.workers if judged else 0, threading.Event()
 
     def watch() -> None:
         enough = True
@@ -191,6 +194,7 @@ def _parts(
             sandbox=pool.client(),
             describe=f"Ray at {ray.get_runtime_context().gcs_address}{_dashboard()}; {pool.description}",
             wait=loop.run,
+            watch=Monitor(start.run_directory, learners, config.seats).step,
         )
         finished = True
     finally:

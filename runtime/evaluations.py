@@ -32,9 +32,12 @@ class Evaluations:
         self._start, self._parts = start, parts
         self._show, self._clock = show, clock
         self._evaluator: Evaluator | None = None
+        self.categories: dict[str, tuple[str, ...]] = {}
+        """Tags of the held-out problems, by id."""
         if config.evaluation.enabled:
             if "problems" in config.game.uses:
                 held_out = held_out[: config.evaluation.problems]
+            self.categories = {problem.id: problem.tags for problem in held_out}
             self._evaluator = config.game.evaluator(held_out, parts.sandbox, config.evaluation)
         self.shown = self._evaluator.shown if self._evaluator is not None else ()
         self._bank: Any = None

@@ -42,9 +42,9 @@ def judge_reward(
     def reward(completion: Any, tests: Sequence[Any]) -> float | None:
         asked = {"program": program_in(completion), "tests": tests, "language": language}
         verdicts = ask(client, asked | ({"limits": limits} if limits else {}))
-        if not verdicts:
-            return None
-        return sum(verdict["status"] == "PASSED" for verdict in verdicts) / len(verdicts)
+        return (
+            sum(verdict["status"] == "PASSED" for verdict in verdicts) / len(verdicts) if verdicts else None
+        )
 
     def judge(completions: Sequence[Any], **columns: Any) -> list[float | None]:
         with ThreadPoolExecutor(in_flight) as threads:

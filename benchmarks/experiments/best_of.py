@@ -16,7 +16,6 @@ from random import Random
 from typing import Any
 
 from actors.settings import ENGINES
-from benchmarks.experiments.intervals import interval
 from benchmarks.report import arguments, publish
 from core.interfaces import Sandbox
 from core.problem import Problem
@@ -25,6 +24,7 @@ from embedded.grammar import Spec
 from embedded.problems import embedded_problems, embedded_specs
 from embedded.sampling import bland_input
 from evaluation.choosing import suite_tests, votes
+from evaluation.intervals import interval
 from evaluation.solving import Tester
 from evaluation.writing import Writer
 from games.multistage.game import MultistageGame

@@ -28,7 +28,7 @@ def test_a_notebook_trains_on_problems_of_its_own(
     )
     book.cells.insert(at + 1, nbformat.v4.new_code_cell(small))
     client = NotebookClient(
-        book, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(ROOT)}}
+        book, timeout=500, kernel_name="python3", resources={"metadata": {"path": str(ROOT)}}
     )
     client.execute(env=dict(os.environ))
 
@@ -39,6 +39,7 @@ def test_a_notebook_trains_on_problems_of_its_own(
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     assert rows[-1]["step"] == 3 and all(row["dropped"]["sandbox_failure"] == 0 for row in rows[1:])
     for role in ("generator", "discriminator"):
+        assert any(row.get(role, {}).get("samples") for row in rows), f"the {role} has learnt from something"
         assert config[role]["learner"]["lora"]["rank"] == 4
         assert (run / "checkpoints" / "best" / role / "model.safetensors").is_file()
     outputs = [output for cell in book.cells if cell.cell_type == "code" for output in cell.outputs]

@@ -14,6 +14,7 @@ from rich.console import Console
 from configs.schema import Config
 from core.evaluation import Scores
 from curriculum.curriculum import Assignment, Phase
+from learners import mirror
 from learners.checkpoints import read_checkpoint
 from runtime.parts import Start
 from runtime.recorder import Recorder
@@ -47,14 +48,18 @@ class Tokenizer:
 class Run:
     """Steps of a run that writes into `directory`."""
 
-    def __init__(self, directory: Path, checkpoint: Path | None = None) -> None:
+    def __init__(self, directory: Path, checkpoint: Path | None = None, mirror: str | None = None) -> None:
+        config = CONFIG.model_copy(
+            update={"checkpoint": CONFIG.checkpoint.model_copy(update={"mirror": mirror})}
+        )
         state = read_checkpoint(checkpoint) if checkpoint is not None else None
         start = Start(run_directory=directory, models={}, checkpoint=checkpoint, versions={}, state=state)
-        show, ticks = Display(Console(file=io.StringIO())), iter(range(10_000))
+        self.said = io.StringIO()
+        show, ticks = Display(Console(file=self.said, width=1000)), iter(range(10_000))
         self.directory = directory
         self.clock = Clock(now=lambda: float(next(ticks)), began=0.0)
         self.recorder = Recorder(
-            CONFIG, start, dict.fromkeys(ROLES, Tokenizer()), ("score",), show, self.clock
+            config, start, dict.fromkeys(ROLES, Tokenizer()), ("score",), show, self.clock
         )
         self.learners = {role: Learner(directory / "now" / role) for role in ROLES}
         self.stateful = {"recorder": self.recorder, "clock": self.clock}
@@ -89,6 +94,26 @@ def test_the_last_the_best_and_those_at_the_end_of_a_stage_are_kept(tmp_path: Pa
         run.step(step)
     assert checkpoints(tmp_path) == ["step_000002", "step_000003", "step_000005"]
     assert (tmp_path / "checkpoints" / "best").resolve().name == "step_000002"
+
+
+def test_a_mirror_has_what_is_kept_here(tmp_path: Path) -> None:
+    run = Run(tmp_path / "a", mirror=f"file://{tmp_path / 'mirror'}")
+    for step in (1, 2, 3):
+        run.step(step, last=step == 1)
+    there = tmp_path / "mirror" / "a"
+    assert [p.name for p in sorted(there.glob("step_*")) if any(p.iterdir())] == checkpoints(tmp_path / "a")
+    assert read_checkpoint(there / "step_000003")["step"] == 3
+
+
+def test_a_mirror_that_fails_is_said_and_the_run_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mirror, "RETRY_PAUSES_S", ())
+    run = Run(tmp_path / "a", mirror=f"file://{tmp_path / 'mirror'}")
+    (tmp_path / "mirror").write_text("a file where the directory should be")
+    run.step(1)
+    assert checkpoints(tmp_path / "a") == ["step_000001"]
+    assert "step 1: not mirrored: " in run.said.getvalue() and "step_000001 only" in run.said.getvalue()
 
 
 def test_a_run_that_goes_on_has_its_scores_stages_best_and_seconds(tmp_path: Path) -> None:
