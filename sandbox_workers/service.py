@@ -20,7 +20,7 @@ from typing import Any
 
 from fastapi import FastAPI, Response
 from prometheus_client import Counter
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, ValidationError
 
 from core.interfaces import SandboxFailure
 from core.verdict import Limits, Status, Verdict
@@ -169,9 +169,10 @@ def as_job(request: RunCode, most: Most) -> JobRequest:
         return JobRequest.model_validate(
             {"program": request.code, "tests": [test], "language": language, "limits": limits}
         )
-    except ValueError as error:
-        first = error.errors()[0] if hasattr(error, "errors") else {"msg": str(error)}  # type: ignore[attr-defined]
-        raise Refused(first["msg"].removeprefix("Value error, ")) from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise Refused(f"{where}{': ' if where else ''}{first['msg'].removeprefix('Value error, ')}") from None
 
 
 def as_run(verdict: Verdict) -> dict[str, Any]:

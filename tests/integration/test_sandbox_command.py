@@ -1,6 +1,7 @@
 """`python -m sandbox_workers`, as a user of the sandbox alone meets it."""
 
 import json
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -107,3 +108,27 @@ def test_the_host_is_checked_by_judging() -> None:
     assert "process: works: 6 of 6 checks" in finished.stdout
     assert "weaker: no cap on memory, processes and disk" in finished.stdout
     assert finished.stdout.splitlines()[-1] in ("auto picks: docker", "auto picks: namespace")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--slots", "0"], "--slots 0: 1 or more"),
+        (["--host", "0.0.0.0"], "without keys anybody could use it"),
+        (
+            ["--keys", "/no/such/keys.json"],
+            "/no/such/keys.json: No such file or directory; `python -m web.keys add",
+        ),
+        (["--port", "1000000"], "--port: '1000000' is no number from 0 to 65535"),
+    ],
+)
+def test_a_service_that_cannot_be_is_refused_at_once(arguments: list[str], message: str) -> None:
+    finished = run("serve", *arguments)
+    assert finished.returncode == 2 and finished.stdout == ""
+    assert message in finished.stderr.splitlines()[-1] and "Traceback" not in finished.stderr
+
+
+def test_a_service_says_that_its_port_is_taken() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        finished = run("serve", "--port", str(taken.getsockname()[1]), "--backend", "process")
+    assert finished.returncode == 2 and "Address already in use" in finished.stderr.splitlines()[-1]
