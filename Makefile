@@ -14,7 +14,7 @@ export TORCH_INDEX ?=
 ARGS ?=
 BIN := $(VENV)/bin
 
-.PHONY: run test test-slow test-all check bench tables engine image images setup .bench
+.PHONY: run test test-slow test-all coverage check bench tables engine image images setup .bench
 
 run: setup
 	$(BIN)/python driver.py $(ARGS)
@@ -27,6 +27,11 @@ test-slow: setup
 	$(BIN)/python -m pytest -m slow $(ARGS)
 
 test-all: test test-slow
+
+# Lines that the unit and property tests run; what runs in a sandbox or in another process is not seen.
+coverage: setup
+	$(BIN)/coverage run -m pytest tests/unit tests/properties $(ARGS)
+	$(BIN)/coverage report --skip-covered
 
 check: setup
 	$(BIN)/ruff check .

@@ -40,7 +40,7 @@ def train(session: Session) -> None:
     while (assignment := parts.scheduler.next()) is not None:
         began = dict(clock.seconds)
         result = parts.rollouts.play(session.play_request(assignment))
-        clock.split({"sandbox": result.seconds["sandbox"]}, rest="rollout")
+        clock.split({"sandbox": result.seconds["sandbox"]}, "rollout", result.spans)
         require_some_judged(assignment.step, result.episodes)
         row = {"step": assignment.step, "stage": assignment.stage, "phase": str(assignment.phase)}
         row |= episode_metrics(config.seats, result.episodes, result.seconds)

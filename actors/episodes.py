@@ -45,11 +45,13 @@ class EpisodeRunner:
         """All problems of the request at once. Raises what a policy raises; a sandbox failure only leaves
         trajectories without reward."""
         self._occupancy.take()
+        self._occupancy.take_spans()
         episodes = await asyncio.gather(*(self._play_one(request, problem) for problem in request.problems))
         return PlayResult(
             episodes=list(episodes),
             seconds=self._occupancy.take(),
             sandbox=self._raw_sandbox.stats(),
+            spans=self._occupancy.take_spans(),
         )
 
     async def publish(self, policy: str, update: WeightUpdate) -> PublishReceipt:

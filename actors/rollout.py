@@ -1,12 +1,14 @@
 """The rollout actor: the Ray shell around EpisodeRunner."""
 
 import contextlib
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import ray
 from ray.exceptions import RayError
+from ray.util.metrics import Gauge, Histogram
 
 from actors.episodes import EpisodeRunner
 from core.play import PlayRequest, PlayResult
@@ -25,17 +27,42 @@ ENGINE_ENVIRONMENT = {
 class RolloutShell:
     """Async actor: many episodes at once on its engines."""
 
-    def __init__(self, build: Callable[[], EpisodeRunner]) -> None:
-        self._runner = build()
+    def __init__(self, build: Callable[[], EpisodeRunner], index: int = 0) -> None:
+        self._runner, self._index = build(), index
+        self._playing = 0
+        self._in_flight = Gauge(
+            "sparring_problems_in_flight", "Problems whose episodes are being played.", ("actor",)
+        )
+        self._publish_seconds = Histogram(
+            "sparring_publish_seconds",
+            "Seconds from the call to the proof that the new weights act.",
+            [0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30],
+            ("actor", "policy"),
+        )
+
+    def __repr__(self) -> str:
+        """Its name in Ray's dashboard."""
+        return f"rollout {self._index}"
 
     async def ready(self) -> bool:
         return True
 
     async def play(self, request: PlayRequest) -> PlayResult:
-        return await self._runner.play(request)
+        self._count(len(request.problems))
+        try:
+            return await self._runner.play(request)
+        finally:
+            self._count(-len(request.problems))
+
+    def _count(self, change: int) -> None:
+        self._playing += change
+        self._in_flight.set(self._playing, {"actor": repr(self)})
 
     async def publish(self, policy: str, update: WeightUpdate) -> PublishReceipt:
-        return await self._runner.publish(policy, update)
+        began = time.perf_counter()
+        receipt = await self._runner.publish(policy, update)
+        self._publish_seconds.observe(time.perf_counter() - began, {"actor": repr(self), "policy": policy})
+        return receipt
 
     async def close(self) -> None:
         await self._runner.close()
@@ -55,7 +82,7 @@ class RayRollouts:
         actor = RolloutActor.options(
             max_concurrency=16, num_cpus=cpus, num_gpus=gpus, runtime_env={"env_vars": environment}
         )
-        self.actors = [actor.remote(build) for _ in range(count)]
+        self.actors = [actor.remote(build, index) for index in range(count)]
 
     def wait_ready(self) -> None:
         ray.get([a.ready.remote() for a in self.actors])
@@ -93,4 +120,9 @@ def merge_results(request: PlayRequest, results: Sequence[PlayResult]) -> PlayRe
         episodes=episodes,
         seconds={kind: max(r.seconds[kind] for r in results) for kind in kinds},
         sandbox={name: sum(r.sandbox.get(name, 0.0) for r in results) for name in counters},
+        spans=[
+            (f"rollout {i}: {kind}", began, ended)
+            for i, r in enumerate(results)
+            for kind, began, ended in r.spans
+        ],
     )

@@ -13,6 +13,10 @@ from curriculum.curriculum import Assignment, Curriculum
 class SchedulerActor(Curriculum):
     """Owns the curriculum's state for the whole run."""
 
+    def __repr__(self) -> str:
+        """Its name in Ray's dashboard."""
+        return "scheduler"
+
 
 class RayScheduler:
     """The driver's handle: Curriculum's methods, answered by the actor."""

@@ -65,6 +65,30 @@ def engine_args(model: str, settings: VllmEngine, device: str) -> EngineArgs:
     )
 
 
+def sampling_params(sampling: Sampling) -> SamplingParams:
+    return SamplingParams(
+        temperature=sampling.temperature,
+        max_tokens=sampling.max_tokens,
+        seed=sampling.seed,
+        top_p=sampling.top_p,
+        top_k=sampling.top_k,
+        stop_token_ids=list(sampling.stop_token_ids),
+        ignore_eos=True,  # the stop tokens are named above, the model's eos among them where it is one
+        logprobs=0,
+        detokenize=False,
+        output_kind=RequestOutputKind.FINAL_ONLY,
+    )
+
+
+def completion_of(output: Any, version: int) -> Completion:
+    """Of vLLM's finished RequestOutput."""
+    sampled = output.outputs[0]
+    tokens = tuple(sampled.token_ids)
+    logprobs = tuple(step[token].logprob for step, token in zip(sampled.logprobs or (), tokens, strict=True))
+    reason = FinishReason(sampled.finish_reason or "abort")
+    return Completion(tokens=tokens, logprobs=logprobs, version=version, finish_reason=reason)
+
+
 class VllmPolicy:
     """Must be used from one event loop."""
 
@@ -100,27 +124,8 @@ class VllmPolicy:
             raise ValueError(
                 f"prompt of {len(prompt_tokens)} tokens does not fit max_model_len {self._settings.max_model_len}"
             )
-        params = SamplingParams(
-            temperature=sampling.temperature,
-            max_tokens=sampling.max_tokens,
-            seed=sampling.seed,
-            top_p=sampling.top_p,
-            top_k=sampling.top_k,
-            stop_token_ids=list(sampling.stop_token_ids),
-            ignore_eos=True,  # the stop tokens are named above, the model's eos among them where it is one
-            logprobs=0,
-            detokenize=False,
-            output_kind=RequestOutputKind.FINAL_ONLY,
-        )
         version = self._version
-        output = await self._final(list(prompt_tokens), params)
-        sampled = output.outputs[0]
-        tokens = tuple(sampled.token_ids)
-        logprobs = tuple(
-            step[token].logprob for step, token in zip(sampled.logprobs or (), tokens, strict=True)
-        )
-        reason = FinishReason(sampled.finish_reason or "abort")
-        return Completion(tokens=tokens, logprobs=logprobs, version=version, finish_reason=reason)
+        return completion_of(await self._final(list(prompt_tokens), sampling_params(sampling)), version)
 
     async def score(self, tokens: Sequence[int]) -> list[float]:
         """Log-probabilities of tokens[1:] given what precedes them."""

@@ -31,11 +31,18 @@ RUNS = (
 BENCHMARKS = {
     "sandbox": Benchmark(module="sandbox", speaks_of=("sandbox_workers", "docker")),
     "sandbox_soak": Benchmark(module="sandbox_soak", speaks_of=("sandbox_workers", "docker"), hours=True),
+    "judge_service": Benchmark(module="judge_service", speaks_of=("sandbox_workers", "docker", "web")),
     "rollout": Benchmark(module="rollout", speaks_of=("actors", "core", "games")),
+    "serve": Benchmark(module="serve", speaks_of=("serving", "web", "scripts/serve.py")),
     "learner": Benchmark(module="learner", speaks_of=("learners", "core/batch.py")),
     "trl_parity": Benchmark(module="trl_parity", speaks_of=("learners", "core/batch.py")),
     "trl_speed": Benchmark(module="trl_speed", speaks_of=("learners", "core/batch.py")),
     "end_to_end": Benchmark(module="end_to_end", speaks_of=(*RUNS, "actors", "sandbox_workers", "scripts")),
+    "report_page": Benchmark(
+        module="report_page",
+        speaks_of=("tracking/report.py", "tracking/report_page", "tracking/kills.py"),
+        hours=True,
+    ),
     "static_tests": Benchmark(module="experiments.static_tests", speaks_of=("embedded",)),
     "kuhn_rae": Benchmark(
         module="experiments.kuhn",
@@ -52,6 +59,7 @@ BENCHMARKS = {
         module="experiments.reward_hacking", speaks_of=("games/multistage/rewards.py",)
     ),
     "bug_finding": Benchmark(module="experiments.bug_finding", speaks_of=RUNS, hours=True),
+    "best_of": Benchmark(module="experiments.best_of", speaks_of=RUNS, hours=True),
     "sparring": Benchmark(module="experiments.sparring", speaks_of=RUNS, hours=True),
     "coevolution": Benchmark(module="experiments.coevolution", speaks_of=RUNS, hours=True),
     "games": Benchmark(module="experiments.games", speaks_of=RUNS, hours=True),

@@ -1,18 +1,18 @@
 """The options of scripts/evaluate.py, and which of them go together."""
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import SettingsConfigDict
 
+from configs.options import OPTIONS, ModelOptions
 from configs.sections import EMBEDDED, ProblemFormat
 from games.multistage.stages import REASONING_STAGES
 
-_COUNTS = tuple(map(str, range(len(REASONING_STAGES))))
+COUNTS = tuple(map(str, range(len(REASONING_STAGES))))
 """Of the stages before the program: from none of them to all."""
-ARMS = ("none", *_COUNTS[:-1], "all")
+ARMS = ("none", *COUNTS[:-1], "all")
 """The values of stages that --ablate tries."""
 FIXED = ("reference", "empty")
 """Policies that are no model."""
@@ -21,7 +21,7 @@ _OF_SUITES = ("suites", "mutants", "test_format")
 _OF_MODELS = ("engine", "dtype", "device", "max_tokens", "max_model_len")
 
 
-class EvaluateOptions(BaseSettings):
+class EvaluateOptions(ModelOptions):
     """Scores of a generator's programs or of a discriminator's test suites on any data set."""
 
     dataset: str
@@ -58,46 +58,19 @@ class EvaluateOptions(BaseSettings):
     """Every value of stages, one after another."""
     answer_format: Literal["direct", "reasoning"] | None = None
     """Of one message (see games/programs/unit_tests.py); default: that of the checkpoint's run, or direct."""
-    engine: Literal["vllm", "transformers"] = "vllm"
-    dtype: Literal["float32", "bfloat16"] = "float32"
-    device: Literal["cpu", "cuda"] = "cpu"
-    max_tokens: int | None = Field(None, ge=1)
-    """Longest completion of one turn; default: that of the checkpoint's run, or 512."""
-    max_model_len: int | None = Field(None, ge=32)
-    """Longest sequence, prompts and completions of all turns; default: what the longest problem may take."""
-    sandbox: Literal["auto", "docker", "namespace", "process"] = "auto"
-    cpu_s: float | None = Field(None, gt=0)
-    """CPU seconds per test of problems that state no limits; wall-clock seconds are four times as many. Default: 5, so
-    that a busy machine does not decide; for suites those of the game's rules."""
     suites: int = Field(5, ge=1)
     """Of a discriminator: sampled suites per problem."""
     mutants: int = Field(12, ge=0)
     """Of a discriminator: seeded changes of each reference solution; those that are bugs are to be found."""
     test_format: Literal["strict", "relabel", "input_only"] | None = None
     """Of a discriminator; default: that of the checkpoint's run, or strict."""
-    seed: int = 1
-
-    model_config: ClassVar[SettingsConfigDict] = SettingsConfigDict(
-        cli_prog_name="python -m scripts.evaluate",
-        cli_kebab_case=True,
-        cli_implicit_flags=True,
-        cli_hide_none_type=True,
-        use_attribute_docstrings=True,
-        populate_by_name=True,
-    )
-
-    @classmethod
-    def settings_customise_sources(
-        cls, settings_cls: type[BaseSettings], init_settings: PydanticBaseSettingsSource, **_: Any
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Not the environment: SEED and FORMAT may be there for others."""
-        return (init_settings,)
+    model_config: ClassVar[SettingsConfigDict] = {**OPTIONS, "cli_prog_name": "python -m scripts.evaluate"}
 
     @field_validator("stages")
     @classmethod
     def _stages_are_there(cls, stages: str | None) -> str | None:
-        if stages not in (None, "all", "none", *_COUNTS):
-            raise ValueError(f"give all, none, or a number from 0 to {_COUNTS[-1]}")
+        if stages not in (None, "all", "none", *COUNTS):
+            raise ValueError(f"give all, none, or a number from 0 to {COUNTS[-1]}")
         return stages
 
     @model_validator(mode="after")
@@ -107,26 +80,21 @@ class EvaluateOptions(BaseSettings):
         if self.dataset == EMBEDDED and (self.format != "problems" or self.split or self.fields):
             raise ValueError("--dataset embedded has no format, split or fields: leave them out")
         if self.policy is None:
-            self._refuse(_OF_PROGRAMS, "with --discriminator")
+            self.refuse_changed(_OF_PROGRAMS, "with --discriminator")
         else:
-            self._refuse(_OF_SUITES, "with --policy")
+            self.refuse_changed(_OF_SUITES, "with --policy")
         if self.policy in FIXED:
-            self._refuse((*_OF_MODELS, *_OF_PROGRAMS), f"with --policy {self.policy}")
+            self.refuse_changed((*_OF_MODELS, *_OF_PROGRAMS), f"with --policy {self.policy}")
         if not self.samples:
-            self._refuse(("temperature", "top_p", "top_k", "pass_at"), "without --samples")
+            self.refuse_changed(("temperature", "top_p", "top_k", "pass_at"), "without --samples")
         elif max(self.pass_at, default=0) > self.samples:
             raise ValueError(
                 f"--pass-at {max(self.pass_at)} needs as many --samples (they are {self.samples})"
             )
         if self.ablate:
-            self._refuse(("stages",), "with --ablate")
+            self.refuse_changed(("stages",), "with --ablate")
         if self.answer_format and (self.stages or "none") != "none":
-            self._refuse(("answer_format",), "with --stages")
+            self.refuse_changed(("answer_format",), "with --stages")
         if self.json_file is not None and not self.json_file.resolve().parent.is_dir():
             raise ValueError(f"--json {self.json_file}: its directory does not exist; make it first")
         return self
-
-    def _refuse(self, names: Sequence[str], where: str) -> None:
-        for name in names:
-            if getattr(self, name) != type(self).model_fields[name].default:
-                raise ValueError(f"--{name.replace('_', '-')} has no effect {where}")

@@ -22,7 +22,7 @@ RECIPES = Path(__file__).parent
 DEFAULT_RECIPE, CHAT_RECIPE = "embedded", "chat"
 _HELP = ("-h", "--help")
 
-# R0's flags are the short names of nested keys.
+# R0's and R4's flags are the short names of nested keys.
 SHORTCUTS = {
     "generator.model": "generator-model",
     "discriminator.model": "discriminator-model",
@@ -30,6 +30,9 @@ SHORTCUTS = {
     "curriculum.n-generator-steps": "n-generator-steps",
     "curriculum.k-alternating-steps": "k-alternating-steps",
     "problems.file": "problems-file",
+    "tracking.name": "wandb-name",
+    "tracking.project": "wandb-project",
+    "tracking.trace": "trace",
 }
 
 _FIRST_DAY = (
@@ -57,6 +60,20 @@ class Run(Config):
     plan: bool = False
     """Print what would run (models, sandbox, devices, steps, memory, disk), or why it cannot, and start nothing."""
 
+    use_wandb: bool = False
+    """wandb among tracking.to."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _wandb_is_used(cls, values: Any) -> Any:
+        if not isinstance(values, Mapping) or values.get("use_wandb") not in (True, "true"):
+            return values
+        tracking = values.get("tracking", {})
+        to = tracking.get("to", ()) if isinstance(tracking, Mapping) else None
+        if not isinstance(to, list | tuple):
+            return values  # it is refused
+        return {**values, "tracking": {**tracking, "to": [*to, "wandb"]}}
+
     @model_validator(mode="after")
     def _one_way_to_resume(self) -> Self:
         if self.resume and self.resume_from is not None:
@@ -64,7 +81,7 @@ class Run(Config):
         return self
 
     def to_config(self) -> Config:
-        return Config.model_validate(self.model_dump(exclude={"resume", "resume_from", "plan"}))
+        return Config.model_validate(self.model_dump(exclude={"resume", "resume_from", "plan", "use_wandb"}))
 
 
 class _Command(Run, BaseSettings):
@@ -106,7 +123,7 @@ def load_run(arguments: list[str]) -> tuple[Run, str]:
     """
     command_line = CliSettingsSource(_Command)
     command_line.root_parser.error = _refuse  # argparse would print the usage and exit
-    given = [word for word in arguments if word not in _HELP]
+    given = [_dashed(word) for word in arguments if word not in _HELP]
     try:
         environment = read_environment(os.environ)
         command_line(args=given)
@@ -143,6 +160,12 @@ def load_run(arguments: list[str]) -> tuple[Run, str]:
         if key in kept:
             print(f"from the environment: {key} = {value}", flush=True)
     return run, name
+
+
+def _dashed(word: str) -> str:
+    """R4 writes its options with underscores."""
+    option, equals, value = word.partition("=")
+    return option.replace("_", "-") + equals + value if option.startswith("--") else word
 
 
 def _recipe(said: Mapping[str, Any], environment: Mapping[str, Mapping[str, Any]]) -> tuple[Path, str]:

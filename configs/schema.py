@@ -30,6 +30,7 @@ from games import GameRules
 from games.multistage.rules import MultistageRules
 from games.rules import Need
 from tracking.divergence import StopSettings
+from tracking.settings import TrackingSettings
 
 POLICIES = ("generator", "discriminator")
 KEYS_OF_NEEDS: dict[Need, tuple[str, ...]] = {
@@ -73,6 +74,7 @@ class Config(Settings):
     evaluation: EvaluationSettings = EvaluationSettings()
     checkpoint: CheckpointSettings = CheckpointSettings()
     stop: StopSettings = StopSettings()
+    tracking: TrackingSettings = TrackingSettings()
     warm_start: WarmStartSettings = WarmStartSettings()
 
     @property
@@ -200,6 +202,10 @@ class Config(Settings):
         if credit.kind == "stage_gae" and estimator != "gae":
             raise ValueError(f"credit stage_gae needs generator.learner.estimator.kind gae, not {estimator}")
         if isinstance(credit, TreeCredit):
+            if isinstance(self.game, MultistageRules) and self.game.attempts_per_episode > 1:
+                raise ValueError(
+                    "credit tree: game.attempts_per_episode: attempts that branch have no further ones"
+                )
             if self.curriculum.attempts % credit.size:
                 raise ValueError(
                     f"credit tree: curriculum.attempts ({self.curriculum.attempts}) must be a multiple of "

@@ -16,7 +16,8 @@ EMBEDDED = "embedded"
 
 class PolicySettings(Settings):
     model: str = "Qwen/Qwen2.5-Coder-1.5B-Instruct"
-    """Hub id or local path of a causal language model; "embedded" is the tiny model that the project builds."""
+    """Hub id or local path of a causal language model; "embedded" is the tiny model that the project builds, and "auto"
+    Qwen2.5-Coder-Instruct, of 1.5B, or of 3B where a GPU has 24 GiB."""
     max_tokens: int = Field(default=512, ge=1)
     """Longest completion of one turn, tokens."""
     engine: EngineSettings = VllmEngine()

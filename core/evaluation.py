@@ -42,6 +42,10 @@ class EvaluationSettings(Settings):
     the hidden tests (proxy_gold_gap), where there are any: a gap that opens says that the reward is being gamed. 1 never
     warns."""
 
+    best_by: str | None = None
+    """The held-out score by which checkpoints/best is chosen, the higher the better (such as generator_pass_rate or
+    test_validity). None: the game's own measure; for multistage 0.7 pass rate + 0.3 validity."""
+
     @model_validator(mode="after")
     def _samples_suffice(self) -> Self:
         if not self.samples:

@@ -1,10 +1,10 @@
 """The seams between rooms: Policy, Sandbox, Game. Implementations live elsewhere and are injected by the driver."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from core.episode import Completion, Episode
+from core.episode import Completion, Episode, Turn
 from core.errors import RunFailed, SparringError
 from core.problem import Problem
 from core.verdict import Limits, Test, Verdict
@@ -147,6 +147,8 @@ class Player:
     """See Sampling; only where nothing learns."""
     branching: Branching | None = None
     """None: all attempts are played apart."""
+    heard: Callable[[int, Turn], None] | None = None
+    """Told of each turn when it is there, with its attempt: for who shows play while it goes on."""
 
 
 class Game(Protocol):

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from core.episode import Episode
 from core.interfaces import Branching
 from core.problem import Problem
+from core.tracing import Span
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,3 +30,5 @@ class PlayResult:
     """Wall-clock by kind: "generate" while any completion was in flight, "sandbox" while only judging was."""
     sandbox: dict[str, float]
     """The sandbox client's counters since the start."""
+    spans: list[Span] = field(default_factory=list)
+    """When each kind went on; of several actors, "rollout 0: generate"."""

@@ -71,7 +71,7 @@ class ChatFormat:
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer, self._plain = tokenizer, _Plain(tokenizer)
-        self._template = tokenizer.chat_template or _PLAIN_TEMPLATE
+        self.template: str = tokenizer.chat_template or _PLAIN_TEMPLATE
         self._stop = self._end_of_turn_ids()
 
     def say(self, tokens: Sequence[int], message: Message) -> list[int]:
@@ -109,11 +109,19 @@ class ChatFormat:
     def _render(self, messages: list[dict[str, str]]) -> str:
         messages = [{**message, "content": self._plain(message["content"])} for message in messages]
         return self._tokenizer.apply_chat_template(
-            messages, chat_template=self._template, tokenize=False, add_generation_prompt=True
+            messages, chat_template=self.template, tokenize=False, add_generation_prompt=True
         )
 
     def _encode(self, text: str) -> list[int]:
         return self._tokenizer.encode(text, add_special_tokens=False)
+
+
+def served_template(tokenizer: Any, marks: tuple[str, str]) -> str | None:
+    """The chat template for a server that renders messages itself; None: the tokenizer's own. A model with marker tokens
+    takes one message, the last one, between the marks."""
+    if isinstance(format_for(tokenizer), TaggedFormat):
+        return f"{marks[0]}{{{{ messages[-1]['content'] }}}}{marks[1]}"
+    return None if tokenizer.chat_template else _PLAIN_TEMPLATE
 
 
 def format_for(tokenizer: Any) -> PromptFormat:

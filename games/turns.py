@@ -2,10 +2,12 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
-from core.episode import Trajectory, Turn
+from core.episode import Outcome, Trajectory, Turn
 from core.interfaces import Message, Player, Sampling
 from core.seeding import derive_seed
+from core.verdict import Status, Test
 
 
 async def take_turn(player: Player, tokens: Sequence[int], attempt: int, place: int) -> Turn:
@@ -20,7 +22,10 @@ async def take_turn(player: Player, tokens: Sequence[int], attempt: int, place: 
     )
     completion = await player.policy.generate(list(tokens), sampling)
     text = player.format.text(completion.tokens)
-    return Turn(stage=place, prompt_tokens=tuple(tokens), completion=completion, text=text)
+    turn = Turn(stage=place, prompt_tokens=tuple(tokens), completion=completion, text=text)
+    if player.heard is not None:
+        player.heard(attempt, turn)
+    return turn
 
 
 async def answer_all(player: Player, message: Message) -> list[Trajectory]:
@@ -31,3 +36,52 @@ async def answer_all(player: Player, message: Message) -> list[Trajectory]:
         Trajectory(player=player.name, attempt=i, turns=[turn], artifact=turn.text)
         for i, turn in enumerate(turns)
     ]
+
+
+_AGAIN = """Your program fails {failed} of {count} tests:
+{tests}
+Find the mistake, then write the whole program again in the same form."""
+_TOLD_TESTS, _TOLD_CHARACTERS = 3, 200
+
+
+def again_message(outcomes: Sequence[Outcome]) -> Message:
+    """What a player is told of a program that failed some of these tests."""
+    failed = [outcome for outcome in outcomes if outcome.status != "PASSED"]
+    told = [_plain(outcome.test) for outcome in failed[:_TOLD_TESTS]]
+    said = [_plain(f"{o.status}{': ' * bool(o.error)}{o.error}") for o in failed[:_TOLD_TESTS]]
+    tests = "\n".join(f"- {test}\n  {status}" for test, status in zip(told, said, strict=True))
+    return Message(
+        brief="\n".join(told),
+        full=_AGAIN.format(failed=len(failed), count=len(outcomes), tests=tests),
+    )
+
+
+def worst(tests: Sequence[Test]) -> list[Outcome]:
+    """Outcomes of these tests of which what is told takes about the most tokens."""
+    error = "1 " * _TOLD_CHARACTERS  # few tokenizers have a token for more than one character of it
+    outcomes = [Outcome(test=str(test), status=Status.RUNTIME_ERROR, error=error) for test in tests]
+    return sorted(outcomes, key=lambda outcome: len(_plain(outcome.test)), reverse=True)
+
+
+def _plain(text: str) -> str:
+    line = " ".join(text.encode("ascii", "backslashreplace").decode().split())
+    return line if len(line) <= _TOLD_CHARACTERS else line[: _TOLD_CHARACTERS - 3] + "..."
+
+
+async def try_again(player: Player, attempt: Trajectory, message: Message) -> Turn:
+    """The turn after all of an attempt's, as an answer to the message; the attempt is not changed."""
+    last = attempt.turns[-1]
+    tokens = player.format.say([*last.prompt_tokens, *last.completion.tokens], message)
+    player = replace(player, seed=derive_seed(player.seed, "again", len(attempt.turns)))
+    return await take_turn(player, tokens, attempt.attempt, last.stage)
+
+
+def further(chain: Trajectory, number: int, attempts: int) -> Trajectory:
+    """The last turn of a chain of attempts as an attempt that earns by itself, beside those of the same number (from 2).
+    attempts: the player's first ones."""
+    return replace(
+        chain,
+        attempt=chain.attempt + (number - 1) * attempts,
+        turns=chain.turns[-1:],
+        group=f"attempt {number}",
+    )

@@ -8,6 +8,7 @@ import asyncio
 from typing import Any
 
 import ray
+from ray.util.metrics import Gauge
 
 from core.batch import Batch
 from core.errors import RunFailed
@@ -24,7 +25,14 @@ Versions = dict[str, int]
 class Mailbox:
     """Batches in, metrics and weights out, by policy. Every get waits on this side."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "") -> None:
+        """name: of the run."""
+        self._name = name
+        self._waiting = Gauge(
+            "sparring_batches_kept",
+            "Batches that wait for a learner, or for a checkpoint beyond them.",
+            ("learner",),
+        )
         self._changed = asyncio.Condition()
         self._batches: dict[tuple[str, int], Batch] = {}
         self._results: dict[str, tuple[int, dict[str, float], Any]] = {}
@@ -34,9 +42,14 @@ class Mailbox:
         self._failure: str | None = None
         self._worker_pid = 0
 
+    def __repr__(self) -> str:
+        """Its name in Ray's dashboard."""
+        return f"mailbox of {self._name}"
+
     async def put_batch(self, policy: str, batch: Batch) -> None:
         async with self._changed:
             self._batches[policy, batch.step] = batch
+            self._waiting.set(len(self._batches), {"learner": self._name})
             self._changed.notify_all()
 
     async def get_work(self, versions: Versions, saved: Versions | None) -> tuple[str, Batch] | str | None:
@@ -75,6 +88,7 @@ class Mailbox:
             self._saved = versions, path
             for policy, step in [key for key in self._batches if key[1] <= versions[key[0]]]:
                 del self._batches[policy, step]
+            self._waiting.set(len(self._batches), {"learner": self._name})
             self._changed.notify_all()
 
     async def save(self, versions: Versions) -> str:

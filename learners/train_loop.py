@@ -130,7 +130,8 @@ class TrainRun:
         self.name = "_".join(specs)
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
         # with the driver: other nodes may be lost while the run goes on
-        self.mailbox = MailboxActor.options(num_cpus=0, max_concurrency=64, scheduling_strategy=here).remote()
+        mailbox = MailboxActor.options(num_cpus=0, max_concurrency=64, scheduling_strategy=here)
+        self.mailbox = mailbox.remote(self.name)
         self.learners = {
             policy: RayLearner(policy, versions[policy], self.mailbox, self.versions) for policy in specs
         }

@@ -38,6 +38,17 @@ class _Entry(BaseModel):
     wrong_solutions: list[str] = Field(default_factory=list)
 
 
+class _ToSolve(_Entry):
+    """A problem that nobody trains on: the text is enough."""
+
+    id: str = ""
+    function_signature: str = ""
+    baseline_tests: list[str] = Field(default_factory=list)
+    reference_solution: str = ""
+    difficulty: str | int = "unknown"
+    tags: list[str] = Field(default_factory=list)
+
+
 _EXPECTED = {
     "id": 'a non-empty string, such as "two_sum"',
     "description": "a non-empty string that states the task",
@@ -68,6 +79,29 @@ def load_problems(path: str | Path) -> list[Problem]:
             )
         problems.append(problem)
     return problems
+
+
+def load_to_solve(path: Path) -> tuple[list[Problem], dict[str, str]]:
+    """(problems, what is wrong with the others by their ids), of a file whose entries need no more than a description.
+
+    Raises ProblemFileError where the file as a whole is no problem file.
+    """
+    problems: dict[str, Problem] = {}
+    faults: dict[str, str] = {}
+    for index, raw in enumerate(_raw_entries(path)):
+        if isinstance(raw, dict) and "id" not in raw:
+            raw = {"id": f"problem {index}", **raw}
+        name = str(raw.get("id")) if isinstance(raw, dict) else f"problem {index}"
+        try:
+            problem = _problem(raw, index, path, _ToSolve)
+        except ProblemFileError as error:
+            faults[name] = str(error)
+            continue
+        if name in problems or name in faults:
+            faults[f"{name} (index {index})"] = f"{path}: {_name(raw, index)}, field 'id': used before"
+        else:
+            problems[name] = problem
+    return list(problems.values()), faults
 
 
 def _raw_entries(path: Path) -> list[Any]:
@@ -108,12 +142,12 @@ def _document(path: Path) -> Any:
         ) from None
 
 
-def _problem(raw: Any, index: int, path: Path) -> Problem:
+def _problem(raw: Any, index: int, path: Path, form: type[_Entry] = _Entry) -> Problem:
     where = f"{path}: {_name(raw, index)}"
     if not isinstance(raw, dict):
         raise ProblemFileError(f"{where}: expected an object, found {kind_of(raw)}; write {_LAYOUT}")
     try:
-        entry = _Entry.model_validate(raw)
+        entry = form.model_validate(raw)
     except ValidationError as error:
         raise ProblemFileError(f"{where}, {_schema_fault(error)}") from None
     for fault in _python_faults(entry):
@@ -166,21 +200,14 @@ def kind_of(value: Any) -> str:
 
 def _python_faults(entry: _Entry) -> Iterator[str]:
     """What no schema sees: Python that does not parse, and a reference that does not define the function."""
-    signature = parse_signature(entry.function_signature)
-    if signature is None:
-        found = textwrap.shorten(entry.function_signature, 80)
-        yield f"field 'function_signature': no function in {found!r}; expected {_EXPECTED['function_signature']}"
-        return
-    try:
-        defined = _names_defined(ast.parse(entry.reference_solution))
-    except (SyntaxError, ValueError) as error:
-        yield f"field 'reference_solution': not valid Python ({_syntax(error)}); correct it"
-        return
-    if signature.name not in defined:
-        yield (
-            f"field 'reference_solution': defines no function {signature.name!r}, which function_signature names; "
-            "use the same name in both"
-        )
+    if entry.function_signature:
+        signature = parse_signature(entry.function_signature)
+        if signature is None:
+            found = textwrap.shorten(entry.function_signature, 80)
+            yield f"field 'function_signature': no function in {found!r}; expected {_EXPECTED['function_signature']}"
+            return
+        if entry.reference_solution:
+            yield from _reference_faults(entry.reference_solution, signature.name)
     for field in ("baseline_tests", "hidden_tests"):
         for position, test in enumerate(getattr(entry, field)):
             place = f"field '{field}[{position}]'"
@@ -191,6 +218,19 @@ def _python_faults(entry: _Entry) -> Iterator[str]:
                 continue
             if empty:
                 yield f"{place}: holds no statement; expected a test such as 'assert f(2) == 4'"
+
+
+def _reference_faults(reference: str, function: str) -> Iterator[str]:
+    try:
+        defined = _names_defined(ast.parse(reference))
+    except (SyntaxError, ValueError) as error:
+        yield f"field 'reference_solution': not valid Python ({_syntax(error)}); correct it"
+        return
+    if function not in defined:
+        yield (
+            f"field 'reference_solution': defines no function {function!r}, which function_signature names; "
+            "use the same name in both"
+        )
 
 
 def parse_signature(signature: str) -> ast.FunctionDef | ast.AsyncFunctionDef | None:

@@ -25,6 +25,7 @@ from learners.train_loop import TrainRun
 from learners.train_spec import LearnerSpec, by_backbone
 from runtime.build import build_runner, learner_specs, ordered_ids
 from runtime.hardware import Hardware, detect
+from runtime.monitoring import Monitor
 from runtime.parts import Parts, Start
 from sandbox_workers.nothing import NoSandbox
 from sandbox_workers.pool import SandboxPool, start_pool
@@ -95,7 +96,7 @@ def detect_on_cluster(config: Config) -> Hardware:
     gpus = int(ray.cluster_resources().get("GPU", 0))
     if not gpus:
         return detect()
-    task = ray.remote(num_cpus=0, num_gpus=_A_LITTLE)(detect).remote()
+    task = ray.remote(num_cpus=0, num_gpus=_A_LITTLE)(detect).options(name="look at the GPU").remote()
     try:
         found = ray.get(task, timeout=_PATIENCE_S)
     except GetTimeoutError:
@@ -193,6 +194,7 @@ def _parts(
             sandbox=pool.client(),
             describe=f"Ray at {ray.get_runtime_context().gcs_address}{_dashboard()}; {pool.description}",
             wait=loop.run,
+            watch=Monitor(start.run_directory, learners, config.seats).step,
         )
         finished = True
     finally:

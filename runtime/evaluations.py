@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +32,12 @@ class Evaluations:
         self._start, self._parts = start, parts
         self._show, self._clock = show, clock
         self._evaluator: Evaluator | None = None
+        self.categories: dict[str, tuple[str, ...]] = {}
+        """Tags of the held-out problems, by id."""
         if config.evaluation.enabled:
             if "problems" in config.game.uses:
                 held_out = held_out[: config.evaluation.problems]
+            self.categories = {problem.id: problem.tags for problem in held_out}
             self._evaluator = config.game.evaluator(held_out, parts.sandbox, config.evaluation)
         self.shown = self._evaluator.shown if self._evaluator is not None else ()
         self._bank: Any = None
@@ -53,7 +57,10 @@ class Evaluations:
         self._bank = load_bank(file)
 
     def scores(self, step: int, last_of_stage: bool = False) -> Scores | None:
-        """After this step; 0: before the first. None where none are due."""
+        """After this step; 0: before the first. None where none are due.
+
+        Raises SessionError where checkpoints are to be chosen by a score that the game does not have.
+        """
         every = self._settings.every
         due = step == 0 or last_of_stage or (every is not None and step % every == 0)
         if self._evaluator is None or not due:
@@ -65,7 +72,12 @@ class Evaluations:
         if message := alarm.message(scores.values.get("proxy_gold_gap")):
             self._show.say(message)
         self._clock.lap("evaluation")
-        return scores
+        if (name := self._settings.best_by) is None:
+            return scores
+        if name not in scores.values:
+            known = ", ".join(sorted(scores.values))
+            raise SessionError(f"evaluation.best_by {name}: no score of this game; give one of {known}")
+        return replace(scores, combined=scores.values[name])
 
 
 def _bank_beside(checkpoint: Path) -> Path:

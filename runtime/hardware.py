@@ -13,6 +13,7 @@ smallest GPU, in GiB (a "24 GB" card has a little less than 24).
     learner.gpus, rollout.gpus       -         1 where there are enough for all; else the actors have half of one GPU
                                                and the learners the other (a learner of several workers: 1 each)
     evaluation.problems              100       40            100      100      100
+    model (auto)                     1.5B      1.5B          3B       3B       3B, of Qwen2.5-Coder-Instruct
 
 Not here: what the network reaches. A machine is offline where HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE says so.
 """
@@ -32,6 +33,7 @@ from learners.settings import MICROBATCH_TOKENS, LearnerSettings
 _OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 _BF16, _FP16 = (8, 0), (7, 0)
 _GIB = 1 << 30
+_MODEL = "Qwen/Qwen2.5-Coder-{}-Instruct"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -125,6 +127,7 @@ def choices(config: Config, hardware: Hardware) -> dict[str, Any]:
         learner, engine = config.policy(role).learner, config.policy(role).engine
         suited |= {f"{role}.learner.{k}": v for k, v in _of_learner(learner, hardware, on_gpu).items()}
         suited |= {f"{role}.engine.{k}": v for k, v in _of_engine(hardware, on_gpu).items()}
+        suited[f"{role}.model"] = _MODEL.format("3B" if on_gpu and not small else "1.5B")
         if on_gpu and engine.kind == "vllm":
             suited[f"{role}.engine.gpu_memory_utilization"] = round(min(actor, 0.9) / len(config.policies), 3)
     given = dict(leaves(config.model_dump()))

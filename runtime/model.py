@@ -4,19 +4,32 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 
 from actors.settings import EngineSettings
+from configs.load import read_recipe, recipe_path
+from configs.schema import Config
+from configs.sections import EMBEDDED
+from core.errors import SparringError
 from core.interfaces import PromptFormat
 from core.problem import Problem
+from embedded.teaching import SHIPPED
 from evaluation.writing import Writer
+from games.multistage.game import MultistageGame
+from games.multistage.rules import MultistageRules
+from games.multistage.stages import REASONING_STAGES, first_stages
+from games.programs.game import SolverGame
+from games.programs.unit_tests import UnitTestsRules
 from games.prompts import TaggedFormat, format_for
 from runtime.start import SessionError, find_model, load_tokenizer
+from tracking.runs import find_run
 
 _MAX_TOKENS = 512
 _LEAST_ROOM = 32
+_TURNS = len(REASONING_STAGES) + 3
+"""The problem's text, and an attempt or two more."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,8 +61,9 @@ class Model:
 
     @property
     def max_tokens(self) -> int:
-        """The longest turn of its run, or what is usual."""
-        return (self.run.get(Path(self.path).name) or {}).get("max_tokens", _MAX_TOKENS)
+        """The longest turn of its run, or what is usual and leaves room in its context for all stages."""
+        usual = min(_MAX_TOKENS, (self.context or _MAX_TOKENS * _TURNS) // _TURNS)
+        return (self.run.get(Path(self.path).name) or {}).get("max_tokens", usual)
 
 
 def open_model(name: str, key: str) -> Model:
@@ -68,11 +82,50 @@ def open_model(name: str, key: str) -> Model:
 
 
 def _run_of(checkpoint: Path) -> dict[str, Any]:
-    """What RUN/config.yaml says, for RUN/checkpoints/NAME/ROLE; nothing where there is none."""
+    """What RUN/config.yaml says, for RUN/checkpoints/NAME/ROLE; of the shipped models the recipe that they are for;
+    nothing where there is none."""
+    if checkpoint.parent == SHIPPED:
+        return Config.model_validate(read_recipe(recipe_path(EMBEDDED)[0])).model_dump(mode="json")
     file = checkpoint.parent.parent.parent / "config.yaml"
     if checkpoint.parent.parent.name != "checkpoints" or not file.is_file():
         return {}
     return yaml.safe_load(file.read_text()) or {}
+
+
+def find_policies(name: str | None, output: Path) -> tuple[str, str | None]:
+    """(generator, discriminator or None) of a run's best checkpoint (None: of the latest run in `output`), of a
+    checkpoint, of the embedded models as they were before play, of a directory in Hugging Face format or of a hub id.
+
+    Raises SparringError where there is no run, or none of its checkpoints.
+    """
+    run = Path(name) if name is not None else find_run(None, output)
+    if (run / "metrics.jsonl").is_file():
+        best = run / "checkpoints" / "best"
+        steps = sorted((run / "checkpoints").glob("step_*"))
+        if not best.is_dir() and not steps:
+            raise SparringError(f"{run}: this run has no checkpoint yet; give --checkpoint")
+        checkpoint = best if best.is_dir() else steps[-1]
+    else:
+        checkpoint = SHIPPED if name == EMBEDDED else run
+    roles = {path.parent.name: str(path.parent) for path in sorted(checkpoint.glob("*/config.json"))}
+    if not roles:  # one model
+        return name or str(run), None
+    if "generator" not in roles:
+        raise SparringError(
+            f"{checkpoint}: a checkpoint of {', '.join(roles)}, none of which writes programs"
+        )
+    return roles["generator"], roles.get("discriminator")
+
+
+def program_game(
+    model: Model, stages: str, answer_format: Literal["direct", "reasoning"] | None, attempts: int = 1
+) -> MultistageGame | SolverGame:
+    """In which the model writes a program: in "none" of the stages, in "all", or in the first so many and the last. attempts: one after another."""
+    if stages == "none":
+        form = answer_format or model.game.get("answer_format", "direct")
+        return SolverGame(UnitTestsRules(answer_format=form, attempts_per_episode=attempts))
+    played = REASONING_STAGES if stages == "all" else first_stages(int(stages))
+    return MultistageGame(MultistageRules(attempts_per_episode=attempts), played)
 
 
 def room_for(

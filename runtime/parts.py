@@ -1,12 +1,13 @@
 """What the driver drives. Both runtimes give exactly this."""
 
-from collections.abc import Collection, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from core.batch import Batch
+from core.episode import Episode
 from core.interfaces import Sandbox
 from core.play import PlayRequest, PlayResult
 from core.weights import PublishReceipt
@@ -70,6 +71,8 @@ class Parts:
     """One line: where this runs and what judges."""
     wait: Wait
     """wait(coroutine) -> its result, on the loop that the sandbox client belongs to."""
+    watch: Callable[[Mapping[str, Any], Sequence[Episode]], None] = lambda row, episodes: None
+    """watch(row, episodes of a step): for whoever watches the cluster."""
 
 
 @dataclass(frozen=True, kw_only=True)

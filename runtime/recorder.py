@@ -1,7 +1,7 @@
 """All that a run leaves behind: config, rows, episodes, samples, curves, checkpoints, results."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -24,8 +24,9 @@ _SECONDS = (
     "warm_start", "startup", "rollout", "sandbox", "learn", "publish", "evaluation", "checkpoint", "records",
 )  # fmt: skip
 """Parts of a run's time that its results always name."""
-_SAMPLES = 3
+SAMPLES = 3
 """Episodes written out per stage."""
+CURVES = "learning_curves.png"
 
 
 class Recorder:
@@ -46,7 +47,7 @@ class Recorder:
         self._store = CheckpointStore(directory / "checkpoints", config.checkpoint.keep)
         mirror = config.checkpoint.mirror
         self._mirror = Mirror(mirror, directory.name) if mirror else None
-        self._curves = LearningCurves(directory / "learning_curves.png", shown, tuple(config.seats))
+        self._curves = LearningCurves(directory / CURVES, shown, tuple(config.seats))
         self._before: dict[str, float] = {}
         self._stages: list[dict[str, Any]] = []
         self._stage_began: dict[str, float] = {}
@@ -75,6 +76,10 @@ class Recorder:
                 (start.run_directory / STARTED_FROM).write_text(str(start.checkpoint))
         self._clock.lap("records")
 
+    def categories(self, held_out: Mapping[str, Sequence[str]], trained: Iterable[str]) -> None:
+        """Of the problems: see RunRecord."""
+        self._record.write_categories(held_out, trained)
+
     def first_scores(self, scores: Scores) -> None:
         """Of the players before they learn."""
         self._before = scores.values
@@ -100,7 +105,7 @@ class Recorder:
             seconds = self._clock.since(self._stage_began)
             self._stages.append({"stage": stage, "step": step, "held_out": held_out, "seconds": seconds})
             self._stage_began = dict(self._clock.seconds)
-            self._record.add_samples(f"stage_{stage}_step_{step:06d}", episodes[:_SAMPLES])
+            self._record.add_samples(f"stage_{stage}_step_{step:06d}", episodes[:SAMPLES])
         self._record.add(row)
         if last_of_stage or scores is not None:
             self._curves.draw(self._record.rows())

@@ -1,17 +1,21 @@
 """A run from its command line to its files: where it starts, what it evaluates, saves and reports."""
 
 import errno
+import shlex
+import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from configs.layers import leaves
 from configs.load import Run
 from configs.schema import Config
 from configs.sections import FileProblems
 from core.episode import Episode
 from core.errors import RunFailed
+from core.evaluation import Scores
 from core.interfaces import Branching
 from core.play import PlayRequest
 from core.problem import Problem
@@ -24,13 +28,17 @@ from runtime.evaluations import Evaluations
 from runtime.parts import Parts, Start, Stateful
 from runtime.plan import make_plan
 from runtime.problem_sets import load_splits, without_failing
-from runtime.recorder import Recorder
+from runtime.recorder import CURVES, SAMPLES, Recorder
 from runtime.start import SessionError, load_tokenizers, make_embedded_models, resolve
 from tracking.clock import Clock
 from tracking.divergence import Divergence
+from tracking.figures import figures, mbpp_figures, reward_figures
 from tracking.progress import Display, display, say
 from tracking.run_log import run_log
+from tracking.run_record import cpu_model, readable, versions
 from tracking.solutions import SolutionDatabase
+from tracking.trace import Trace
+from tracking.writers import TrackedRun, Writers, open_writers
 
 _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
@@ -39,12 +47,15 @@ _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 def open_session(run: Run, recipe: str) -> Iterator["Session"]:
     """Set everything up, and take it down again. Raises SparringError."""
     clock = Clock()
-    with run_log() as log, display() as show, _writable(run.output_dir):
+    with run_log() as log, display() as show, _writable(run.output_dir), ExitStack() as tracked:
         config, start = resolve(run, recipe)
         log.open(start.run_directory)
         train, held_out = load_splits(config)
         if obstacles := make_plan(config, start, train, held_out).obstacles:
             raise SessionError("; ".join(obstacles))
+        if config.tracking.trace:
+            clock.listener = Trace(start.run_directory / "trace.json").add
+        writers = tracked.enter_context(open_writers(config.tracking.to, _tracked_run(config, start)))
         clock.lap("startup")
         make_embedded_models(config, start.models)
         clock.lap("warm_start")
@@ -70,6 +81,7 @@ def open_session(run: Run, recipe: str) -> Iterator["Session"]:
                 evaluations=evaluations,
                 recorder=Recorder(config, start, tokenizers, evaluations.shown, show, clock),
                 memory=Memory(config, start),
+                writers=writers,
             )
             if start.state is not None:
                 for name, part in session.stateful.items():
@@ -77,6 +89,7 @@ def open_session(run: Run, recipe: str) -> Iterator["Session"]:
             show.begin(parts.scheduler.total_steps, start.state["step"] if start.state else 0)
             yield session
         session.recorder.account()
+        writers.image(session.parts.scheduler.total_steps, "learning_curves", start.run_directory / CURVES)
 
 
 def show_plan(run: Run, recipe: str) -> None:
@@ -119,6 +132,19 @@ def _judged(
     return without_failing(train, failing), without_failing(held_out, failing)
 
 
+def _tracked_run(config: Config, start: Start) -> TrackedRun:
+    tracking = config.tracking
+    return TrackedRun(
+        directory=start.run_directory,
+        name=tracking.name or start.run_directory.name,
+        project=tracking.project,
+        mlflow_uri=tracking.mlflow_uri,
+        settings=dict(leaves(config.model_dump(mode="json"))),
+        environment=versions() | {"cpu": cpu_model(), "command": shlex.join(sys.argv)},
+        done=start.state["step"] if start.state is not None else -1,
+    )
+
+
 @contextmanager
 def _parts(config: Config, start: Start, train: list[Problem]) -> Iterator[Parts]:
     if config.local:
@@ -150,6 +176,7 @@ class Session:
     evaluations: Evaluations
     recorder: Recorder
     memory: "Memory"
+    writers: Writers
 
     @property
     def stateful(self) -> Mapping[str, Stateful]:
@@ -166,13 +193,18 @@ class Session:
         self.clock.lap("startup")
         self.display.say(f"run: {self.start.run_directory}")
         self.display.say(self.parts.describe)
+        for where in self.writers.where:
+            self.display.say(f"tracking: {where}")
         if self.start.state is not None:
             done, total = self.start.state["step"], self.parts.scheduler.total_steps
             self.display.say(f"resuming after step {done} of {total} ({self.start.checkpoint})")
         self.recorder.open()
+        trained = (tag for problem in self.problems.values() for tag in problem.tags)
+        self.recorder.categories(self.evaluations.categories, trained)
         self.evaluations.prepare()
         if self.start.state is None and (scores := self.evaluations.scores(step=0)) is not None:
             self.recorder.first_scores(scores)
+            self.writers.metrics(0, self._held_out(scores))
             self.display.scores("before", scores.values, self.evaluations.shown)
 
     def play_request(self, assignment: Assignment) -> PlayRequest:
@@ -212,6 +244,8 @@ class Session:
             self.display.scores(title, scores.values, self.evaluations.shown)
         self.memory.keep(step, episodes)
         self.recorder.step(assignment, row, episodes, scores, last)
+        self._track(step, row, episodes, scores, last)
+        self.parts.watch(row, episodes)
         diverged = self.divergence.found(row)
         if last or scores is not None or diverged or self.recorder.save_is_due(step, row):
             self.recorder.save(step, row, scores, self.parts.learners, self.stateful)
@@ -220,6 +254,31 @@ class Session:
                 f"stopped after step {step}: {diverged}; it is saved in {self.recorder.latest}. Continue with --resume "
                 "and another setting (such as a lower --learning-rate), or with --resume-from an earlier checkpoint"
             )
+
+    def _track(
+        self,
+        step: int,
+        row: Mapping[str, Any],
+        episodes: Sequence[Episode],
+        scores: Scores | None,
+        last_of_stage: bool,
+    ) -> None:
+        """Tell the writers."""
+        (player, *_) = self.config.players_of("generator")
+        told = figures({key: value for key, value in row.items() if key != "held_out"})
+        told |= reward_figures(player, episodes) | (self._held_out(scores) if scores is not None else {})
+        self.writers.metrics(step, told)
+        if last_of_stage:
+            self.writers.text(step, "samples", readable(episodes[:SAMPLES]))
+        self.clock.lap("records")
+
+    def _held_out(self, scores: Scores) -> dict[str, float]:
+        problems = self.config.problems
+        of_mbpp = problems.kind == "file" and "mbpp" in (
+            problems.format,
+            getattr(problems.held_out, "format", None),
+        )
+        return figures({"held_out": scores.values}) | (mbpp_figures(scores) if of_mbpp else {})
 
 
 class Memory:

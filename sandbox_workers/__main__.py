@@ -2,6 +2,7 @@
 
     python -m sandbox_workers judge jobs.jsonl > verdicts.jsonl
     python -m sandbox_workers check_host
+    python -m sandbox_workers serve                the same over HTTP, and as SandboxFusion (sandbox_workers/service.py)
 
 A line of jobs.jsonl: {"id", "program", "tests": [...], "language"?: "python", "limits"?: {"cpu_s": 2, ...}}. A test is
 Python source ("assert f(1) == 2", "f(1)") or, in any language, {"stdout", "stdin"?, "code"?}. `judge` answers with a
@@ -17,45 +18,26 @@ import os
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
-from typing import Any, TextIO
+from typing import TextIO
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import ValidationError
 
 from core.errors import SparringError, exit_with
 from core.interfaces import SandboxFailure
-from core.verdict import Limits, OutputTest, Status, Test, Verdict
+from core.verdict import Status, Verdict
 from sandbox_workers.check_host import check_host
-from sandbox_workers.jobs import Job
 from sandbox_workers.languages import UnknownLanguage
+from sandbox_workers.lines import JobRequest, line_of
 from sandbox_workers.local import LocalSandbox
+from web.options import add_options
 
 IN_FLIGHT = 256
+CACHED = 1024
+"""Verdicts that a service remembers: each may hold an output of a MiB."""
 
 
-class OutputTestLine(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-    stdout: str | None
-    stdin: str = ""
-    code: str = ""
-
-
-class JobLine(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+class JobLine(JobRequest):
     id: str | int
-    program: str
-    tests: list[str | OutputTestLine]
-    language: str = "python"
-    limits: Limits = Limits()
-
-    @model_validator(mode="after")
-    def _can_be_judged(self) -> "JobLine":
-        for test in self.judged_tests():
-            Job(program="", tests=(test,), limits=self.limits, language=self.language).message()
-        return self
-
-    def judged_tests(self) -> list[Test]:
-        return [test if isinstance(test, str) else OutputTest(**test.model_dump()) for test in self.tests]
 
 
 def read_jobs(lines: Iterable[str], name: str, memory_mb: int) -> Iterator[JobLine]:
@@ -77,13 +59,6 @@ def read_jobs(lines: Iterable[str], name: str, memory_mb: int) -> Iterator[JobLi
                 f"{name}:{number}: limits.memory_mb: {job.limits.memory_mb} is above --memory-mb {memory_mb}"
             )
         yield job
-
-
-def line_of(verdict: Verdict) -> dict[str, Any]:
-    fields = asdict(verdict)
-    return {"status": str(verdict.status), "time_ms": fields.pop("cpu_ms")} | {
-        name: fields[name] for name in ("value", "memory_bytes", "stdout", "stderr", "error")
-    }
 
 
 async def judge_all(jobs: Iterator[JobLine], sandbox: LocalSandbox) -> int:
@@ -140,6 +115,23 @@ def judge(options: argparse.Namespace) -> int:
     return 1 if failures else 0
 
 
+def serve(options: argparse.Namespace) -> int:
+    from sandbox_workers.service import Most, make_app  # FastAPI only where it is served
+    from web.service import check, guarded, run
+
+    for name in ("slots", "memory_mb", "cpu_s", "waiting"):
+        if getattr(options, name) < 1:
+            raise SparringError(f"--{name.replace('_', '-')} {getattr(options, name):g}: 1 or more")
+    check(options)
+    most = Most(memory_mb=options.memory_mb, seconds=options.cpu_s, waiting=options.waiting)
+    with LocalSandbox(
+        options.backend, slots=options.slots, memory_mb=options.memory_mb, cache_size=CACHED
+    ) as sandbox:
+        print(sandbox.description, file=sys.stderr)
+        run(guarded(make_app(sandbox, most), options), options)
+    return 0
+
+
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m sandbox_workers",
@@ -149,17 +141,38 @@ def main(arguments: list[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     judging = commands.add_parser("judge", help="judge the jobs of a file")
     judging.add_argument("jobs", help="JSON lines; - is standard input")
-    judging.add_argument(
-        "--backend", choices=["auto", "docker", "namespace", "process"], default="auto", help="default: auto"
+    serving = commands.add_parser("serve", help="judge what comes over HTTP: POST /judge, POST /run_code")
+    for command, memory_mb in ((judging, 512), (serving, 1024)):
+        command.add_argument(
+            "--backend",
+            choices=["auto", "docker", "namespace", "process"],
+            default="auto",
+            help="default: auto",
+        )
+        command.add_argument("--slots", type=int, default=os.cpu_count() or 1, help="programs judged at once")
+        command.add_argument(
+            "--memory-mb",
+            type=int,
+            default=memory_mb,
+            help=f"largest limits.memory_mb of a job, MiB; default: {memory_mb}",
+        )
+    serving.add_argument(
+        "--cpu-s", type=float, default=60.0, help="largest limits.cpu_s of a job; default: 60"
     )
-    judging.add_argument("--slots", type=int, default=os.cpu_count() or 1, help="programs judged at once")
-    judging.add_argument(
-        "--memory-mb", type=int, default=512, help="largest limits.memory_mb of a job, MiB; default: 512"
+    serving.add_argument(
+        "--waiting", type=int, default=1000, help="requests judged or waiting at a time; default: 1000"
     )
+    add_options(serving, port=8080)
     commands.add_parser("check_host", help="what this host offers, and what is weaker here")
     options = parser.parse_args(arguments)
     try:
-        return judge(options) if options.command == "judge" else check_host()
+        match options.command:
+            case "judge":
+                return judge(options)
+            case "serve":
+                return serve(options)
+            case _:
+                return check_host()
     except SparringError as error:
         exit_with(error)
 

@@ -14,7 +14,7 @@ from sandbox_workers.jobs import Job
 from sandbox_workers.worker import SandboxWorker
 
 BATCHES = 4
-"""In flight."""
+"""In flight, at least: single jobs are batches, too, and each slot shall have one."""
 
 
 class ThreadTransport:
@@ -22,9 +22,9 @@ class ThreadTransport:
 
     size = 1
 
-    def __init__(self, worker: SandboxWorker) -> None:
+    def __init__(self, worker: SandboxWorker, slots: int) -> None:
         self._worker = worker
-        self._threads = ThreadPoolExecutor(BATCHES, thread_name_prefix="sandbox")
+        self._threads = ThreadPoolExecutor(max(BATCHES, slots), thread_name_prefix="sandbox")
 
     async def judge(self, worker: int, jobs: Sequence[Job]) -> list[list[Verdict]]:
         return await asyncio.get_running_loop().run_in_executor(self._threads, self._worker.judge, jobs)
@@ -61,7 +61,7 @@ class LocalSandbox(SandboxClient):
             partial(choice.open, slots=slots, index=0, run_id=run_id, memory_mb=memory_mb)
         )
         self.description = choice.description
-        self._threads = ThreadTransport(self.worker)
+        self._threads = ThreadTransport(self.worker, slots)
         super().__init__(self._threads, version=choice.version, limits=limits, cache_size=cache_size)
 
     def close(self) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import ray
 from ray.exceptions import ActorDiedError, GetTimeoutError, RayActorError, RayError, RayTaskError
+from ray.util.metrics import Counter, Gauge, Histogram
 
 from core.errors import SparringError
 from core.verdict import Limits, Verdict
@@ -45,6 +46,26 @@ class SandboxShell:
             with contextlib.closing(connect()) as client:
                 remove_orphans(client)
         self._worker = SandboxWorker(partial(self._choice.open, **opened))
+        self._name = f"sandbox {opened['index']}"
+        self._seconds = Histogram(
+            "sparring_judge_seconds",
+            "Seconds that a batch of programs was in the sandbox.",
+            [0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30],
+            ("actor",),
+        )
+        self._jobs = Counter("sparring_sandbox_jobs", "Programs judged, each with its tests.", ("actor",))
+        self._queue = Gauge(
+            "sparring_sandbox_batches", "Batches that are being judged, or wait for it.", ("actor",)
+        )
+        self._restarts = Gauge(
+            "sparring_sandbox_restarts", "Sandboxes that died and were replaced.", ("actor",)
+        )
+        for metric in (self._seconds, self._jobs, self._queue, self._restarts):
+            metric.set_default_tags({"actor": self._name})
+
+    def __repr__(self) -> str:
+        """Its name in Ray's dashboard."""
+        return self._name
 
     def choice(self) -> Choice:
         return self._choice
@@ -53,7 +74,16 @@ class SandboxShell:
         return os.getpid()
 
     def judge(self, jobs: Sequence[Job]) -> list[list[Verdict]]:
-        return self._worker.judge(jobs)
+        began = time.perf_counter()
+        self._queue.set(self._worker.in_work + 1)
+        try:
+            verdicts = self._worker.judge(jobs)
+        finally:
+            self._queue.set(self._worker.in_work)
+            self._restarts.set(self._worker.stats().backends_replaced)
+        self._seconds.observe(time.perf_counter() - began)
+        self._jobs.inc(len(jobs))
+        return verdicts
 
     def stats(self) -> dict[str, float]:
         return asdict(self._worker.stats())

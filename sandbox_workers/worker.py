@@ -61,6 +61,11 @@ class SandboxWorker:
         self._busy_since = 0.0
         self._release(self._take(0))
 
+    @property
+    def in_work(self) -> int:
+        """Batches that are being judged, or wait for it."""
+        return self._in_work
+
     def judge(self, jobs: Sequence[Job]) -> list[list[Verdict]]:
         """Verdicts of all jobs, in order.
 

@@ -19,13 +19,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 if not __package__:  # run as a file: the rooms are found from the root
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
-
-from pydantic import ValidationError
-from pydantic_settings import CliApp, CliSettingsSource, SettingsError
 
 from actors.settings import ENGINES
 from configs.evaluate import ARMS, FIXED, EvaluateOptions
@@ -41,14 +38,11 @@ from evaluation.mutants import seeded_bugs
 from evaluation.writing import ProgramGame, cut_off, write_programs, write_suites
 from games.multistage.game import MultistageGame
 from games.multistage.rules import DISCRIMINATOR, GENERATOR, MultistageRules
-from games.multistage.stages import REASONING_STAGES, first_stages
 from games.program_scores import JudgedProgram, judge_programs, pass_rates, program_scores, status_counts
-from games.programs.game import SolverGame
-from games.programs.unit_tests import UnitTestsRules
 from problems.formats import load_dataset
 from problems.references import judge_references
 from runtime.logs import quiet_logs
-from runtime.model import Model, loaded, open_model, room_for
+from runtime.model import Model, loaded, open_model, program_game, room_for
 from runtime.start import SessionError
 from sandbox_workers.local import LocalSandbox
 from tracking.progress import counter
@@ -172,17 +166,13 @@ def _usual_stages(model: Model, problems: Sequence[Problem]) -> str:
 
 def _game(arm: str, settings: EvaluateOptions, problems: Sequence[Problem], model: Model) -> ProgramGame:
     """Raises SessionError where a problem has no stages."""
-    if arm == "none":
-        form = settings.answer_format or model.game.get("answer_format", "direct")
-        return SolverGame(UnitTestsRules(answer_format=form))
     other = next((p for p in problems if not _is_function(p)), None)
-    if other is not None:
+    if arm != "none" and other is not None:
         raise SessionError(
             f"{settings.dataset}: problem {other.id} is no Python function with a signature, and has no stages: give "
             "--stages none"
         )
-    stages = REASONING_STAGES if arm == "all" else first_stages(int(arm))
-    return MultistageGame(MultistageRules(), stages)
+    return program_game(model, arm, settings.answer_format)
 
 
 def _is_function(problem: Problem) -> bool:
@@ -288,35 +278,11 @@ def _print(report: Mapping[str, Any]) -> None:
 
 def main(arguments: Sequence[str]) -> None:
     try:
-        evaluate(_options(arguments))
+        evaluate(EvaluateOptions.read(arguments))
     except (SparringError, OSError) as error:
         exit_with(error)
     except KeyboardInterrupt:
         raise SystemExit("interrupted") from None
-
-
-def _options(arguments: Sequence[str]) -> EvaluateOptions:
-    source = CliSettingsSource(EvaluateOptions)
-    source.root_parser.error = _refuse  # argparse would print the usage
-    try:
-        return CliApp.run(EvaluateOptions, cli_args=list(arguments), cli_settings_source=source)
-    except ValidationError as error:
-        _refuse("; ".join(_explain(fault) for fault in error.errors()))
-    except SettingsError as error:
-        _refuse(str(error))
-
-
-def _explain(fault: Any) -> str:
-    """What is wrong with one option, in one line."""
-    message = fault["msg"].removeprefix("Value error, ")
-    if not fault["loc"]:
-        return message
-    option = "--" + str(fault["loc"][0]).replace("_", "-")
-    return f"{option}: {message}" + ("" if fault["type"] == "missing" else f" (got {fault['input']!r})")
-
-
-def _refuse(message: str) -> NoReturn:
-    raise SparringError(message)
 
 
 if __name__ == "__main__":

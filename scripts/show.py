@@ -21,28 +21,10 @@ if not __package__:  # run as a file: the rooms are found from the root
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 from core.errors import SparringError, exit_with
+from tracking.runs import BECAME, NAMED, Row, find_run, is_suite, played, rules_of, why
 
-Row = Mapping[str, Any]
 _ATTEMPTS = 10
-_NAMED = 12
 _SCORES = 4
-_UNJUDGED = {
-    "sandbox_failure": "the sandbox failed, so the attempt was dropped",
-    "no_valid_test": "there was no valid test to meet, so the attempt was dropped",
-}
-_BECAME = {
-    "valid": "valid",
-    "parse": "not a test in the asked form",
-    "literal": "arguments or expected value are no plain values",
-    "contract": "does not fit the function's signature",
-    "size": "input too big (game.input_limits)",
-    "duplicate": "repeats an earlier test",
-    "repeat": "fails the same programs as an earlier test",
-    "silent": "tells of no program",
-    "rejected": "the reference fails it",
-    "unstable": "the reference gives another result each time",
-    "no_literal": "the reference's result cannot stand in a test",
-}
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -78,29 +60,13 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 # ---------------------------------------------------------------------- finding
-def find_run(name: str | None, output: Path) -> Path:
-    """Raises SparringError."""
-    runs = sorted(
-        (file for pattern in ("*", "*/*") for file in output.glob(f"{pattern}/metrics.jsonl")),
-        key=lambda file: file.stat().st_mtime,
-    )
-    if name is None and runs:
-        return runs[-1].parent
-    for directory in (Path(name), output / name) if name is not None else ():
-        if (directory / "metrics.jsonl").is_file():
-            return directory
-    latest = ", ".join(str(file.parent.relative_to(output)) for file in runs[: -_NAMED - 1 : -1])
-    there = f"the latest runs in {output}: {latest}" if runs else f"there is none in {output}"
-    raise SparringError(f"{name or output}: no run (a directory with metrics.jsonl); {there}")
-
-
 def attempts_of(run: Path, options: argparse.Namespace) -> list[Row]:
     """Those that were asked for, as they were played. Raises SparringError."""
     asked = {key: getattr(options, key) for key in ("step", "problem", "player")}
     asked = {key: value for key, value in asked.items() if value is not None}
     there: dict[str, dict[Any, None]] = {key: {} for key in asked}
     found = []
-    for row in _played(run):
+    for row in played(run):
         for key in asked:
             there[key][row[key]] = None
         if all(row[key] == value for key, value in asked.items()):
@@ -117,36 +83,13 @@ def attempts_of(run: Path, options: argparse.Namespace) -> list[Row]:
     )
 
 
-def _played(run: Path) -> Iterator[Row]:
-    from tracking.episodes import episode_files
-    from tracking.rows import read_rows
-
-    for file in episode_files(run):
-        yield from read_rows(file)
-
-
 def _known(values: Mapping[Any, None], asked: Any) -> str:
     if not values:
         return "it holds none"
     if all(isinstance(value, int) for value in values):
         return f"it has steps {min(values)} to {max(values)}"
-    near = get_close_matches(str(asked), values, n=_NAMED) or list(values)[:_NAMED]
+    near = get_close_matches(str(asked), values, n=NAMED) or list(values)[:NAMED]
     return f"such as {', '.join(near)} ({len(values)} in all)"
-
-
-def _rules(run: Path) -> "Rules | None":
-    """None where the run's config is of another version."""
-    import yaml
-    from pydantic import TypeAdapter, ValidationError
-
-    from games import GameRules
-
-    try:
-        return TypeAdapter(GameRules).validate_python(
-            yaml.safe_load((run / "config.yaml").read_text())["game"]
-        )
-    except (OSError, yaml.YAMLError, KeyError, ValidationError):
-        return None
 
 
 # ---------------------------------------------------------------------- a run
@@ -178,13 +121,13 @@ def _show_run(run: Path) -> None:
     console = Console(width=None if sys.stdout.isatty() else 160)
     console.print(table)
     steps: dict[str, dict[int, None]] = {}
-    for row in _played(run):
+    for row in played(run):
         steps.setdefault(row["problem"], {})[row["step"]] = None
     console.print(f"problems played ({len(steps)}), by step:", highlight=False)
-    for problem in list(steps)[:_NAMED]:
+    for problem in list(steps)[:NAMED]:
         console.print(f"  {problem}: {', '.join(map(str, steps[problem]))}", markup=False, highlight=False)
-    if len(steps) > _NAMED:
-        console.print(f"  and {len(steps) - _NAMED} more", highlight=False)
+    if len(steps) > NAMED:
+        console.print(f"  and {len(steps) - NAMED} more", highlight=False)
     console.print("why an attempt earned what it earned: --step N, --problem ID", highlight=False)
 
 
@@ -200,7 +143,7 @@ def _show_attempts(run: Path, options: argparse.Namespace) -> None:
     if options.worst:
         attempts.sort(key=lambda row: float("inf") if row["reward"] is None else row["reward"])
     shown = attempts[: options.limit or None]
-    rules, console = _rules(run), Console(width=None if sys.stdout.isatty() else 160)
+    rules, console = rules_of(run), Console(width=None if sys.stdout.isatty() else 160)
     for row in shown:
         for line, style in lines_of(row, rules):
             console.print(line, style=style, markup=False, highlight=False, soft_wrap=True)
@@ -230,16 +173,16 @@ def lines_of(row: Row, rules: "Rules | None") -> Iterator[tuple[str, str]]:
 
 
 def _reward(row: Row, rules: "Rules | None") -> str:
+    said = why(row, rules)
     if row["reward"] is None:
-        why = next((text for name, text in _UNJUDGED.items() if name in row["components"]), "not judged")
-        return f"no reward: {why}"
-    words = f" = {rules.why(row['player'], row['components'])}" if rules is not None else ""
+        return f"no reward: {said}"
+    words = f" = {said}" if rules is not None else ""
     return f"reward {row['reward']:.4g}{words}{_tally(row['outcomes'])}"
 
 
 def _tally(outcomes: Sequence[Row]) -> str:
     """Of a program: how many of the tests that count it passes."""
-    if not outcomes or outcomes[0]["status"] in _BECAME:
+    if not outcomes or is_suite(outcomes):
         return ""
     counted = [outcome for outcome in outcomes if outcome.get("counts", True)]
     return f" ({sum(outcome['status'] == 'PASSED' for outcome in counted)} of {len(counted)} passed)"
@@ -247,10 +190,10 @@ def _tally(outcomes: Sequence[Row]) -> str:
 
 def _outcome(outcome: Row) -> str:
     status = outcome["status"]
-    if status in _BECAME:
+    if status in BECAME:
         kills = outcome.get("kills", ())
         failed = f"; fails programs {' '.join(f'#{attempt}' for attempt in kills)}" if kills else ""
-        said = f"{_BECAME[status]}{failed}"
+        said = f"{BECAME[status]}{failed}"
     else:
         said = status if outcome.get("counts", True) else f"{status}, does not count"
     error = " ".join(outcome.get("error", "").split())

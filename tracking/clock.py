@@ -2,10 +2,12 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import psutil
+
+from core.tracing import Span
 
 
 class Clock:
@@ -18,6 +20,8 @@ class Clock:
     def __init__(self, now: Callable[[], float] = time.time, began: float | None = None) -> None:
         """began: when the first part did, by `now`; None: when this process did."""
         self.seconds: dict[str, float] = defaultdict(float)
+        self.listener: Callable[[Iterable[Span]], None] | None = None
+        """Is told of each part as it ends."""
         self._now = now
         self._last = psutil.Process().create_time() if began is None else began
 
@@ -29,9 +33,12 @@ class Clock:
         """What has passed since the last lap was `part`."""
         self.split({}, part)
 
-    def split(self, parts: Mapping[str, float], rest: str) -> None:
-        """Of what has passed since the last lap, these parts took their seconds, and `rest` the others."""
+    def split(self, parts: Mapping[str, float], rest: str, spans: Iterable[Span] = ()) -> None:
+        """Of what has passed since the last lap, these parts took their seconds, and `rest` the others. spans: what
+        went on meanwhile, for the listener."""
         now = self._now()
+        if self.listener is not None:
+            self.listener([(rest, self._last, now), *spans])
         for part, seconds in parts.items():
             self.seconds[part] += seconds
         self.seconds[rest] += now - self._last - sum(parts.values())

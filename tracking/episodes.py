@@ -1,6 +1,6 @@
 """episodes.jsonl: a row per attempt that was played for training, with all that its reward came from.
 
-Not here: held-out attempts, prompts, and what a generator thought before its program (samples/ has some).
+Not here: held-out attempts and prompts.
 """
 
 import json
@@ -72,6 +72,8 @@ def episode_rows(
 
 
 def _attempt(attempt: Trajectory) -> dict[str, Any]:
+    texts = [turn.text for turn in attempt.turns]
+    more = texts != [attempt.artifact]
     row = {
         "player": attempt.player,
         "attempt": attempt.attempt,
@@ -81,6 +83,8 @@ def _attempt(attempt: Trajectory) -> dict[str, Any]:
         "reward": attempt.reward,
         "components": attempt.components,
         "artifact": attempt.artifact,
+        "texts": texts if more else None,
+        "stages": [turn.stage for turn in attempt.turns] if more else None,
         "tokens": [len(turn.completion.tokens) for turn in attempt.turns],
         "finish": [turn.completion.finish_reason for turn in attempt.turns],
         "outcomes": [_outcome(outcome) for outcome in attempt.outcomes],

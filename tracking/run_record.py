@@ -51,6 +51,12 @@ class RunRecord:
         """How each held-out problem went in one evaluation."""
         append_row(self._tasks, {"step": step, "tasks": tasks})
 
+    def write_categories(self, held_out: Mapping[str, Sequence[str]], trained: Iterable[str]) -> None:
+        """held_out: each problem's tags. trained: those that occur in training; the others are zero-shot."""
+        write_json(
+            self.directory / "categories.json", {"held_out": held_out, "trained": sorted(set(trained))}
+        )
+
     def add_episodes(self, rows: Iterable[Mapping[str, Any]]) -> str | None:
         """See EpisodeLog.add."""
         return self._episodes.add(rows)
@@ -63,7 +69,7 @@ class RunRecord:
         """Episodes as text for people, one file per call."""
         folder = self.directory / "samples"
         folder.mkdir(exist_ok=True)
-        (folder / f"{title}.txt").write_text("\n".join(_readable(e) for e in episodes))
+        (folder / f"{title}.txt").write_text(readable(episodes))
 
     def finish(self, results: Mapping[str, Any]) -> Path:
         path = self.directory / "training_results.json"
@@ -96,6 +102,11 @@ def _git_commit() -> str:
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return "unknown"
+
+
+def readable(episodes: Sequence[Episode]) -> str:
+    """For people."""
+    return "\n".join(map(_readable, episodes))
 
 
 def _readable(episode: Episode) -> str:

@@ -21,7 +21,6 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from benchmarks.experiments.intervals import Interval, interval, print_table
 from benchmarks.report import arguments, write
 from configs.load import load_run
 from configs.schema import Config
@@ -32,6 +31,7 @@ from embedded.grammar import Spec
 from embedded.problems import embedded_problems, embedded_specs
 from embedded.sampling import bland_input, edge_input
 from evaluation.discriminator import discriminator_scores, judge_suites, mean_kill_at_k
+from evaluation.intervals import Interval, interval, print_table
 from evaluation.mutants import OPERATORS, Mutant, seeded_bugs
 from evaluation.writing import Writer, write_suites
 from games.multistage.game import MultistageGame

@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
-from benchmarks.experiments.intervals import interval, print_table
 from benchmarks.experiments.runs import SHORT, finished_run
 from benchmarks.report import arguments, write
 from configs.load import load_run
@@ -33,6 +32,7 @@ from core.problem import Problem
 from embedded.problems import embedded_problems
 from embedded.teaching import ensure_embedded
 from evaluation.discriminator import SuiteRecord, judge_suites
+from evaluation.intervals import interval, print_table
 from evaluation.writing import write_programs, write_suites
 from games.multistage.game import MultistageGame
 from games.multistage.rules import MultistageRules

@@ -13,9 +13,9 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from benchmarks.experiments.intervals import print_table
 from benchmarks.experiments.runs import finished_run, held_out, in_one_process
 from benchmarks.report import arguments, write
+from evaluation.intervals import print_table
 
 SCORES = {
     "grpo_code_execution": ("sampled_reward", "reward", "pass_at_1", "generator_pass_rate"),

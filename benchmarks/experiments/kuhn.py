@@ -22,8 +22,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from benchmarks.experiments.intervals import Interval, interval, print_table
 from benchmarks.report import arguments, write
+from evaluation.intervals import Interval, interval, print_table
 from games.boards import kuhn
 from learners.advantages.rae import RoleBaselines
 from learners.advantages.reinforce_pp import reinforce_pp

@@ -24,9 +24,9 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.experiments.intervals import Interval, interval, print_table
 from benchmarks.report import arguments, write
 from core.verdict import Limits, Status, Verdict
+from evaluation.intervals import Interval, interval, print_table
 from games.multistage.rewards import RewardRules, SuiteFacts, discriminator_reward, outcome
 
 ACTIONS = ("hard", "easy", "invalid", "duplicate", "slow", "stop")

@@ -19,13 +19,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.experiments.intervals import print_table
 from benchmarks.experiments.runs import SHORT, finished_run, in_one_process, results_of
 from benchmarks.report import arguments, write
 from configs.load import load_run
 from core.problem import Problem
 from embedded.problems import embedded_problems, with_random_tests
 from embedded.teaching import ensure_embedded
+from evaluation.intervals import print_table
 
 ARMS: dict[str, list[str]] = {
     "adversarial": [],

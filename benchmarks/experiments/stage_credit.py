@@ -24,8 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.experiments.intervals import interval, print_table
 from benchmarks.report import arguments, write
+from evaluation.intervals import interval, print_table
 from learners.advantages.dr_grpo import dr_grpo
 from learners.advantages.grpo import grpo
 from learners.advantages.tree import branch_values

@@ -7,17 +7,19 @@ One episode plays `attempts` programs against `attempts` suites of one problem, 
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from core.episode import Episode, Outcome, Trajectory, Turn
-from core.interfaces import Player, PromptFormat, Sandbox
+from core.interfaces import Message, Player, PromptFormat, Sandbox
 from core.problem import Problem
+from games.judging import judged, outcomes_of
 from games.multistage import messages
 from games.multistage.rewards import SuiteFacts, behaviour_duplicates, discriminator_reward, pass_rate
 from games.multistage.rules import DISCRIMINATOR, GENERATOR, MultistageRules
 from games.multistage.stages import REASONING_STAGES, ReasoningStage
 from games.multistage.suites import Met, Suite, Suites
 from games.parsing import extract_program
-from games.turns import take_turn
+from games.turns import further, take_turn, try_again, worst
 
 
 class MultistageGame:
@@ -31,7 +33,7 @@ class MultistageGame:
         """memory: for the solvability gate only."""
         generator, discriminator = players[GENERATOR], players[DISCRIMINATOR]
         programs, suites = await asyncio.gather(
-            self.solve_all(problem, generator),
+            self._programs(problem, generator, sandbox),
             asyncio.gather(*(self.attack(problem, discriminator, i) for i in range(discriminator.attempts))),
         )
         judge = Suites(problem, self.rules, sandbox)
@@ -57,9 +59,30 @@ class MultistageGame:
         tokens = style.say((), messages.solve(problem, self._stages[0]))
         for stage in self._stages[1:]:
             tokens = style.say([*tokens, *[0] * max_tokens], messages.go_on(stage))
+        told = self.told(worst(problem.baseline_asserts))
+        for _ in range(self.rules.attempts_per_episode - 1):
+            tokens = style.say([*tokens, *[0] * max_tokens], told)
         return len(tokens) + max_tokens
 
     # ------------------------------------------------------------------ the players' moves
+    async def _programs(self, problem: Problem, player: Player, sandbox: Sandbox) -> list[Trajectory]:
+        """The generator's attempts, and the further ones of those that fail a baseline test."""
+        chains = await self.solve_all(problem, player)
+        programs = list(chains)
+        tests, limits = problem.baseline_asserts, problem.limits or self.rules.sandbox_limits
+        for number in range(2, self.rules.attempts_per_episode + 1):
+            ran = await asyncio.gather(
+                *(judged(sandbox.judge(chain.artifact, tests, limits=limits)) for chain in chains)
+            )
+            failed = [
+                (chain, outcomes_of(tests, verdicts))
+                for chain, verdicts in zip(chains, ran, strict=True)
+                if verdicts is not None and not all(verdict.passed for verdict in verdicts)
+            ]
+            chains = await asyncio.gather(*(self.again(player, chain, told) for chain, told in failed))
+            programs += [further(chain, number, player.attempts) for chain in chains]
+        return programs
+
     async def solve_all(self, problem: Problem, player: Player) -> list[Trajectory]:
         """All attempts of the generator, not yet judged; where they branch, they share turns."""
         shared: dict[tuple[int, int], asyncio.Task[Turn]] = {}
@@ -90,6 +113,16 @@ class MultistageGame:
         program = extract_program(turns[-1].text)
         place = player.branching.place(attempt) if player.branching else None
         return Trajectory(player=GENERATOR, attempt=attempt, turns=turns, artifact=program, place=place)
+
+    def told(self, outcomes: Sequence[Outcome]) -> Message:
+        """To the generator, of a program that failed some of these tests."""
+        return messages.again(outcomes)
+
+    async def again(self, player: Player, attempt: Trajectory, outcomes: Sequence[Outcome]) -> Trajectory:
+        """The attempt with one turn more: the program once again, by who has been told what tests it failed."""
+        turn = await try_again(player, attempt, self.told(outcomes))
+        program = extract_program(turn.text)
+        return replace(attempt, turns=[*attempt.turns, turn], artifact=program, components={})
 
     async def attack(self, problem: Problem, player: Player, attempt: int) -> Trajectory:
         """One attempt of the discriminator: a suite. Not yet judged."""

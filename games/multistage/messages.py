@@ -1,16 +1,20 @@
 """What the multi-stage game says to its players: one message per reasoning stage, one for a suite."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+
+from core.episode import Outcome
 from core.interfaces import Message
 from core.problem import Problem
 from games.multistage.rules import MultistageRules
 from games.multistage.stages import REASONING_STAGES, ReasoningStage
 from games.prompts import ATTACK, END, PROBLEM, STAGE_MARKERS, TESTS
+from games.turns import again_message
 
 _SOLVE = """Solve this problem{how}.
 
 Problem: {description}
-Signature: {signature}
-
+{signature}
 {instruction}"""
 
 _ATTACK = """Write tests that expose mistakes in programs that try to solve this problem.
@@ -29,7 +33,7 @@ def solve(problem: Problem, stage: ReasoningStage) -> Message:
     full = _SOLVE.format(
         how=" step by step" if stage.number < len(REASONING_STAGES) else "",
         description=problem.description,
-        signature=problem.function_signature,
+        signature=f"Signature: {problem.function_signature}\n" if problem.function_signature else "",
         instruction=stage.instruction,
     )
     return Message(brief=problem.description, full=full, marks=(PROBLEM, STAGE_MARKERS[stage.number - 1]))
@@ -38,6 +42,11 @@ def solve(problem: Problem, stage: ReasoningStage) -> Message:
 def go_on(stage: ReasoningStage) -> Message:
     """To the generator, of a later stage."""
     return Message(brief="", full=stage.instruction, marks=("", STAGE_MARKERS[stage.number - 1]))
+
+
+def again(outcomes: Sequence[Outcome]) -> Message:
+    """To the generator, of a program that failed some of these tests."""
+    return replace(again_message(outcomes), marks=("", STAGE_MARKERS[-1]))
 
 
 def closing(stage: ReasoningStage) -> str:

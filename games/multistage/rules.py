@@ -26,6 +26,9 @@ class MultistageRules(Rules):
     input_only: the discriminator writes inputs only."""
     max_tests: int = Field(default=8, ge=1)
     """Tests of a suite that are read; the rest is ignored."""
+    attempts_per_episode: int = Field(default=1, ge=1)
+    """Programs one after another, as long as one fails a baseline test of the problem: the generator is told which, and
+    writes the program again. Each earns by itself."""
     baseline_in_reward: bool = False
     """The generator's pass rate also counts the problem's own baseline tests."""
     rewards: RewardRules = RewardRules()

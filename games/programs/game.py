@@ -3,20 +3,26 @@
 import asyncio
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from core.episode import Episode, Trajectory
+from pydantic import Field
+
+from core.episode import Episode, Outcome, Trajectory
 from core.evaluation import EvaluationSettings, Evaluator
 from core.interfaces import Game, Message, Player, PromptFormat, Sandbox
 from core.problem import Problem
-from core.verdict import Limits
+from core.verdict import Limits, Status
 from games.parsing import extract_program
 from games.rules import Rules
-from games.turns import answer_all
+from games.turns import again_message, answer_all, further, try_again, worst
 
 GENERATOR = "generator"
 
 
 class SolverRules(Rules):
+    attempts_per_episode: int = Field(default=1, ge=1)
+    """Programs one after another, as long as one fails a test that is rewarded: the generator is told which, and writes
+    the program again. Each earns by itself."""
     sandbox_limits: Limits
 
     @property
@@ -72,12 +78,22 @@ class SolverGame:
     async def play(
         self, problem: Problem, players: Mapping[str, Player], sandbox: Sandbox, memory: Sequence[str] = ()
     ) -> Episode:
-        attempts = await self.solve_all(problem, players[GENERATOR], memory)
+        player = players[GENERATOR]
+        chains = await self.solve_all(problem, player, memory)
+        attempts = list(chains)
+        await self._earn(problem, chains, sandbox)
+        for number in range(2, self.rules.attempts_per_episode + 1):
+            failed = [chain for chain in chains if any(o.status != Status.PASSED for o in chain.outcomes)]
+            chains = await asyncio.gather(*(self.again(player, chain, chain.outcomes) for chain in failed))
+            await self._earn(problem, chains, sandbox)
+            attempts += [further(chain, number, player.attempts) for chain in chains]
+        return Episode(problem_id=problem.id, trajectories=attempts)
+
+    async def _earn(self, problem: Problem, attempts: Sequence[Trajectory], sandbox: Sandbox) -> None:
         judged = await asyncio.gather(*(self.rules.earn(problem, a, sandbox) for a in attempts))
         for attempt, done in zip(attempts, judged, strict=True):
             if not done:
                 attempt.components["sandbox_failure"] = 1.0
-        return Episode(problem_id=problem.id, trajectories=attempts)
 
     async def solve_all(
         self, problem: Problem, player: Player, memory: Sequence[str] = ()
@@ -88,6 +104,27 @@ class SolverGame:
             self.rules.read(attempt)
         return attempts
 
+    def told(self, outcomes: Sequence[Outcome]) -> Message:
+        """To the generator, of a program that failed some of these tests."""
+        return again_message(outcomes)
+
+    async def again(self, player: Player, attempt: Trajectory, outcomes: Sequence[Outcome]) -> Trajectory:
+        """The attempt with one turn more: the program once again, by who has been told what tests it failed."""
+        turn = await try_again(player, attempt, self.told(outcomes))
+        attempt = replace(
+            attempt,
+            turns=[*attempt.turns, turn],
+            artifact=turn.text,
+            reward=None,
+            components={},
+            outcomes=(),
+        )
+        self.rules.read(attempt)
+        return attempt
+
     def longest(self, problem: Problem, player: str, style: PromptFormat, max_tokens: int) -> int:
-        asked = len(style.say((), self.rules.message(problem, ("x",))))
-        return asked + self.rules.shown_tokens(max_tokens) + max_tokens
+        tokens = style.say((), self.rules.message(problem, ("x",)))
+        told = self.told(worst(problem.baseline_tests))
+        for _ in range(self.rules.attempts_per_episode - 1):
+            tokens = style.say([*tokens, *[0] * max_tokens], told)
+        return len(tokens) + self.rules.shown_tokens(max_tokens) + max_tokens

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
-from pydantic_settings import CliApp
 
 from configs.evaluate import EvaluateOptions
 from configs.load import load_run
+from configs.solve import SolveOptions
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
@@ -33,6 +33,7 @@ RUN_ELSEWHERE = {
     "cd sparring": "by hand, 2026-11-22",
     "ray": "tests/integration/test_ray_job.py",
     "export": "tests/integration/test_ray_job.py",
+    "curl": "tests/integration/test_judge_service.py",
     "sbatch": "tests/unit/slurm/test_train.py",
     "python driver.py --config regex.yaml": "tests/integration/test_your_own_game.py",
     "python -m benchmarks.learner": "tests/integration/test_benchmarks.py",
@@ -112,7 +113,9 @@ def understand(words: tuple[str, ...]) -> None:
         case ("python", "driver.py", *arguments):
             load_run(arguments)
         case ("python", "-m", "scripts.evaluate", *arguments):
-            CliApp.run(EvaluateOptions, cli_args=arguments)
+            EvaluateOptions.read(arguments)
+        case ("python", "-m", "scripts.solve", *arguments):
+            SolveOptions.read(arguments)
         case ("python", "-m", module, *arguments):
             read_by_its_parser(module, arguments)
         case ("make", *words_of_make):

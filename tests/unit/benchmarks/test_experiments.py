@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from benchmarks.experiments import kuhn as experiment
-from benchmarks.experiments.intervals import interval
 from benchmarks.experiments.stage_credit import (
     RIGHT,
     STAGES,
@@ -18,6 +17,7 @@ from benchmarks.experiments.stage_credit import (
     trees,
     uniform,
 )
+from evaluation.intervals import interval
 from games.boards import kuhn
 
 SHORT = experiment.Settings(episodes=10_000)

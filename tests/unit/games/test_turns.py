@@ -3,11 +3,14 @@
 import asyncio
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from core.episode import FinishReason
+from core.episode import FinishReason, Outcome
 from core.interfaces import Message, Sampling
 from core.seeding import derive_seed
-from games.turns import answer_all, take_turn
+from core.verdict import Status
+from games.turns import again_message, answer_all, take_turn, worst
 from tests.playing import STOP, player
 
 
@@ -58,3 +61,22 @@ def test_what_a_policy_raises_is_not_swallowed():
 
     with pytest.raises(RuntimeError, match="out of memory"):
         asyncio.run(answer_all(player("author", says, attempts=3), Message(brief="", full="")))
+
+
+OUTCOMES = st.lists(
+    st.builds(
+        Outcome, test=st.text(max_size=300), status=st.sampled_from(list(Status)), error=st.text(max_size=300)
+    ),
+    max_size=8,
+)
+
+
+@given(OUTCOMES)
+def test_what_is_told_of_failed_tests_has_the_bound_that_their_worst_outcomes_have(
+    outcomes: list[Outcome],
+) -> None:
+    message, bound = again_message(outcomes), again_message(worst([o.test for o in outcomes]))
+    assert message.full.isascii() and message.brief.isascii()
+    assert len(message.brief) <= len(bound.brief) and len(message.full) <= len(bound.full)
+    failed = [outcome for outcome in outcomes if outcome.status != "PASSED"]
+    assert f"fails {len(failed)} of {len(outcomes)} tests" in message.full

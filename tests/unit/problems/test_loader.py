@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from problems.loader import ProblemFileError, load_problems, parse_signature
+from problems.loader import ProblemFileError, load_problems, load_to_solve, parse_signature
 from problems.splits import split_problems
 
 EXAMPLES = Path(__file__).parents[3] / "problems" / "example_problems.json"
@@ -319,3 +319,30 @@ def test_split_sizes():
         split_problems(problems[:1], 0.1)
     with pytest.raises(ValueError, match="at least 0 and below 1, not 1"):
         split_problems(problems, 1)
+
+
+def test_a_problem_to_solve_needs_no_more_than_a_description(tmp_path: Path) -> None:
+    file = tmp_path / "problems.json"
+    entries = [
+        {"description": "Double n."},
+        {"id": "b", "description": "Add.", "baseline_tests": ["assert ("]},
+        {"id": "c", "description": "Add.", "function_signature": "def add(a, b):", "tests": []},
+        {"id": "d", "description": "Add.", "function_signature": "add(a, b)"},
+        {"id": "e"},
+        {"id": "f", "description": "One."},
+        {"id": "f", "description": "The same name."},
+        7,
+    ]
+    file.write_text(json.dumps({"problems": entries}))
+    problems, faults = load_to_solve(file)
+    assert [p.id for p in problems] == ["problem 0", "f"] and problems[0].description == "Double n."
+    assert faults.keys() == {"b", "c", "d", "e", "f (index 6)", "problem 7"}
+    assert "not valid Python" in faults["b"] and "unknown field" in faults["c"] and "missing" in faults["e"]
+    assert "no function in 'add(a, b)'" in faults["d"] and "expected an object" in faults["problem 7"]
+
+
+def test_a_file_without_a_problem_to_solve_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "problems.json"
+    file.write_text('{"problems": []}')
+    with pytest.raises(ProblemFileError, match="empty list"):
+        load_to_solve(file)

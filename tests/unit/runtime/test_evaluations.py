@@ -112,3 +112,16 @@ def test_an_evaluation_of_a_run_sounds_the_alarm(made, tmp_path, said, gap, ring
     run.prepare()
     run.scores(0)
     assert said.getvalue().startswith("hacking alarm") is rings
+
+
+def test_the_best_checkpoint_is_chosen_by_the_score_that_is_named(made, tmp_path) -> None:
+    run = made(tmp_path, Game(0.25), best_by="proxy_gold_gap")
+    run.prepare()
+    scores = run.scores(0)
+    assert scores is not None and scores.combined == 0.25
+    run = made(tmp_path / "other", Game(0.25), best_by="elegance")
+    run.prepare()
+    with pytest.raises(
+        SparringError, match=r"best_by elegance: no score of this game; give one of proxy_gold_gap"
+    ):
+        run.scores(0)

@@ -48,6 +48,13 @@ def test_what_is_left_open_follows_the_machine(hardware, device, learns, plays, 
     assert config.discriminator.learner == config.generator.learner
 
 
+def test_a_model_that_is_left_to_the_machine_follows_its_gpu() -> None:
+    own = Config.model_validate({"generator": {"model": "auto"}})
+    sizes = [fitted(own, hardware).generator.model.split("-")[-2] for hardware in (CPU, V100, A100)]
+    assert sizes == ["1.5B", "1.5B", "3B"]
+    assert fitted(own, H100).discriminator.model == own.discriminator.model
+
+
 def test_one_gpu_is_shared_and_several_are_not() -> None:
     def shares(config: Config) -> tuple:
         return config.rollout.gpus, config.generator.learner.gpus, config.discriminator.learner.gpus

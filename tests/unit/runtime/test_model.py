@@ -1,8 +1,11 @@
+from pathlib import Path
+
 import pytest
 
+from core.errors import SparringError
 from core.problem import Problem
 from games.prompts import ChatFormat, TaggedFormat
-from runtime.model import Model, open_model, room_for
+from runtime.model import Model, find_policies, open_model, room_for
 from runtime.start import SessionError
 
 NEEDS = {"a": 40, "b": 90, "c": 120}
@@ -71,3 +74,37 @@ def test_who_knows_the_stages_is_said_by_the_run_else_by_the_markers(monkeypatch
     monkeypatch.setattr(Model, "style", lambda self: style)
     run = {"game": {"kind": kind}} if kind else {}
     assert Model(path="m/m", tokenizer=None, context=None, run=run).knows_stages == known
+
+
+def checkpoint(directory: Path, *roles: str) -> Path:
+    for role in roles:
+        (directory / role).mkdir(parents=True)
+        (directory / role / "config.json").write_text("{}")
+    return directory
+
+
+def test_of_a_run_the_best_checkpoint_is_taken_else_the_latest(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    steps = [checkpoint(run / "checkpoints" / f"step_00000{i}", "generator", "discriminator") for i in (1, 2)]
+    (run / "metrics.jsonl").write_text("")
+    assert find_policies(None, tmp_path) == (str(steps[1] / "generator"), str(steps[1] / "discriminator"))
+    (run / "checkpoints" / "best").symlink_to("step_000001")
+    best = run / "checkpoints" / "best"
+    assert find_policies(str(run), tmp_path) == (str(best / "generator"), str(best / "discriminator"))
+    assert find_policies(str(steps[1]), tmp_path) == find_policies(str(steps[1]), Path("nowhere"))
+
+
+def test_one_model_has_no_discriminator(tmp_path: Path) -> None:
+    assert find_policies("owner/name", tmp_path) == ("owner/name", None)
+    assert find_policies("embedded", tmp_path)[1] is not None
+
+
+def test_what_writes_no_programs_or_has_no_checkpoint_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SparringError, match="no run"):
+        find_policies(None, tmp_path)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "metrics.jsonl").write_text("")
+    with pytest.raises(SparringError, match="this run has no checkpoint yet"):
+        find_policies(None, tmp_path)
+    with pytest.raises(SparringError, match="a checkpoint of first, none of which writes programs"):
+        find_policies(str(checkpoint(tmp_path / "boards", "first")), tmp_path)

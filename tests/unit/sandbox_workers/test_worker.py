@@ -82,7 +82,7 @@ def test_a_dead_backend_is_replaced_for_the_next_jobs(caplog: pytest.LogCaptureF
 
 def test_a_deadly_job_takes_no_other_with_it() -> None:
     """Whatever the worker's sandboxes die of, the client has the others judged."""
-    transport = ThreadTransport(SandboxWorker(Factory()))
+    transport = ThreadTransport(SandboxWorker(Factory()), slots=2)
     client = SandboxClient(transport, version="v1")
     client.pauses_s = (0.0, 0.0)
 

@@ -8,9 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from core.episode import Episode
 from core.problem import Problem
-from core.seeding import derive_seed
 from core.verdict import OutputTest
 from games import GameRules
 from games.boards.game import BoardGame
@@ -23,37 +21,10 @@ from games.programs.code_golf import CodeGolfRules
 from games.programs.unit_tests import UnitTestsRules
 from scripts.show import main
 from tests.playing import Breaking, play, player, reader
-from tracking.episodes import episode_rows
-from tracking.run_record import RunRecord
+from tests.recorded import DOUBLE, record, spar
 
 ROOT = Path(__file__).parents[3]
-DOUBLE = Problem(
-    id="double",
-    description="Return n doubled.",
-    function_signature="def f(n: int) -> int:",
-    baseline_tests=("assert f(0) == 0", "assert f(2) == 4"),
-    reference_solution="def f(n): return n * 2",
-)
 Show = Callable[..., str]
-
-
-def record(run: Path, rules: GameRules, *steps: list[Episode]) -> None:
-    """A run in which these episodes were played, step by step from 1."""
-    kept = RunRecord(run)
-    kept.start({"game": rules.model_dump(mode="json")})
-    kept.add({"step": 0, "held_out": {"generator_pass_rate": 0.25}})
-    for step, episodes in enumerate(steps, 1):
-        kept.add_episodes(episode_rows(step, 2, "alternating", episodes, rules.seats))
-        metrics = {f"{name}_reward": 0.5 for name in rules.seats}
-        kept.add({"step": step, "stage": 2, "phase": "alternating", "validity": 0.75} | metrics)
-
-
-def spar(rules: MultistageRules, programs: list[str], suites: list[str], sandbox) -> Episode:
-    last = {derive_seed(1, attempt, 5): program for attempt, program in enumerate(programs)}
-    generator = player(
-        "generator", lambda _, sampling: last.get(sampling.seed, "a thought"), attempts=len(programs), seed=1
-    )
-    return play(rules.game(), DOUBLE, [generator, reader("discriminator", suites, seed=2)], sandbox)
 
 
 @pytest.fixture

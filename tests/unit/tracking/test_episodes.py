@@ -52,6 +52,8 @@ def test_a_row_holds_what_the_reward_came_from() -> None:
         "reward": 0.5,
         "components": {"pass_rate": 0.5},
         "artifact": "def f(): ...",
+        "texts": ["x", "x"],
+        "stages": [1, 5],
         "tokens": [3, 4],
         "finish": ["stop", "length"],
         "outcomes": [
@@ -65,6 +67,11 @@ def test_a_row_holds_what_the_reward_came_from() -> None:
             {"test": "assert f(2) == 3", "status": "valid", "kills": [0, 3]},
         ],
     }
+
+
+def test_an_artifact_that_is_all_that_was_said_is_kept_once() -> None:
+    (row,) = rows_of(Trajectory(player="author", attempt=0, turns=[turn(0, 1)], artifact="x"))
+    assert row["artifact"] == "x" and not {"texts", "stages"} & row.keys()
 
 
 def test_an_attempt_without_reward_says_so_and_a_place_is_kept() -> None:

@@ -1,0 +1,120 @@
+"""Of four programs, which one? What a trained discriminator is worth at inference.
+
+    python -m benchmarks.experiments.best_of output/RUN
+
+Held-out embedded problems; at each checkpoint of the run, its generator writes four programs for each problem.
+One of them is taken: the first (pass@1), or the one with the most votes (evaluation/choosing.py) on the discriminator's
+tests, on as many tests on random inputs, or on the inputs of the problem's own baseline tests (a majority of outputs,
+without looking at what they should be). Any: whether one of the four is right, the most that choosing can reach.
+Solved means all 20 hidden tests. Intervals are over sampling seeds.
+"""
+
+import asyncio
+from collections import defaultdict
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from actors.settings import ENGINES
+from benchmarks.report import arguments, publish
+from core.interfaces import Sandbox
+from core.problem import Problem
+from core.verdict import Limits
+from embedded.grammar import Spec
+from embedded.problems import embedded_problems, embedded_specs
+from embedded.sampling import bland_input
+from evaluation.choosing import suite_tests, votes
+from evaluation.intervals import interval
+from evaluation.solving import Tester
+from evaluation.writing import Writer
+from games.multistage.game import MultistageGame
+from games.multistage.rules import GENERATOR, MultistageRules
+from runtime.model import loaded, open_model
+from sandbox_workers.local import LocalSandbox
+
+PROGRAMS, SUITES = 4, 1
+LIMITS = Limits()
+
+
+def main() -> None:
+    parser = arguments(__doc__)
+    parser.add_argument("run", type=Path, help="directory of a run of the embedded recipe")
+    parser.add_argument("--steps", nargs="+", default=["*"], help="steps of the checkpoints; default: all")
+    parser.add_argument("--seeds", type=int, default=3)
+    options = parser.parse_args()
+    steps = [f"step_{step:>06}" for step in options.steps] if options.steps != ["*"] else ["step_*"]
+    checkpoints = [path for step in steps for path in sorted((options.run / "checkpoints").glob(step))]
+    if not checkpoints:
+        parser.error(f"{options.run}: no run with checkpoints")
+    held_out = list(zip(embedded_problems("held_out"), embedded_specs("held_out"), strict=True))
+    if options.quick:
+        checkpoints, held_out, options.seeds = checkpoints[:1], held_out[:12], 1
+    figures: dict[str, Any] = {}
+    with LocalSandbox(limits=LIMITS, trusted=True) as sandbox:
+        for checkpoint in checkpoints:
+            found = [
+                asyncio.run(measure(checkpoint, held_out, sandbox, seed))
+                for seed in range(1, options.seeds + 1)
+            ]
+            for way in found[0]:
+                figures[f"{checkpoint.name}: {way}"] = interval([scores[way] for scores in found]).plain()
+                print(checkpoint.name, way, interval([scores[way] for scores in found]), flush=True)
+    publish(options.json, figures, {})
+
+
+async def measure(
+    checkpoint: Path, held_out: list[tuple[Problem, Spec]], sandbox: Sandbox, seed: int
+) -> dict[str, float]:
+    """Share of the problems that are solved, by how one program is taken; and tests a problem."""
+    models = {role: open_model(str(checkpoint / role), role) for role in (GENERATOR, "discriminator")}
+    game = MultistageGame(MultistageRules.model_validate(models[GENERATOR].game))
+
+    def opened(role: str):
+        model = models[role]
+        engine = ENGINES["transformers"](
+            max_model_len=model.run[role]["engine"]["max_model_len"], max_num_seqs=256
+        )
+        return loaded(model, engine, "cpu", model.style(), model.max_tokens, seed)
+
+    async with opened(GENERATOR) as writes, opened("discriminator") as attacks:
+        tester = Tester(writer=attacks, game=game, suites=SUITES)
+        rows = await asyncio.gather(
+            *(of_problem(game, writes, tester, sandbox, problem, spec, seed) for problem, spec in held_out)
+        )
+    sums: dict[str, float] = defaultdict(float)
+    for row in rows:
+        for way, value in row.items():
+            sums[way] += value / len(rows)
+    return dict(sums)
+
+
+async def of_problem(
+    game: MultistageGame,
+    writes: Writer,
+    tester: Tester,
+    sandbox: Sandbox,
+    problem: Problem,
+    spec: Spec,
+    seed: int,
+) -> dict[str, float]:
+    player = writes.player(GENERATOR, problem, PROGRAMS, 1.0, "solve")
+    programs = [attempt.artifact for attempt in await game.solve_all(problem, player)]
+    tests = {"its tests": await tester.tests(problem)}
+    rng = Random(f"{seed} {problem.id}")
+    drawn = [f"{problem.entry_point}({bland_input(spec, rng)!r})" for _ in tests["its tests"]]
+    tests["random tests"] = list(dict.fromkeys(drawn))
+    relabel = MultistageRules(test_format="relabel", max_tests=100)
+    tests["majority of outputs"] = suite_tests(["\n".join(problem.baseline_asserts)], problem, relabel)
+    ran = await asyncio.gather(
+        *(sandbox.judge(program, problem.hidden_tests, limits=LIMITS) for program in programs)
+    )
+    solved = [all(verdict.passed for verdict in verdicts) for verdicts in ran]
+    row = {"first": float(solved[0]), "any": float(any(solved)), "tests": float(len(tests["its tests"]))}
+    for way, asked in tests.items():
+        counted = await votes(programs, asked, sandbox, LIMITS)
+        row[way] = float(solved[counted.index(max(counted))])
+    return row
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""The options of a command beside driver.py: read from the command line alone, and refused in one line."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal, NoReturn, Self
+
+from pydantic import Field, ValidationError
+from pydantic_settings import (
+    BaseSettings,
+    CliApp,
+    CliSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+)
+
+from core.errors import SparringError
+
+OPTIONS = SettingsConfigDict(
+    cli_kebab_case=True,
+    cli_implicit_flags=True,
+    cli_hide_none_type=True,
+    use_attribute_docstrings=True,
+    populate_by_name=True,
+)
+
+
+class Options(BaseSettings):
+    model_config: ClassVar[SettingsConfigDict] = OPTIONS
+
+    @classmethod
+    def settings_customise_sources(
+        cls, settings_cls: type[BaseSettings], init_settings: PydanticBaseSettingsSource, **_: Any
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Not the environment: SEED and FORMAT may be there for others."""
+        return (init_settings,)
+
+    @classmethod
+    def read(cls, arguments: Sequence[str]) -> Self:
+        """Raises SparringError; exits on --help."""
+        source = CliSettingsSource(cls)
+        source.root_parser.error = _refuse  # argparse would print the usage
+        try:
+            return CliApp.run(cls, cli_args=list(arguments), cli_settings_source=source)
+        except ValidationError as error:
+            _refuse("; ".join(_explain(fault) for fault in error.errors()))
+        except SettingsError as error:
+            _refuse(str(error))
+
+    def refuse_changed(self, names: Sequence[str], where: str) -> None:
+        """For a validator. Raises ValueError where one of these options is not at its default."""
+        for name in names:
+            if getattr(self, name) != type(self).model_fields[name].default:
+                raise ValueError(f"--{name.replace('_', '-')} has no effect {where}")
+
+
+class ModelOptions(Options):
+    """Of commands that have a model write programs which the sandbox judges."""
+
+    engine: Literal["vllm", "transformers"] = "vllm"
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    device: Literal["cpu", "cuda"] = "cpu"
+    max_tokens: int | None = Field(None, ge=1)
+    """Longest completion of one turn; default: that of the checkpoint's run, or 512."""
+    max_model_len: int | None = Field(None, ge=32)
+    """Longest sequence, prompts and completions of all turns; default: what the longest problem may take."""
+    sandbox: Literal["auto", "docker", "namespace", "process"] = "auto"
+    cpu_s: float | None = Field(None, gt=0)
+    """CPU seconds per test of problems that state no limits; wall-clock seconds are four times as many. Default: 5, so
+    that a busy machine does not decide; for suites those of the game's rules."""
+    seed: int = 1
+
+
+def _explain(fault: Any) -> str:
+    """What is wrong with one option, in one line."""
+    message = fault["msg"].removeprefix("Value error, ")
+    if not fault["loc"]:
+        return message
+    option = "--" + str(fault["loc"][0]).replace("_", "-")
+    return f"{option}: {message}" + ("" if fault["type"] == "missing" else f" (got {fault['input']!r})")
+
+
+def _refuse(message: str) -> NoReturn:
+    raise SparringError(message)

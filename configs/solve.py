@@ -1,0 +1,127 @@
+"""The options of scripts/solve.py, and which of them go together."""
+
+import ast
+from pathlib import Path
+from typing import ClassVar, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+from pydantic_settings import SettingsConfigDict
+
+from configs.evaluate import COUNTS
+from configs.options import OPTIONS, ModelOptions
+from configs.sections import ProblemFormat
+
+_OF_BATCH = ("problems_file", "format", "split", "fields", "problems")
+_OF_ONE = ("problem", "problem_file", "signature", "tests")
+
+
+class SolveOptions(ModelOptions):
+    """Solve problems with a trained generator. Examples:
+    python -m scripts.solve --problem "Return the sum of two numbers." --signature "def add(a: int, b: int) -> int:"
+    python -m scripts.solve --problem-file task.txt --tests "assert add(2, 3) == 5; assert add(0, 0) == 0" --execute-tests
+    python -m scripts.solve --batch --problems-file problems.json --execute-tests --output results.json
+    """
+
+    checkpoint: str | None = None
+    """A run (its best checkpoint), a checkpoint of it, a directory in Hugging Face format, a hub id, or embedded: the
+    embedded models as they were before play. Default: the best checkpoint of the latest run in --output-dir."""
+    output_dir: Path = Path("output")
+    """Where runs lie."""
+    problem: str | None = None
+    """The problem's text."""
+    problem_file: Path | None = None
+    """A file that holds the problem's text."""
+    signature: str = ""
+    """Of the function to write, such as "def add(a: int, b: int) -> int:"."""
+    tests: str = ""
+    """Python tests, separated by semicolons."""
+    batch: bool = False
+    """Solve all problems of a file."""
+    problems_file: str | None = None
+    """With --batch: the file (a directory for formats q and grids, "owner/name" of a hub for fields)."""
+    format: ProblemFormat = "problems"
+    """How it is written; see problems/formats. In format problems a description is enough."""
+    split: str | None = None
+    """Part of the data set, where the format has parts (mbpp, q, fields)."""
+    fields: dict[str, str] = {}
+    """With format fields: our names to the data set's columns, as JSON or as key=value, repeated."""
+    problems: int | None = Field(None, ge=1)
+    """The first so many of the file."""
+    execute_tests: bool = False
+    """Run the program on the problem's tests, in the sandbox."""
+    attempts: int = Field(1, ge=1)
+    """As long as a test fails, so many attempts one after another: the generator is told what failed. Runs the tests."""
+    best_of: int = Field(1, ge=1)
+    """Write so many programs at first, of which the discriminator's tests choose one."""
+    discriminator: str | None = None
+    """With --best-of: whose tests choose; default: the checkpoint's own."""
+    suites: int = Field(2, ge=1)
+    """With --best-of: suites of the discriminator per problem."""
+    temperature: float = Field(0.7, ge=0)
+    """0: greedy."""
+    top_p: float = Field(0.9, gt=0, le=1)
+    """Each token among the likeliest that together have this much probability."""
+    top_k: int = Field(0, ge=0)
+    """Each token among so many likeliest ones; 0: all."""
+    stages: str | None = None
+    """all: every reasoning stage (games/multistage/stages.py); a number: that many of them, then the program; none: one
+    message, one answer. Default: none for a generator whose run had no stages, all for others."""
+    answer_format: Literal["direct", "reasoning"] | None = None
+    """Of one message (see games/programs/unit_tests.py); default: that of the checkpoint's run, or direct."""
+    reasoning: bool = True
+    """Show the stages before the program."""
+    output: Path | None = None
+    """A JSON file for the results."""
+    engine: Literal["vllm", "transformers"] | None = None  # type: ignore[assignment]
+    """Default: vllm for a batch, and transformers, which starts in seconds, for one problem."""
+
+    model_config: ClassVar[SettingsConfigDict] = {**OPTIONS, "cli_prog_name": "python -m scripts.solve"}
+
+    @field_validator("stages")
+    @classmethod
+    def _stages_are_there(cls, stages: str | None) -> str | None:
+        if stages not in (None, "all", "none", *COUNTS):
+            raise ValueError(f"give all, none, or a number from 0 to {COUNTS[-1]}")
+        return stages
+
+    @field_validator("tests")
+    @classmethod
+    def _tests_parse(cls, tests: str) -> str:
+        try:
+            ast.parse(tests)
+        except (SyntaxError, ValueError) as error:
+            raise ValueError(f"not valid Python ({error}); separate tests by semicolons") from None
+        return tests
+
+    @model_validator(mode="after")
+    def _options_go_together(self) -> Self:
+        if self.batch:
+            self.refuse_changed(_OF_ONE, "with --batch")
+            if self.problems_file is None:
+                raise ValueError("--batch needs --problems-file")
+        else:
+            self.refuse_changed(_OF_BATCH, "without --batch")
+            if (self.problem is None) == (self.problem_file is None):
+                raise ValueError("give --problem, --problem-file, or --batch --problems-file, one of them")
+            if self.execute_tests and not self.tests:
+                raise ValueError("--execute-tests needs --tests")
+            if self.attempts > 1 and not self.tests:
+                raise ValueError(
+                    "--attempts needs --tests: only a failed test gives reason for another attempt"
+                )
+        if self.best_of == 1:
+            self.refuse_changed(("discriminator", "suites"), "without --best-of")
+        elif self.temperature == 0:
+            raise ValueError("--best-of needs a --temperature above 0: all greedy programs are the same")
+        if self.temperature == 0:
+            self.refuse_changed(("top_p", "top_k"), "with --temperature 0")
+        if self.answer_format and (self.stages or "none") != "none":
+            self.refuse_changed(("answer_format",), "with --stages")
+        if self.output is not None and not self.output.resolve().parent.is_dir():
+            raise ValueError(f"--output {self.output}: its directory does not exist; make it first")
+        return self
+
+    @property
+    def separate_tests(self) -> tuple[str, ...]:
+        """Each statement of --tests."""
+        return tuple(ast.get_source_segment(self.tests, node) or "" for node in ast.parse(self.tests).body)

@@ -1,0 +1,72 @@
+"""The judge as a reward function of other trainers: TRL's GRPOTrainer, or what calls rewards like it.
+
+This file stands alone: it may be copied, and needs httpx only. A reward is the share of a row's tests that the program in
+the completion passes. What the service could not judge is None, never a reward: TRL leaves the completion out, as it does
+where a row has no tests. A request
+that the service refuses (a wrong key, a test that is no test) is an error at once.
+"""
+
+import re
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx
+
+FENCE = re.compile(r"```[a-zA-Z0-9+]*\n(.*?)(?:```|\Z)", re.DOTALL)
+ATTEMPTS = 6
+LONGEST_WAIT_S = 60.0
+
+
+def judge_reward(
+    url: str,
+    *,
+    key: str | None = None,
+    column: str = "tests",
+    language: str = "python",
+    limits: dict[str, float] | None = None,
+    in_flight: int = 32,
+) -> Callable[..., list[float | None]]:
+    """A function for `reward_funcs`.
+
+    Args:
+        url: of `python -m sandbox_workers serve`, such as "http://127.0.0.1:8080".
+        key: where the service asks for one.
+        column: of the data set, with each row's tests as `POST /judge` takes them: ["assert f(1) == 2", ...].
+        limits: of a program, {"cpu_s": 2, ...}; None: the service's.
+    """
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    client = httpx.Client(base_url=url, headers=headers, timeout=600)
+
+    def reward(completion: Any, tests: Sequence[Any]) -> float | None:
+        asked = {"program": program_in(completion), "tests": tests, "language": language}
+        verdicts = ask(client, asked | ({"limits": limits} if limits else {}))
+        return (
+            sum(verdict["status"] == "PASSED" for verdict in verdicts) / len(verdicts) if verdicts else None
+        )
+
+    def judge(completions: Sequence[Any], **columns: Any) -> list[float | None]:
+        with ThreadPoolExecutor(in_flight) as threads:
+            return list(threads.map(reward, completions, columns[column]))
+
+    return judge
+
+
+def program_in(completion: Any) -> str:
+    """The last fenced block, or all of it. A chat's completion is a list of messages, the last of which counts."""
+    text = completion if isinstance(completion, str) else completion[-1]["content"]
+    return blocks[-1] if (blocks := FENCE.findall(text)) else text
+
+
+def ask(client: httpx.Client, asked: dict[str, Any]) -> list[dict[str, Any]] | None:
+    """The verdicts; None where, after ATTEMPTS, there are none. Raise httpx.HTTPError, RuntimeError."""
+    for attempt in range(ATTEMPTS):
+        answer = client.post("/judge", json=asked)
+        if answer.status_code == 200:
+            return answer.json()["verdicts"]
+        if answer.status_code not in (429, 503):
+            raise RuntimeError(f"the judge refused a request: {answer.status_code} {answer.text[:500]}")
+        if attempt < ATTEMPTS - 1:
+            time.sleep(min(LONGEST_WAIT_S, float(answer.headers.get("Retry-After", 1)) * 2**attempt))
+    return None

@@ -1,0 +1,207 @@
+"""The judge over HTTP: our own `POST /judge`, and `POST /run_code` as SandboxFusion speaks it.
+
+/judge      {"program", "tests", "language"?, "limits"?} as a line of `python -m sandbox_workers judge` has them, answered
+            by {"verdicts": [{"status", "value", "time_ms", "memory_bytes", "stdout", "stderr", "error"}, ...]}, one per
+            test. What could not be judged is no verdict: 503 with Retry-After.
+/run_code   {"code", "language", "stdin"?, "run_timeout"?, "memory_limit_MB"?}, answered by {"status", "message",
+            "compile_result", "run_result", "files"}. Each request runs afresh. `run_timeout` is CPU seconds, four times as
+            many by the clock; building has five times as much, whatever `compile_timeout` says. What could not be
+            judged is a 504, which verl tries again, with status SandboxError.
+
+Not covered of SandboxFusion: files, Jupyter, its data sets, languages that the sandbox has not. 400 says which. Keys, rates
+and sizes are the guard's work (web/guard.py).
+"""
+
+import itertools
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import FastAPI, Response
+from prometheus_client import Counter
+from pydantic import BaseModel, Field
+
+from core.interfaces import SandboxFailure
+from core.verdict import Limits, Status, Verdict
+from sandbox_workers.client import SandboxClient
+from sandbox_workers.languages import UnknownLanguage
+from sandbox_workers.lines import JobRequest, line_of
+from web.service import error_answer
+
+VERDICTS = Counter("sparring_verdicts", "Verdicts given by the service", ["status"])
+FAILURES = Counter("sparring_sandbox_failures", "Requests that the sandbox could not judge")
+LANGUAGES = {"nodejs": "javascript"}
+"""SandboxFusion's name: ours, where they differ."""
+OUTPUT_KB = 1024
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Most:
+    """What a request may ask for."""
+
+    memory_mb: int
+    seconds: float
+    """CPU seconds of a test."""
+    waiting: int
+    """Requests at a time; more are told to come again."""
+    tests_s: float = 1800.0
+    """Tests times wall_s: how long one request may keep a slot."""
+
+    def excess(self, limits: Limits, tests: int) -> str:
+        """What is too much; "" for nothing."""
+        allowed = {
+            "memory_mb": self.memory_mb,
+            "cpu_s": self.seconds,
+            "wall_s": 4 * self.seconds,
+            "processes": 64,
+            "file_mb": 16,
+            "output_kb": OUTPUT_KB,
+        }
+        for name, most in allowed.items():
+            if (asked := getattr(limits, name)) > most:
+                return f"limits.{name}: {asked:g} is above {most:g}, the most that this service allows"
+        if tests * limits.wall_s > self.tests_s:
+            return (
+                f"tests: {tests} of up to {limits.wall_s:g} s (limits.wall_s) are more than {self.tests_s:g} s; "
+                "send them in several requests"
+            )
+        return ""
+
+
+class RunCode(BaseModel):
+    """As SandboxFusion's clients send it; fields that are not known here are passed over."""
+
+    code: str
+    language: str
+    stdin: str | None = None
+    compile_timeout: float = Field(10.0, gt=0)
+    run_timeout: float = Field(10.0, gt=0)
+    memory_limit_MB: int = -1
+    """Less than 1: as much as the service allows."""
+    files: dict[str, str | None] = {}
+    fetch_files: list[str] = []
+
+
+class Refused(Exception):
+    """The request's own fault: a 400 that says why."""
+
+
+class Busy(Exception):
+    """It could not be judged, now; the text says why."""
+
+
+def make_app(sandbox: SandboxClient, most: Most) -> FastAPI:
+    app = FastAPI(title="Sparring's judge", docs_url=None, redoc_url=None)
+    runs = itertools.count(1)
+    waiting = 0
+
+    async def judge_one(request: JobRequest, run: int = 0) -> list[Verdict]:
+        nonlocal waiting
+        if excess := most.excess(request.limits, len(request.tests)):
+            raise Refused(excess)
+        if waiting >= most.waiting:
+            raise Busy(f"{waiting} requests are being judged; try again")
+        waiting += 1
+        try:
+            verdicts = await sandbox.judge(
+                request.program,
+                request.judged_tests(),
+                limits=request.limits,
+                run=run,
+                language=request.language,
+            )
+        except UnknownLanguage as error:
+            raise Refused(str(error)) from None
+        except SandboxFailure as error:
+            FAILURES.inc()
+            raise Busy(str(error)) from None
+        finally:
+            waiting -= 1
+        for verdict in verdicts:
+            VERDICTS.labels(verdict.status).inc()
+        return verdicts
+
+    @app.exception_handler(Refused)
+    async def refused(_: Any, error: Refused) -> Response:
+        return error_answer(400, str(error), "bad_request")
+
+    @app.post("/judge")
+    async def judge(request: JobRequest) -> Response:
+        try:
+            verdicts = await judge_one(request)
+        except Busy as error:
+            return error_answer(503, str(error), "not_judged", {"Retry-After": "1"})
+        return as_json({"verdicts": [line_of(verdict) for verdict in verdicts]})
+
+    @app.post("/run_code")
+    async def run_code(request: RunCode) -> Response:
+        try:
+            (verdict,) = await judge_one(as_job(request, most), next(runs))
+        except Busy as error:
+            failed = {"status": "SandboxError", "message": str(error)}
+            return as_json(failed | dict.fromkeys(("compile_result", "run_result")) | {"files": {}}, 504)
+        return as_json(as_run(verdict))
+
+    return app
+
+
+def as_json(answer: dict[str, Any], status: int = 200) -> Response:
+    return Response(
+        json.dumps(answer), status, media_type="application/json"
+    )  # ASCII: outputs may hold anything
+
+
+def as_job(request: RunCode, most: Most) -> JobRequest:
+    """Raise Refused."""
+    if request.files or request.fetch_files:
+        raise Refused("files, fetch_files: this service neither takes files nor gives them back")
+    memory_mb = request.memory_limit_MB if request.memory_limit_MB > 0 else most.memory_mb
+    limits = {
+        "cpu_s": request.run_timeout,
+        "wall_s": 4 * request.run_timeout,
+        "memory_mb": memory_mb,
+        "output_kb": OUTPUT_KB,
+    }
+    test = {"stdout": None, "stdin": request.stdin or ""}
+    language = LANGUAGES.get(request.language, request.language)
+    try:
+        return JobRequest.model_validate(
+            {"program": request.code, "tests": [test], "language": language, "limits": limits}
+        )
+    except ValueError as error:
+        first = error.errors()[0] if hasattr(error, "errors") else {"msg": str(error)}  # type: ignore[attr-defined]
+        raise Refused(first["msg"].removeprefix("Value error, ")) from None
+
+
+def as_run(verdict: Verdict) -> dict[str, Any]:
+    """`return_code` of a program that the sandbox stopped is -9, as of any that was killed."""
+    result = {
+        "status": "TimeLimitExceeded" if verdict.status is Status.TIME_LIMIT else "Finished",
+        "execution_time": verdict.cpu_ms / 1000,
+        "return_code": return_code(verdict),
+        "stdout": verdict.stdout,
+        "stderr": verdict.stderr or verdict.error,
+    }
+    built = verdict.status is not Status.SYNTAX_ERROR
+    return {
+        "status": "Success" if verdict.passed else "Failed",
+        "message": verdict.error,
+        "compile_result": None if built else result,
+        "run_result": result if built else None,
+        "executor_pod_name": None,
+        "files": {},
+    }
+
+
+def return_code(verdict: Verdict) -> int | None:
+    if verdict.passed:
+        return 0
+    if verdict.status is Status.TIME_LIMIT:
+        return None
+    if verdict.status.is_resource_limit():
+        return -9
+    said = re.search(r"exited with code (\d+)|killed by signal (\d+)", verdict.error)
+    if said is None:
+        return 1
+    return int(said[1]) if said[1] else -int(said[2])

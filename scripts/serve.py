@@ -1,0 +1,210 @@
+"""Models behind HTTP: OpenAI's /v1/chat/completions, /v1/completions and /v1/models, and /v1/solve.
+
+    python -m scripts.serve --model best=output/RUN
+    python -m scripts.serve --model generator=output/RUN/checkpoints/best/generator --model chat=OWNER/HUB-ID
+    python -m web.keys add alice && python -m scripts.serve --model best=output/RUN --keys keys.json --host 0.0.0.0
+
+A run is its best generator. A model is loaded by the first request for it and put away when nobody has asked for a while.
+What a client may send: docs/serving.md. Ends with Ctrl-C or SIGTERM; requests under way are answered first.
+"""
+
+import argparse
+import contextlib
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if not __package__:  # run as a file: the rooms are found from the root
+    sys.path[0] = str(Path(__file__).resolve().parent.parent)
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+from core.errors import SparringError, exit_with
+from runtime.logs import quiet_logs
+
+_ONGOING = 4096
+"""Requests at once; the engine's own queue holds them."""
+_OBJECT_STORE_BYTES = 128 << 20
+
+
+def main(arguments: Sequence[str]) -> None:
+    options = _options(arguments)
+    try:
+        serve_until_told(options)
+    except (SparringError, OSError) as error:
+        exit_with(error)
+
+
+def _options(arguments: Sequence[str]) -> argparse.Namespace:
+    from web.service import add_options
+
+    parser = argparse.ArgumentParser(
+        prog="python -m scripts.serve",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add(
+        "--model",
+        action="append",
+        required=True,
+        metavar="NAME=WHERE",
+        help="a run, a checkpoint, a directory in Hugging Face format or a hub id, by the name that requests give; may "
+        "be repeated",
+    )
+    add(
+        "--idle-s",
+        type=float,
+        default=300.0,
+        help="a model is put away after so long without a request (%(default)s)",
+    )
+    add(
+        "--max-models",
+        type=int,
+        default=2,
+        help="loaded at once, fewer where memory does not allow it (%(default)s)",
+    )
+    add("--max-tokens", type=int, default=4096, help="that one request may be answered with (%(default)s)")
+    add("--max-model-len", type=int, help="tokens of prompt and completion; default: the model's context")
+    add(
+        "--cache-mb",
+        type=float,
+        default=64.0,
+        help="kept answers of each loaded model; 0: none (%(default)s)",
+    )
+    add("--device", choices=["cpu", "cuda"], default="cpu")
+    add(
+        "--dtype",
+        choices=["float32", "bfloat16"],
+        help="default: bfloat16 on a GPU that has it, else float32",
+    )
+    add("--kv-cache-mb", type=int, default=1024, help="of each loaded model, on CPU (%(default)s)")
+    add(
+        "--threads",
+        type=int,
+        default=1,
+        help="CPU threads of each loaded model; give a large one more (%(default)s)",
+    )
+    add(
+        "--sandbox",
+        choices=["auto", "docker", "namespace", "process", "none"],
+        default="auto",
+        help="of /v1/solve",
+    )
+    add_options(parser, port=8000)
+    return parser.parse_args(arguments)
+
+
+def serve_until_told(options: argparse.Namespace) -> None:
+    """Raises SparringError."""
+    from fastapi import FastAPI
+
+    from sandbox_workers.backends import choose_backend
+    from serving.models import fitting, open_models
+    from web.service import guarded
+
+    for option, least in (("max_models", 1), ("max_tokens", 1), ("max_model_len", 32), ("kv_cache_mb", 16)):
+        if (value := getattr(options, option)) is not None and value < least:
+            raise SparringError(f"--{option.replace('_', '-')} {value}: {least} or more")
+    if options.idle_s <= 0:
+        raise SparringError(f"--idle-s {options.idle_s:g}: more than 0")
+    guarded(FastAPI(), options)  # what is wrong with the options is said now, not in a replica's log
+    models = open_models(options.model, "--model")
+    if options.device == "cpu":
+        options.max_models = fitting(models, options.max_models, options.dtype, options.kv_cache_mb)
+    if options.sandbox != "none":
+        print(choose_backend(options.sandbox).description, flush=True)
+    options.port = _free_port(options.host, options.port)
+    with on_ray(options):
+        told = threading.Event()
+        for number in (
+            signal.SIGINT,
+            signal.SIGTERM,
+        ):  # Ray's own handler would end it with the signal's number
+            signal.signal(number, lambda *_: told.set())
+        where = f"http://{options.host}:{options.port}/v1"
+        print(
+            f"serving {', '.join(models)} at {where}, at most {options.max_models} loaded at once", flush=True
+        )
+        told.wait()
+
+
+def _free_port(host: str, port: int) -> int:
+    """Raises SparringError where it is taken: Serve would try and try."""
+    try:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((host, port))
+            return probe.getsockname()[1]
+    except OSError as error:
+        raise SparringError(
+            f"--host {host} --port {port}: {error.strerror}; give another, or --port 0"
+        ) from None
+
+
+@contextlib.contextmanager
+def on_ray(options: argparse.Namespace) -> Iterator[None]:
+    """Raises SparringError where the service does not start."""
+    if not os.environ.get("RAY_ADDRESS"):
+        # The replica listens by itself: through Serve's proxy each request and each piece of an answer would pass
+        # between processes twice more. On a cluster the proxies of its nodes do.
+        os.environ |= {
+            "RAY_SERVE_ENABLE_DIRECT_INGRESS": "1",
+            "RAY_SERVE_DIRECT_INGRESS_MIN_HTTP_PORT": str(options.port),
+            "RAY_SERVE_DIRECT_INGRESS_MAX_HTTP_PORT": str(options.port + 1),
+            "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": "0",
+            "RAY_SERVE_PORT_QUARANTINE_S": "0",
+            "RAY_SERVE_RUN_USER_CODE_IN_SEPARATE_THREAD": "0",
+            "RAY_SERVE_LOG_TO_STDERR": "0",
+        }
+    import ray
+    from ray import serve
+    from ray.exceptions import RayError
+
+    from actors.rollout import ENGINE_ENVIRONMENT
+
+    def build() -> "FastAPI":
+        from serving.app import build_app
+        from web.service import guarded
+
+        return guarded(build_app(options), options)
+
+    replica = serve.deployment(
+        name="replica",
+        max_ongoing_requests=_ONGOING,
+        graceful_shutdown_timeout_s=10,
+        logging_config={"enable_access_log": False},
+        ray_actor_options={
+            "num_cpus": 0,
+            "num_gpus": int(options.device == "cuda"),
+            "runtime_env": {"env_vars": ENGINE_ENVIRONMENT | {"OMP_NUM_THREADS": str(options.threads)}},
+        },
+    )(serve.ingress(build)())
+    ray.init(
+        address=os.environ.get("RAY_ADDRESS", "local"),
+        log_to_driver=False,
+        logging_level=logging.ERROR,
+        object_store_memory=_OBJECT_STORE_BYTES,
+    )
+    try:
+        serve.start(http_options={"host": options.host, "port": options.port})
+        serve.run(replica.bind(), name="sparring", route_prefix="/")
+        yield
+    except (RayError, RuntimeError) as error:
+        last = (str(error).strip().splitlines() or [""])[-1]
+        raise SparringError(f"the service did not start: {last}") from error
+    finally:
+        serve.shutdown()
+        ray.shutdown()
+
+
+if __name__ == "__main__":
+    quiet_logs()
+    main(sys.argv[1:])

@@ -1,0 +1,277 @@
+"""Solves problems with a trained generator: the five reasoning stages, the program, and what tests say of it.
+
+    python -m scripts.solve --problem "Return the sum of two numbers." --tests "assert add(2, 3) == 5" --execute-tests
+    python -m scripts.solve --checkpoint output/RUN --batch --problems-file problems.json --output results.json
+
+--attempts N tells the generator which tests its program failed, and has it write the program again. --best-of N writes N
+programs and has the discriminator's own tests choose. No Ray is needed. A problem that cannot be answered is named, in
+the results as well, and the others are answered.
+"""
+
+import asyncio
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+if not __package__:  # run as a file: the rooms are found from the root
+    sys.path[0] = str(Path(__file__).resolve().parent.parent)
+
+from rich.console import Console
+
+from actors.settings import ENGINES
+from configs.solve import SolveOptions
+from core.episode import Outcome, Turn
+from core.errors import SparringError, exit_with
+from core.interfaces import Sandbox
+from core.problem import Problem
+from core.verdict import Limits
+from evaluation.solving import Solution, Solver, Tester, stage_name
+from games.multistage.game import MultistageGame
+from games.multistage.rules import DISCRIMINATOR, GENERATOR, MultistageRules
+from problems.formats import load_dataset
+from problems.loader import load_to_solve
+from runtime.logs import quiet_logs
+from runtime.model import Model, find_policies, loaded, open_model, program_game
+from sandbox_workers.local import LocalSandbox
+from tracking.progress import counter
+from tracking.rows import write_json
+from tracking.run_record import versions
+
+_WRITES_PROGRAMS = ("multistage", "unit_tests", "code_execution")
+_CPU_S, _WALL_PER_CPU = 5.0, 4
+_LEAST_ROOM = 32
+
+
+def solve(settings: SolveOptions) -> dict[str, Any]:
+    """Print and write. Returns what --output holds.
+
+    Raises SparringError, OSError.
+    """
+    started = time.perf_counter()
+    problems, faults = problems_of(settings)
+    generator, own_discriminator = find_policies(settings.checkpoint, settings.output_dir)
+    model = open_model(generator, "--checkpoint")
+    kind = model.game.get("kind", "multistage")
+    if kind not in _WRITES_PROGRAMS:
+        raise SparringError(f"{generator}: its run played {kind}, and has not learnt to solve problems")
+    tester = None
+    if settings.best_of > 1:
+        name = settings.discriminator or own_discriminator
+        if name is None:
+            raise SparringError(f"--best-of: {generator} comes with no discriminator; give --discriminator")
+        tester = open_model(name, "--discriminator")
+        nameless = next((p for p in problems if not (p.function_signature and p.language == "python")), None)
+        if nameless is not None:
+            raise SparringError(
+                f"--best-of: {nameless.id} names no function for the discriminator's tests; give --signature"
+            )
+    runs = settings.execute_tests or settings.attempts > 1 or settings.best_of > 1
+    cpu_s = settings.cpu_s or _CPU_S
+    limits = Limits(cpu_s=cpu_s, wall_s=_WALL_PER_CPU * cpu_s)
+    with contextlib.ExitStack() as stack:
+        sandbox = None
+        if runs:
+            sandbox = stack.enter_context(LocalSandbox(settings.sandbox, limits=limits))
+            print(sandbox.description, flush=True)
+        solutions = asyncio.run(_solve_all(settings, problems, (model, tester), sandbox, limits))
+    solutions += [Solution(problem=i, attempts=[], error=fault) for i, fault in faults.items()]
+    report = {
+        "checkpoint": generator,
+        "problems": len(solutions),
+        "solved": sum(bool(s.solved) for s in solutions),
+        "failed": [s.problem for s in solutions if s.error],
+        "results": [s.as_dict() for s in solutions],
+        "seconds": time.perf_counter() - started,
+        "versions": versions(),
+        "settings": settings.model_dump(mode="json"),
+    }
+    if settings.output is not None:
+        write_json(settings.output, report)
+    _print(settings, report, solutions)
+    return report
+
+
+def problems_of(settings: SolveOptions) -> tuple[list[Problem], dict[str, str]]:
+    """(those to solve, why others cannot be, by id)."""
+    if not settings.batch:
+        text = settings.problem if settings.problem is not None else _text_of(settings.problem_file)
+        if not text.strip():
+            raise SparringError("the problem's text is empty: say what the program shall do")
+        one = Problem(
+            id="problem",
+            description=text.strip(),
+            function_signature=settings.signature,
+            baseline_tests=settings.separate_tests,
+            reference_solution="",
+        )
+        return [one], {}
+    assert settings.problems_file is not None
+    if settings.format == "problems":
+        problems, faults = load_to_solve(Path(settings.problems_file))
+    else:
+        problems = load_dataset(
+            settings.problems_file, settings.format, fields=settings.fields, split=settings.split
+        )
+        faults = {}
+    if not problems:
+        raise SparringError("; ".join(faults.values()))
+    return problems[: settings.problems], faults
+
+
+def _text_of(file: Path | None) -> str:
+    assert file is not None
+    try:
+        return file.read_text()
+    except UnicodeDecodeError as error:
+        raise SparringError(f"--problem-file {file}: not UTF-8 text (byte {error.start})") from None
+
+
+async def _solve_all(
+    settings: SolveOptions,
+    problems: Sequence[Problem],
+    models: tuple[Model, Model | None],
+    sandbox: Sandbox | None,
+    limits: Limits,
+) -> list[Solution]:
+    """models: the generator, and the discriminator where its tests choose."""
+    model, tester = models
+    stages = settings.stages or ("all" if not model.run or model.knows_stages else "none")
+    game = program_game(model, stages, settings.answer_format)
+    all_attempts = program_game(model, stages, settings.answer_format, settings.attempts)
+    max_tokens = settings.max_tokens or model.max_tokens
+    room = _room(
+        settings, problems, model, lambda p: all_attempts.longest(p, GENERATOR, model.style(), max_tokens)
+    )
+    kind = settings.engine or ("vllm" if settings.batch else "transformers")
+    print(f"{model.path} writes, stages {stages}, at most {max_tokens} tokens a turn", flush=True)
+
+    async with contextlib.AsyncExitStack() as engines:
+
+        async def writer(model: Model, room: int, max_tokens: int):
+            engine = ENGINES[kind](dtype=settings.dtype, max_model_len=room)
+            opened = loaded(model, engine, settings.device, model.style(), max_tokens, settings.seed)
+            return await engines.enter_async_context(opened)
+
+        writes = replace(await writer(model, room, max_tokens), top_p=settings.top_p, top_k=settings.top_k)
+        chooses = None
+        if tester is not None:
+            attacking = MultistageGame(MultistageRules.model_validate(tester.game or {}))
+            style, most = tester.style(), tester.max_tokens
+            space = _room(
+                settings, problems, tester, lambda p: attacking.longest(p, DISCRIMINATOR, style, most)
+            )
+            chooses = Tester(writer=await writer(tester, space, most), game=attacking, suites=settings.suites)
+        solver = Solver(
+            game=game,
+            writer=writes,
+            temperature=settings.temperature,
+            sandbox=sandbox,
+            limits=limits,
+            attempts=settings.attempts,
+            best_of=settings.best_of,
+            tester=chooses,
+            room=room,
+        )
+        with counter("problems", len(problems)) as tick:
+            show = _shown_at_once(settings)
+
+            async def one(problem: Problem) -> Solution:
+                try:
+                    return await solver.solve(problem, show)
+                except SparringError as error:
+                    return Solution(problem=problem.id, attempts=[], error=str(error))
+                finally:
+                    tick()
+
+            return await asyncio.gather(*map(one, problems))
+
+
+def _room(
+    settings: SolveOptions, problems: Sequence[Problem], model: Model, longest: Callable[[Problem], int]
+) -> int:
+    """Tokens of the longest sequence. What a problem needs beyond the model's context is its own failure."""
+    needed = max(map(longest, problems))
+    return max(_LEAST_ROOM, min(n for n in (needed, model.context, settings.max_model_len) if n))
+
+
+# ---------------------------------------------------------------------- the terminal
+def _shown_at_once(settings: SolveOptions) -> Callable[[int, Turn], None] | None:
+    """Where there is one problem and one program, its stages are shown as they come."""
+    if settings.batch or settings.best_of > 1 or not settings.reasoning:
+        return None
+    console = Console()
+
+    def show(attempt: int, turn: Turn) -> None:
+        _print_stage(console, stage_name(turn), turn.text)
+
+    return show
+
+
+def _print(settings: SolveOptions, report: dict[str, Any], solutions: Sequence[Solution]) -> None:
+    console = Console()
+    for solution in solutions:
+        if not settings.batch:
+            _print_one(console, settings, solution)
+        elif solution.error:
+            console.print(
+                f"{solution.problem}: {solution.error}", markup=False, highlight=False, soft_wrap=True
+            )
+    if settings.batch:
+        ran = [s for s in solutions if s.solved is not None]
+        solved = f"{report['solved']} of {len(ran)} pass all of their tests" if ran else "no tests were run"
+        failed = f"; {len(report['failed'])} could not be answered or judged" if report["failed"] else ""
+        print(f"{len(solutions)} problems in {report['seconds']:.1f} s: {solved}{failed}")
+    if settings.output is not None:
+        print(f"results: {settings.output}")
+
+
+def _print_one(console: Console, settings: SolveOptions, solution: Solution) -> None:
+    for number, tried in enumerate(solution.attempts, start=1):
+        if settings.best_of > 1 and settings.reasoning:
+            for stage in tried.stages[:-1]:
+                _print_stage(console, stage["stage"], stage["text"])
+        if tried.votes is not None:
+            said = f"chosen of {settings.best_of} by {len(solution.tests)} tests of the discriminator"
+            console.print(f"{said}: {tried.votes} votes", markup=False, highlight=False)
+        _print_stage(console, "program" if number == 1 else f"program, attempt {number}", tried.program)
+        if tried.cut_off:
+            console.print("a turn was cut off: raise --max-tokens", markup=False, highlight=False)
+        for outcome in tried.outcomes or ():
+            _print_outcome(console, outcome)
+    if solution.note:
+        console.print(solution.note, markup=False, highlight=False, soft_wrap=True)
+    if solution.error:
+        raise SparringError(solution.error)
+
+
+def _print_stage(console: Console, name: str, text: str) -> None:
+    console.rule(name, align="left")
+    console.print(text.strip("\n"), markup=False, highlight=False, soft_wrap=True)
+
+
+def _print_outcome(console: Console, outcome: Outcome) -> None:
+    error = f": {outcome.error}" if outcome.error else ""
+    console.print(
+        f"{outcome.status:<14} {outcome.test}{error}", markup=False, highlight=False, soft_wrap=True
+    )
+
+
+def main(arguments: Sequence[str]) -> None:
+    try:
+        solve(SolveOptions.read(arguments))
+    except (SparringError, OSError) as error:
+        exit_with(error)
+    except KeyboardInterrupt:
+        raise SystemExit("interrupted") from None
+
+
+if __name__ == "__main__":
+    quiet_logs()
+    os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")  # vLLM would compile a helper at its first request
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    main(sys.argv[1:])

@@ -1,0 +1,275 @@
+"""Several runs that differ in some keys, by Ray Tune, and what they come to: means with 95% intervals.
+
+    python -m scripts.sweep grid --config debug --key learning_rate=1e-4,3e-4 --seeds 3
+    python -m scripts.sweep random --key learning_rate=1e-5..1e-3:log --samples 8 --to output/rates
+    python -m scripts.sweep asha --key learning_rate=1e-5..1e-3:log --samples 16 --interval 2
+    python -m scripts.sweep pbt --key learning_rate=1e-5..1e-3:log --samples 4 --interval 4
+    python -m scripts.sweep ablate guards --config embedded --seeds 3
+    python -m scripts.sweep cross-validate --folds 5
+    python -m scripts.sweep data-size --sizes 50,200,800 --seeds 3
+    python -m scripts.sweep model-size --models path/a,path/b --config chat
+    python -m scripts.sweep resume output/rates
+    python -m scripts.sweep report output/rates
+
+What stands after -- goes to every run, as to driver.py: ... --seeds 3 -- --n-generator-steps 10
+"""
+
+import argparse
+import shlex
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+if not __package__:  # run as a file: the rooms are found from the root
+    sys.path[0] = str(Path(__file__).resolve().parent.parent)
+
+from configs.load import DEFAULT_RECIPE
+from configs.schema import Config
+from core.errors import SparringError, exit_with
+from runtime.logs import quiet_logs
+from sweeps.ablations import NAMES, ablation
+from sweeps.problem_files import embedded_models, folds, keys_of, nested_parts, write_problems
+from sweeps.runs import runs_of
+from sweeps.spec import (
+    DEFAULT_METRIC,
+    SPEC,
+    Replicate,
+    Setting,
+    Sweep,
+    SweepError,
+    base_config,
+    check,
+    draws,
+    grid,
+    load_sweep,
+    parse_key,
+    without_idle,
+)
+from tracking.run_record import versions
+
+BASELINE = "baseline"
+_DRAWN = ("random", "asha", "pbt")
+
+
+def main(arguments: Sequence[str]) -> None:
+    own, rest = list(arguments), []
+    if "--" in own:
+        own, rest = own[: own.index("--")], own[own.index("--") + 1 :]
+    options, directory = _options(own), Path()
+    try:
+        if options.kind == "report":
+            return report(options)
+        if options.kind == "resume":
+            sweep, directory = load_sweep(options.directory), options.directory
+        else:
+            directory = options.to or Path("output") / f"sweep-{time.strftime('%Y%m%d-%H%M%S')}"
+            sweep = new_sweep(options, rest, directory)
+        print(f"sweep: {directory}: {len(sweep.settings)} settings x {len(sweep.replicates)}", flush=True)
+        from sweeps.tuning import run_sweep
+
+        run_sweep(sweep, directory, options.parallel, options.gpus)
+        options.runs, options.threshold = [directory], None
+        report(options)
+        if failed := [run for run in runs_of(sweep, directory) if run.state == "failed"]:
+            raise SystemExit(
+                f"{len(failed)} trials failed, see above; try them again: python -m scripts.sweep resume {directory}"
+            )
+    except (SparringError, OSError) as error:
+        exit_with(error)
+    except KeyboardInterrupt:
+        raise SystemExit(f"interrupted; continue with: python -m scripts.sweep resume {directory}") from None
+
+
+# ---------------------------------------------------------------------- what is to be run
+def new_sweep(options: argparse.Namespace, rest: Sequence[str], directory: Path) -> Sweep:
+    """Written down and checked. Raises SparringError."""
+    if (directory / SPEC).exists():
+        raise SweepError(
+            f"{directory}: holds a sweep already; continue it with: resume {directory}, or give another --to"
+        )
+    if options.seeds < 1:
+        raise SweepError(f"--seeds {options.seeds}: expected 1 or more")
+    base: dict[str, Any] = {}
+    if options.local:
+        config = base_config(options.config, rest, {}, directory)
+        base["local"] = True
+        for role in config.policies:
+            base |= {f"{role}.engine.kind": "transformers", f"{role}.learner.threads": 1}
+    if options.kind in ("asha", "pbt"):
+        base["evaluation.every"] = options.interval
+    if options.kind == "pbt":
+        base["checkpoint.keep"] = 10**6  # a member may begin from any of another's
+    config = base_config(options.config, rest, base, directory)
+    settings, replicates = _expanded(options, config, directory)
+    keys = dict(map(parse_key, getattr(options, "key", ())))
+    sweep = Sweep(
+        kind=options.kind,
+        config=options.config,
+        arguments=tuple(rest),
+        base=base,
+        settings=tuple(settings),
+        replicates=tuple(replicates),
+        metric=options.metric,
+        mode=options.mode,
+        interval=getattr(options, "interval", None),
+        mutations={k: v.plain() for k, v in keys.items()} if options.kind == "pbt" else {},
+        command=shlex.join(["python", "-m", "scripts.sweep", *sys.argv[1:]]),
+        versions=versions(),
+    )
+    if options.kind == "ablate":
+        sweep, idle = without_idle(sweep, directory)
+        for name in idle:
+            print(f"{name}: is what the recipe does; left out")
+    check(sweep, directory)
+    sweep.save(directory)
+    return sweep
+
+
+def _expanded(
+    options: argparse.Namespace, config: Config, directory: Path
+) -> tuple[list[Setting], list[Replicate]]:
+    kind, seeds = options.kind, range(1, options.seeds + 1)
+    replicates = [Replicate(name=f"seed{seed}", seed=seed) for seed in seeds]
+    if kind in ("grid", *_DRAWN):
+        keys = dict(map(parse_key, options.key))
+        if kind == "grid":
+            return grid(keys), replicates
+        return draws(keys, options.samples, options.draw_seed), replicates
+    if kind == "ablate":
+        entries = {BASELINE: {}} | {
+            k: dict(v) for name in options.names for k, v in ablation(name, config).items()
+        }
+        return [Setting(name=name, keys=keys) for name, keys in entries.items()], replicates
+    if kind == "model-size":
+        roles = options.roles or config.policies
+        return [
+            Setting(name=model, keys={f"{role}.model": model for role in roles})
+            for model in options.models.split(",")
+        ], replicates
+    return _divided(options, config, directory, replicates)
+
+
+def _divided(
+    options: argparse.Namespace, config: Config, directory: Path, replicates: list[Replicate]
+) -> tuple[list[Setting], list[Replicate]]:
+    """Series over the training problems: folds, sizes."""
+    from runtime.problem_sets import load_splits
+
+    if "problems" not in config.game.uses:
+        raise SweepError(f"{options.kind}: game {config.game.kind} is played on no problem file")
+    train, held_out = load_splits(config)
+    models, files = embedded_models(config), directory / "problems"
+    if options.kind == "data-size":
+        try:
+            sizes = [int(size) for size in options.sizes.split(",")]
+        except ValueError:
+            raise SweepError(f"--sizes {options.sizes}: expected whole numbers, such as 50,200") from None
+        parts = nested_parts(train, sizes, options.draw_seed)
+        aside = write_problems(files / "held_out.json", held_out)
+        return [
+            Setting(
+                name=f"{size} problems",
+                keys=keys_of(write_problems(files / f"train_{size}.json", part), aside, models),
+                amount=size,
+            )
+            for size, part in parts.items()
+        ], replicates
+    divided = []
+    for number, (rest, part) in enumerate(folds(train, options.folds, options.draw_seed), start=1):
+        training = write_problems(files / f"fold{number}_train.json", rest)
+        keys = keys_of(training, write_problems(files / f"fold{number}_held_out.json", part), models)
+        divided += [
+            Replicate(name=f"fold{number}-{replicate.name}", seed=replicate.seed, keys=keys)
+            for replicate in replicates
+        ]
+    keys = dict(map(parse_key, options.key))
+    return (grid(keys) if keys else [Setting(name=BASELINE, keys={})]), divided
+
+
+# ---------------------------------------------------------------------- what it came to
+def report(options: argparse.Namespace) -> None:
+    """Tables on the terminal; report.md, report.json, runs.csv and pictures in the (first) directory, or --to."""
+    from sweeps.reporting import write_report
+
+    metric, mode = getattr(options, "metric", None), getattr(options, "mode", None)
+    write_report(options.runs, options.to, metric, mode, options.threshold)
+
+
+def _options(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m scripts.sweep",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    kinds = parser.add_subparsers(dest="kind", required=True, metavar="WHAT")
+    run = argparse.ArgumentParser(add_help=False)
+    run.add_argument("--parallel", type=int, default=1, help="trials at once (%(default)s)")
+    run.add_argument("--gpus", type=float, default=0.0, help="share of a GPU of each trial (%(default)s)")
+    common = argparse.ArgumentParser(add_help=False, parents=[run])
+    common.add_argument(
+        "--config", default=DEFAULT_RECIPE, help="recipe: a name or a YAML file (%(default)s)"
+    )
+    common.add_argument("--seeds", type=int, default=1, help="of each setting: 1 to this (%(default)s)")
+    common.add_argument("--local", action="store_true", help="each run in one process, without Ray")
+    common.add_argument(
+        "--metric", default=DEFAULT_METRIC, help="a held-out score, or a column (%(default)s)"
+    )
+    common.add_argument("--mode", choices=("max", "min"), default="max", help="of the metric: what is better")
+    common.add_argument("--to", type=Path, help="directory of the sweep (output/sweep-TIME)")
+    common.add_argument("--draw-seed", type=int, default=1, help="of what is drawn or divided (%(default)s)")
+
+    _add_series(kinds, common)
+    resume = kinds.add_parser("resume", help="go on with a sweep that was interrupted", parents=[run])
+    resume.add_argument("directory", type=Path)
+    resume.add_argument("--to", type=Path, help=argparse.SUPPRESS)
+    of = kinds.add_parser("report", help="of a sweep, or of several runs", description=report.__doc__)
+    of.add_argument("runs", nargs="+", type=Path, help="a sweep's directory, or runs' directories")
+    of.add_argument("--metric", help=f"(the sweep's, or {DEFAULT_METRIC})")
+    of.add_argument(
+        "--mode", choices=("max", "min"), help="of the metric: what is better (the sweep's, or max)"
+    )
+    of.add_argument("--threshold", type=float, help="of the metric: steps to reach it are counted")
+    of.add_argument("--to", type=Path, help="where the report's files go")
+    return parser.parse_args(arguments)
+
+
+def _add_series(kinds: Any, common: argparse.ArgumentParser) -> None:
+    """What runs anything."""
+
+    def kind(name: str, text: str) -> argparse.ArgumentParser:
+        return kinds.add_parser(name, help=text, description=text, parents=[common])
+
+    texts = {
+        "grid": "every combination of the keys' values",
+        "random": "settings drawn from values and ranges",
+        "asha": "the same; those that lag at a look are stopped (asynchronous successive halving)",
+        "pbt": "a population: the last quarter goes on from checkpoints of the first, with changed keys",
+    }
+    for name, text in texts.items():
+        of = kind(name, text)
+        of.add_argument(
+            "--key", action="append", required=True, help="KEY=V,V,... or KEY=LOW..HIGH[:log]; repeat"
+        )
+        if name in _DRAWN:
+            of.add_argument("--samples", type=int, default=8, help="settings; pbt: members (%(default)s)")
+        if name in ("asha", "pbt"):
+            of.add_argument("--interval", type=int, default=2, help="steps between two looks (%(default)s)")
+    of = kind("ablate", "the recipe, and the recipe without one thing after another")
+    of.add_argument("names", nargs="+", choices=NAMES, help="what is turned off")
+    of = kind("cross-validate", "folds of the training problems")
+    of.add_argument("--folds", type=int, default=5, help="(%(default)s)")
+    of.add_argument("--key", action="append", default=[], help="as of grid")
+    of = kind("data-size", "nested parts of the training problems")
+    of.add_argument("--sizes", required=True, help="such as 50,200,800")
+    of = kind("model-size", "several models")
+    of.add_argument("--models", required=True, help="directories or hub ids, separated by commas")
+    of.add_argument(
+        "--roles", nargs="+", choices=("generator", "discriminator"), help="whose (all that learn)"
+    )
+
+
+if __name__ == "__main__":
+    quiet_logs()
+    main(sys.argv[1:])

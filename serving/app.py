@@ -1,0 +1,145 @@
+"""The service: `/v1/models`, `/v1/completions`, `/v1/chat/completions`, `/v1/solve`. Who may ask is web/guard.py's."""
+
+import argparse
+import contextlib
+import json
+from collections.abc import AsyncIterator, Mapping, MutableMapping
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI
+from starlette.requests import ClientDisconnect, Request
+from starlette.routing import Route
+
+from core.errors import SparringError
+from runtime.model import Model
+from sandbox_workers.local import LocalSandbox
+from serving.cache import answer_from, cache_key
+from serving.engine import Engine, EngineOptions, start_engine
+from serving.models import open_models
+from serving.shelf import Shelf
+from serving.solve import LIMITS, Solving, unknown_model
+from web.guard import Message, Receive, Send
+from web.service import error_answer
+
+_INVALID = "invalid_request_error"
+_COMPLETION_TOKENS = 16
+"""Of `/v1/completions` where a request does not say, as OpenAI has it."""
+
+
+class OpenAI:
+    """Reads no more of a request than which model it is for, and how many tokens it may take; the rest is vLLM's."""
+
+    def __init__(self, models: Mapping[str, Model], shelf: Shelf[Engine], max_tokens: int) -> None:
+        self._models, self._shelf, self._max_tokens = models, shelf, max_tokens
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        try:
+            body = await Request(scope, receive).body()
+        except ClientDisconnect:
+            return
+        try:
+            asked = json.loads(body)
+            refused = self._refusal(asked)
+        except ValueError as error:
+            refused = error_answer(400, f"the body is not JSON: {error}", _INVALID)
+        if refused:
+            return await refused(scope, receive, send)
+        try:
+            async with self._shelf.use(asked["model"]) as engine:
+                key = cache_key(scope["path"], asked)
+                await answer_from(engine.cache, key, engine.app, scope, _again(body, receive), send)
+        except SparringError as error:
+            await error_answer(503, str(error), "model_not_loaded")(scope, receive, send)
+
+    def _refusal(self, asked: Any) -> Any:
+        """An answer, or None."""
+        if not isinstance(asked, dict):
+            return error_answer(400, "the body is not a JSON object", _INVALID)
+        if not isinstance(name := asked.get("model"), str) or name not in self._models:
+            return unknown_model(name, self._models)
+        tokens = asked_tokens(asked, self._max_tokens)
+        if tokens > self._max_tokens:
+            said = f"this asks for up to {tokens} tokens; one request may have {self._max_tokens}"
+            return error_answer(400, said, _INVALID)
+        return None
+
+
+def asked_tokens(asked: Mapping[str, Any], limit: int) -> int:
+    """Tokens that a request may be answered with, all its completions together. What is no number vLLM refuses."""
+    prompt = asked.get("prompt")
+    prompts = len(prompt) if isinstance(prompt, list) and not all(isinstance(p, int) for p in prompt) else 1
+    each = asked.get("max_completion_tokens") or asked.get("max_tokens")
+    if each is None:
+        each = min(limit, _COMPLETION_TOKENS) if "prompt" in asked else limit
+    count = asked.get("n") or 1
+    return each * count * prompts if isinstance(each, int) and isinstance(count, int) else 0
+
+
+def _again(body: bytes, receive: Receive) -> Receive:
+    """What the client sent, from the beginning."""
+    read = False
+
+    async def receive_again() -> Message:
+        nonlocal read
+        if read:
+            return await receive()
+        read = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return receive_again
+
+
+def build_app(options: argparse.Namespace) -> FastAPI:
+    """options: of scripts/serve.py, checked there."""
+    models = open_models(options.model, "--model")
+    engines = EngineOptions(
+        device=options.device,
+        dtype=options.dtype,
+        max_model_len=options.max_model_len,
+        max_tokens=options.max_tokens,
+        kv_cache_mb=options.kv_cache_mb,
+        gpu_memory_utilization=0.9 / options.max_models,
+        cache_mb=options.cache_mb,
+    )
+    shelf = Shelf(
+        lambda name: start_engine(name, models[name], engines),
+        at_once=options.max_models,
+        idle_s=options.idle_s,
+    )
+
+    sandbox = None if options.sandbox == "none" else LocalSandbox(options.sandbox, limits=LIMITS)
+    solving = Solving(
+        models=models,
+        shelf=shelf,
+        sandbox=sandbox,
+        max_tokens=options.max_tokens,
+        max_model_len=options.max_model_len,
+    )
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        with sandbox or contextlib.nullcontext():
+            async with shelf:
+                yield
+
+    app = FastAPI(lifespan=lifespan, openapi_url=None)
+    openai = OpenAI(models, shelf, options.max_tokens)
+    for path in ("/v1/completions", "/v1/chat/completions"):
+        app.router.routes.append(Route(path, openai, methods=["POST"]))
+    app.post("/v1/solve", response_model=None)(solving.answer)
+
+    @app.get("/v1/models")
+    def served() -> dict[str, Any]:
+        return {
+            "object": "list",
+            "data": [_card(name, model, name in shelf) for name, model in models.items()],
+        }
+
+    return app
+
+
+def _card(name: str, model: Model, loaded: bool) -> dict[str, Any]:
+    made = int(Path(model.path).stat().st_mtime) if Path(model.path).is_dir() else 0
+    card = {"id": name, "object": "model", "created": made, "owned_by": "sparring"}
+    return card | {"root": model.path, "max_model_len": model.context, "loaded": loaded}

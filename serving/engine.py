@@ -1,0 +1,105 @@
+"""A loaded model: vLLM's engine in a process of its own, vLLM's OpenAI app in this one, and the cache of its answers.
+
+What an OpenAI request may say, how it is checked and answered is vLLM's. Of vLLM's routes only the two that we serve are
+there: no sleeping, no adapters by request, no tokenizer service.
+"""
+
+import asyncio
+import os
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+from cachetools import LRUCache
+from fastapi import FastAPI
+
+from actors.settings import VllmEngine
+from core.interfaces import EngineFailure
+from games.prompts import served_template
+from runtime.model import Model
+from serving.cache import Answer
+from serving.models import marks_of
+
+os.environ.setdefault("VLLM_CONFIGURE_LOGGING", "0")  # else it closes the log handlers of this process
+_AT_ONCE = 128
+"""Sequences that an engine decodes at once; more wait in it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineOptions:
+    """Of every model that is served."""
+
+    device: str
+    dtype: str | None
+    max_model_len: int | None
+    """None: the model's own context."""
+    max_tokens: int
+    """Of one completion, whatever a request asks."""
+    kv_cache_mb: int
+    """On CPU."""
+    gpu_memory_utilization: float
+    cache_mb: float
+
+
+@dataclass(kw_only=True)
+class Engine:
+    model: Model
+    client: Any
+    app: FastAPI
+    cache: "LRUCache[str, Answer]"
+
+    @property
+    def dead(self) -> bool:
+        return self.client.errored
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self.client.shutdown)
+
+
+async def start_engine(name: str, model: Model, options: EngineOptions) -> Engine:
+    """Some seconds; the loop goes on meanwhile. Raises EngineFailure."""
+    client, app, frontend = await asyncio.to_thread(_open, name, model, options)
+    from vllm.entrypoints.launchers.api_server.app_state import init_app_state
+
+    await init_app_state(client, app.state, frontend, await client.get_supported_tasks())
+    cache: LRUCache[str, Answer] = LRUCache(int(options.cache_mb * (1 << 20)), getsizeof=len)
+    return Engine(model=model, client=client, app=app, cache=cache)
+
+
+def _open(name: str, model: Model, options: EngineOptions) -> tuple[Any, FastAPI, Any]:
+    """vLLM's engine, its app without state yet, and its front end's settings. Raises EngineFailure."""
+    from vllm.engine.arg_utils import AsyncEngineArgs
+    from vllm.entrypoints.launchers.cli_args import make_arg_parser
+    from vllm.entrypoints.openai.chat_completion.api_router import attach_router as add_chat
+    from vllm.entrypoints.openai.completion.api_router import attach_router as add_completions
+    from vllm.entrypoints.serve.exception_handling.register import init_exception_handler
+    from vllm.utils.argparse_utils import FlexibleArgumentParser
+    from vllm.v1.engine.async_llm import AsyncLLM
+
+    from actors.vllm_policy import engine_args
+
+    settings = VllmEngine(
+        dtype=options.dtype,  # pyright: ignore[reportArgumentType]
+        max_model_len=options.max_model_len or model.context or 4096,
+        max_num_seqs=_AT_ONCE,
+        kv_cache_mb=options.kv_cache_mb,
+        gpu_memory_utilization=options.gpu_memory_utilization,
+    )
+    args = AsyncEngineArgs(**vars(engine_args(model.path, settings, options.device)))
+    args.override_generation_config = {"max_new_tokens": options.max_tokens}
+    args.logprobs_mode = "raw_logprobs"  # as OpenAI's clients expect them
+    frontend: Any = make_arg_parser(FlexibleArgumentParser()).parse_args([])
+    frontend.model, frontend.served_model_name = model.path, [name]
+    frontend.chat_template = served_template(model.tokenizer, marks_of(model))
+    frontend.disable_log_stats = True
+    app = FastAPI(openapi_url=None)
+    add_chat(app)
+    add_completions(app)
+    init_exception_handler(app)
+    app.state.server = (
+        SimpleNamespace()
+    )  # vLLM would stop it where an engine is dead; ours starts another engine
+    try:
+        return AsyncLLM.from_engine_args(args), app, frontend
+    except Exception as error:
+        raise EngineFailure(f"vLLM cannot run {model.path}: {' '.join(str(error).split())}") from error

@@ -1,0 +1,75 @@
+"""Which models a service may serve: found and checked before anything starts."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+from pydantic import TypeAdapter
+
+from core.errors import SparringError
+from games import GameRules
+from games.prompts import ATTACK, PROBLEM, STAGE_MARKERS, TESTS
+from games.rules import Rules
+from runtime.model import Model, find_policies, open_model
+from runtime.plan import parameters
+
+_ENGINE_BYTES = 900 << 20
+"""Of a process of vLLM's, before it has any weights."""
+
+
+def open_models(named: Iterable[str], key: str) -> dict[str, Model]:
+    """By name, of NAME=RUN, NAME=DIRECTORY or NAME=OWNER/HUB-ID. Raises SparringError."""
+    models: dict[str, Model] = {}
+    for text in named:
+        name, _, where = text.partition("=")
+        if not name or not where:
+            raise SparringError(
+                f"{key} {text}: give a name and what is served by it, as NAME=RUN or NAME=DIRECTORY"
+            )
+        if name in models:
+            raise SparringError(f"{key} {text}: {name} is the name of two models")
+        models[name] = model = open_model(find_policies(where, Path())[0], key)
+        if model.game:
+            _refuse_other_game(f"{key} {text}", model.game)
+    return models
+
+
+def _refuse_other_game(named: str, game: Mapping[str, Any]) -> None:
+    rules: Rules = TypeAdapter(GameRules).validate_python(game)
+    if not rules.uses & {"stages", "samples"}:
+        raise SparringError(
+            f"{named}: a checkpoint of game {rules.kind}, which writes no programs; give one of a game that does"
+        )
+
+
+def marks_of(model: Model) -> tuple[str, str]:
+    """Between which a message stands, where the model has marker tokens (games/prompts.py)."""
+    if not model.knows_stages:
+        return PROBLEM, TESTS
+    return (ATTACK, TESTS) if Path(model.path).name == "discriminator" else (PROBLEM, STAGE_MARKERS[0])
+
+
+def fitting(models: Mapping[str, Model], wanted: int, dtype: str | None, kv_cache_mb: int) -> int:
+    """How many of them may be loaded at once, at most `wanted`, in the memory that is free now. Raises SparringError
+    where the largest does not fit by itself; a model that is not on this machine yet counts as nothing."""
+    each = 2 if dtype == "bfloat16" else 4
+    needs = {
+        name: parameters(model.path) * each + (kv_cache_mb << 20) + _ENGINE_BYTES
+        for name, model in models.items()
+    }
+    return at_once(needs, wanted, psutil.virtual_memory().available)
+
+
+def at_once(needs: Mapping[str, int], wanted: int, free: int) -> int:
+    """needs, free: bytes."""
+    largest: Sequence[str] = sorted(needs, key=lambda name: needs[name], reverse=True)
+    if needs[largest[0]] > free:
+        raise SparringError(
+            f"--model {largest[0]}: takes about {needs[largest[0]] / 2**30:.1f} GiB of memory, and {free / 2**30:.1f} GiB "
+            "are free: give a smaller model, --dtype bfloat16, or a smaller --kv-cache-mb"
+        )
+    count = min(wanted, len(largest))
+    while count > 1 and sum(needs[name] for name in largest[:count]) > free:
+        count -= 1
+    return count

@@ -1,0 +1,115 @@
+"""Which models are loaded: each from its first request on, until nobody has asked for it for a while.
+
+Of more than `at_once` the one that nobody uses and that was used longest ago makes room; where all are in use a request
+waits. Models are loaded one after another. Pure asyncio: what a model is, `start` knows.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+
+class Loaded(Protocol):
+    @property
+    def dead(self) -> bool:
+        """It can answer nothing any more: the next request loads it anew."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+L = TypeVar("L", bound=Loaded)
+
+
+@dataclass(slots=True, eq=False)
+class Place(Generic[L]):
+    loading: asyncio.Task[L]
+    users: int = 0
+    used: float = 0.0
+    """time.monotonic() when it was last given back."""
+
+    @property
+    def idle(self) -> bool:
+        return not self.users and self.loading.done()
+
+    @property
+    def useless(self) -> bool:
+        """It failed to load, or is dead."""
+        task = self.loading
+        return task.done() and (task.cancelled() or task.exception() is not None or task.result().dead)
+
+
+class Shelf(Generic[L]):
+    """Use within its own `async with`: models are put away at its end."""
+
+    def __init__(self, start: Callable[[str], Awaitable[L]], *, at_once: int, idle_s: float) -> None:
+        self._start, self._at_once, self._idle_s = start, at_once, idle_s
+        self._places: dict[str, Place[L]] = {}
+        self._room, self._load_one = asyncio.Lock(), asyncio.Lock()
+        self._freed = asyncio.Event()
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._places
+
+    async def __aenter__(self) -> "Shelf[L]":
+        self._sweeper = asyncio.create_task(self._sweep())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._sweeper.cancel()
+        for place in self._places.values():
+            place.loading.cancel()
+        await asyncio.gather(*map(_close, self._places.values()))
+        self._places.clear()
+
+    @contextlib.asynccontextmanager
+    async def use(self, name: str) -> AsyncIterator[L]:
+        """Raises what `start` raises; then the next request tries again."""
+        place = self._places.get(name) or await self._make(name)
+        place.users += 1
+        try:
+            yield await asyncio.shield(place.loading)
+        finally:
+            place.users -= 1
+            place.used = time.monotonic()
+            if place.useless and self._places.get(name) is place:
+                await asyncio.shield(_close(self._places.pop(name)))
+            self._freed.set()
+
+    async def _make(self, name: str) -> Place[L]:
+        async with self._room:
+            if name not in self._places:
+                while len(self._places) >= self._at_once:
+                    idle = [(place.used, n) for n, place in self._places.items() if place.idle]
+                    if idle:
+                        await _close(self._places.pop(min(idle)[1]))
+                    else:
+                        self._freed.clear()
+                        await self._freed.wait()
+                self._places[name] = Place(asyncio.create_task(self._load(name)))
+            return self._places[name]
+
+    async def _load(self, name: str) -> L:
+        async with self._load_one:
+            try:
+                return await self._start(name)
+            finally:
+                self._freed.set()  # its client may have gone meanwhile
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(min(1.0, self._idle_s))
+            async with self._room:  # nothing is loaded until what is put away has gone
+                since = time.monotonic() - self._idle_s
+                for name, place in list(self._places.items()):  # putting one away takes time
+                    if place.idle and place.used < since and self._places.get(name) is place:
+                        await _close(self._places.pop(name))
+
+
+async def _close(place: Place[L]) -> None:
+    loaded = (await asyncio.gather(place.loading, return_exceptions=True))[0]
+    if not isinstance(loaded, BaseException):
+        await loaded.close()

@@ -1,0 +1,201 @@
+"""`/v1/solve`: a problem's text in; the reasoning stages, the program and the tests' verdicts out. evaluation/solving.py on
+the models that are loaded; programs run in the sandbox only.
+
+With "stream" the answer is server-sent events: `stage` {"program", "stage", "text"} for each turn when it is there, then
+`solution`, which is what an answer in one piece is, or `error`.
+"""
+
+import asyncio
+import itertools
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from fastapi.responses import JSONResponse, StreamingResponse
+from fastapi.sse import format_sse_event
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import Response
+
+from core.episode import Completion, Turn
+from core.errors import SparringError
+from core.interfaces import Sampling, Sandbox
+from core.problem import Problem
+from core.verdict import Limits
+from evaluation.solving import Solution, Solver, Tester, stage_name
+from evaluation.writing import Writer
+from games.multistage.game import MultistageGame
+from games.multistage.rules import GENERATOR, MultistageRules
+from games.multistage.stages import REASONING_STAGES
+from runtime.model import Model, program_game
+from serving.engine import Engine
+from serving.shelf import Shelf
+from web.service import error_answer
+
+LIMITS = Limits(cpu_s=5, wall_s=20)
+_LEAST_TOKENS = 16
+"""Of a turn: with fewer nothing can be said."""
+
+
+class SolveRequest(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    model: str
+    problem: Annotated[str, Field(min_length=1)]
+    signature: str = ""
+    tests: list[str] = []
+    """Python; the program is run on them."""
+    attempts: int = Field(1, ge=1, le=16)
+    """One after another as long as a test fails; the generator is told what failed."""
+    best_of: int = Field(1, ge=1, le=16)
+    """Programs written at first, of which the discriminator's tests choose one."""
+    discriminator: str | None = None
+    suites: int = Field(2, ge=1, le=16)
+    temperature: float = Field(0.7, ge=0, le=2)
+    top_p: float = Field(0.9, gt=0, le=1)
+    top_k: int = Field(0, ge=0)
+    max_tokens: int | None = Field(None, ge=1)
+    """Of a turn."""
+    stages: Literal["all", "none"] | None = None
+    seed: int = 1
+    stream: bool = False
+
+
+class ShelfPolicy:
+    """The actor (core.interfaces.Actor) that plays on a served model, beside the requests of others. It holds the model
+    for a turn only: two models that wait for each other's place would wait for ever."""
+
+    version = 0
+    _ids = itertools.count()
+
+    def __init__(self, shelf: Shelf[Engine], name: str) -> None:
+        self._shelf, self._name = shelf, name
+
+    async def generate(self, prompt_tokens: Sequence[int], sampling: Sampling) -> Completion:
+        """Raises EngineFailure where the model cannot be loaded."""
+        from vllm.inputs.engine import tokens_input
+
+        from actors.vllm_policy import completion_of, sampling_params
+
+        async with self._shelf.use(self._name) as engine:
+            prompt, params = tokens_input(list(prompt_tokens)), sampling_params(sampling)
+            found = [o async for o in engine.client.generate(prompt, params, f"solve-{next(self._ids)}")]
+        return completion_of(found[-1], self.version)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Solving:
+    models: Mapping[str, Model]
+    shelf: Shelf[Engine]
+    sandbox: Sandbox | None
+    max_tokens: int
+    """Of one request, all turns together."""
+    max_model_len: int | None
+
+    async def answer(self, asked: SolveRequest) -> Response:
+        unknown = next((n for n in (asked.model, asked.discriminator) if n and n not in self.models), None)
+        if unknown:
+            return unknown_model(unknown, self.models)
+        problem = Problem(
+            id="problem",
+            description=asked.problem.strip(),
+            function_signature=asked.signature,
+            baseline_tests=tuple(asked.tests),
+            reference_solution="",
+        )
+        try:
+            solver = self._solver(asked, problem)
+        except ValueError as error:
+            return error_answer(400, str(error), "invalid_request_error")
+        if asked.stream:
+            return StreamingResponse(_events(solver, problem), media_type="text/event-stream")
+        try:
+            return JSONResponse(_said(await solver.solve(problem)))
+        except SparringError as error:
+            return error_answer(503, str(error), "model_not_loaded")
+
+    def _solver(self, asked: SolveRequest, problem: Problem) -> Solver:
+        """Raises ValueError for what cannot be asked."""
+        model = self.models[asked.model]
+        if self.sandbox is None and (asked.tests or asked.best_of > 1):
+            raise ValueError("this service runs no programs (--sandbox none): leave out tests and best_of")
+        if asked.attempts > 1 and not asked.tests:
+            raise ValueError("attempts: only a failed test gives reason for another one; give tests")
+        staged = asked.stages or ("all" if not model.run or model.knows_stages else "none")
+        game = program_game(model, staged, None)
+        turns = len(REASONING_STAGES) if staged == "all" else 1
+        room = self.max_model_len or model.context or 0
+        fits = (
+            (room - game.longest(problem, GENERATOR, model.style(), 0)) // turns if room else self.max_tokens
+        )
+        each = asked.max_tokens or min(model.max_tokens, fits)
+        if fits < _LEAST_TOKENS or each > fits:
+            raise ValueError(
+                f"the problem leaves {max(0, fits)} tokens for each of {turns} turns: shorten it"
+            )
+        total = each * (asked.best_of * turns + asked.attempts - 1)
+        if total > self.max_tokens:
+            raise ValueError(f"this may take {total} tokens; one request may have {self.max_tokens}")
+        return Solver(
+            game=game,
+            writer=self._writer(asked, asked.model, each),
+            temperature=asked.temperature,
+            sandbox=self.sandbox,
+            limits=LIMITS,
+            attempts=asked.attempts,
+            best_of=asked.best_of,
+            tester=self._tester(asked, problem) if asked.best_of > 1 else None,
+            room=room,
+        )
+
+    def _tester(self, asked: SolveRequest, problem: Problem) -> Tester:
+        if asked.temperature == 0:
+            raise ValueError("best_of: all greedy programs are the same; give a temperature above 0")
+        if asked.discriminator is None or not problem.function_signature:
+            raise ValueError("best_of: give the discriminator, a model of this service, and the signature")
+        model = self.models[asked.discriminator]
+        return Tester(
+            writer=self._writer(asked, asked.discriminator, model.max_tokens),
+            game=MultistageGame(MultistageRules.model_validate(model.game or {})),
+            suites=asked.suites,
+        )
+
+    def _writer(self, asked: SolveRequest, name: str, max_tokens: int) -> Writer:
+        return Writer(
+            policy=ShelfPolicy(self.shelf, name),
+            format=self.models[name].style(),
+            max_tokens=max_tokens,
+            seed=asked.seed,
+            top_p=asked.top_p,
+            top_k=asked.top_k,
+        )
+
+
+def unknown_model(name: object, models: Mapping[str, Model]) -> JSONResponse:
+    said = f"there is no model {name!r}; these are served: {', '.join(models)}"
+    return error_answer(404, said, "invalid_request_error")
+
+
+def _said(solution: Solution) -> dict[str, Any]:
+    return {name: value for name, value in solution.as_dict().items() if name not in ("id", "problem")}
+
+
+async def _events(solver: Solver, problem: Problem) -> AsyncIterator[bytes]:
+    heard: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
+
+    def hear(program: int, turn: Turn) -> None:
+        heard.put_nowait({"program": program, "stage": stage_name(turn), "text": turn.text})
+
+    solving = asyncio.create_task(solver.solve(problem, hear))
+    solving.add_done_callback(lambda _: heard.put_nowait(None))
+    try:
+        while (stage := await heard.get()) is not None:
+            yield _event("stage", stage)
+        yield _event("solution", _said(solving.result()))
+    except SparringError as error:
+        yield _event("error", {"message": str(error)})
+    finally:
+        solving.cancel()  # the client may have gone
+
+
+def _event(name: str, data: Mapping[str, Any]) -> bytes:
+    return format_sse_event(event=name, data_str=json.dumps(data))

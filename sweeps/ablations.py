@@ -1,0 +1,62 @@
+"""Ablations by name: what each turns off, in ordinary config keys.
+
+To add one: an entry. Entries that change nothing of the recipe at hand are left out, and a key that its game has not is
+refused by the configuration, as ever.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from configs.schema import Config
+
+Keys = Mapping[str, Any]
+
+_GUARDS: Mapping[str, Keys] = {
+    "without missing tests counted": {"game.rewards.validity_slots": 1},
+    "without the unparseable penalty": {"game.rewards.unparseable_reward": 0.0},
+    "without the fast-reference guard": {"game.rewards.kill_needs_fast_reference": 1.0},
+    "without the solvability gate": {"game.rewards.unsolved_weight": 1.0},
+    "without behaviour duplicates": {"game.rewards.behaviour_duplicates_from": 1_000_000},
+    "pass rate over all tests": {"game.rewards.pass_rate_over": "all"},
+}
+_OPPONENTS: Mapping[str, Keys] = {
+    "frozen discriminator": {"curriculum.frozen_players": ["discriminator"]},
+    "frozen generator": {"curriculum.frozen_players": ["generator"]},
+    "no discriminator": {
+        "curriculum.frozen_players": ["discriminator"],
+        "curriculum.frozen_suites": 0,
+        "game.baseline_in_reward": True,
+    },
+}
+_CREDIT: Mapping[str, Keys] = {
+    "credit to the stage": {"credit.kind": "stage"},
+    "credit to all stages": {"credit.kind": "all"},
+    "grpo": {
+        "generator.learner.estimator.kind": "grpo",
+        "discriminator.learner.estimator.kind": "grpo",
+    },
+    "reinforce_pp": {
+        "generator.learner.estimator.kind": "reinforce_pp",
+        "discriminator.learner.estimator.kind": "reinforce_pp",
+    },
+}
+
+
+def _stages(config: Config) -> Mapping[str, Keys]:
+    """One stage after another is not trained; it is still written."""
+    stages = config.curriculum.stages
+    rest = {stage: [other for other in stages if other != stage] for stage in stages}
+    return {f"without stage {s}": {"curriculum.stages": others} for s, others in rest.items() if others}
+
+
+NAMES = ("stages", "guards", "opponents", "credit")
+
+
+def ablation(name: str, config: Config) -> dict[str, Keys]:
+    """Setting -> keys, without the baseline."""
+    tables = {"guards": _GUARDS, "opponents": _OPPONENTS, "credit": _CREDIT}
+    entries = tables[name] if name in tables else _stages(config)
+    absent = () if "discriminator" in config.policies else ("discriminator.",)
+    return {
+        entry: {k: v for k, v in keys.items() if not k.startswith(absent)} for entry, keys in entries.items()
+    }

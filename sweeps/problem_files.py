@@ -1,0 +1,78 @@
+"""Problem files of a sweep: folds for cross-validation, nested parts for a data-size series.
+
+The held-out problems of the recipe stay what they are for a data-size series; cross-validation divides the problems to
+train on, so that the recipe's held-out ones are untouched.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from configs.schema import Config
+from core.problem import Problem
+from core.seeding import derive_seed
+from sweeps.spec import SweepError
+
+_FIELDS = (
+    "id", "description", "function_signature", "baseline_tests", "hidden_tests", "reference_solution", "difficulty", "tags",
+)  # fmt: skip
+
+
+def shuffled(problems: Sequence[Problem], seed: int) -> list[Problem]:
+    """By ids and seed alone."""
+    return sorted(problems, key=lambda problem: derive_seed(seed, "part", problem.id))
+
+
+def folds(problems: Sequence[Problem], count: int, seed: int) -> list[tuple[list[Problem], list[Problem]]]:
+    """(training, validation) by fold: each problem is validated on in one of them. Raises SweepError."""
+    if not 2 <= count <= len(problems):
+        raise SweepError(f"--folds {count}: expected 2 to {len(problems)}, the number of problems")
+    mixed = shuffled(problems, seed)
+    parts = [mixed[i::count] for i in range(count)]
+    return [([p for other in parts if other is not part for p in other], part) for part in parts]
+
+
+def nested_parts(problems: Sequence[Problem], sizes: Sequence[int], seed: int) -> dict[int, list[Problem]]:
+    """By size; each part holds the smaller ones. Raises SweepError."""
+    if too_many := [size for size in sizes if not 1 <= size <= len(problems)]:
+        raise SweepError(
+            f"--sizes {too_many[0]}: expected 1 to {len(problems)}, the number of training problems"
+        )
+    mixed = shuffled(problems, seed)
+    return {size: mixed[:size] for size in sorted(set(sizes))}
+
+
+def write_problems(file: Path, problems: Iterable[Problem]) -> str:
+    """In our own format. Raises SweepError for problems that it cannot hold."""
+    entries = []
+    for problem in problems:
+        tests = (*problem.baseline_tests, *problem.hidden_tests)
+        signed = problem.language == "python" and problem.function_signature and problem.reference_solution
+        if not signed or not all(isinstance(test, str) for test in tests):
+            raise SweepError(
+                f"problem {problem.id}: folds and sizes are for Python functions with a reference solution and assert "
+                "tests; divide other data sets by hand, and give a recipe for each part"
+            )
+        entries.append({field: getattr(problem, field) for field in _FIELDS})
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps({"problems": entries}))
+    return str(file.resolve())
+
+
+def keys_of(train: str, held_out: str, models: Mapping[str, Path]) -> dict[str, Any]:
+    """Of a run on these files. models: by policy, the embedded ones' directories: by the name `embedded` they would be
+    refused, for they speak of the embedded problems only, and here these are in a file."""
+    named = {f"{role}.model": str(path) for role, path in models.items()}
+    return {
+        "problems": {"kind": "file", "file": train, "held_out": {"kind": "file", "file": held_out}}
+    } | named
+
+
+def embedded_models(config: Config) -> dict[str, Path]:
+    """Directories of the embedded models that the config names; made where they are not there."""
+    from configs.sections import EMBEDDED
+    from embedded.teaching import ensure_embedded
+
+    roles = [role for role in config.policies if config.policy(role).model == EMBEDDED]
+    return ensure_embedded(roles, config.game, config.warm_start) if roles else {}

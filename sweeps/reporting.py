@@ -1,0 +1,181 @@
+"""A report: all tables that the runs give, on the terminal and as report.md, report.json, runs.csv, tasks.csv, pictures."""
+
+import csv
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from configs.schema import Config
+from evaluation.intervals import interval
+from problems.contamination import normalised
+from runtime.problem_sets import load_splits
+from sweeps import plots, reports
+from sweeps.runs import RunFiles, read_runs, step_of, value_of
+from sweeps.spec import DEFAULT_METRIC, Sweep, SweepError
+from sweeps.tables import Table
+from tracking.episodes import episode_files
+from tracking.rows import read_rows, write_json, write_text
+from tracking.run_record import versions
+
+_PROGRAMS = 200
+"""Of the training, on which tokenizers are compared."""
+
+
+def write_report(
+    directories: Sequence[Path],
+    to: Path | None,
+    metric: str | None,
+    mode: str | None,
+    threshold: float | None,
+) -> None:
+    """Raises SweepError."""
+    runs, sweep = read_runs(directories)
+    metric = metric or (sweep.metric if sweep else DEFAULT_METRIC)
+    mode = mode or (sweep.mode if sweep else "max")
+    groups = reports.by_setting(runs)
+    _check(runs, metric)
+    tables = tables_of(groups, metric, mode, threshold, sweep)
+    for table in tables:
+        table.show()
+    to = to or directories[0]
+    to.mkdir(parents=True, exist_ok=True)
+    origin = {"command": sweep.command, "versions": sweep.versions} if sweep else {"versions": versions()}
+    content = {**origin, "metric": metric, "tables": [table.plain() for table in tables]}
+    write_json(to / "report.json", content)
+    write_text(to / "report.md", _markdown(tables, origin))
+    _write_csv(to / "runs.csv", (_run_row(run, metric) for run in runs))
+    _write_csv(to / "tasks.csv", (row for run in runs for row in task_rows(run)))
+    plots.save(plots.learning_curves(reports.curves(groups, metric), metric), to / "learning_curves.png")
+    after = {
+        setting: interval(values)
+        for setting, of in groups.items()
+        if (values := [value for run in reports.measured(of) if (value := run.last(metric)) is not None])
+    }
+    if after:
+        plots.save(plots.settings_beside(after, metric), to / "settings.png")
+    print(f"\nreport: {to / 'report.md'}, with report.json, runs.csv, tasks.csv and pictures beside it")
+
+
+def tables_of(
+    groups: reports.Groups, metric: str, mode: str, threshold: float | None, sweep: Sweep | None
+) -> list[Table]:
+    amount = parameters if sweep is not None and sweep.kind == "model-size" else (lambda run: run.amount)
+    found = [
+        reports.summary(groups, metric),
+        reports.impact(groups, metric),
+        reports.spread(groups, metric),
+        reports.series(groups, metric, amount),
+        reports.convergence(groups, metric, threshold, mode),
+        reports.entropy(groups),
+        reports.same_tasks(groups),
+        _tokenizers(groups),
+        reports.zero_shot(groups),
+        reports.transfer(groups, likeness),
+        reports.completeness(groups),
+        reports.syntax(groups, programs_of),
+    ]
+    return [table for table in found if table is not None]
+
+
+def _check(runs: Sequence[RunFiles], metric: str) -> None:
+    """Raises SweepError for a metric that no run has."""
+    rows = [row for run in runs for row in run.rows]
+    if rows and all(value_of(row, metric) is None for row in rows):
+        known = sorted({name for row in rows for name in row.get("held_out", ())})
+        raise SweepError(f"--metric {metric}: no run has it; held-out scores: {', '.join(known) or 'none'}")
+
+
+def programs_of(run: RunFiles) -> list[str]:
+    """The generator's, in the order in which training played them."""
+    rows = (row for file in episode_files(run.directory) for row in read_rows(file))
+    return [row["artifact"] for row in rows if row["player"] == "generator" and row.get("artifact")]
+
+
+def task_rows(run: RunFiles) -> Iterator[dict[str, Any]]:
+    """R3, 34: each problem's history over the steps, of those trained on (share of attempts that solve it) and of those
+    held out (share of tests passed)."""
+    tried: dict[tuple[str, int], list[float]] = {}
+    for file in episode_files(run.directory):
+        for row in read_rows(file):
+            if row["player"] == "generator" and row["reward"] is not None:
+                solved = row["components"].get("solved", 0.0)
+                tried.setdefault((row["problem"], row["step"]), []).append(solved)
+    origin = {"setting": run.setting, "replicate": run.replicate}
+    for (problem, step), solved in sorted(tried.items()):
+        value = sum(solved) / len(solved)
+        yield origin | {"problem": problem, "split": "training", "step": step, "value": value}
+    for problem, history in run.tasks().items():
+        for step, value in history:
+            yield origin | {"problem": problem, "split": "held out", "step": step, "value": value}
+
+
+def parameters(run: RunFiles) -> float | None:
+    """Of the generator as it was saved: an adapter's, where it is one."""
+    from safetensors import safe_open
+
+    folder = _policy(run)
+    count = 0
+    for file in folder.glob("*.safetensors") if folder else ():
+        with safe_open(file, "pt") as tensors:
+            for name in tensors.keys():  # noqa: SIM118 - it is no mapping
+                size = 1
+                for length in tensors.get_slice(name).get_shape():
+                    size *= length
+                count += size
+    return float(count) or None
+
+
+def likeness(run: RunFiles) -> dict[str, float]:
+    """Of each held-out problem to the nearest training problem: shared words by all words of both descriptions."""
+    train, held_out = load_splits(Config.model_validate(run.config))
+    known = [set(normalised(problem.description).split()) for problem in train]
+    return {
+        problem.id: max(len(words & other) / max(1, len(words | other)) for other in known)
+        for problem in held_out
+        if known and (words := set(normalised(problem.description).split()))
+    }
+
+
+def _tokenizers(groups: reports.Groups) -> Table | None:
+    """Where the settings' generators are other models."""
+    models = {
+        s: run for s, of in groups.items() if (run := next(iter(reports.measured(of)), None)) is not None
+    }
+    if len({repr(run.config.get("generator", {}).get("model")) for run in models.values()}) < 2:
+        return None
+    from transformers import AutoTokenizer
+
+    folders = {setting: folder for setting, run in models.items() if (folder := _policy(run)) is not None}
+    by_name: Mapping[str, Callable[[str], Sequence[str]]] = {
+        setting: AutoTokenizer.from_pretrained(folder).tokenize for setting, folder in folders.items()
+    }
+    programs = [program for run in models.values() for program in programs_of(run)]
+    return reports.tokenizers(list(dict.fromkeys(programs))[:_PROGRAMS], by_name)
+
+
+def _policy(run: RunFiles) -> Path | None:
+    """The generator in the newest checkpoint."""
+    found = sorted(run.directory.glob("checkpoints/step_*/generator"), key=lambda path: step_of(path.parent))
+    return found[-1] if found else None
+
+
+def _run_row(run: RunFiles, metric: str) -> dict[str, Any]:
+    held_out = next((row["held_out"] for row in reversed(run.rows) if "held_out" in row), {})
+    row = {"setting": run.setting, "replicate": run.replicate, "state": run.state, "error": run.error}
+    row |= {"directory": run.directory.name, "before": run.before(metric), "after": run.last(metric)}
+    return row | {"step": run.rows[-1]["step"] if run.rows else None} | held_out
+
+
+def _write_csv(path: Path, rows: Iterator[dict[str, Any]]) -> None:
+    found = list(rows)
+    names = list(dict.fromkeys(name for row in found for name in row))
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, names)
+        writer.writeheader()
+        writer.writerows(found)
+
+
+def _markdown(tables: Sequence[Table], origin: Mapping[str, Any]) -> str:
+    ran = f"`{origin['command']}`, " if "command" in origin else ""
+    head = f"# Report\n\n{ran}commit {origin['versions'].get('git', 'unknown')}. Means with 95% intervals (Student's t).\n"
+    return "\n".join([head, *(table.markdown() for table in tables)])

@@ -1,0 +1,428 @@
+"""Reports over runs, each a table of means with 95% intervals, or None where the runs do not have what it is about.
+
+They are R3's experiments (its properties 37 to 50, and 25, 28, 38): capacity, cross-validation, ablations, entropy, other
+models, tokenizers, speed of convergence, unseen categories, transfer, sample complexity. The first setting is the
+baseline. What R3 expects (a larger model trains better, entropy falls) is said to hold or not to hold: it is measured,
+never assumed.
+"""
+
+import ast
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from statistics import fmean, stdev
+from typing import Any
+
+from evaluation.intervals import Interval, interval
+from sweeps.runs import RunFiles
+from sweeps.statistics import (
+    band,
+    by_tag,
+    correlation,
+    correlation_range,
+    excludes_zero,
+    falls,
+    rank_correlation,
+    steps_to,
+    thirds,
+    unlike_tokens,
+)
+from sweeps.tables import Cell, Table
+
+Groups = Mapping[str, Sequence[RunFiles]]
+"""Runs by setting."""
+
+
+def by_setting(runs: Iterable[RunFiles]) -> dict[str, list[RunFiles]]:
+    groups: dict[str, list[RunFiles]] = {}
+    for run in runs:
+        groups.setdefault(run.setting, []).append(run)
+    return groups
+
+
+def measured(runs: Sequence[RunFiles]) -> list[RunFiles]:
+    """Those that are finished; where none is, those that were stopped on purpose."""
+    finished = [run for run in runs if run.state == "finished"]
+    return finished or [run for run in runs if run.state == "stopped"]
+
+
+def summary(groups: Groups, metric: str) -> Table:
+    """What there is of each setting, and how well it did."""
+    rows: list[list[Cell]] = []
+    for setting, runs in groups.items():
+        states = [run.state for run in runs]
+        counted = measured(runs)
+        steps = sorted({run.rows[-1]["step"] for run in counted if run.rows})
+        rows.append(
+            [
+                setting,
+                f"{states.count('finished')} of {len(runs)}",
+                ", ".join(
+                    f"{states.count(s)} {s}" for s in ("stopped", "failed", "unfinished") if s in states
+                ),
+                _mean(run.before(metric) for run in counted),
+                _mean(run.last(metric) for run in counted),
+                "-".join(str(step) for step in dict.fromkeys([*steps[:1], *steps[-1:]])),
+                _mean(run.results.get("wall_time_s", {}).get("total") for run in counted),
+            ]
+        )
+    failed = [run for runs in groups.values() for run in runs if run.state == "failed"]
+    return Table(
+        title=f"{metric}, by setting",
+        header=("setting", "finished", "else", "before", "after", "steps", "seconds"),
+        rows=rows,
+        note="\n".join(f"{run.directory.name} ({run.setting}) failed: {run.error}" for run in failed),
+    )
+
+
+def impact(groups: Groups, metric: str) -> Table | None:
+    """R3, 40: what each setting changes against the first, paired by seed or fold."""
+    (base, first), *others = groups.items()
+    at = {run.replicate: run.last(metric) for run in measured(first)}
+    rows: list[list[Cell]] = []
+    for setting, runs in others:
+        pairs = [(run.last(metric), at.get(run.replicate)) for run in measured(runs)]
+        change = _mean(a - b for a, b in pairs if a is not None and b is not None)
+        if change is not None:
+            rows.append([setting, change, len(change.by_seed), _measurable(change)])
+    return (
+        Table(
+            title=f"{metric}, change against {base!r}, paired",
+            header=("setting", "change", "pairs", "measurable"),
+            rows=rows,
+            note="measurable: the 95% interval of the change does not hold 0",
+        )
+        if rows
+        else None
+    )
+
+
+def convergence(groups: Groups, metric: str, threshold: float | None, mode: str) -> Table | None:
+    """R3, 45: steps until the metric reaches a threshold; by default half of the way from its mean before to the best
+    setting's mean after."""
+    ends = {setting: _mean(run.last(metric) for run in measured(runs)) for setting, runs in groups.items()}
+    found = [end.mean for end in ends.values() if end is not None]
+    before = _mean(run.before(metric) for runs in groups.values() for run in measured(runs))
+    if threshold is None:
+        if not found or before is None:
+            return None
+        threshold = (before.mean + (max if mode == "max" else min)(found)) / 2
+    rows: list[list[Cell]] = []
+    for setting, runs in groups.items():
+        steps = [steps_to(run.curve(metric), threshold, mode) for run in measured(runs)]
+        reached = [step for step in steps if step is not None]
+        rows.append([setting, f"{len(reached)} of {len(steps)}", _mean(reached)])
+    return Table(
+        title=f"steps until {metric} is {'at least' if mode == 'max' else 'at most'} {threshold:.3g}",
+        header=("setting", "reached", "steps"),
+        rows=rows,
+        note="steps: of the runs that reach it",
+    )
+
+
+def series(groups: Groups, metric: str, amount: Callable[[RunFiles], float | None]) -> Table | None:
+    """R3, 37 and 50: training and validation by amount: a model's size, the number of problems, a key's number."""
+    amounts = {
+        setting: next((a for r in runs if (a := amount(r)) is not None), None)
+        for setting, runs in groups.items()
+    }
+    known = {setting: a for setting, a in amounts.items() if a is not None and measured(groups[setting])}
+    if len(set(known.values())) < 2:
+        return None
+    ordered = sorted(known, key=lambda setting: known[setting])
+    train = {s: _mean(training_reward(run) for run in measured(groups[s])) for s in ordered}
+    held_out = {s: _mean(run.last(metric) for run in measured(groups[s])) for s in ordered}
+    said = []
+    for name, means in (("training reward", train), (metric, held_out)):
+        values = [found.mean for s in ordered if (found := means[s]) is not None]
+        drops = falls(values)
+        verdict = "rises, or stays, throughout" if not drops else f"falls at {ordered[drops[0]]}"
+        said.append(f"{name} {verdict}")
+    ranks = []
+    for replicate in dict.fromkeys(run.replicate for s in ordered for run in measured(groups[s])):
+        points = [
+            (known[s], value)
+            for s in ordered
+            for run in measured(groups[s])
+            if run.replicate == replicate and (value := run.last(metric)) is not None
+        ]
+        ranks.append(rank_correlation(*zip(*points, strict=True)) if len(points) > 1 else None)
+    if (ranked := _mean(ranks)) is not None:
+        said.append(f"rank correlation of amount and {metric} {ranked}")
+    return Table(
+        title=f"{metric} by amount",
+        header=("setting", "amount", "training reward", metric),
+        rows=[[s, known[s], train[s], held_out[s]] for s in ordered],
+        note="; ".join(said),
+    )
+
+
+def spread(groups: Groups, metric: str) -> Table | None:
+    """R3, 39: how much the metric varies over folds or seeds."""
+    rows: list[list[Cell]] = []
+    for setting, runs in groups.items():
+        found = _mean(run.last(metric) for run in measured(runs))
+        if found is not None and len(found.by_seed) > 1:
+            values = found.by_seed
+            rows.append(
+                [setting, len(values), found, stdev(values), stdev(values) ** 2, min(values), max(values)]
+            )
+    return (
+        Table(
+            title=f"{metric} over folds or seeds",
+            header=("setting", "runs", "mean", "deviation", "variance", "least", "most"),
+            rows=rows,
+        )
+        if rows
+        else None
+    )
+
+
+def entropy(groups: Groups) -> Table | None:
+    """R3, 41: each policy's entropy, nats per token, in the first and in the last third of its updates."""
+    rows: list[list[Cell]] = []
+    for setting, runs in groups.items():
+        for policy in ("generator", "discriminator"):
+            curves = [[value for _, value in run.curve(f"{policy}.entropy")] for run in measured(runs)]
+            ends = [found for curve in curves if (found := thirds(curve)) is not None]
+            if ends:
+                change = interval([last - first for first, last in ends])
+                first, last = (interval(list(of)) for of in zip(*ends, strict=True))
+                fell = sum(b < a for a, b in ends)
+                rows.append([setting, policy, first, last, change, f"{fell} of {len(ends)}"])
+    return (
+        Table(
+            title="entropy, first and last third of the updates",
+            header=("setting", "policy", "first", "last", "change", "falls in"),
+            rows=rows,
+        )
+        if rows
+        else None
+    )
+
+
+def same_tasks(groups: Groups) -> Table | None:
+    """R3, 43: settings compared on the held-out problems that both were measured on, problem by problem."""
+    (base, first), *others = groups.items()
+    at = _by_task(measured(first))
+    rows: list[list[Cell]] = []
+    for setting, runs in others:
+        found = _by_task(measured(runs))
+        shared = sorted(at.keys() & found.keys())
+        if found:
+            change = _mean(found[task] - at[task] for task in shared)
+            rows.append(
+                [setting, f"{len(shared)} of {len(at.keys() | found.keys())}", change, _measurable(change)]
+            )
+    return (
+        Table(
+            title=f"share of a problem's tests passed, change against {base!r} on the same problems",
+            header=("setting", "problems in common", "change", "measurable"),
+            rows=rows,
+            note="the interval is over problems, each problem's figure a mean over the runs",
+        )
+        if rows
+        else None
+    )
+
+
+def tokenizers(
+    programs: Sequence[str], by_name: Mapping[str, Callable[[str], Sequence[str]]]
+) -> Table | None:
+    """R3, 44: the same programs in each tokenizer's pieces."""
+    if len(by_name) < 2 or not programs:
+        return None
+    unlike = unlike_tokens(programs, by_name)
+    base = next(iter(by_name))
+    rows: list[list[Cell]] = []
+    for name, cut in by_name.items():
+        lengths = [len(cut(program)) for program in programs]
+        per_token = sum(map(len, programs)) / max(1, sum(lengths))
+        rows.append([name, interval([float(n) for n in lengths]), per_token, unlike.get((base, name))])
+    return Table(
+        title=f"tokenizers on {len(programs)} programs",
+        header=("setting", "tokens a program", "characters a token", f"cut unlike {base!r}"),
+        rows=rows,
+    )
+
+
+def zero_shot(groups: Groups) -> Table | None:
+    """R3, 48: held-out problems by tag: share solved, for tags that training has and for those that it never shows."""
+    rows: list[list[Cell]] = []
+    for setting, runs in groups.items():
+        found: dict[str, list[float]] = {}
+        gaps, sizes, unseen = [], {}, set()
+        for run in measured(runs):
+            tags = {task: tuple(of) for task, of in run.categories.get("held_out", {}).items()}
+            trained = set(run.categories.get("trained", ()))
+            solved = {task: float(history[-1][1] == 1.0) for task, history in run.tasks().items()}
+            for tag, values in by_tag(solved, tags).items():
+                found.setdefault(tag, []).append(fmean(values))
+                sizes[tag] = len(values)
+                unseen |= {tag} - trained
+            new = [v for task, v in solved.items() if set(tags.get(task, ())) - trained]
+            known = [v for task, v in solved.items() if task in tags and not set(tags[task]) - trained]
+            if new and known:
+                gaps.append(fmean(new) - fmean(known))
+        for tag in sorted(found, key=lambda tag: (tag not in unseen, tag)):
+            rows.append(
+                [setting, tag, "zero-shot" if tag in unseen else "trained", sizes[tag], interval(found[tag])]
+            )
+        if gaps:
+            rows.append([setting, "(difference)", "zero-shot - trained", None, interval(gaps)])
+    return (
+        Table(
+            title="held-out problems solved, by category",
+            header=("setting", "category", "in training", "problems", "solved"),
+            rows=rows,
+        )
+        if rows
+        else None
+    )
+
+
+def transfer(groups: Groups, similarity: Callable[[RunFiles], Mapping[str, float]]) -> Table | None:
+    """R3, 49: whether held-out problems that are more like a training problem gain more.
+
+    similarity: of a run's held-out problems to the nearest one that it trains on, 0 to 1.
+    """
+    rows: list[list[Cell]] = []
+    for setting, runs in groups.items():
+        gains: dict[str, list[float]] = {}
+        nearest: Mapping[str, float] = {}
+        for run in measured(runs):
+            nearest = nearest or similarity(run)
+            for task, history in run.tasks().items():
+                if len(history) > 1:
+                    gains.setdefault(task, []).append(history[-1][1] - history[0][1])
+        tasks = [task for task in gains if task in nearest]
+        r = correlation([nearest[t] for t in tasks], [fmean(gains[t]) for t in tasks])
+        if r is not None:
+            low, high = correlation_range(r, len(tasks))
+            rows.append([setting, len(tasks), r, f"{low:.3f} to {high:.3f}"])
+    return (
+        Table(
+            title="correlation of likeness to training with gain, over held-out problems",
+            header=("setting", "problems", "correlation", "95% interval"),
+            rows=rows,
+        )
+        if rows
+        else None
+    )
+
+
+def completeness(groups: Groups) -> Table | None:
+    """R3, 25: training steps whose row lacks a reward, a loss or a success rate."""
+    rows: list[list[Cell]] = []
+    for setting, runs in groups.items():
+        lacking = [
+            (run.directory.name, row["step"], names)
+            for run in runs
+            for row in run.rows
+            if (names := missing(row))
+        ]
+        steps = sum(row["step"] > 0 for run in runs for row in run.rows)
+        example = "{}, step {}: {}".format(*lacking[0][:2], ", ".join(lacking[0][2])) if lacking else ""
+        if steps:
+            rows.append([setting, steps, steps - len(lacking), example])
+    return (
+        Table(
+            title="steps with reward, loss and success rate",
+            header=("setting", "steps", "complete", "the first that is not"),
+            rows=rows,
+        )
+        if rows
+        else None
+    )
+
+
+def missing(row: Mapping[str, Any]) -> list[str]:
+    """What a step's row lacks. A policy's loss is there where it learned: had samples."""
+    if row["step"] == 0:
+        return []
+    players = [key.removesuffix("_reward") for key in row if key.endswith("_reward")]
+    lacking = [f"{player}_reward" for player in players if row[f"{player}_reward"] is None]
+    lacking += [] if players else ["reward"]
+    if success_rate(row) is None:
+        lacking.append("success rate")
+    learned = [policy for policy in ("generator", "discriminator") if row.get(policy)]
+    lacking += [f"{policy}.policy_loss" for policy in learned if row[policy].get("policy_loss") is None]
+    return lacking + ([] if learned else ["loss"])
+
+
+def success_rate(row: Mapping[str, Any]) -> float | None:
+    """Of the generator's attempts in a training step: solved; where the game does not say so, tests passed."""
+    parts = row.get("generator_components") or {}
+    return parts.get("solved", parts.get("pass_rate"))
+
+
+def syntax(groups: Groups, programs: Callable[[RunFiles], Sequence[str]]) -> Table | None:
+    """R3, 28: share of a run's programs, in their order, that are Python at all."""
+    rows: list[list[Cell]] = []
+    for setting, runs in groups.items():
+        shares = [[float(is_python(p)) for p in programs(run)] for run in measured(runs)]
+        ends = [found for of in shares if any(of) and (found := thirds(of)) is not None]
+        if ends:
+            first, last = (interval(list(of)) for of in zip(*ends, strict=True))
+            rows.append([setting, sum(map(len, shares)), first, last])
+    return (
+        Table(
+            title="training programs that are valid Python, first and last third",
+            header=("setting", "programs", "first", "last"),
+            rows=rows,
+        )
+        if rows
+        else None
+    )
+
+
+def is_python(program: str) -> bool:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return bool(ast.parse(program).body)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+
+
+def curves(groups: Groups, metric: str) -> dict[str, dict[str, list[tuple[int, Interval]]]]:
+    """R3, 38: by setting, {"training": reward by step, "validation": metric by step}, with intervals over its runs."""
+    return {
+        setting: {
+            "training": band([run.curve(training_column(run)) for run in measured(runs)]),
+            "validation": band([run.curve(metric) for run in measured(runs)]),
+        }
+        for setting, runs in groups.items()
+        if measured(runs)
+    }
+
+
+def training_column(run: RunFiles) -> str:
+    """The reward of the player that learns first: the generator's, in self-play the first seat's."""
+    names = [key for row in run.rows for key in row if key.endswith("_reward")]
+    return "generator_reward" if "generator_reward" in names or not names else names[0]
+
+
+def training_reward(run: RunFiles) -> float | None:
+    """Mean over the last third of the steps."""
+    found = thirds([value for _, value in run.curve(training_column(run))])
+    return found[1] if found else None
+
+
+def _by_task(runs: Sequence[RunFiles]) -> dict[str, float]:
+    """Mean over the runs of what each held-out problem came to."""
+    found: dict[str, list[float]] = {}
+    for run in runs:
+        for task, history in run.tasks().items():
+            found.setdefault(task, []).append(history[-1][1])
+    return {task: fmean(values) for task, values in found.items()}
+
+
+def _mean(values: Iterable[float | None]) -> Interval | None:
+    known = [value for value in values if value is not None]
+    return interval(known) if known else None
+
+
+def _measurable(change: Interval | None) -> str:
+    if change is None or len(change.by_seed) < 2:
+        return "one run: not known"
+    return "yes" if excludes_zero(change) else "no"

@@ -1,0 +1,172 @@
+"""What run directories hold: those of a sweep by setting and replicate, or any finished runs."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+
+from configs.layers import leaves
+from sweeps.spec import SPEC, Sweep, SweepError, load_sweep
+from tracking.rows import read_rows, write_json
+
+State = Literal["finished", "stopped", "failed", "unfinished"]
+_STOPPED, _FAILED, _RESULTS = "stopped.json", "failed.json", "training_results.json"
+_OF_THE_RUN = ("seed", "run_name", "output_dir")
+
+
+@dataclass(frozen=True)
+class RunFiles:
+    """One run, by its files."""
+
+    directory: Path
+    setting: str
+    replicate: str
+    amount: float | None = None
+    """See Setting.amount."""
+
+    @property
+    def state(self) -> State:
+        if (self.directory / _RESULTS).is_file():
+            return "finished"
+        if (self.directory / _STOPPED).is_file():
+            return "stopped"
+        return "failed" if (self.directory / _FAILED).is_file() else "unfinished"
+
+    @property
+    def error(self) -> str:
+        """Of a run that failed."""
+        return _json(self.directory / _FAILED).get("error", "")
+
+    @cached_property
+    def rows(self) -> list[dict[str, Any]]:
+        """Of its metrics; of a run that began from another's checkpoint, that one's up to there come first."""
+        note = self.directory / "started_from.txt"
+        earlier: list[dict[str, Any]] = []
+        if note.is_file():
+            checkpoint = Path(note.read_text().strip())
+            began = RunFiles(checkpoint.parent.parent, "", "")
+            earlier = [row for row in began.rows if row["step"] <= step_of(checkpoint)]
+        return earlier + list(read_rows(self.directory / "metrics.jsonl"))
+
+    @cached_property
+    def results(self) -> Mapping[str, Any]:
+        """Empty until it is finished."""
+        return _json(self.directory / _RESULTS)
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        file = self.directory / "config.yaml"
+        return yaml.safe_load(file.read_text()) if file.is_file() else {}
+
+    def curve(self, metric: str) -> list[tuple[int, float]]:
+        """(step, value) where it was taken; step 0 is before the first."""
+        points = ((row["step"], value_of(row, metric)) for row in self.rows)
+        return [(step, value) for step, value in points if value is not None]
+
+    def before(self, metric: str) -> float | None:
+        curve = self.curve(metric)
+        return curve[0][1] if curve and curve[0][0] == 0 else None
+
+    def last(self, metric: str) -> float | None:
+        curve = self.curve(metric)
+        return curve[-1][1] if curve else None
+
+    def tasks(self) -> dict[str, list[tuple[int, float]]]:
+        """By held-out problem, (step, share of its tests passed) of each evaluation."""
+        found: dict[str, list[tuple[int, float]]] = {}
+        for row in read_rows(self.directory / "task_history.jsonl"):
+            for task, value in row["tasks"].items():
+                found.setdefault(task, []).append((row["step"], value))
+        return found
+
+    @property
+    def categories(self) -> Mapping[str, Any]:
+        """{"held_out": {problem: tags}, "trained": tags}; empty where the run kept none."""
+        return _json(self.directory / "categories.json")
+
+
+def value_of(row: Mapping[str, Any], metric: str) -> float | None:
+    """A held-out score; else a column, such as generator_reward, or generator.entropy."""
+    if metric in row.get("held_out", ()):
+        return row["held_out"][metric]
+    found: Any = row
+    for part in metric.split("."):
+        found = found.get(part) if isinstance(found, Mapping) else None
+    return float(found) if isinstance(found, int | float) else None
+
+
+def step_of(checkpoint: Path) -> int:
+    """The last one that is in it; a link such as `best` is followed."""
+    return int(checkpoint.resolve().name.removeprefix("step_"))
+
+
+def mark_stopped(run: Path, step: int, by: str) -> None:
+    write_json(run / _STOPPED, {"step": step, "by": by})
+
+
+def mark_failed(run: Path, error: str) -> None:
+    run.mkdir(parents=True, exist_ok=True)
+    write_json(run / _FAILED, {"error": error})
+
+
+def forget_failure(run: Path) -> None:
+    """It is tried again."""
+    (run / _FAILED).unlink(missing_ok=True)
+
+
+def generation(directory: Path, trial: str) -> int:
+    """Of PBT, how often a member began anew from a checkpoint: its newest run's number."""
+    numbers = [int(path.suffix[2:]) for path in (directory / "runs").glob(f"{trial}.g*") if path.is_dir()]
+    return max(numbers, default=0)
+
+
+def run_name(trial: str, number: int) -> str:
+    return f"{trial}.g{number}" if number else trial
+
+
+def runs_of(sweep: Sweep, directory: Path) -> list[RunFiles]:
+    """One for each trial, whether it has begun or not."""
+    return [
+        RunFiles(
+            directory / "runs" / run_name(trial.name, generation(directory, trial.name)),
+            trial.setting.name,
+            trial.replicate.name,
+            trial.setting.amount,
+        )
+        for trial in sweep.trials
+    ]
+
+
+def read_runs(directories: Sequence[Path]) -> tuple[list[RunFiles], Sweep | None]:
+    """Of a sweep's directory, or of runs by themselves: those are told apart by what their configs differ in.
+
+    Raises SweepError.
+    """
+    if len(directories) == 1 and (directories[0] / SPEC).is_file():
+        sweep = load_sweep(directories[0])
+        return runs_of(sweep, directories[0]), sweep
+    for directory in directories:
+        if not (directory / "config.yaml").is_file():
+            raise SweepError(f"{directory}: neither a sweep (no {SPEC}) nor a run (no config.yaml)")
+    found = [dict(leaves(RunFiles(d, "", "").config)) for d in directories]
+    differ = [
+        key
+        for key in dict.fromkeys(key for config in found for key in config)
+        if key not in _OF_THE_RUN and len({repr(config.get(key)) for config in found}) > 1
+    ]
+    return [
+        RunFiles(
+            directory,
+            " ".join(f"{key}={config.get(key)}" for key in differ) or "run",
+            f"seed{config['seed']}",
+        )
+        for directory, config in zip(directories, found, strict=True)
+    ], None
+
+
+def _json(file: Path) -> dict[str, Any]:
+    return json.loads(file.read_text()) if file.is_file() else {}

@@ -1,0 +1,136 @@
+"""What a Prometheus sees of the parts at work on a real Ray."""
+
+import asyncio
+import re
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray
+
+from actors.rollout import RayRollouts
+from core.batch import Batch
+from core.episode import Completion, Episode, FinishReason, Trajectory, Turn
+from core.play import PlayRequest, PlayResult
+from core.problem import Problem
+from core.weights import PublishReceipt, WeightUpdate
+from learners.mailbox import MailboxActor
+from runtime.monitoring import Monitor
+from sandbox_workers.pool import start_pool
+
+ROW = {
+    "step": 7, "tokens_per_s": 50.0, "generator_reward": 0.5, "generator": {"policy_loss": 0.1, "mismatch_mean": 1e-6},
+    "seconds": {"rollout": 2.0, "learn": 1.0, "total": 3.0}, "sandbox": {"jobs": 3, "retries": 0},
+    "held_out": {"kill_rate": 0.25}, "dropped": {"sandbox_failure": 2},
+}  # fmt: skip
+
+
+class Runner:
+    """Plays nothing."""
+
+    async def play(self, request: PlayRequest) -> PlayResult:
+        return PlayResult(episodes=[], seconds={}, sandbox={})
+
+    async def publish(self, policy: str, update: WeightUpdate) -> PublishReceipt:
+        return PublishReceipt(version=1, digest="", probe_difference=0.0)
+
+    async def close(self) -> None:
+        pass
+
+
+class Learner:
+    version = 4
+
+
+@pytest.fixture
+def endpoint() -> Iterator[str]:
+    ray.init(
+        address="local",
+        num_cpus=2,
+        resources={"sandbox": 1},
+        include_dashboard=False,
+        log_to_driver=False,
+        object_store_memory=100 << 20,
+        _system_config={"metrics_report_interval_ms": 500},
+    )
+    try:
+        (node,) = ray.nodes()
+        yield f"http://127.0.0.1:{node['MetricsExportPort']}/metrics"
+    finally:
+        ray.shutdown()
+
+
+def seen(endpoint: str, wanted: set[str], patience_s: float = 60) -> dict[str, float]:
+    """Samples by name and labels, once all that is wanted is among them."""
+    found: dict[str, float] = {}
+    until = time.monotonic() + patience_s
+    while time.monotonic() < until and not wanted <= {name.split("{")[0] for name in found}:
+        time.sleep(0.5)
+        text = urllib.request.urlopen(endpoint, timeout=10).read().decode()
+        found = {
+            m[1]: float(m[2])
+            for m in re.finditer(r"^(ray_(?:sparring|node)_\S+?(?:\{.*\})?) (\S+)$", text, re.M)
+        }
+    return found
+
+
+def value(samples: dict[str, float], name: str, **labels: str) -> float:
+    (found,) = {
+        v
+        for k, v in samples.items()
+        if k.split("{")[0] == name and all(f'{a}="{b}"' in k for a, b in labels.items())
+    }
+    return found
+
+
+@pytest.mark.slow
+def test_every_part_is_seen_at_the_endpoint(endpoint: str, tmp_path: Path) -> None:
+    pool = start_pool(1, kind="namespace", run_id="monitoring")
+    build: Any = Runner
+    rollouts = RayRollouts(build, 1, 0.1, 0, "cpu")
+    mailbox = MailboxActor.options(num_cpus=0).remote("generator")
+    try:
+        asyncio.run(pool.client().judge("def f(x): return x", ["assert f(1) == 1", "assert f(2) == 3"]))
+        problem: Any = Problem(
+            id="p", description="", function_signature="", baseline_tests=(), reference_solution=""
+        )
+        rollouts.play(PlayRequest(address=("step", 1), problems=(problem,), attempts={}, temperatures={}))
+        rollouts.publish("generator", ray.put(None))
+        ray.get(mailbox.put_batch.remote("generator", Batch(step=1, samples=(), temperature=1.0, seed=0)))
+        completion: Any = Completion(tokens=(1,), logprobs=(0.0,), version=2, finish_reason=FinishReason.STOP)
+        turn = Turn(prompt_tokens=(1,), completion=completion, text="", stage=1)
+        played = Episode(
+            problem_id="p", trajectories=[Trajectory(player="generator", attempt=0, turns=[turn])]
+        )
+        learners: Any = {"generator": Learner()}
+        (tmp_path / "mine").mkdir()
+        Monitor(tmp_path / "mine", learners, {"generator": "generator"}).step(ROW, [played, played])
+        names = {
+            "ray_sparring_judge_seconds_count", "ray_sparring_publish_seconds_count", "ray_sparring_batches_kept",
+            "ray_sparring_problems_in_flight", "ray_sparring_disk_free_bytes", "ray_node_mem_used", "ray_node_disk_free",
+            "ray_sparring_sandbox_jobs_total", "ray_sparring_episodes_total",
+        }  # fmt: skip
+        samples = seen(endpoint, names)
+        assert names <= {name.split("{")[0] for name in samples}
+        assert value(samples, "ray_sparring_judge_seconds_count", actor="sandbox 0") >= 1
+        assert (
+            value(samples, "ray_sparring_publish_seconds_count", actor="rollout 0", policy="generator") == 1
+        )
+        assert value(samples, "ray_sparring_sandbox_batches", actor="sandbox 0") == 0
+        assert value(samples, "ray_sparring_problems_in_flight", actor="rollout 0") == 0
+        assert value(samples, "ray_sparring_batches_kept", learner="generator") == 1
+        assert value(samples, "ray_sparring_step", run="mine") == 7
+        assert value(samples, "ray_sparring_episodes_per_s", run="mine") == 1
+        assert value(samples, "ray_sparring_episodes_total", run="mine") == 2
+        assert value(samples, "ray_sparring_dropped_attempts_total", reason="sandbox_failure") == 2
+        assert value(samples, "ray_sparring_held_out", score="kill_rate") == 0.25
+        assert (
+            value(samples, "ray_sparring_policy_lag", policy="generator") == 1
+        )  # 4 updates, one just now; played by 2
+        assert value(samples, "ray_sparring_step_seconds", part="learn") == 1
+    finally:
+        rollouts.close()
+        pool.shutdown()

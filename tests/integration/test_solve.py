@@ -1,0 +1,84 @@
+"""scripts/solve.py as a user runs it, with the embedded models before play, in the sandbox of the product."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from embedded.problems import embedded_problems
+from sandbox_workers.backends import choose_backend
+from sandbox_workers.jobs import SandboxUnavailable
+
+ROOT = Path(__file__).resolve().parents[2]
+PROBLEM = embedded_problems("held_out")[0]
+
+
+@pytest.fixture(autouse=True)
+def contained() -> None:
+    try:
+        choose_backend("auto")
+    except SandboxUnavailable as missing:
+        pytest.skip(str(missing))
+
+
+def solve(*arguments: object) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    environment.pop("PYTHONPATH", None)
+    command = [sys.executable, "-m", "scripts.solve", "--checkpoint", "embedded", *map(str, arguments)]
+    return subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False, env=environment
+    )
+
+
+def test_one_problem_is_solved_before_the_users_eyes(tmp_path: Path) -> None:
+    tests = "; ".join(PROBLEM.baseline_asserts)
+    done = solve(
+        "--problem", PROBLEM.description, "--signature", PROBLEM.function_signature, "--tests", tests,
+        "--execute-tests", "--temperature", 0, "--attempts", 2, "--output", tmp_path / "out.json",
+    )  # fmt: skip
+    assert done.returncode == 0 and not done.stderr.strip(), done.stderr
+    report = json.loads((tmp_path / "out.json").read_text())
+    (result,) = report["results"]
+    assert result["attempts"][0]["stages"][0]["stage"] == "informal reasoning"
+    assert result["program"].strip() in done.stdout and "pseudocode" in done.stdout
+    statuses = [outcome["status"] for outcome in result["attempts"][0]["outcomes"]]
+    assert len(statuses) == len(PROBLEM.baseline_asserts) and all(
+        status in done.stdout for status in statuses
+    )
+    assert len(result["attempts"]) == (1 if set(statuses) == {"PASSED"} else 2)
+
+
+def test_of_a_batch_what_breaks_is_named_and_the_rest_is_answered(tmp_path: Path) -> None:
+    entries = [
+        {"id": "good", "description": PROBLEM.description, "function_signature": PROBLEM.function_signature},
+        {"id": "broken", "description": "Double n.", "baseline_tests": ["assert ("]},
+        {"id": "long", "description": "a word " * 300},
+    ]
+    (tmp_path / "problems.json").write_text(json.dumps({"problems": entries}))
+    done = solve(
+        "--batch", "--problems-file", tmp_path / "problems.json", "--engine", "transformers", "--best-of", 3,
+        "--problems", 1, "--output", tmp_path / "out.json",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    report = json.loads((tmp_path / "out.json").read_text())
+    by_id = {result["id"]: result for result in report["results"]}
+    assert report["failed"] == ["broken"] and "baseline_tests[0]" in by_id["broken"]["error"]
+    good = by_id["good"]
+    assert good["program"] and len(good["others"]) == 2 and good["attempts"][0]["votes"] is not None
+    assert good["tests"] and "broken" in done.stdout
+
+    done = solve("--batch", "--problems-file", tmp_path / "problems.json", "--engine", "transformers", "--output",
+                 tmp_path / "out.json")  # fmt: skip
+    report = json.loads((tmp_path / "out.json").read_text())
+    assert done.returncode == 0 and report["failed"] == ["long", "broken"]
+    assert "1 could not" not in done.stdout and "2 could not be answered or judged" in done.stdout
+
+
+def test_what_cannot_be_is_said_in_one_line(tmp_path: Path) -> None:
+    done = solve("--batch", "--problems-file", tmp_path / "none.json")
+    assert done.returncode == 2 and done.stderr.count("\n") == 1 and "no such file" in done.stderr
+    done = solve("--problem", "Double n.", "--best-of", 2)
+    assert done.returncode == 2 and "names no function" in done.stderr and "--signature" in done.stderr

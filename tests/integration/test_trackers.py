@@ -1,0 +1,148 @@
+"""The real libraries: what they store of a run that stops after a step and goes on, read back by their own readers."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from core.errors import SparringError
+from tests.trackers import wandb_config, wandb_history
+from tracking.writers import Ending, TrackedRun, open_writer
+
+SETTINGS = {
+    "seed": 7,
+    "generator.model": "embedded",
+    "tracking.name": None,
+    **{f"key.{i}": "v" * 900 for i in range(120)},
+}
+
+
+@pytest.fixture(autouse=True)
+def nobody_is_logged_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    for name in (
+        "WANDB_API_KEY",
+        "WANDB_MODE",
+        "WANDB_PROJECT",
+        "MLFLOW_TRACKING_URI",
+        "MLFLOW_EXPERIMENT_NAME",
+    ):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("HOME", "WANDB_CACHE_DIR", "WANDB_CONFIG_DIR", "WANDB_DATA_DIR"):
+        monkeypatch.setenv(name, str(tmp_path / "home"))
+    (tmp_path / "home").mkdir()
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    yield
+    if (wandb := sys.modules.get("wandb")) is not None:
+        wandb.teardown()  # it reads its variables once, and has a process of its own
+
+
+@pytest.fixture
+def picture(tmp_path: Path) -> Path:
+    from PIL import Image
+
+    Image.new("RGB", (6, 4), (255, 0, 0)).save(tmp_path / "curves.png")
+    return tmp_path / "curves.png"
+
+
+def tracked(tmp_path: Path, done: int = -1, uri: str | None = None) -> TrackedRun:
+    (tmp_path / "run").mkdir(exist_ok=True)
+    return TrackedRun(
+        directory=tmp_path / "run",
+        name="mine",
+        project="sparring-test",
+        mlflow_uri=uri,
+        settings=SETTINGS,
+        environment={"git": "abc123", "torch": "2"},
+        done=done,
+    )
+
+
+def halves(name: str, tmp_path: Path, picture: Path) -> Iterator[str]:
+    """Steps 1 and 2; then, from a checkpoint of step 1, steps 2 and 3."""
+    for done, steps, ending in ((-1, (1, 2), "failed"), (1, (2, 3), "finished")):
+        writer, last = open_writer(name, tracked(tmp_path, done)), ending
+        for step in steps:
+            writer.metrics(step, {"generator/loss": step + 0.5 * (done + 1), "step": float(step)})
+        writer.text(steps[-1], "samples", "=== p1\n<b> def f(n): # code")
+        writer.image(steps[-1], "learning_curves", picture)
+        writer.close(_as_ending(last))
+        yield writer.where
+
+
+def _as_ending(word: str) -> Ending:
+    assert word in ("finished", "failed")
+    return word
+
+
+def test_tensorboard_has_each_step_once(tmp_path: Path, picture: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from tensorboard.plugins.hparams import plugin_data_pb2
+
+    list(halves("tensorboard", tmp_path, picture))
+    stored = EventAccumulator(str(tmp_path / "run" / "tensorboard"))
+    stored.Reload()
+    losses = [(event.step, event.value) for event in stored.Scalars("generator/loss")]
+    assert losses == [(1, 1.0), (2, 3.0), (3, 4.0)]
+    (*_, samples) = stored.Tensors("samples/text_summary")
+    assert b"    <b> def f(n): # code" in samples.tensor_proto.string_val[0]
+    assert stored.Images("learning_curves")[-1].width == 6
+    (*_, settings) = stored.Tensors("settings/text_summary")
+    assert b"| git | abc123 |" in settings.tensor_proto.string_val[0]
+    content = stored.SummaryMetadata("_hparams_/session_start_info").plugin_data.content
+    started = plugin_data_pb2.HParamsPluginData.FromString(content).session_start_info
+    assert started.hparams["seed"].number_value == 7
+
+
+@pytest.mark.slow
+def test_wandb_is_offline_without_a_key_and_goes_on_in_the_same_run(tmp_path: Path, picture: Path) -> None:
+    first, second = halves("wandb", tmp_path, picture)
+    assert "offline, as there is no WANDB_API_KEY; later: wandb sync" in first
+    directories = [Path(where.split("wandb sync ")[1]) for where in (first, second)]
+    assert len({d.name.rsplit("-", 1)[1] for d in directories}) == 1  # the run's id
+    config = wandb_config(directories[0])
+    assert config["seed"] == 7 and config["environment.git"] == "abc123"
+    rows = [wandb_history(directory) for directory in directories]
+    losses = [
+        [(row["step"], row["generator/loss"]) for row in half if "generator/loss" in row] for half in rows
+    ]
+    assert losses == [[(1, 1.0), (2, 2.0)], [(2, 3.0), (3, 4.0)]]
+    (html,) = (directories[0] / "files" / "media" / "html").glob("samples*.html")
+    assert "&lt;b&gt; def f(n): # code" in html.read_text()
+    assert list((directories[1] / "files" / "media" / "images").glob("learning_curves*.png"))
+
+
+@pytest.mark.slow
+def test_wandb_is_offline_where_its_server_does_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
+    monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")  # discard: nobody listens
+    writer = open_writer("wandb", tracked(tmp_path))
+    writer.close("finished")
+    assert "offline, as http://127.0.0.1:9 does not answer" in writer.where
+
+
+@pytest.mark.slow
+def test_mlflow_has_one_run_with_settings_steps_and_files(tmp_path: Path, picture: Path) -> None:
+    from mlflow.tracking import MlflowClient
+
+    list(halves("mlflow", tmp_path, picture))
+    client = MlflowClient(tracking_uri=(tmp_path / "mlruns").as_uri())
+    experiment = client.get_experiment_by_name("sparring-test")
+    assert experiment is not None
+    (run,) = client.search_runs([experiment.experiment_id])
+    assert run.info.run_name == "mine" and run.info.status == "FINISHED"
+    assert run.data.params["seed"] == "7" and len(run.data.params) == len(SETTINGS)
+    assert run.data.tags["git"] == "abc123"
+    losses = [(m.step, m.value) for m in client.get_metric_history(run.info.run_id, "generator/loss")]
+    assert sorted(losses) == [(1, 1.0), (2, 2.0), (2, 3.0), (3, 4.0)]
+    there = {file.path for file in client.list_artifacts(run.info.run_id)}
+    assert there == {"samples", "curves.png"}
+
+
+@pytest.mark.slow
+def test_a_store_that_cannot_be_written_to_refuses_the_run(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SparringError, match=r"tracking\.to mlflow: .*file/store.*mend tracking\.mlflow_uri"):
+        open_writer("mlflow", tracked(tmp_path, uri=f"file://{tmp_path}/file/store"))

@@ -1,0 +1,77 @@
+"""Which of several programs is taken, by tests that nobody has confirmed."""
+
+import asyncio
+
+import pytest
+
+from core.interfaces import SandboxFailure
+from core.problem import Problem
+from core.verdict import Limits
+from evaluation.choosing import suite_tests, votes
+from games.multistage.rules import MultistageRules
+from tests.playing import Breaking
+
+DOUBLE = Problem(
+    id="d",
+    description="Double n.",
+    function_signature="def f(n: int) -> int:",
+    baseline_tests=(),
+    reference_solution="",
+)
+RIGHT, WRONG, OTHER = "def f(n): return n * 2", "def f(n): return n + 2", "def f(n): return n ** 3"
+ENDS = "def f(n): raise ValueError('always the same')"
+LIMITS = Limits()
+
+
+def counted(sandbox, programs, tests) -> list[int]:
+    return asyncio.run(votes(programs, tests, sandbox, LIMITS))
+
+
+def test_calls_are_a_majority_of_outputs(sandbox) -> None:
+    assert counted(sandbox, [WRONG, RIGHT, RIGHT], ["f(0)", "f(2)", "f(5)"]) == [
+        1 + 3 + 1,
+        2 + 3 + 2,
+        2 + 3 + 2,
+    ]
+
+
+def test_what_fails_agrees_with_nobody(sandbox) -> None:
+    assert counted(sandbox, [ENDS, ENDS, RIGHT], ["f(1)", "f(2)"]) == [0, 0, 2]
+
+
+def test_asserts_count_what_is_passed(sandbox) -> None:
+    programs = [WRONG, RIGHT, OTHER]
+    assert counted(sandbox, programs, ["assert f(1) == 2", "assert f(3) == 6", "assert f(0) == 0"]) == [
+        0,
+        9,
+        3,
+    ]
+
+
+def test_equal_programs_run_once_and_count_each(sandbox) -> None:
+    watched = Breaking(sandbox, on=set())
+    assert counted(watched, [RIGHT, RIGHT], ["f(1)"]) == [2, 2]
+    assert len(watched.jobs) == 1
+
+
+def test_without_tests_nobody_has_a_vote_and_nothing_runs() -> None:
+    assert counted(Breaking(), [RIGHT, WRONG], []) == [0, 0]
+
+
+def test_a_sandbox_that_fails_decides_nothing() -> None:
+    with pytest.raises(SandboxFailure):
+        counted(Breaking(), [RIGHT], ["f(1)"])
+
+
+@pytest.mark.parametrize(
+    ("test_format", "suite", "tests"),
+    [
+        ("strict", "assert f(1) == 2\nassert f(1) == 2\nno test\nassert f(2) == 4", ["assert f(1) == 2", "assert f(2) == 4"]),
+        ("relabel", "assert f(1) == 7\nassert f(2) == 4", ["f(1)", "f(2)"]),
+        ("input_only", "f(1)\nf( 1 )\ng(2)\nf(3)", ["f(1)", "f(3)"]),
+    ],
+)  # fmt: skip
+def test_a_discriminators_tests_are_taken_as_far_as_it_was_trained_to_write_them(
+    test_format, suite, tests
+) -> None:
+    assert suite_tests([suite, suite], DOUBLE, MultistageRules(test_format=test_format)) == tests

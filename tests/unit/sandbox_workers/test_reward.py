@@ -1,0 +1,84 @@
+"""The reward function for other trainers, against a service that answers as it is told to."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse
+
+from sandbox_workers import reward as reward_module
+from sandbox_workers.reward import judge_reward, program_in
+from tests.serving import served
+
+
+class Judge:
+    """Answers each program by the statuses that stand in it: "503 503 PASSED WRONG_ANSWER"."""
+
+    def __init__(self) -> None:
+        self.asked: list[dict[str, Any]] = []
+        self.keys: set[str | None] = set()
+        self.app = FastAPI()
+        self.app.post("/judge")(self.judge)
+
+    async def judge(self, request: Request) -> JSONResponse:
+        asked = await request.json()
+        refused = sum(one["program"] == asked["program"] for one in self.asked)
+        self.asked.append(asked)
+        self.keys.add(request.headers.get("authorization"))
+        words = asked["program"].split()
+        if refused < len(words) and words[refused].isdigit():
+            return JSONResponse({"error": {"message": "no"}}, int(words[refused]), {"Retry-After": "0"})
+        statuses = [word for word in words if not word.isdigit()]
+        return JSONResponse({"verdicts": [{"status": status} for status in statuses]})
+
+
+@pytest.fixture
+def judge() -> Iterator[tuple[Judge, str]]:
+    judge = Judge()
+    with served(judge.app) as url:
+        yield judge, url
+
+
+def test_no_tests_no_reward(judge: Any) -> None:
+    assert judge_reward(judge[1])(completions=[""], tests=[[]]) == [None]
+
+
+def test_a_reward_is_the_share_of_tests_passed(judge: Any) -> None:
+    service, url = judge
+    reward = judge_reward(url, key="sk-1", language="lua", limits={"cpu_s": 1})
+    completions = ["PASSED PASSED", "PASSED WRONG_ANSWER", "TIME_LIMIT RUNTIME_ERROR"]
+    tests = [["f(1)", "f(2)"]] * 3
+    assert reward(completions=completions, prompts=["p"] * 3, tests=tests) == [1.0, 0.5, 0.0]
+    assert service.keys == {"Bearer sk-1"}
+    assert (
+        service.asked[0].items()
+        >= {"language": "lua", "limits": {"cpu_s": 1}, "tests": ["f(1)", "f(2)"]}.items()
+    )
+
+
+def test_what_was_not_judged_is_tried_again_and_then_no_reward(judge: Any) -> None:
+    service, url = judge
+    reward = judge_reward(url, column="cases")
+    completions = ["503 429 PASSED WRONG_ANSWER", " ".join(["503"] * reward_module.ATTEMPTS)]
+    assert reward(completions=completions, cases=[["f(1)", "f(2)"]] * 2) == [0.5, None]
+    assert len(service.asked) == 3 + reward_module.ATTEMPTS
+
+
+@pytest.mark.parametrize("status", [400, 401, 413])
+def test_a_refused_request_is_an_error(judge: Any, status: int) -> None:
+    with pytest.raises(RuntimeError, match=f"refused a request: {status}"):
+        judge_reward(judge[1])(completions=[str(status)], tests=[["f(1)"]])
+
+
+@pytest.mark.parametrize(
+    ("completion", "program"),
+    [
+        ("def f(): return 1", "def f(): return 1"),
+        ("First:\n```python\nx = 1\n```\nbetter:\n```python\nx = 2\n```\nDone.", "x = 2\n"),
+        ("```\nx = 3\n", "x = 3\n"),
+        ([{"role": "assistant", "content": "```py\nx = 4\n```"}], "x = 4\n"),
+    ],
+)
+def test_the_program_in_a_completion(completion: Any, program: str) -> None:
+    assert program_in(completion) == program

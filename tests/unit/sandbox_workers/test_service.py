@@ -1,0 +1,109 @@
+"""The judge's service where its sandbox fails or is full: a scripted one stands for it."""
+
+import asyncio
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx
+import pytest
+
+from core.interfaces import SandboxFailure
+from core.verdict import Limits, Status, Verdict
+from sandbox_workers.client import SandboxClient
+from sandbox_workers.service import Most, as_run, make_app
+from tests.serving import served
+from web.service import say_errors_plainly
+
+
+class Scripted(SandboxClient):
+    """Judges once it may; fails where the program says so."""
+
+    def __init__(self) -> None:
+        self.may = threading.Event()
+        self.asked = threading.Semaphore(0)
+
+    async def judge(self, program: str, tests: Sequence[Any], **_: Any) -> list[Verdict]:
+        self.asked.release()
+        while not self.may.is_set():
+            await asyncio.sleep(0.01)
+        if program == "fails":
+            raise SandboxFailure("not judged after 4 attempts: worker lost")
+        return [Verdict(status=Status.PASSED) for _ in tests]
+
+
+def service(sandbox: SandboxClient) -> Any:
+    app = make_app(sandbox, Most(memory_mb=1024, seconds=60, waiting=2))
+    say_errors_plainly(app)
+    return served(app)
+
+
+def test_what_could_not_be_judged_is_no_verdict() -> None:
+    sandbox = Scripted()
+    sandbox.may.set()
+    with service(sandbox) as url:
+        judged = httpx.post(f"{url}/judge", json={"program": "fails", "tests": ["f()"]})
+        ran = httpx.post(f"{url}/run_code", json={"code": "fails", "language": "python"})
+    assert judged.status_code == 503 and judged.headers["Retry-After"] == "1"
+    assert "worker lost" in judged.json()["error"]["message"] and "verdicts" not in judged.json()
+    assert ran.status_code == 504 and ran.json()["status"] == "SandboxError"
+    assert "worker lost" in ran.json()["message"] and ran.json()["run_result"] is None
+
+
+def test_more_than_may_wait_are_told_to_come_again() -> None:
+    sandbox = Scripted()
+    body = {"program": "", "tests": ["f()"]}
+    with service(sandbox) as url, ThreadPoolExecutor(2) as threads:
+        first = [threads.submit(httpx.post, f"{url}/judge", json=body, timeout=30) for _ in range(2)]
+        assert all(sandbox.asked.acquire(timeout=30) for _ in first)
+        refused = httpx.post(f"{url}/judge", json=body)
+        sandbox.may.set()
+        assert [one.result().status_code for one in first] == [200, 200]
+        assert httpx.post(f"{url}/judge", json=body).status_code == 200
+    assert refused.status_code == 503 and "try again" in refused.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "status", "ran"),
+    [
+        ({"status": Status.PASSED, "stdout": "7\n"}, "Success", ("Finished", 0)),
+        (
+            {"status": Status.RUNTIME_ERROR, "error": "the program exited with code 3"},
+            "Failed",
+            ("Finished", 3),
+        ),
+        (
+            {"status": Status.RUNTIME_ERROR, "error": "the program was killed by signal 11"},
+            "Failed",
+            ("Finished", -11),
+        ),
+        ({"status": Status.TIME_LIMIT}, "Failed", ("TimeLimitExceeded", None)),
+        ({"status": Status.MEMORY_LIMIT}, "Failed", ("Finished", -9)),
+        ({"status": Status.OUTPUT_LIMIT}, "Failed", ("Finished", -9)),
+    ],
+)
+def test_a_verdict_as_sandbox_fusion_says_it(verdict: dict, status: str, ran: tuple[str, Any]) -> None:
+    said = as_run(Verdict(**verdict))
+    assert said["status"] == status and said["compile_result"] is None
+    assert (said["run_result"]["status"], said["run_result"]["return_code"]) == ran
+
+
+def test_what_does_not_build_never_ran() -> None:
+    said = as_run(Verdict(status=Status.SYNTAX_ERROR, error="main.c:1: expected …"))
+    assert said["status"] == "Failed" and said["run_result"] is None
+    assert said["compile_result"]["return_code"] == 1 and "main.c:1" in said["compile_result"]["stderr"]
+
+
+def test_a_request_keeps_no_slot_for_ever() -> None:
+    most = Most(memory_mb=512, seconds=10, waiting=1)
+    assert most.excess(Limits(), 200) == ""
+    assert "tests: 300" in most.excess(Limits(), 300)
+    for name, value in (
+        ("memory_mb", 513),
+        ("cpu_s", 11),
+        ("wall_s", 41),
+        ("processes", 65),
+        ("output_kb", 1025),
+    ):
+        assert f"limits.{name}: {value} is above" in most.excess(Limits(**{name: value}), 1)

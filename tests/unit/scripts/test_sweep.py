@@ -1,0 +1,110 @@
+"""The command: what it refuses at once, what it writes down, what it reports. No run is started."""
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from scripts.sweep import _options, main, new_sweep
+from sweeps.runs import mark_failed
+from sweeps.spec import Sweep, load_sweep
+from tracking.run_record import RunRecord
+
+SHORT = ("--curriculum.stages", "1")
+
+
+def made(to: Path, *arguments: str, rest: tuple[str, ...] = SHORT) -> Sweep:
+    return new_sweep(_options([*arguments, "--config", "debug", "--to", str(to)]), rest, to)
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    with pytest.raises(SystemExit) as leaving:
+        main(arguments)
+    assert leaving.value.code == 2
+    return capsys.readouterr().err
+
+
+def test_a_grid_is_written_down_with_what_it_takes_to_repeat_it(tmp_path):
+    sweep = made(tmp_path, "grid", "--key", "learning_rate=1e-4,2e-4", "--seeds", "3", "--local")
+    assert load_sweep(tmp_path) == sweep
+    assert [t.name for t in sweep.trials][:4] == ["0-seed1", "0-seed2", "0-seed3", "1-seed1"]
+    assert sweep.arguments == SHORT and sweep.versions["git"]
+    assert sweep.base["local"] is True and sweep.base["discriminator.engine.kind"] == "transformers"
+
+
+def test_asha_and_pbt_look_at_a_trial_at_every_interval(tmp_path):
+    key = ("--key", "learning_rate=1e-4..1e-3:log", "--samples", "3", "--interval", "2")
+    sweep = made(tmp_path / "a", "asha", *key)
+    assert sweep.base == {"evaluation.every": 2} and len(sweep.settings) == 3
+    sweep = made(tmp_path / "p", "pbt", *key)
+    assert sweep.base["checkpoint.keep"] > 1000
+    assert sweep.mutations == {"learning_rate": {"low": 1e-4, "high": 1e-3, "log": True}}
+
+
+def test_data_size_is_a_series_of_files_with_one_held_out_file(tmp_path):
+    sweep = made(tmp_path, "data-size", "--sizes", "8,2")
+    assert [(s.name, s.amount) for s in sweep.settings] == [("2 problems", 2), ("8 problems", 8)]
+    files = [s.keys["problems"] for s in sweep.settings]
+    assert [len(json.loads(Path(f["file"]).read_text())["problems"]) for f in files] == [2, 8]
+    assert files[0]["held_out"] == files[1]["held_out"]
+    assert Path(sweep.settings[0].keys["generator.model"]).is_dir()
+
+
+def test_cross_validation_has_a_fold_as_another_has_a_seed(tmp_path):
+    sweep = made(tmp_path, "cross-validate", "--folds", "3", "--seeds", "2")
+    assert [t.name for t in sweep.trials] == [f"0-fold{f}-seed{s}" for f in (1, 2, 3) for s in (1, 2)]
+    held_out = [Path(r.keys["problems"]["held_out"]["file"]) for r in sweep.replicates[::2]]
+    ids = [{p["id"] for p in json.loads(file.read_text())["problems"]} for file in held_out]
+    assert len(set.union(*ids)) == sum(map(len, ids)) == 1000
+
+
+def test_an_ablation_that_changes_nothing_is_left_out_and_said(tmp_path, capsys):
+    sweep = made(tmp_path, "ablate", "credit")
+    assert "credit to all stages: is what the recipe does; left out" in capsys.readouterr().out
+    assert [s.name for s in sweep.settings] == ["baseline", "credit to the stage", "grpo", "reinforce_pp"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("grid", "--key", "no_such=1,2"), "unknown key no_such"),
+        (("grid", "--key", "learning_rate=1..2"), "takes values, not a range"),
+        (("grid", "--key", "learning_rate=1,2", "--seeds", "0"), "--seeds 0: expected 1 or more"),
+        (("cross-validate", "--folds", "1"), "--folds 1: expected 2 to 1000"),
+        (("data-size", "--sizes", "10,x"), "--sizes 10,x: expected whole numbers"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_before_anything_is(tmp_path, capsys, arguments, said):
+    assert said in refused(capsys, *arguments, "--config", "debug", "--to", str(tmp_path / "s"))
+    assert not (tmp_path / "s" / "sweep.json").exists()
+
+
+def test_a_directory_with_a_sweep_is_not_taken_again_and_one_without_is_not_resumed(tmp_path, capsys):
+    made(tmp_path, "grid", "--key", "learning_rate=1e-4,2e-4")
+    arguments = ("grid", "--key", "learning_rate=1e-4,2e-4", "--config", "debug", "--to", str(tmp_path))
+    assert "holds a sweep already; continue it with: resume" in refused(capsys, *arguments)
+    assert "no sweep" in refused(capsys, "resume", str(tmp_path / "elsewhere"))
+
+
+def test_a_report_of_what_there_is(tmp_path, capsys):
+    sweep = made(tmp_path, "grid", "--key", "learning_rate=1e-4,2e-4", "--seeds", "2")
+    for trial in sweep.trials[:3]:
+        run = tmp_path / "runs" / trial.name
+        run.mkdir()
+        record = RunRecord(run)
+        for step, value in enumerate((0.25, 0.5 + trial.number / 4)):
+            record.add({"step": step, "held_out": {"generator_pass_rate": value}, "generator_reward": 0.5})
+        record.finish({})
+    mark_failed(tmp_path / "runs" / "1-seed2", "killed by SIGKILL")
+    main(["report", str(tmp_path)])
+    shown = capsys.readouterr().out
+    assert "1-seed2 (learning_rate=0.0002) failed: killed by SIGKILL" in shown
+    with (tmp_path / "runs.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["state"] for row in rows] == ["finished"] * 3 + ["failed"]
+    assert [row["after"] for row in rows] == ["0.5", "0.5", "0.75", ""]
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert report["tables"][0]["rows"][1]["finished"] == "1 of 2"
+    assert {p.name for p in tmp_path.glob("*.png")} == {"learning_curves.png", "settings.png"}
+    assert "held-out scores: generator_pass_rate" in refused(capsys, "report", str(tmp_path), "--metric", "x")

@@ -1,0 +1,158 @@
+import argparse
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+import pytest
+from cachetools import LRUCache
+from fastapi import FastAPI, Request
+
+from core.interfaces import EngineFailure
+from embedded.teaching import SHIPPED
+from serving import app as serving_app
+from serving.app import asked_tokens, build_app
+from serving.cache import Answer
+from web.service import guarded
+
+
+@pytest.mark.parametrize(
+    ("asked", "tokens"),
+    [
+        ({"prompt": "p"}, 16),
+        ({"prompt": "p", "max_tokens": 5}, 5),
+        ({"prompt": ["p", "q"], "max_tokens": 5, "n": 3}, 30),
+        ({"prompt": [1, 2, 3], "max_tokens": 5}, 5),
+        ({"prompt": [[1, 2], [3]], "max_tokens": 5}, 10),
+        ({"messages": []}, 100),
+        ({"messages": [], "max_tokens": 7}, 7),
+        ({"messages": [], "max_tokens": 7, "max_completion_tokens": 9}, 9),
+        ({"prompt": "p", "max_tokens": "many"}, 0),
+        ({"prompt": "p", "n": [2]}, 0),
+    ],
+)
+def test_the_tokens_of_a_request_are_those_of_all_its_completions(asked: dict[str, Any], tokens: int) -> None:
+    assert asked_tokens(asked, limit=100) == tokens
+
+
+@dataclass
+class Echo:
+    """Instead of a model: says what it was asked."""
+
+    app: FastAPI
+    dead: bool = False
+    cache: LRUCache[str, Answer] = field(default_factory=lambda: LRUCache(1 << 20, getsizeof=len))
+
+    async def close(self) -> None: ...
+
+
+async def start_echo(name: str, *_: object) -> Echo:
+    if name == "broken":
+        raise EngineFailure("vLLM cannot run it")
+    app = FastAPI()
+
+    @app.post("/v1/{rest:path}")
+    async def said(request: Request, rest: str) -> dict[str, Any]:
+        return {
+            "rest": rest,
+            "body": (await request.body()).decode(),
+            "again": (await request.body()).decode(),
+        }
+
+    return Echo(app)
+
+
+@contextlib.asynccontextmanager
+async def client() -> AsyncIterator[httpx.AsyncClient]:
+    models = [f"{name}={SHIPPED / 'generator'}" for name in ("echo", "broken")]
+    options = argparse.Namespace(
+        model=models, device="cpu", dtype=None, max_model_len=None, max_tokens=100, kv_cache_mb=64, max_models=2,
+        cache_mb=1, idle_s=60, sandbox="none", host="127.0.0.1", keys=None, requests_per_minute=None, max_body_mb=1,
+        audit_log=None,
+    )  # fmt: skip
+    app = guarded(build_app(options), options)
+    client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test")
+    async with app.router.lifespan_context(app), client as http:
+        yield http
+
+
+@pytest.fixture(autouse=True)
+def echo(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving_app, "start_engine", start_echo)
+
+
+@pytest.mark.asyncio
+async def test_a_request_reaches_its_model_as_it_was_sent_and_an_equal_one_is_answered_from_the_cache() -> (
+    None
+):
+    asked = {"model": "echo", "prompt": "é", "temperature": 0}
+    async with client() as http:
+        answers = [
+            await http.post(f"/v1/{path}", json=asked)
+            for path in ("completions", "completions", "chat/completions")
+        ]
+        assert [a.headers["x-cache"] for a in answers] == ["miss", "hit", "miss"]
+        assert answers[0].json() == answers[1].json()
+        assert answers[2].json()["rest"] == "chat/completions"
+        assert answers[0].json()["body"].encode() == answers[0].request.content
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("content", "status", "said"),
+    [
+        (b'{"model": ', 400, "the body is not JSON"),
+        (b"\xff\xfe", 400, "the body is not JSON"),
+        (b"null", 400, "not a JSON object"),
+        (b'["model"]', 400, "not a JSON object"),
+        (b"{}", 404, "there is no model None; these are served: echo, broken"),
+        (b'{"model": ["echo"]}', 404, "there is no model"),
+        (
+            b'{"model": "echo", "prompt": "p", "max_tokens": 101}',
+            400,
+            "up to 101 tokens; one request may have 100",
+        ),
+        (b'{"model": "broken", "prompt": "p"}', 503, "vLLM cannot run it"),
+    ],
+)
+async def test_what_cannot_be_answered_is_said_as_openai_says_it(
+    content: bytes, status: int, said: str
+) -> None:
+    async with client() as http:
+        for path in ("/v1/completions", "/v1/chat/completions"):
+            answer = await http.post(path, content=content)
+            assert answer.status_code == status and said in answer.json()["error"]["message"], answer.text
+
+
+@pytest.mark.asyncio
+async def test_the_list_of_models_says_what_is_loaded() -> None:
+    async with client() as http:
+        await http.post("/v1/completions", json={"model": "echo", "prompt": "p"})
+        await http.post("/v1/completions", json={"model": "broken", "prompt": "p"})
+        cards = (await http.get("/v1/models")).json()["data"]
+        assert [(card["id"], card["loaded"]) for card in cards] == [("echo", True), ("broken", False)]
+        assert cards[0]["max_model_len"] == 512
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("change", "status", "said"),
+    [
+        ({"model": "gpt"}, 404, "there is no model 'gpt'"),
+        ({"problem": ""}, 400, "problem: String should have at least 1 character"),
+        ({"colour": 1}, 400, "colour: Extra inputs are not permitted"),
+        ({"tests": ["assert f(1)"]}, 400, "this service runs no programs (--sandbox none)"),
+        ({"attempts": 2}, 400, "attempts: only a failed test gives reason"),
+        ({"problem": "long " * 2000}, 400, "shorten it"),
+        ({"max_tokens": 50}, 400, "this may take 250 tokens; one request may have 100"),
+    ],
+)
+async def test_a_problem_that_cannot_be_solved_here_is_refused(
+    change: dict[str, Any], status: int, said: str
+) -> None:
+    async with client() as http:
+        answer = await http.post(
+            "/v1/solve", json={"model": "echo", "problem": "Return n.", "max_tokens": 5} | change
+        )
+        assert answer.status_code == status and said in answer.json()["error"]["message"], answer.text

@@ -1,0 +1,75 @@
+import shutil
+from pathlib import Path
+
+import pytest
+
+from core.errors import SparringError
+from embedded.teaching import SHIPPED
+from runtime.model import open_model
+from serving.models import at_once, marks_of, open_models
+
+GIB = 1 << 30
+
+
+def test_as_many_are_loaded_as_memory_has_room_for() -> None:
+    needs = {"a": 2 * GIB, "b": 3 * GIB, "c": 1 * GIB}
+    assert at_once(needs, 2, 10 * GIB) == 2
+    assert at_once(needs, 2, 4 * GIB) == 1  # the two largest may be asked for
+    assert at_once(needs, 9, 10 * GIB) == 3
+
+
+def test_a_model_that_does_not_fit_is_refused_with_what_helps() -> None:
+    with pytest.raises(
+        SparringError, match=r"--model big: takes about 3.0 GiB .* 2.0 GiB are free: .*--dtype bfloat16"
+    ):
+        at_once({"small": GIB, "big": 3 * GIB}, 2, 2 * GIB)
+
+
+@pytest.mark.parametrize(
+    ("named", "said"),
+    [
+        (["generator"], "as NAME=RUN or NAME=DIRECTORY"),
+        (["=there"], "as NAME=RUN or NAME=DIRECTORY"),
+        ([f"a={SHIPPED}/generator", f"a={SHIPPED}/generator"], "the name of two models"),
+        (["a=/no/such/place"], "no such directory"),
+    ],
+)
+def test_what_names_no_model_is_refused(named: list[str], said: str) -> None:
+    with pytest.raises(SparringError, match=said):
+        open_models(named, "--model")
+
+
+def checkpoint(run: Path, kind: str) -> Path:
+    """With the shipped models in it."""
+    best = run / "checkpoints" / "step_000001"
+    best.mkdir(parents=True)
+    for role in ("generator", "discriminator"):
+        shutil.copytree(SHIPPED / role, best / role)
+    (run / "checkpoints" / "best").symlink_to("step_000001")
+    (run / "metrics.jsonl").touch()
+    (run / "config.yaml").write_text(f"game:\n  kind: {kind}\ngenerator:\n  max_tokens: 77\n")
+    return best
+
+
+def test_a_run_is_its_best_generator_and_a_checkpoint_its_generator(tmp_path: Path) -> None:
+    best = checkpoint(tmp_path / "run", "multistage")
+    found = open_models(
+        [f"run={tmp_path / 'run'}", f"here={best}", f"dis={best / 'discriminator'}"], "--model"
+    )
+    assert [Path(model.path).name for model in found.values()] == ["generator", "generator", "discriminator"]
+
+
+def test_a_checkpoint_of_a_game_without_programs_is_refused(tmp_path: Path) -> None:
+    checkpoint(tmp_path / "run", "kuhn")
+    with pytest.raises(
+        SparringError, match=r"--model a=.*run: a checkpoint of game kuhn, which writes no programs"
+    ):
+        open_models([f"a={tmp_path / 'run'}"], "--model")
+
+
+def test_a_message_stands_between_the_marks_that_the_model_was_trained_on() -> None:
+    generator, discriminator = (
+        open_model(str(SHIPPED / role), "--model") for role in ("generator", "discriminator")
+    )
+    assert marks_of(generator) == ("<p>", "<s1>")
+    assert marks_of(discriminator) == ("<t>", "<w>")

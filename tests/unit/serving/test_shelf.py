@@ -1,0 +1,126 @@
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from serving.shelf import Shelf
+
+
+class Book:
+    """Records when it was loaded and closed."""
+
+    def __init__(self, name: str, log: list[str]) -> None:
+        self.name, self.dead, self._log = name, False, log
+        log.append(f"load {name}")
+
+    async def close(self) -> None:
+        self._log.append(f"close {self.name}")
+
+
+def shelf(
+    log: list[str], at_once: int = 2, idle_s: float = 1000.0, fails: Callable[[str], bool] = lambda _: False
+):
+    async def start(name: str) -> Book:
+        await asyncio.sleep(0)
+        if fails(name):
+            log.append(f"fail {name}")
+            raise ValueError(f"no room for {name}")
+        return Book(name, log)
+
+    return Shelf(start, at_once=at_once, idle_s=idle_s)
+
+
+async def ask(models: Shelf[Book], name: str) -> str:
+    async with models.use(name) as book:
+        await asyncio.sleep(0)
+        return book.name
+
+
+@pytest.mark.asyncio
+async def test_many_first_requests_load_a_model_once_and_all_are_answered() -> None:
+    log: list[str] = []
+    async with shelf(log) as models:
+        assert await asyncio.gather(*(ask(models, "a") for _ in range(20))) == ["a"] * 20
+        assert log == ["load a"]
+    assert log == ["load a", "close a"]
+
+
+@pytest.mark.asyncio
+async def test_the_longest_unused_makes_room() -> None:
+    log: list[str] = []
+    async with shelf(log, at_once=2) as models:
+        for name in ("a", "b", "a", "c"):
+            await ask(models, name)
+        assert log == ["load a", "load b", "close b", "load c"]
+        assert "a" in models and "b" not in models
+
+
+@pytest.mark.asyncio
+async def test_a_model_in_use_is_not_put_away_and_the_other_waits() -> None:
+    log: list[str] = []
+    async with shelf(log, at_once=1) as models:
+        async with models.use("a"):
+            other = asyncio.create_task(ask(models, "b"))
+            await asyncio.sleep(0.02)
+            assert log == ["load a"] and not other.done()
+        assert await other == "b"
+        assert log == ["load a", "close a", "load b"]
+
+
+@pytest.mark.asyncio
+async def test_what_nobody_asks_for_is_put_away_and_loaded_again_when_asked() -> None:
+    log: list[str] = []
+    async with shelf(log, idle_s=0.01) as models:
+        async with models.use("busy"):
+            await ask(models, "a")
+            async with asyncio.timeout(5):
+                while "a" in models:
+                    await asyncio.sleep(0.005)
+            assert "busy" in models
+        await ask(models, "a")
+    assert log.count("load a") == log.count("close a") == 2 and log.count("load busy") == 1
+
+
+@pytest.mark.asyncio
+async def test_a_failed_load_is_said_to_all_who_waited_and_tried_again_by_the_next() -> None:
+    log: list[str] = []
+    broken = {"a"}
+    async with shelf(log, fails=lambda name: name in broken) as models:
+        said = await asyncio.gather(*(ask(models, "a") for _ in range(3)), return_exceptions=True)
+        assert [str(error) for error in said] == ["no room for a"] * 3 and log == ["fail a"]
+        broken.clear()
+        assert await ask(models, "a") == "a"
+
+
+@pytest.mark.asyncio
+async def test_a_client_that_leaves_during_the_load_leaves_the_model_to_the_next() -> None:
+    log: list[str] = []
+    async with shelf(log) as models:
+        gone = asyncio.create_task(ask(models, "a"))
+        await asyncio.sleep(0)
+        gone.cancel()
+        assert await ask(models, "a") == "a"
+        assert log == ["load a"] and gone.cancelled()
+
+
+@pytest.mark.asyncio
+async def test_a_load_that_nobody_waits_for_any_more_does_not_keep_others_out() -> None:
+    log: list[str] = []
+    async with shelf(log, at_once=1) as models:
+        gone = asyncio.create_task(ask(models, "a"))
+        await asyncio.sleep(0)
+        gone.cancel()
+        async with asyncio.timeout(5):
+            assert await ask(models, "b") == "b"
+        assert log == ["load a", "close a", "load b"]
+
+
+@pytest.mark.asyncio
+async def test_a_dead_model_is_loaded_anew_while_others_still_hold_it() -> None:
+    log: list[str] = []
+    async with shelf(log) as models, models.use("a") as first:
+        first.dead = True
+        await ask(models, "a")  # fails with the dead one, and finds it out
+        async with models.use("a") as second:
+            assert second is not first and not second.dead
+    assert log == ["load a", "close a", "load a", "close a"]

@@ -1,0 +1,118 @@
+"""A run under way, told by its rows; here the driver is a short script."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+import sweeps.driving
+from core.errors import RunFailed
+from sweeps.driving import Driven
+
+ROOT = Path(__file__).resolve().parents[3]
+DRIVER = """
+import json, os, pathlib, sys, time
+run = pathlib.Path(sys.argv[1])
+run.mkdir(parents=True, exist_ok=True)
+print("given", sys.argv[3:], "ray", sorted(k for k in os.environ if k.startswith("RAY_")))
+for step in range(3):
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write(json.dumps({"step": step}) + "\\n")
+{end}
+"""
+
+
+@pytest.fixture
+def driver(tmp_path, monkeypatch):
+    """Makes the driver end so, and starts it."""
+
+    def start(end: str) -> Driven:
+        (tmp_path / "driver.py").write_text(DRIVER.replace("{end}", end))
+        monkeypatch.setattr(sweeps.driving, "_ROOT", tmp_path)
+        return Driven(tmp_path / "run", [str(tmp_path / "run"), "x"], tmp_path / "log")
+
+    return start
+
+
+def test_rows_come_as_they_are_written_until_the_run_ends(driver, tmp_path):
+    running = driver("while not (run / 'go').exists(): time.sleep(0.05)")
+    rows = running.rows(after=0)
+    assert [next(rows), next(rows)] == [{"step": 1}, {"step": 2}]
+    (tmp_path / "run" / "go").touch()
+    assert list(rows) == []
+
+
+@pytest.mark.parametrize(
+    ("end", "said"),
+    [
+        ("print('error: no room; make some'); sys.exit(2)", "no room; make some"),
+        ("raise ValueError('odd')", "ValueError: odd"),
+        ("os.kill(os.getpid(), 9)", "killed by SIGKILL (see "),
+    ],
+)
+def test_a_run_that_dies_says_why_after_its_rows(driver, end, said):
+    rows = driver(end).rows(after=-1)
+    assert [next(rows)["step"] for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(RunFailed) as failed:
+        next(rows)
+    assert str(failed.value).startswith(said)
+
+
+def test_a_run_that_is_there_is_continued_and_is_no_part_of_the_workers_ray(driver, tmp_path, monkeypatch):
+    monkeypatch.setenv("RAY_JOB_ID", "1")
+    monkeypatch.setenv("RAY_ADDRESS", "here")
+    list(driver("").rows())
+    (tmp_path / "run" / "config.yaml").write_text("{}")
+    list(driver("").rows())
+    assert (tmp_path / "log").read_text().splitlines() == [
+        "given [] ray ['RAY_ADDRESS']", "given ['--resume'] ray ['RAY_ADDRESS']"
+    ]  # fmt: skip
+
+
+def test_a_checkpoint_is_waited_for_while_the_run_goes_on(driver, tmp_path):
+    running = driver("time.sleep(0.5); (run / 'checkpoints' / 'step_000002').mkdir(parents=True)")
+    list(running.rows(after=2))
+    assert running.checkpoint(2) == tmp_path / "run" / "checkpoints" / "step_000002"
+    with pytest.raises(RunFailed, match="ended without the checkpoint"):
+        running.checkpoint(3)
+
+
+def test_a_run_is_stopped(driver):
+    running = driver("time.sleep(600)")
+    rows = running.rows(after=1)
+    next(rows)
+    running.stop()
+    with pytest.raises(RunFailed, match="killed by SIGTERM"):
+        next(rows)
+
+
+def test_a_run_ends_with_who_started_it(tmp_path: Path):
+    (tmp_path / "driver.py").write_text(
+        DRIVER.replace("{end}", "print('pid', os.getpid(), flush=True); time.sleep(600)")
+    )
+    starter = (
+        "import sys, time; from pathlib import Path; import sweeps.driving as d; here = Path(sys.argv[1]); d._ROOT = here;"
+        "d.Driven(here / 'run', [str(here / 'run'), 'x'], here / 'log'); time.sleep(600)"
+    )
+    parent = subprocess.Popen(
+        [sys.executable, "-c", starter, str(tmp_path)], env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
+    try:
+        log, end = tmp_path / "log", time.monotonic() + 60
+        while "pid" not in (log.read_text() if log.exists() else "") and time.monotonic() < end:
+            time.sleep(0.05)
+        pid = int(log.read_text().rsplit("pid ", 1)[1])
+        assert json.loads((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[-1]) == {"step": 2}
+    finally:
+        parent.send_signal(signal.SIGKILL)
+        parent.wait()
+    end = time.monotonic() + 30
+    while psutil.pid_exists(pid) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE

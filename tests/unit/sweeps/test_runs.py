@@ -1,0 +1,134 @@
+"""Runs by their files: states, curves, what a run that began from another's checkpoint has of it; tables of them."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from evaluation.intervals import interval
+from sweeps import reports
+from sweeps.runs import (
+    RunFiles,
+    forget_failure,
+    generation,
+    mark_failed,
+    mark_stopped,
+    read_runs,
+    run_name,
+    runs_of,
+    value_of,
+)
+from sweeps.spec import Replicate, Setting, Sweep, SweepError
+from sweeps.tables import Table
+from tracking.run_record import RunRecord
+
+
+def run_at(directory: Path, *scores: float, finish: bool = True) -> RunFiles:
+    directory.mkdir(parents=True)
+    record = RunRecord(directory)
+    for step, score in enumerate(scores):
+        record.add({"step": step, "held_out": {"score": score}, "generator": {"entropy": step / 2}})
+    if finish:
+        record.finish({"wall_time_s": {"total": 9.0}})
+    return RunFiles(directory, "s", "seed1")
+
+
+def test_a_run_is_what_its_files_say(tmp_path):
+    run = run_at(tmp_path / "a", 0.5, 0.25, finish=False)
+    assert run.state == "unfinished"
+    mark_failed(run.directory, "killed by SIGKILL")
+    assert (run.state, run.error) == ("failed", "killed by SIGKILL")
+    forget_failure(run.directory)
+    mark_stopped(run.directory, 1, "asha")
+    assert run.state == "stopped"
+    RunRecord(run.directory).finish({})
+    assert run.state == "finished"
+    assert (run.before("score"), run.last("score")) == (0.5, 0.25)
+    assert run.curve("generator.entropy") == [(0, 0.0), (1, 0.5)]
+    assert RunFiles(tmp_path / "not there", "s", "seed1").state == "unfinished"
+    mark_failed(tmp_path / "never began", "refused")
+    assert RunFiles(tmp_path / "never began", "s", "seed1").last("score") is None
+
+
+def test_a_value_is_a_held_out_score_or_else_a_column():
+    row = {"step": 1, "reward": 0.5, "held_out": {"reward": 0.75}, "generator": {"entropy": 1}, "phase": "x"}
+    assert value_of(row, "reward") == 0.75
+    assert value_of(row, "generator.entropy") == 1.0
+    assert value_of(row, "phase") is value_of(row, "nothing.there") is None
+
+
+def test_a_run_that_began_from_a_checkpoint_has_its_rows_up_to_there(tmp_path):
+    first = run_at(tmp_path / "m", 0.0, 0.1, 0.2, 0.9, finish=False)
+    second = run_at(tmp_path / "m.g1", finish=False)
+    checkpoint = first.directory / "checkpoints" / "step_000002"
+    checkpoint.mkdir(parents=True)
+    (second.directory / "started_from.txt").write_text(str(checkpoint))
+    RunRecord(second.directory).add({"step": 3, "held_out": {"score": 0.3}})
+    assert second.curve("score") == [(0, 0.0), (1, 0.1), (2, 0.2), (3, 0.3)]
+    assert (generation(tmp_path, "m"), generation(tmp_path, "x")) == (0, 0)
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / run_name("m", 2)).mkdir()
+    assert generation(tmp_path, "m") == 2
+
+
+def test_a_sweep_has_a_run_for_each_trial_begun_or_not(tmp_path):
+    settings = (Setting(name="a", keys={}), Setting(name="b", keys={"learning_rate": 1e-4}, amount=1e-4))
+    sweep = Sweep(
+        kind="grid", config="debug", settings=settings, replicates=(Replicate(name="seed1", seed=1),)
+    )
+    sweep.save(tmp_path)
+    run_at(tmp_path / "runs" / "1-seed1", 0.5)
+    runs, read = read_runs([tmp_path])
+    assert read == sweep and runs == runs_of(sweep, tmp_path)
+    assert [(r.setting, r.state, r.amount) for r in runs] == [
+        ("a", "unfinished", None),
+        ("b", "finished", 1e-4),
+    ]
+
+
+def test_runs_by_themselves_are_told_apart_by_what_differs(tmp_path):
+    for name, seed, rate in (("x", 1, 0.1), ("y", 2, 0.1), ("z", 1, 0.2)):
+        run_at(tmp_path / name, 0.5)
+        (tmp_path / name / "config.yaml").write_text(
+            json.dumps({"seed": seed, "run_name": name, "credit": {"rate": rate}})
+        )
+    runs, sweep = read_runs([tmp_path / name for name in "xyz"])
+    assert sweep is None
+    assert [(r.setting, r.replicate) for r in runs] == [
+        ("credit.rate=0.1", "seed1"), ("credit.rate=0.1", "seed2"), ("credit.rate=0.2", "seed1")
+    ]  # fmt: skip
+    with pytest.raises(SweepError, match="neither a sweep"):
+        read_runs([tmp_path])
+
+
+def test_the_summary_names_what_failed_and_counts_only_what_is_finished(tmp_path):
+    runs = [run_at(tmp_path / "a", 0.5, 0.75), run_at(tmp_path / "b", 0.5, 0.0, finish=False)]
+    mark_failed(tmp_path / "b", "killed by SIGKILL")
+    table = reports.summary({"s": runs}, "score")
+    assert table.rows == [
+        ["s", "1 of 2", "1 failed", interval([0.5]), interval([0.75]), "1", interval([9.0])]
+    ]
+    assert table.note == "b (s) failed: killed by SIGKILL"
+
+
+def test_where_all_were_stopped_their_last_scores_count(tmp_path):
+    run = run_at(tmp_path / "a", 0.5, 0.75, finish=False)
+    mark_stopped(run.directory, 1, "asha")
+    assert reports.summary({"s": [run]}, "score").rows[0][4] == interval([0.75])
+
+
+def test_a_table_is_markdown_and_json(tmp_path):
+    rows = [["a|b", interval([1.0, 2.0, 3.0]), None], ["c", interval([0.5]), 0.25]]
+    table = Table(title="T", header=("setting", "after", "x"), rows=rows, note="so")
+    assert table.markdown() == (
+        "## T\n\n| setting | after | x |\n| --- | --- | --- |\n"
+        "| a\\|b | 2.000 ±2.484 | - |\n| c | 0.500 (n=1) | 0.25 |\n\nso\n"
+    )
+    plain = json.loads(json.dumps(table.plain(), allow_nan=False))
+    assert plain["rows"][1] == {
+        "setting": "c",
+        "after": {"mean": 0.5, "half_width": None, "by_seed": [0.5]},
+        "x": 0.25,
+    }
+    assert math.isclose(plain["rows"][0]["after"]["half_width"], 2.484, abs_tol=1e-3)

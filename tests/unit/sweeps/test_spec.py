@@ -1,0 +1,209 @@
+"""What a sweep is made of: keys, settings, trials; and what is refused before anything runs."""
+
+from dataclasses import replace
+
+import pytest
+
+from core.problem import Problem
+from sweeps.ablations import NAMES, ablation
+from sweeps.problem_files import folds, keys_of, nested_parts, write_problems
+from sweeps.spec import (
+    Range,
+    Replicate,
+    Setting,
+    Sweep,
+    SweepError,
+    Values,
+    arguments_of,
+    base_config,
+    check,
+    draws,
+    grid,
+    load_sweep,
+    parse_key,
+    read_written,
+    recipe_of,
+    without_idle,
+)
+
+SEEDS = (Replicate(name="seed1", seed=1), Replicate(name="seed2", seed=2))
+
+
+def sweep_of(*settings: Setting, **more) -> Sweep:
+    return Sweep(kind="grid", config="debug", settings=settings, replicates=SEEDS, **more)
+
+
+# ---------------------------------------------------------------------- keys
+@pytest.mark.parametrize(
+    ("text", "key", "expected"),
+    [
+        ("learning-rate=1e-4,3.0e-4", "learning_rate", Values((1e-4, 3e-4))),
+        ("curriculum.stages=[1,5],[5]", "curriculum.stages", Values(([1, 5], [5]))),
+        ("credit.kind=stage,all", "credit.kind", Values(("stage", "all"))),
+        ("game.baseline_in_reward=true,false", "game.baseline_in_reward", Values((True, False))),
+        ("learning_rate=1e-5..1e-3:log", "learning_rate", Range(1e-5, 1e-3, log=True)),
+        ("curriculum.attempts=2..8", "curriculum.attempts", Range(2, 8)),
+    ],
+)
+def test_a_key_takes_values_or_a_range(text, key, expected):
+    assert parse_key(text) == (key, expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("learning_rate", "give KEY=VALUE"),
+        ("learning_rate=", "give KEY=VALUE"),
+        ("=1", "give KEY=VALUE"),
+        ("seed=1,2", "seed is the sweep's own; give --seeds"),
+        ("learning_rate=2..1", "two numbers, the lower first"),
+        ("learning_rate=0..1:log", "lies above 0"),
+        ("learning_rate=1e-4,1.0e-4", "gives a value twice"),
+        ("curriculum.stages=[1", "cannot be read"),
+    ],
+)
+def test_a_key_that_cannot_be_read_is_refused(text, said):
+    with pytest.raises(SweepError, match=said.replace("(", r"\(")):
+        parse_key(text)
+
+
+def test_a_grid_is_every_combination_and_a_range_is_none():
+    keys = {"learning_rate": Values((1e-4, 3e-4)), "credit.kind": Values(("stage", "all"))}
+    names = [setting.name for setting in grid(keys)]
+    assert names == [
+        f"learning_rate={r} credit.kind={k}" for r in ("0.0001", "0.0003") for k in ("stage", "all")
+    ]
+    assert [s.amount for s in grid({"learning_rate": Values((1e-4, 3e-4))})] == [1e-4, 3e-4]
+    with pytest.raises(SweepError, match="takes values, not a range"):
+        grid({"learning_rate": Range(0.1, 0.2)})
+
+
+def test_draws_are_distinct_within_their_range_and_the_same_for_a_seed():
+    keys = {"learning_rate": Range(1e-5, 1e-3, log=True), "curriculum.attempts": Range(2, 4)}
+    drawn = draws(keys, 20, seed=3)
+    assert drawn == draws(keys, 20, seed=3) != draws(keys, 20, seed=4)
+    assert len({s.name for s in drawn}) == 20
+    assert all(1e-5 <= s.keys["learning_rate"] <= 1e-3 for s in drawn)
+    assert {s.keys["curriculum.attempts"] for s in drawn} == {2, 3, 4}
+    assert sum(s.keys["learning_rate"] < 1e-4 for s in drawn) > 4, "evenly by order of magnitude"
+    assert len(draws({"curriculum.attempts": Range(2, 4)}, 9, seed=1)) == 3, "as many as there are"
+
+
+# ---------------------------------------------------------------------- the sweep and its trials
+def test_a_sweep_is_read_as_it_was_saved(tmp_path):
+    sweep = sweep_of(
+        *grid({"learning_rate": Values((1e-4, 3e-4))}), arguments=("--local",), versions={"git": "x"}
+    )
+    sweep.save(tmp_path)
+    assert load_sweep(tmp_path) == sweep
+    assert [t.name for t in sweep.trials] == ["0-seed1", "0-seed2", "1-seed1", "1-seed2"]
+
+
+def test_no_sweep_and_half_a_sweep_are_refused(tmp_path):
+    with pytest.raises(SweepError, match="no sweep"):
+        load_sweep(tmp_path)
+    (tmp_path / "sweep.json").write_text('{"kind": "grid"')
+    with pytest.raises(SweepError, match="not a sweep's"):
+        load_sweep(tmp_path)
+
+
+def test_a_trial_is_the_recipe_with_its_keys_laid_over(tmp_path):
+    setting = Setting(
+        name="s",
+        keys={"learning_rate": 1e-4, "curriculum.stages": [5], "generator.learner.estimator.kind": "grpo"},
+    )
+    sweep = sweep_of(setting, base={"evaluation.every": 1}, arguments=("--temperature", "0.5"))
+    check(sweep, tmp_path)
+    recipe = read_written(tmp_path, "0-seed2")
+    assert recipe == recipe_of(sweep, sweep.trials[1])
+    assert recipe["learning_rate"] == 1e-4 and recipe["curriculum"]["stages"] == [5]
+    assert recipe["evaluation"]["every"] == 1 and recipe["local"] is True
+    arguments = arguments_of(sweep, sweep.trials[1], tmp_path / "r.yaml", tmp_path, "0-seed2")
+    assert arguments[:4] == ["--config", str(tmp_path / "r.yaml"), "--temperature", "0.5"]
+    assert arguments[4:] == ["--seed", "2", "--output-dir", str(tmp_path / "runs"), "--run-name", "0-seed2"]
+
+
+@pytest.mark.parametrize(
+    ("keys", "arguments", "said"),
+    [
+        ({"no_such_key": 1}, (), "unknown key no_such_key"),
+        ({"learning_rate": -1}, (), "learning_rate"),
+        ({"evaluation.enabled": False}, (), "evaluation.enabled must be true"),
+        ({"learning_rate": 3.0e-4}, (), "come to the same run"),  # as the recipe says
+        ({"learning_rate": 1e-4}, ("--learning-rate", "1e-3"), "come to the same run"),
+    ],
+)
+def test_what_driver_would_refuse_or_what_differs_in_nothing_is_refused_at_once(
+    tmp_path, keys, arguments, said
+):
+    settings = (Setting(name="recipe", keys={}), Setting(name="other", keys=keys))
+    with pytest.raises(Exception, match=said):
+        check(sweep_of(*settings, arguments=arguments), tmp_path)
+
+
+def test_the_sweep_decides_what_is_its_own(tmp_path):
+    with pytest.raises(SweepError, match=r"--run-name: that is the sweep's own"):
+        base_config("debug", ["--run-name", "x"], {}, tmp_path)
+
+
+# ---------------------------------------------------------------------- where settings come from
+@pytest.mark.parametrize("name", NAMES)
+def test_every_ablation_is_a_configuration_that_differs_from_the_baseline(tmp_path, name):
+    config = base_config("debug", [], {}, tmp_path)
+    entries = {"baseline": {}} | ablation(name, config)
+    settings = tuple(Setting(name=n, keys=dict(keys)) for n, keys in entries.items())
+    sweep = Sweep(kind="ablate", config="debug", settings=settings, replicates=SEEDS[:1])
+    kept, idle = without_idle(sweep, tmp_path)
+    check(kept, tmp_path)
+    assert len(kept.settings) > 1 and len(kept.settings) + len(idle) == len(settings)
+    assert idle == (["credit to all stages"] if name == "credit" else [])
+
+
+def test_with_one_policy_an_ablation_has_no_key_of_the_other(tmp_path):
+    config = base_config("grpo_code_execution", [], {}, tmp_path)
+    assert ablation("credit", config)["reinforce_pp"] == {"generator.learner.estimator.kind": "reinforce_pp"}
+
+
+def problems(count: int) -> list[Problem]:
+    return [
+        Problem(
+            id=f"p{i}",
+            description=f"add {i}",
+            function_signature="def f(n):",
+            baseline_tests=(f"assert f(0) == {i}",),
+            reference_solution=f"def f(n):\n    return n + {i}\n",
+        )
+        for i in range(count)
+    ]
+
+
+def test_folds_hold_each_problem_out_once():
+    found = folds(problems(10), 3, seed=1)
+    assert sorted(p.id for _, part in found for p in part) == sorted(p.id for p in problems(10))
+    for rest, part in found:
+        assert len(rest) + len(part) == 10 and not {p.id for p in rest} & {p.id for p in part}
+        assert len(part) in (3, 4)
+    for count in (1, 11):
+        with pytest.raises(SweepError, match="--folds"):
+            folds(problems(10), count, seed=1)
+
+
+def test_parts_of_a_data_size_series_are_nested():
+    parts = nested_parts(problems(10), [8, 2, 5], seed=1)
+    ids = {size: {p.id for p in part} for size, part in parts.items()}
+    assert list(ids) == [2, 5, 8] and ids[2] < ids[5] < ids[8] and [len(i) for i in ids.values()] == [2, 5, 8]
+    with pytest.raises(SweepError, match="--sizes 11"):
+        nested_parts(problems(10), [2, 11], seed=1)
+
+
+def test_a_part_is_a_problem_file_that_a_run_reads(tmp_path):
+    from problems.loader import load_problems
+
+    train = write_problems(tmp_path / "p" / "train.json", problems(3))
+    assert load_problems(train) == [*problems(3)]
+    keys = keys_of(train, train, {"generator": tmp_path})
+    sweep = sweep_of(Setting(name="s", keys=keys | {"discriminator.model": str(tmp_path)}))
+    check(sweep, tmp_path)
+    (other,) = [replace(problem, id="x", language="q") for problem in problems(1)]
+    with pytest.raises(SweepError, match="problem x: folds and sizes are for Python functions"):
+        write_problems(tmp_path / "q.json", [other])

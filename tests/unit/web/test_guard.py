@@ -1,0 +1,290 @@
+"""A guard before a small service, by real requests to a real server."""
+
+import argparse
+import asyncio
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from fastapi.responses import StreamingResponse
+from pydantic import BaseModel
+
+from core.errors import SparringError
+from tests.serving import served
+from web import keys as web_keys
+from web.guard import Bucket, Guard
+from web.service import guarded
+
+
+class Word(BaseModel):
+    word: str
+
+
+def make_app(go_on: threading.Event | None = None) -> FastAPI:
+    app = FastAPI()
+
+    @app.post("/echo")
+    async def echo(word: Word) -> dict[str, str]:
+        return {"word": word.word}
+
+    @app.get("/things/{thing}")
+    async def thing(thing: str) -> str:
+        if thing == "broken":
+            raise RuntimeError("broken")
+        return thing
+
+    @app.get("/stream")
+    async def stream() -> StreamingResponse:
+        async def parts() -> Any:
+            yield "first"
+            while go_on is not None and not go_on.is_set():
+                await asyncio.sleep(0.01)
+            yield "second"
+
+        return StreamingResponse(parts())
+
+    @app.get("/slow")
+    async def slow() -> str:
+        while go_on is not None and not go_on.is_set():
+            await asyncio.sleep(0.01)
+        return "done"
+
+    return app
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Callable[..., tuple[httpx.Client, Path]]]:
+    """Starts one with the guard's options; a client, and its audit log."""
+    opened: list[Any] = []
+
+    def start(app: FastAPI | None = None, **options: Any) -> tuple[httpx.Client, Path]:
+        log = tmp_path / "audit.jsonl"
+        given = {"keys": None, "requests_per_minute": None, "max_body_mb": 8.0, "audit_log": log}
+        namespace = argparse.Namespace(**({"host": "127.0.0.1"} | given | options))
+        server = served(guarded(app or make_app(), namespace))
+        opened.append(server)
+        client = httpx.Client(base_url=server.__enter__())
+        opened.append(client)
+        return client, log
+
+    yield start
+    for one in reversed(opened):
+        one.__exit__(None, None, None)
+
+
+def lines(log: Path, count: int) -> list[dict[str, Any]]:
+    """Once so many requests are written down: that is after the answer's last byte."""
+    for _ in range(500):
+        found = [json.loads(line) for line in log.read_text().splitlines()]
+        if len(found) >= count:
+            return found
+        time.sleep(0.01)
+    raise AssertionError(f"{len(found)} of {count} lines: {found}")
+
+
+def bearer(key: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key}"}
+
+
+def test_only_a_good_key_is_let_in_and_a_removed_one_no_more(service: Any, tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"
+    alice, bob = web_keys.add(path, "alice"), web_keys.add(path, "bob")
+    assert path.stat().st_mode & 0o077 == 0
+    assert alice not in path.read_text()
+    client, log = service(keys=path)
+    assert client.post("/echo", json={"word": "x"}, headers=bearer(alice)).json() == {"word": "x"}
+    for headers in ({}, bearer("sk-wrong"), {"Authorization": "Bearer"}, {"Authorization": f"Basic {alice}"}):
+        refused = client.post("/echo", json={"word": "x"}, headers=headers)
+        assert refused.status_code == 401 and refused.headers["WWW-Authenticate"] == "Bearer"
+        assert "web.keys add" in refused.json()["error"]["message"]
+    assert client.get("/things/a", auth=("any", alice)).json() == "a"  # a URL's password
+    assert client.get("/things/a", auth=(alice, "")).status_code == 401
+    assert client.get("/healthz").json() == {"status": "ok"}
+    assert client.get("/metrics").status_code == 401
+    web_keys.remove(path, "alice")
+    assert client.post("/echo", json={"word": "x"}, headers=bearer(alice)).status_code == 401
+    assert client.post("/echo", json={"word": "x"}, headers=bearer(bob)).status_code == 200
+    path.write_text("no keys any more")
+    assert client.post("/echo", json={"word": "x"}, headers=bearer(bob)).status_code == 401
+    written = lines(log, 10)
+    assert [line["key"] for line in written] == ["alice", *[None] * 4, "alice", None, None, "bob", None]
+    assert alice not in log.read_text() and bob not in log.read_text()
+
+
+def test_each_key_has_its_own_rate(service: Any, tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"
+    alice, bob = web_keys.add(path, "alice"), web_keys.add(path, "bob")
+    client, _ = service(keys=path, requests_per_minute=2)
+    statuses = [client.get("/things/a", headers=bearer(alice)).status_code for _ in range(2)]
+    refused = client.get("/things/a", headers=bearer(alice))
+    assert statuses == [200, 200] and refused.status_code == 429
+    assert 1 <= int(refused.headers["Retry-After"]) <= 30
+    assert client.get("/things/a", headers=bearer(bob)).status_code == 200
+    assert client.get("/healthz").status_code == 200
+
+
+def test_a_bucket_refills_evenly() -> None:
+    bucket = Bucket(60, 60, 0.0)
+    assert [bucket.wait_s(0.0) for _ in range(60)] == [0.0] * 60
+    assert bucket.wait_s(0.0) == pytest.approx(1.0)
+    assert bucket.wait_s(0.75) == pytest.approx(0.25)
+    assert bucket.wait_s(1.0) == 0.0
+    assert bucket.wait_s(1000.0) == 0.0 and bucket.tokens == pytest.approx(59)
+
+
+def test_a_body_is_never_larger_than_allowed(service: Any) -> None:
+    client, log = service(max_body_mb=0.001)
+    assert client.post("/echo", json={"word": "x" * 900}).status_code == 200
+    declared = client.post("/echo", json={"word": "x" * 2000})
+    assert declared.status_code == 413 and "1048 bytes" in declared.json()["error"]["message"]
+    chunked = client.post("/echo", content=(b"x" * 100 for _ in range(200)))  # no Content-Length
+    assert chunked.status_code == 413
+    assert client.post("/echo", json={"word": "x"}).status_code == 200
+    assert [line["status"] for line in lines(log, 4)] == [200, 413, 413, 200]
+
+
+def test_a_content_length_that_lies_is_believed_by_nobody(service: Any) -> None:
+    client, _ = service()
+    head = b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: "
+    for length in (b"5", b"4000", b"-1", b"1e9"):
+        with socket.create_connection((client.base_url.host, client.base_url.port)) as raw:
+            raw.sendall(head + length + b"\r\n\r\n" + b'{"word": "a longer body"}')
+            raw.shutdown(socket.SHUT_WR)
+            said = b"".join(iter(lambda raw=raw: raw.recv(4096), b""))
+        assert b" 200 OK" not in said
+    assert client.post("/echo", json={"word": "x"}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b'{"word": ', "not JSON"),
+        (b"[" * 100_000, ""),
+        (b'{"word": "\xff"}', ""),
+        (b'{"word": 3}', "word: Input should be a valid string"),
+        (b"{}", "word: Field required"),
+        (b"", ""),
+    ],
+)
+def test_a_malformed_body_is_a_400(service: Any, body: bytes, message: str) -> None:
+    client, _ = service()
+    answer = client.post("/echo", content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 400
+    assert message in answer.json()["error"]["message"]
+
+
+def test_answers_pass_as_they_come(service: Any) -> None:
+    go_on = threading.Event()
+    client, log = service(make_app(go_on))
+    with client.stream("GET", "/stream") as answer:
+        parts = answer.iter_text()
+        assert next(parts) == "first"  # the second waits until this is here
+        go_on.set()
+        assert list(parts) == ["second"]
+    line = lines(log, 1)[0]
+    assert (line["status"], line["sent"], line["hung_up"]) == (200, len("firstsecond"), False)
+
+
+def test_a_client_that_hangs_up_is_written_down_and_harms_nobody(service: Any) -> None:
+    go_on = threading.Event()
+    client, log = service(make_app(go_on))
+    with client.stream("GET", "/stream") as answer:
+        next(answer.iter_text())
+    assert lines(log, 1)[0] | {"status": 200, "hung_up": True, "sent": 5} == lines(log, 1)[0]
+    with pytest.raises(httpx.ReadTimeout):
+        client.get("/slow", timeout=0.1)
+    time.sleep(0.1)
+    go_on.set()
+    gone = lines(log, 2)[1]
+    assert gone["hung_up"] and gone["path"] == "/slow"
+    head = b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nhalf"
+    with socket.create_connection((client.base_url.host, client.base_url.port)) as raw:
+        raw.sendall(head)
+        time.sleep(0.1)
+    half = lines(log, 3)[2]
+    assert half["hung_up"] and half["status"] == 499 and half["received"] == 4
+    assert client.get("/slow").json() == "done"
+
+
+def test_what_is_counted(service: Any) -> None:
+    client, log = service()
+    statuses = [
+        client.get(f"/{path}").status_code
+        for path in ("things/a", "things/b", "things/broken", "no/such/path")
+    ]
+    assert statuses == [200, 200, 500, 404]
+    client.request("TRACE", "/things/a")
+    lines(log, 5)
+    page = client.get("/metrics").text
+    figures = dict(line.rsplit(" ", 1) for line in page.splitlines() if not line.startswith("#"))
+    of_things = 'sparring_http_requests_total{method="GET",path="/things/{thing}",status="%s"}'
+    assert float(figures[of_things % 200]) >= 2 and float(figures[of_things % 500]) >= 1
+    assert float(figures['sparring_http_requests_total{method="GET",path="other",status="404"}']) >= 1
+    assert float(figures['sparring_http_request_seconds_count{path="/things/{thing}"}']) >= 3
+    assert float(figures["sparring_http_in_flight"]) == 1  # this very request
+    assert "/no/such/path" not in page and "TRACE" not in page
+    assert [line["path"] for line in lines(log, 5)][-2] == "/no/such/path"
+
+
+def test_it_guards_any_asgi_service() -> None:
+    async def plain(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            body = (await receive())["body"]
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": body[::-1]})
+
+    with served(Guard(plain, max_body_bytes=3)) as url:
+        assert httpx.post(url, content=b"abc").content == b"cba"
+        assert httpx.post(url, content=b"abcd").status_code == 413
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"host": "0.0.0.0"}, "without keys anybody could use it"),
+        (
+            {"keys": Path("no_such.json")},
+            "no_such.json: No such file or directory; `python -m web.keys add NAME`",
+        ),
+        ({"keys": Path("empty.json")}, "empty.json: holds no key"),
+        ({"keys": Path("broken.json")}, "broken.json: not a file of keys"),
+        ({"requests_per_minute": 0.0}, "--requests-per-minute 0: 1 or more"),
+        ({"max_body_mb": 0.0}, "--max-body-mb 0"),
+        ({"audit_log": Path("no_folder/log")}, "there is no folder no_folder"),
+    ],
+)
+def test_bad_options(
+    service: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict, message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("empty.json").write_text("{}")
+    Path("broken.json").write_text('{"alice": "key"}')
+    with pytest.raises(SparringError, match=r"^[^\n]+$") as error:
+        service(**options)
+    assert message in str(error.value)
+
+
+def test_keys_by_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    web_keys.main(["add", "alice"])
+    key = capsys.readouterr().out.strip()
+    assert web_keys.Keyring(Path("keys.json")).name_of(key) == "alice"
+    for arguments, message in (
+        (["add", "alice"], "'alice' has a key"),
+        (["add", "a b"], "1 to 64 letters"),
+        (["remove", "bob"], "there are alice"),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            web_keys.main(arguments)
+        assert ended.value.code == 2 and message in capsys.readouterr().err
+    web_keys.main(["list"])
+    assert capsys.readouterr().out.startswith("alice 20")

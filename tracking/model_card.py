@@ -1,0 +1,142 @@
+"""README.md of an exported policy: its figures, what it was trained on, and what it is not good for."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from huggingface_hub import EvalResult, ModelCardData
+
+_LIMITS = """\
+* Trained by reinforcement on programs that were judged in a sandbox: it writes programs that pass tests, and programs are
+  what it is good for. Run what it writes in a sandbox, too.
+* The figures are of one run with one seed, on the held-out problems named above; they say little of other problems.
+* What the reward did not look at (style, safety, speed, languages other than the one trained on) was not learned."""
+
+_TINY = """
+* A model of this size speaks only of the embedded problems: it shows that training works, and is of no other use."""
+
+
+def model_card(policy: str, state: Mapping[str, Any], *, adapter: bool, run: str) -> str:
+    """state: the checkpoint's."""
+    config = state["config"]
+    of_policy, before = config[policy], state["parts"]["recorder"]["before"]
+    held_out = state["row"].get("held_out") or {}
+    data = ModelCardData(
+        model_name=f"{run}-{policy}",
+        base_model=of_policy["model"] if _is_hub_id(of_policy["model"]) else None,
+        library_name="peft" if adapter else "transformers",
+        pipeline_tag="text-generation",
+        tags=["reinforcement-learning", "code", "sparring", config["game"]["kind"]],
+        eval_results=[
+            EvalResult(
+                task_type="text-generation",
+                dataset_type=config["problems"]["kind"],
+                dataset_name=_problems(config).split(" (")[0],
+                metric_type=name,
+                metric_value=round(value, 4),
+            )
+            for name, value in held_out.items()
+        ],
+    )
+    tiny = of_policy["model"] == "embedded"
+    base = "the embedded model of the repository" if tiny else of_policy["model"]
+    weights = f"A LoRA adapter of {base}" if adapter else f"{base[0].upper()}{base[1:]}, trained"
+    return f"""---
+{data.to_yaml()}
+---
+# {run}: {policy}
+
+{weights} as the **{policy}** of the game `{config["game"]["kind"]}`, {_steps(policy, state)}.
+
+## Figures
+
+{_figures(before, held_out)}
+
+## Data
+
+Problems: {_problems(config)}. Held out: {_held_out(config)}.
+
+## Training
+
+{_training(config, of_policy)}
+
+## Use
+
+{_use(adapter)}
+
+## Limits
+
+{_LIMITS}{_TINY if tiny else ""}
+
+## Made with
+
+{", ".join(f"{name} {version}" for name, version in state["versions_of_packages"].items())}; saved {state["time"]}.
+"""
+
+
+def _is_hub_id(model: str) -> bool:
+    return model.count("/") == 1 and not model.startswith((".", "/", "~"))
+
+
+def _steps(policy: str, state: Mapping[str, Any]) -> str:
+    stage = state["row"].get("stage")
+    at = f" of stage {stage}" if stage else ""
+    return f"after {state['versions'][policy]} updates (step {state['step']}{at} of the run)"
+
+
+def _figures(before: Mapping[str, float], held_out: Mapping[str, float]) -> str:
+    if not held_out:
+        return "No held-out evaluation was made at this step."
+    rows = [
+        f"| {name.replace('_', ' ')} | {_figure(before.get(name))} | {_figure(value)} |"
+        for name, value in held_out.items()
+    ]
+    return "\n".join(["| held out | before the run | this checkpoint |", "|---|---|---|", *rows])
+
+
+def _figure(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"
+
+
+def _problems(config: Mapping[str, Any]) -> str:
+    problems = config["problems"]
+    if problems["kind"] == "embedded":
+        return "the embedded problems of the repository (simple functions, made by a grammar)"
+    split = f", split {problems['split']}" if problems.get("split") else ""
+    return f"{problems['file']} (format {problems['format']}{split})"
+
+
+def _held_out(config: Mapping[str, Any]) -> str:
+    problems = config["problems"]
+    if problems["kind"] == "embedded":
+        return "others of the same make"
+    held_out = problems["held_out"]
+    return (
+        held_out["file"] if held_out["kind"] == "file" else f"{held_out['fraction']:.0%} of them, set aside"
+    )
+
+
+def _training(config: Mapping[str, Any], of_policy: Mapping[str, Any]) -> str:
+    learner = of_policy["learner"]
+    lora = learner["lora"]
+    rate = config["learning_rate"] * learner["learning_rate_scale"]
+    told = {
+        "estimator": learner["estimator"]["kind"],
+        "objective": learner["objective"],
+        "learning rate": f"{rate:g}",
+        "tuned": f"LoRA, rank {lora['rank']}, alpha {lora['alpha']}" if lora else "weights",
+        "sampling temperature": f"{config['temperature']:g}",
+        "seed": config["seed"],
+    }
+    return "\n".join(f"* {key}: {value}" for key, value in told.items())
+
+
+def _use(adapter: bool) -> str:
+    if adapter:
+        return (
+            "`peft.AutoPeftModelForCausalLM.from_pretrained(HERE)` puts the adapter on its base model, which "
+            "`adapter_config.json` names."
+        )
+    return (
+        "`transformers.AutoModelForCausalLM.from_pretrained(HERE)`, or `vllm serve HERE`. The chat template is the one that "
+        "it was trained with."
+    )

@@ -1,0 +1,83 @@
+"""Runs on disk: where they are, and what the rows of their attempts mean in words."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from core.errors import SparringError
+
+if TYPE_CHECKING:
+    from games.rules import Rules
+
+Row = Mapping[str, Any]
+NAMED = 12
+UNJUDGED = {
+    "sandbox_failure": "the sandbox failed, so the attempt was dropped",
+    "no_valid_test": "there was no valid test to meet, so the attempt was dropped",
+}
+BECAME = {
+    "valid": "valid",
+    "parse": "not a test in the asked form",
+    "literal": "arguments or expected value are no plain values",
+    "contract": "does not fit the function's signature",
+    "size": "input too big (game.input_limits)",
+    "duplicate": "repeats an earlier test",
+    "repeat": "fails the same programs as an earlier test",
+    "silent": "tells of no program",
+    "rejected": "the reference fails it",
+    "unstable": "the reference gives another result each time",
+    "no_literal": "the reference's result cannot stand in a test",
+}
+"""What becomes of a test that a discriminator wrote; a program's outcomes are verdicts instead."""
+
+
+def find_run(name: str | None, output: Path) -> Path:
+    """A directory, or a name under `output`; None: the latest run there. Raises SparringError."""
+    runs = sorted(
+        (file for pattern in ("*", "*/*") for file in output.glob(f"{pattern}/metrics.jsonl")),
+        key=lambda file: file.stat().st_mtime,
+    )
+    if name is None and runs:
+        return runs[-1].parent
+    for directory in (Path(name), output / name) if name is not None else ():
+        if (directory / "metrics.jsonl").is_file():
+            return directory
+    latest = ", ".join(str(file.parent.relative_to(output)) for file in runs[: -NAMED - 1 : -1])
+    there = f"the latest runs in {output}: {latest}" if runs else f"there is none in {output}"
+    raise SparringError(f"{name or output}: no run (a directory with metrics.jsonl); {there}")
+
+
+def played(run: Path) -> Iterator[Row]:
+    """Rows of all its attempts, the oldest first."""
+    from tracking.episodes import episode_files
+    from tracking.rows import read_rows
+
+    for file in episode_files(run):
+        yield from read_rows(file)
+
+
+def rules_of(run: Path) -> "Rules | None":
+    """None where the run's config is of another version."""
+    import yaml
+    from pydantic import TypeAdapter, ValidationError
+
+    from games import GameRules
+
+    try:
+        return TypeAdapter(GameRules).validate_python(
+            yaml.safe_load((run / "config.yaml").read_text())["game"]
+        )
+    except (OSError, yaml.YAMLError, KeyError, TypeError, ValidationError):
+        return None
+
+
+def is_suite(outcomes: Sequence[Row]) -> bool:
+    """They say what became of tests, not what tests did to a program."""
+    return bool(outcomes) and outcomes[0]["status"] in BECAME
+
+
+def why(row: Row, rules: "Rules | None") -> str:
+    """How an attempt's reward came about; empty where that is not known."""
+    if row["reward"] is None:
+        return next((text for name, text in UNJUDGED.items() if name in row["components"]), "not judged")
+    return rules.why(row["player"], row["components"]) if rules is not None else ""

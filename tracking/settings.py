@@ -1,0 +1,45 @@
+"""Where a run's figures go besides its own files."""
+
+from importlib.util import find_spec
+from typing import Literal, Self
+
+from pydantic import field_validator, model_validator
+
+from core.settings import Settings
+
+PACKAGES = {"tensorboard": "tensorboard", "wandb": "wandb", "mlflow": "mlflow-skinny"}
+"""What is to be installed for each writer."""
+
+
+class TrackingSettings(Settings):
+    to: tuple[Literal["tensorboard", "wandb", "mlflow"], ...] = ()
+    """Besides the run's own files, which are always written: tensorboard (files in the run's directory), wandb (Weights &
+    Biases; offline where there is no key or no network), mlflow."""
+    project: str | None = None
+    """W&B's project and MLflow's experiment; None: WANDB_PROJECT and MLFLOW_EXPERIMENT_NAME, or sparring."""
+    name: str | None = None
+    """The run's name at W&B and MLflow; None: that of its directory."""
+    mlflow_uri: str | None = None
+    """MLflow's tracking URI; None: MLFLOW_TRACKING_URI, or files in output_dir/mlruns."""
+
+    trace: bool = False
+    """Write trace.json, for ui.perfetto.dev: where the time went, a row per part."""
+
+    @field_validator("to")
+    @classmethod
+    def _libraries_are_there(cls, to: tuple[str, ...]) -> tuple[str, ...]:
+        for name in to:
+            found = find_spec(name)
+            if found is None or found.origin is None:  # a directory of that name is not the library
+                raise ValueError(
+                    f"{name} is not installed: pip install {PACKAGES[name]}, or leave {name} out"
+                )
+        return tuple(dict.fromkeys(to))
+
+    @model_validator(mode="after")
+    def _keys_have_a_writer(self) -> Self:
+        if not {"wandb", "mlflow"} & set(self.to):
+            self.refuse_changed(("project", "name"), "has no effect unless `to` names wandb or mlflow")
+        if "mlflow" not in self.to:
+            self.refuse_changed(("mlflow_uri",), "has no effect unless `to` names mlflow")
+        return self

@@ -1,0 +1,68 @@
+"""MLflow: a tracking server or database where its URI says so, else files beside the runs (output_dir/mlruns)."""
+
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from mlflow.entities import Metric, Param
+from mlflow.exceptions import MlflowException
+from mlflow.tracking import MlflowClient
+
+from core.errors import SparringError
+from tracking.writers import Ending, TrackedRun
+
+_AT_ONCE = 100
+"""Parameters; a server takes no more in one call."""
+_LONGEST = 500
+"""Characters of a parameter that every store takes."""
+_STATUS = {"finished": "FINISHED", "failed": "FAILED", "killed": "KILLED"}
+
+
+class MlflowWriter:
+    def __init__(self, run: TrackedRun) -> None:
+        """Raises SparringError where the store cannot be written to."""
+        uri = run.mlflow_uri or os.environ.get("MLFLOW_TRACKING_URI")
+        if uri is None:
+            uri = (run.directory.parent / "mlruns").resolve().as_uri()
+            os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")  # it wants to be asked for
+        self.where = f"mlflow: run {run.name} at {uri}"
+        try:
+            self._client = MlflowClient(tracking_uri=uri, registry_uri=uri)
+            self._id = self._opened(run)
+        except (MlflowException, OSError, ImportError) as error:
+            raise SparringError(
+                f"tracking.to mlflow: {uri}: {str(error).splitlines()[0]}; mend tracking.mlflow_uri or "
+                "MLFLOW_TRACKING_URI, or leave mlflow out"
+            ) from error
+
+    def _opened(self, run: TrackedRun) -> str:
+        """The run's id; settings cannot be changed there, so a run that goes on keeps those that it began with."""
+        known = run.remembered("mlflow")
+        if known is not None:
+            self._client.update_run(known, status="RUNNING")
+            return known
+        name = run.project or os.environ.get("MLFLOW_EXPERIMENT_NAME") or "sparring"
+        experiment = self._client.get_experiment_by_name(name)
+        experiment_id = experiment.experiment_id if experiment else self._client.create_experiment(name)
+        made = self._client.create_run(
+            experiment_id, run_name=run.name, tags=dict(run.environment)
+        ).info.run_id
+        run.remember("mlflow", made)
+        parameters = [Param(key, str(value)[:_LONGEST]) for key, value in run.settings.items()]
+        for start in range(0, len(parameters), _AT_ONCE):
+            self._client.log_batch(made, params=parameters[start : start + _AT_ONCE])
+        return made
+
+    def metrics(self, step: int, figures: Mapping[str, float]) -> None:
+        now = int(time.time() * 1000)
+        self._client.log_batch(self._id, [Metric(name, value, now, step) for name, value in figures.items()])
+
+    def text(self, step: int, title: str, text: str) -> None:
+        self._client.log_text(self._id, text, f"{title}/step_{step:06d}.txt")
+
+    def image(self, step: int, title: str, file: Path) -> None:
+        self._client.log_artifact(self._id, str(file))
+
+    def close(self, ending: Ending) -> None:
+        self._client.set_terminated(self._id, _STATUS[ending])

@@ -1,0 +1,136 @@
+"""TensorBoard, Weights & Biases, MLflow: what they are told of a run, as it goes.
+
+Each writer is a few lines around its library (to_tensorboard.py, to_wandb.py, to_mlflow.py). One that does not start
+refuses the run before anything is loaded; one that fails later is left out, with a warning: the run's own files have
+all of it.
+"""
+
+import json
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from tracking.rows import write_json
+
+log = logging.getLogger(__name__)
+Ending = Literal["finished", "failed", "killed"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrackedRun:
+    """What the writers are told at the start."""
+
+    directory: Path
+    name: str
+    project: str | None
+    """None: the writer's own environment variable, or its default."""
+    mlflow_uri: str | None
+    settings: Mapping[str, Any]
+    """Resolved, by dotted key."""
+    environment: Mapping[str, str]
+    """Versions, commit, machine."""
+    done: int
+    """The last step that is there already; -1: none."""
+
+    def remembered(self, writer: str) -> str | None:
+        """The id that this run has there since an earlier half."""
+        return self._ids().get(writer)
+
+    def remember(self, writer: str, run_id: str) -> None:
+        write_json(self._file, self._ids() | {writer: run_id})
+
+    @property
+    def _file(self) -> Path:
+        return self.directory / "tracking.json"
+
+    def _ids(self) -> dict[str, str]:
+        return json.loads(self._file.read_text()) if self._file.is_file() else {}
+
+
+class Writer(Protocol):
+    where: str
+    """For people: where to look."""
+
+    def metrics(self, step: int, figures: Mapping[str, float]) -> None: ...
+
+    def text(self, step: int, title: str, text: str) -> None: ...
+
+    def image(self, step: int, title: str, file: Path) -> None: ...
+
+    def close(self, ending: Ending) -> None: ...
+
+
+class Writers:
+    """All of a run's; none is fine, too."""
+
+    def __init__(self) -> None:
+        self._writers: dict[str, Writer] = {}
+
+    def add(self, name: str, writer: Writer) -> None:
+        self._writers[name] = writer
+
+    @property
+    def where(self) -> Sequence[str]:
+        return [writer.where for writer in self._writers.values()]
+
+    def metrics(self, step: int, figures: Mapping[str, float]) -> None:
+        self._tell(lambda writer: writer.metrics(step, figures))
+
+    def text(self, step: int, title: str, text: str) -> None:
+        self._tell(lambda writer: writer.text(step, title, text))
+
+    def image(self, step: int, title: str, file: Path) -> None:
+        self._tell(lambda writer: writer.image(step, title, file))
+
+    def close(self, ending: Ending) -> None:
+        self._tell(lambda writer: writer.close(ending))
+
+    def _tell(self, what: Callable[[Writer], None]) -> None:
+        for name, writer in list(self._writers.items()):
+            try:
+                what(writer)
+            except (
+                Exception
+            ) as error:  # whatever a library raises: the run is worth more than its picture elsewhere
+                del self._writers[name]
+                reason = str(error).strip().splitlines() or [""]
+                log.warning(
+                    "tracking.to %s: no more is written there (%s: %s); the run and its own files go on",
+                    name,
+                    type(error).__name__,
+                    reason[0],
+                )
+
+
+def open_writer(name: str, run: TrackedRun) -> Writer:
+    """Raises SparringError where it does not start. Its library is imported here, for those who asked for it."""
+    if name == "tensorboard":
+        from tracking.to_tensorboard import TensorboardWriter
+
+        return TensorboardWriter(run)
+    if name == "wandb":
+        from tracking.to_wandb import WandbWriter
+
+        return WandbWriter(run)
+    from tracking.to_mlflow import MlflowWriter
+
+    return MlflowWriter(run)
+
+
+@contextmanager
+def open_writers(names: Sequence[str], run: TrackedRun) -> Iterator[Writers]:
+    """Raises SparringError. Closed with how the run ended."""
+    writers, ending = Writers(), "failed"
+    try:
+        for name in names:
+            writers.add(name, open_writer(name, run))
+        yield writers
+        ending = "finished"
+    except KeyboardInterrupt:
+        ending = "killed"
+        raise
+    finally:
+        writers.close(ending)

@@ -1,0 +1,271 @@
+"""What stands before a service: keys, a rate, a limit on bodies, an audit log, `/healthz` and `/metrics`.
+
+Plain ASGI: `Guard(app, ...)` for a server, `app.add_middleware(Guard, ...)` for FastAPI, Ray Serve included. A body is read
+before the service sees it, so it is never larger than allowed, whatever its Content-Length said; answers pass as they
+come. A key comes as `Authorization: Bearer KEY`, or, for clients that can be given a URL only, as its password:
+`http://any:KEY@host`. Rates are counted in this process: several replicas allow as many times the rate. No TLS: a proxy's work. What is no
+HTTP request (a web socket) is refused.
+
+Refusals, {"error": {"message", "type"}}: 401 without a good key, 429 with Retry-After, 413; 500 where the service raised.
+The audit log has a line for each request, also refused ones, but for /healthz and /metrics:
+
+    {"time": "2026-11-22T12:00:00.123+00:00", "key": "alice", "method": "POST", "path": "/judge", "status": 200,
+     "seconds": 0.0123, "received": 210, "sent": 180, "hung_up": false}
+
+`key` is its name, null where there was no good one; `status` is 499 where the client hung up before there was an answer.
+"""
+
+import asyncio
+import base64
+import contextlib
+import json
+import logging
+import math
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from prometheus_client import CONTENT_TYPE_LATEST, Counter, Gauge, Histogram, generate_latest
+
+from web.keys import Keyring
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
+
+REQUESTS = Counter(
+    "sparring_http_requests", "Requests answered, by route and status", ["method", "path", "status"]
+)
+SECONDS = Histogram(
+    "sparring_http_request_seconds",
+    "Seconds from a request's head to its answer's end",
+    ["path"],
+    buckets=(0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300),
+)
+IN_FLIGHT = Gauge("sparring_http_in_flight", "Requests under way")
+METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
+HUNG_UP = Counter("sparring_http_hung_up", "Clients that hung up before their answer's end", ["path"])
+
+
+@dataclass(slots=True)
+class Bucket:
+    """Tokens for requests: full at first, refilled evenly."""
+
+    per_minute: float
+    tokens: float
+    at: float
+    """time.monotonic() of the last look."""
+
+    def wait_s(self, now: float) -> float:
+        """Take a token: 0. There is none: seconds until there is."""
+        self.tokens = min(self.per_minute, self.tokens + (now - self.at) * self.per_minute / 60)
+        self.at = now
+        if self.tokens >= 1:
+            self.tokens -= 1
+            return 0.0
+        return (1 - self.tokens) * 60 / self.per_minute
+
+
+@dataclass(slots=True)
+class Exchange:
+    """A request and its answer, as far as they have come."""
+
+    start: float = field(default_factory=time.perf_counter)
+    key: str | None = None
+    received: int = 0
+    sent: int = 0
+    status: int = 499
+    complete: bool = False
+    gone: asyncio.Event = field(default_factory=asyncio.Event)
+    """The client has hung up."""
+
+
+class Guard:
+    def __init__(
+        self,
+        app: App,
+        *,
+        keys: Path | None = None,
+        requests_per_minute: float | None = None,
+        max_body_bytes: int = 1 << 20,
+        audit_log: Path | None = None,
+    ) -> None:
+        """keys: see web.keys; None lets everybody in, and all share one rate. Raise SparringError, OSError."""
+        self._app = app
+        self._keyring = Keyring(keys) if keys else None
+        self._per_minute = requests_per_minute
+        self._max_body = max_body_bytes
+        self._audit = open(audit_log, "a", buffering=1, encoding="utf-8") if audit_log else None  # noqa: SIM115
+        self._buckets: dict[str | None, Bucket] = {}
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            return await self._app(scope, receive, send)
+        if scope["type"] != "http":
+            return await send({"type": "websocket.close", "code": 1008})
+        if scope["path"] == "/healthz":
+            return await answer(send, 200, b'{"status": "ok"}')
+        exchange = Exchange()
+
+        async def counting_send(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                exchange.status = message["status"]
+            elif message["type"] == "http.response.body":
+                exchange.sent += len(message.get("body", b""))
+                exchange.complete = not message.get("more_body", False)
+            await send(message)
+
+        IN_FLIGHT.inc()
+        try:
+            await self._handle(scope, receive, counting_send, exchange)
+        except asyncio.CancelledError:  # a server's way to say that the client is gone
+            exchange.gone.set()
+            raise
+        except Exception:
+            if not exchange.gone.is_set():
+                logging.getLogger(__name__).exception("%s %s", scope["method"], scope["path"])
+                if exchange.status != 499:  # half an answer is out: the server cuts it off
+                    exchange.status, exchange.complete = 500, True
+                    raise
+                await refuse(counting_send, 500, "the service failed; its log says why")
+        finally:
+            IN_FLIGHT.dec()
+            self._write_down(scope, exchange)
+
+    async def _handle(
+        self, scope: MutableMapping[str, Any], receive: Receive, send: Send, exchange: Exchange
+    ) -> None:
+        headers = dict(scope["headers"])
+        if self._keyring:
+            exchange.key = self._keyring.name_of(key_of(headers.get(b"authorization", b"")))
+            if exchange.key is None:
+                message = (
+                    "a key is wanted: `Authorization: Bearer KEY`, as `python -m web.keys add` printed it"
+                )
+                return await refuse(send, 401, message, (b"www-authenticate", b"Bearer"))
+        if scope["path"] == "/metrics":
+            return await answer(send, 200, generate_latest(), CONTENT_TYPE_LATEST)
+        if wait_s := self._wait_s(exchange.key):
+            message = f"more than {self._per_minute:g} requests a minute; try again in {wait_s:.1f} s"
+            return await refuse(send, 429, message, (b"retry-after", str(math.ceil(wait_s)).encode()))
+        body = await self._read(headers, receive, exchange)
+        if body is None:
+            return await refuse(
+                send, 413, f"the body is larger than {self._max_body} bytes", (b"connection", b"close")
+            )
+        if exchange.gone.is_set():
+            return
+        watch = asyncio.create_task(self._watch(receive, exchange))
+        try:
+            await self._app(scope, self._replay(body, exchange), send)
+        finally:
+            watch.cancel()
+
+    def _wait_s(self, key: str | None) -> float:
+        if not self._per_minute:
+            return 0.0
+        now = time.monotonic()
+        return self._buckets.setdefault(key, Bucket(self._per_minute, self._per_minute, now)).wait_s(now)
+
+    async def _read(self, headers: dict[bytes, bytes], receive: Receive, exchange: Exchange) -> bytes | None:
+        """The body; None where it is too large."""
+        declared = headers.get(b"content-length", b"")
+        if declared.isdigit() and int(declared) > self._max_body:
+            return None
+        body = bytearray()
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                exchange.gone.set()
+                return b""
+            body += message.get("body", b"")
+            exchange.received = len(body)
+            if len(body) > self._max_body:
+                return None
+            if not message.get("more_body", False):
+                return bytes(body)
+
+    async def _watch(self, receive: Receive, exchange: Exchange) -> None:
+        """Only this asks the server any more, so that a service that never listens is known to have lost its client."""
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        if not exchange.complete:
+            exchange.gone.set()
+
+    def _replay(self, body: bytes, exchange: Exchange) -> Receive:
+        messages = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def receive() -> Message:
+            if messages:
+                return messages.pop()
+            await exchange.gone.wait()
+            return {"type": "http.disconnect"}
+
+        return receive
+
+    def _write_down(self, scope: MutableMapping[str, Any], exchange: Exchange) -> None:
+        """Into the log, and the figures: by the route that took it, as a client may invent any number of paths and
+        methods."""
+        seconds = time.perf_counter() - exchange.start
+        hung_up = exchange.gone.is_set() or not exchange.complete
+        route = getattr(scope.get("route"), "path", "other")
+        if scope["path"] == "/metrics":
+            return
+        REQUESTS.labels(
+            scope["method"] if scope["method"] in METHODS else "other", route, exchange.status
+        ).inc()
+        SECONDS.labels(route).observe(seconds)
+        if hung_up:
+            HUNG_UP.labels(route).inc()
+        if self._audit is None:
+            return
+        line = {
+            "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            "key": exchange.key,
+            "method": scope["method"],
+            "path": scope["path"][:200],
+            "status": exchange.status,
+            "seconds": round(seconds, 4),
+            "received": exchange.received,
+            "sent": exchange.sent,
+            "hung_up": hung_up,
+        }
+        try:
+            self._audit.write(json.dumps(line) + "\n")
+        except OSError as error:  # a full disk: the service goes on
+            logging.getLogger(__name__).error("audit log: %s", error)
+
+
+def key_of(authorization: bytes) -> str:
+    """Of `Bearer KEY`, or of `Basic`, whose password it is; "" where there is none."""
+    scheme, _, rest = authorization.decode("latin-1").partition(" ")
+    if scheme.lower() == "bearer":
+        return rest.strip()
+    if scheme.lower() == "basic":
+        with contextlib.suppress(ValueError):
+            return base64.b64decode(rest, validate=True).decode("latin-1").partition(":")[2]
+    return ""
+
+
+async def answer(
+    send: Send,
+    status: int,
+    body: bytes,
+    content_type: str = "application/json",
+    *more: tuple[bytes, bytes],
+) -> None:
+    headers = [(b"content-type", content_type.encode()), (b"content-length", str(len(body)).encode()), *more]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body, "more_body": False})
+
+
+TYPES = {401: "unauthorized", 413: "too_large", 429: "too_fast", 500: "failed"}
+
+
+async def refuse(send: Send, status: int, message: str, *headers: tuple[bytes, bytes]) -> None:
+    body = json.dumps({"error": {"message": message, "type": TYPES[status]}}).encode()
+    await answer(send, status, body, "application/json", *headers)

@@ -1,0 +1,15 @@
+"""The options that our services share. Light: commands read them before they know whether they serve."""
+
+import argparse
+from pathlib import Path
+
+
+def add_options(parser: argparse.ArgumentParser, *, port: int) -> None:
+    parser.add_argument("--host", default="127.0.0.1", help="default: 127.0.0.1; another one needs --keys")
+    parser.add_argument("--port", type=int, default=port, help=f"0: any free one; default: {port}")
+    parser.add_argument(
+        "--keys", type=Path, help="file of keys (python -m web.keys); none: no keys are asked for"
+    )
+    parser.add_argument("--requests-per-minute", type=float, help="of each key; default: any number")
+    parser.add_argument("--max-body-mb", type=float, default=8.0, help="of a request; default: 8")
+    parser.add_argument("--audit-log", type=Path, help="JSON lines, one per request; see web/guard.py")

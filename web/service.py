@@ -1,0 +1,92 @@
+"""How a service is put behind its guard, and run."""
+
+import argparse
+import ipaddress
+import socket
+
+import uvicorn
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from core.errors import SparringError
+from web.guard import Guard
+from web.keys import Keyring
+from web.options import add_options as add_options
+
+
+def check(options: argparse.Namespace) -> None:
+    """Raise SparringError: an option that cannot be."""
+    if options.keys is None and not is_loopback(options.host):
+        raise SparringError(
+            f"--host {options.host}: without keys anybody could use it; make one (`python -m web.keys add NAME`) and "
+            "name its file with --keys, or stay with --host 127.0.0.1"
+        )
+    if options.keys is not None:
+        Keyring(options.keys)
+    if options.requests_per_minute is not None and options.requests_per_minute < 1:
+        raise SparringError(f"--requests-per-minute {options.requests_per_minute:g}: 1 or more")
+    if options.max_body_mb <= 0:
+        raise SparringError(f"--max-body-mb {options.max_body_mb:g}: more than 0")
+    if options.audit_log is not None and not options.audit_log.parent.is_dir():
+        raise SparringError(f"--audit-log {options.audit_log}: there is no folder {options.audit_log.parent}")
+
+
+def guarded(app: FastAPI, options: argparse.Namespace) -> FastAPI:
+    """The app behind a guard, with errors said as the guard says them. Raise SparringError."""
+    check(options)
+    say_errors_plainly(app)
+    app.add_middleware(
+        Guard,
+        keys=options.keys,
+        requests_per_minute=options.requests_per_minute,
+        max_body_bytes=int(options.max_body_mb * (1 << 20)),
+        audit_log=options.audit_log,
+    )
+    return app
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def say_errors_plainly(app: FastAPI) -> None:
+    """{"error": {"message", "type"}} for all; a body that is not what the route wants, JSON or not, is a 400."""
+
+    @app.exception_handler(RequestValidationError)
+    async def bad_request(_: Request, error: RequestValidationError) -> JSONResponse:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"] if part != "body")
+        if first["type"] == "json_invalid":
+            said = f"the body is not JSON: {first['ctx']['error']} (character {where})"
+        else:
+            said = (f"{where}: " if where else "") + first["msg"].removeprefix("Value error, ")
+        return error_answer(400, said, "bad_request")
+
+    @app.exception_handler(HTTPException)
+    async def refused(_: Request, error: HTTPException) -> JSONResponse:
+        return error_answer(error.status_code, str(error.detail), "refused", dict(error.headers or {}))
+
+
+def error_answer(status: int, message: str, kind: str, headers: dict[str, str] | None = None) -> JSONResponse:
+    return JSONResponse({"error": {"message": message, "type": kind}}, status, headers=headers)
+
+
+def run(app: FastAPI, options: argparse.Namespace) -> None:
+    """Until Ctrl-C or SIGTERM; requests under way are answered first, for 30 s. Raise SparringError: no such address."""
+    family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
+    try:
+        listening = socket.create_server((options.host, options.port), family=family, backlog=2048)
+    except OSError as error:
+        raise SparringError(f"--host {options.host} --port {options.port}: {error.strerror}") from None
+    with listening:
+        host, port = listening.getsockname()[:2]
+        print(f"listening on http://{f'[{host}]' if ':' in host else host}:{port}", flush=True)
+        config = uvicorn.Config(
+            app, access_log=False, log_level="warning", timeout_keep_alive=60, timeout_graceful_shutdown=30
+        )
+        uvicorn.Server(config).run(sockets=[listening])
