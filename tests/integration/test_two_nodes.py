@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import uuid
 from collections.abc import Iterator
 from contextlib import suppress
@@ -28,11 +29,13 @@ pytestmark = [pytest.mark.slow, pytest.mark.vllm, pytest.mark.timeout(1200)]
 
 
 class Node:
-    """A Ray node in a network namespace of its own: a machine, as far as the network goes."""
+    """A Ray node in a network namespace, with Ray's files on a disk of its own: two nodes of one machine would take the
+    working directory away from each other."""
 
     def __init__(self, drive: Drive, namespace: str, log: Path, environment: dict[str, str]) -> None:
         self.namespace, self.log, self._drive = namespace, log, drive
         self.environment = environment
+        self.disk = Path(tempfile.mkdtemp(prefix="spar-"))
 
     def start(self, *options: str) -> None:
         """Tried again: Ray itself gives a node half a minute, which a busy machine may not have."""
@@ -50,7 +53,8 @@ class Node:
     def _start(self, *options: str) -> subprocess.Popen:
         with self.log.open("w") as log:
             command = [
-                "ip", "netns", "exec", self.namespace, str(RAY), "start", "--block", *options,
+                "ip", "netns", "exec", self.namespace, "unshare", "--mount", "sh", "-c", 'mount --bind "$0" "$RAY_TMPDIR"; exec "$@"',
+                str(self.disk), str(RAY), "start", "--block", *options,
                 f"--object-store-memory={128 << 20}", "--disable-usage-stats",
             ]  # fmt: skip
             started = subprocess.Popen(
@@ -147,6 +151,9 @@ def nodes(
     yield head, judge
     judge.power_off()
     head.power_off()
+    for node in (head, judge):
+        shutil.rmtree(node.disk, ignore_errors=True)
+    eventually(lambda: all(p.poll() is not None for p in drive.started), 20)
 
 
 def test_the_judging_node_is_lost_and_comes_back(
