@@ -43,7 +43,6 @@ class EngineOptions:
 
 @dataclass(kw_only=True)
 class Engine:
-    model: Model
     client: Any
     app: FastAPI
     cache: "LRUCache[str, Answer]"
@@ -63,7 +62,7 @@ async def start_engine(name: str, model: Model, options: EngineOptions) -> Engin
 
     await init_app_state(client, app.state, frontend, await client.get_supported_tasks())
     cache: LRUCache[str, Answer] = LRUCache(int(options.cache_mb * (1 << 20)), getsizeof=len)
-    return Engine(model=model, client=client, app=app, cache=cache)
+    return Engine(client=client, app=app, cache=cache)
 
 
 def _open(name: str, model: Model, options: EngineOptions) -> tuple[Any, FastAPI, Any]:

@@ -19,7 +19,7 @@ from starlette.responses import Response
 
 from core.episode import Completion, Turn
 from core.errors import SparringError
-from core.interfaces import Sampling, Sandbox
+from core.interfaces import EngineFailure, Sampling, Sandbox
 from core.problem import Problem
 from core.verdict import Limits
 from evaluation.solving import Solution, Solver, Tester, stage_name
@@ -71,14 +71,18 @@ class ShelfPolicy:
         self._shelf, self._name = shelf, name
 
     async def generate(self, prompt_tokens: Sequence[int], sampling: Sampling) -> Completion:
-        """Raises EngineFailure where the model cannot be loaded."""
+        """Raises EngineFailure where the model cannot be loaded, or has died."""
         from vllm.inputs.engine import tokens_input
+        from vllm.v1.engine.exceptions import EngineDeadError
 
         from actors.vllm_policy import completion_of, sampling_params
 
         async with self._shelf.use(self._name) as engine:
             prompt, params = tokens_input(list(prompt_tokens)), sampling_params(sampling)
-            found = [o async for o in engine.client.generate(prompt, params, f"solve-{next(self._ids)}")]
+            try:
+                found = [o async for o in engine.client.generate(prompt, params, f"solve-{next(self._ids)}")]
+            except EngineDeadError as error:
+                raise EngineFailure(f"the engine of {self._name} died; ask again") from error
         return completion_of(found[-1], self.version)
 
 
