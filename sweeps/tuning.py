@@ -4,6 +4,7 @@ Not kept by Tune but by the runs' own files: what is finished, what was stopped,
 telling Tune of the finished trials again, row by row, and of the others as they go on.
 """
 
+import logging
 import os
 import shutil
 from collections.abc import Iterator, Mapping
@@ -161,6 +162,9 @@ def run_sweep(sweep: Sweep, directory: Path, parallel: int, gpus: float) -> None
     """
     directory = directory.resolve()
     os.environ.update(_QUIET)
+    logging.getLogger("ray.tune").setLevel(
+        logging.CRITICAL
+    )  # a trial that dies is told by _Told, in one line
     there = bool(os.environ.get("RAY_ADDRESS"))
     how: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     if not there:  # `local`: not any cluster that `ray start` left on this machine
