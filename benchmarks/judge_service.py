@@ -41,7 +41,7 @@ def main() -> None:
     parser.add_argument("--backend", choices=("docker", "namespace"), help="default: docker where it runs")
     parser.add_argument("--slots", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args()
-    jobs = 200 if options.quick else 4000
+    jobs = 200 if options.quick else 2000
     sandbox = ("--backend", options.backend or "auto", "--slots", str(options.slots))
     figures: dict[str, Any] = {"slots": options.slots}
     with service(*sandbox) as (url, process):
