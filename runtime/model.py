@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
+from pydantic import TypeAdapter
 
 from actors.settings import EngineSettings
 from configs.load import read_recipe, recipe_path
@@ -17,12 +18,14 @@ from core.interfaces import PromptFormat
 from core.problem import Problem
 from embedded.teaching import SHIPPED
 from evaluation.writing import Writer
+from games import GameRules
 from games.multistage.game import MultistageGame
 from games.multistage.rules import MultistageRules
 from games.multistage.stages import REASONING_STAGES, first_stages
 from games.programs.game import SolverGame
 from games.programs.unit_tests import UnitTestsRules
 from games.prompts import TaggedFormat, format_for
+from games.rules import Rules
 from runtime.start import SessionError, find_model, load_tokenizer
 from tracking.runs import find_run
 
@@ -112,6 +115,17 @@ def find_policies(name: str | None, output: Path) -> tuple[str, str | None]:
             f"{checkpoint}: a checkpoint of {', '.join(roles)}, none of which writes programs"
         )
     return roles["generator"], roles.get("discriminator")
+
+
+def check_writes_programs(named: str, model: Model) -> None:
+    """Raises SparringError for a checkpoint of a game that writes no programs. named: who asks for it, for the error."""
+    if not model.game:
+        return
+    rules: Rules = TypeAdapter(GameRules).validate_python(model.game)
+    if not rules.uses & {"stages", "samples"}:
+        raise SparringError(
+            f"{named}: a checkpoint of game {rules.kind}, which writes no programs; give one of a game that does"
+        )
 
 
 def program_game(

@@ -36,13 +36,12 @@ from games.multistage.rules import DISCRIMINATOR, GENERATOR, MultistageRules
 from problems.formats import load_dataset
 from problems.loader import load_to_solve
 from runtime.logs import quiet_logs
-from runtime.model import Model, find_policies, loaded, open_model, program_game
+from runtime.model import Model, check_writes_programs, find_policies, loaded, open_model, program_game
 from sandbox_workers.local import LocalSandbox
 from tracking.progress import counter
 from tracking.rows import write_json
 from tracking.run_record import versions
 
-_WRITES_PROGRAMS = ("multistage", "unit_tests", "code_execution")
 _CPU_S, _WALL_PER_CPU = 5.0, 4
 _LEAST_ROOM = 32
 
@@ -56,9 +55,7 @@ def solve(settings: SolveOptions) -> dict[str, Any]:
     problems, faults = problems_of(settings)
     generator, own_discriminator = find_policies(settings.checkpoint, settings.output_dir)
     model = open_model(generator, "--checkpoint")
-    kind = model.game.get("kind", "multistage")
-    if kind not in _WRITES_PROGRAMS:
-        raise SparringError(f"{generator}: its run played {kind}, and has not learnt to solve problems")
+    check_writes_programs(f"--checkpoint {generator}", model)
     tester = None
     if settings.best_of > 1:
         name = settings.discriminator or own_discriminator

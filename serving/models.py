@@ -2,16 +2,12 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import psutil
-from pydantic import TypeAdapter
 
 from core.errors import SparringError
-from games import GameRules
 from games.prompts import ATTACK, PROBLEM, STAGE_MARKERS, TESTS
-from games.rules import Rules
-from runtime.model import Model, find_policies, open_model
+from runtime.model import Model, check_writes_programs, find_policies, open_model
 from runtime.plan import parameters
 
 _ENGINE_BYTES = 900 << 20
@@ -30,17 +26,8 @@ def open_models(named: Iterable[str], key: str) -> dict[str, Model]:
         if name in models:
             raise SparringError(f"{key} {text}: {name} is the name of two models")
         models[name] = model = open_model(find_policies(where, Path())[0], key)
-        if model.game:
-            _refuse_other_game(f"{key} {text}", model.game)
+        check_writes_programs(f"{key} {text}", model)
     return models
-
-
-def _refuse_other_game(named: str, game: Mapping[str, Any]) -> None:
-    rules: Rules = TypeAdapter(GameRules).validate_python(game)
-    if not rules.uses & {"stages", "samples"}:
-        raise SparringError(
-            f"{named}: a checkpoint of game {rules.kind}, which writes no programs; give one of a game that does"
-        )
 
 
 def marks_of(model: Model) -> tuple[str, str]:
