@@ -4,6 +4,7 @@ Not kept by Tune but by the runs' own files: what is finished, what was stopped,
 telling Tune of the finished trials again, row by row, and of the others as they go on.
 """
 
+import json
 import logging
 import os
 import shutil
@@ -29,7 +30,7 @@ from sweeps.runs import (
     value_of,
 )
 from sweeps.spec import Sweep, Trial, arguments_of, load_sweep, read_written, recipe_of, write_recipe
-from tracking.rows import read_rows
+from tracking.rows import read_rows, write_json
 
 _QUIET = {
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
@@ -38,7 +39,7 @@ _QUIET = {
     "RAY_DEDUP_LOGS": "1",
     "RAY_raylet_start_wait_time_s": "120",  # a sweep may begin on a machine that is busy
 }
-_POINTER = "checkpoint.txt"
+_POINTER = "checkpoint.json"
 _NO_END = 10**9
 
 
@@ -107,15 +108,16 @@ class DriverTrial(tune.Trainable):
                 yield {"step": row["step"], self._sweep.metric: value}
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
-        """A note of where ours is."""
+        """A note of where ours is, and of the score there."""
         step = self._last["step"]
         path = self._run / "checkpoints" / f"step_{step:06d}"
         if self._driven is not None:
             path = self._driven.checkpoint(step)
-        (Path(checkpoint_dir) / _POINTER).write_text(str(path))
+        write_json(Path(checkpoint_dir) / _POINTER, {"checkpoint": str(path), "last": self._last})
 
     def load_checkpoint(self, checkpoint: str) -> None:
-        self._from = Path((Path(checkpoint) / _POINTER).read_text())
+        note = json.loads((Path(checkpoint) / _POINTER).read_text())
+        self._from, self._last = Path(note["checkpoint"]), note["last"]
 
     def cleanup(self) -> None:
         if self._driven is not None:

@@ -145,6 +145,16 @@ def test_a_member_that_was_only_paused_goes_on_in_its_own_run(directory, tmp_pat
     assert [path.name for path in (directory / "runs").iterdir()] == ["0-seed1"]
 
 
+def test_a_member_that_was_paused_at_its_last_step_is_done(directory, tmp_path):
+    member = trial(directory)
+    assert told(member)[-1] == (3, 0.75)
+    member.save_checkpoint(str(tmp_path))
+    again = trial(directory)
+    again.load_checkpoint(str(tmp_path))
+    result = again.step()
+    assert (result["step"], result["score"], result["done"]) == (3, 0.75, True)
+
+
 def test_schedulers_and_what_a_member_may_change_to(tmp_path):
     ranges = {"learning_rate": {"low": 0.1, "high": 0.4, "log": True}, "curriculum.attempts": [2, 4]}
     pbt = _scheduler(sweep(tmp_path, mutations=ranges, interval=2))
