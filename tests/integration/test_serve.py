@@ -244,7 +244,8 @@ def test_a_lora_checkpoint_is_served_and_the_longest_unused_model_makes_room(
 def test_an_engine_that_dies_is_replaced_by_the_next_request(served: Served) -> None:
     def engines() -> list[psutil.Process]:
         tree = psutil.Process(served.process.pid).children(recursive=True)
-        return [p for p in tree if p.is_running() and "EngineCore" in "".join(p.cmdline())]
+        alive = [p for p in tree if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+        return [p for p in alive if "EngineCore" in "".join(p.cmdline())]
 
     before = engines()
     assert before
@@ -258,7 +259,7 @@ def test_an_engine_that_dies_is_replaced_by_the_next_request(served: Served) -> 
         except openai.InternalServerError:  # 500 or 503: who was there when it died
             return False
 
-    assert eventually(answered, 60)
+    assert eventually(answered, 240)
 
 
 def test_one_key_too_fast_does_not_slow_another(served: Served) -> None:
