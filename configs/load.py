@@ -24,7 +24,7 @@ _HELP = ("-h", "--help")
 
 # R0's and R4's flags are the short names of nested keys.
 SHORTCUTS = {
-    "generator.model": "generator-model",
+    "generator.model": ["generator-model", "model"],
     "discriminator.model": "discriminator-model",
     "curriculum.n-discriminator-steps": "n-discriminator-steps",
     "curriculum.n-generator-steps": "n-generator-steps",
@@ -33,6 +33,14 @@ SHORTCUTS = {
     "tracking.name": "wandb-name",
     "tracking.project": "wandb-project",
     "tracking.trace": "trace",
+    "temperature": "generation-temp",
+    "evaluation.every": "eval-steps",
+    "evaluation.problems": "simple-eval-problems",
+    "evaluation.samples": "repeat-eval-problems",
+    "game.base-weight": "base-reward-weight",
+    "game.perfect-weight": "perfect-reward-weight",
+    "game.max-tests": "max-tests-per-problem",
+    "generator.engine.max-model-len": "max-model-len",
 }
 
 _FIRST_DAY = (

@@ -72,3 +72,18 @@ def test_a_size_is_laid_over_the_recipe_and_the_command_line_over_both() -> None
     run, name = load_run(["--config", "q:32b", "--rollout.actors", "3"])
     assert name == "q-32b"
     assert (run.rollout.actors, run.rollout.gpus, run.sandbox.workers, run.sandbox.slots) == (3, 1, 2, 8)
+
+
+def test_r4s_own_flags_are_understood() -> None:
+    said = (
+        "--model ./mine --learning_rate 3e-6 --generation_temp 0.7 --eval_steps 30 --simple_eval_problems 12 "
+        "--repeat_eval_problems 5 --base_reward_weight 2 --perfect_reward_weight 3 --max_tests_per_problem 4 "
+        "--max_model_len 8192 --output_dir elsewhere"
+    )
+    config = load_run(["--config", "q", *said.split()])[0].to_config()
+    rules, engine, evaluation = config.game, config.generator.engine, config.evaluation
+    assert isinstance(rules, UnitTestsRules)
+    assert (config.generator.model, config.learning_rate, config.temperature) == ("./mine", 3e-6, 0.7)
+    assert (evaluation.every, evaluation.problems, evaluation.samples) == (30, 12, 5)
+    assert (rules.base_weight, rules.perfect_weight, rules.max_tests) == (2.0, 3.0, 4)
+    assert engine.max_model_len == 8192 and str(config.output_dir) == "elsewhere"
