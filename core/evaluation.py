@@ -63,6 +63,8 @@ class Scores:
     combined: float
     tasks: dict[str, float] = field(default_factory=dict)
     """How each problem went, where a problem can be solved: share of its evaluation tests passed."""
+    programs: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """By problem, for the record: the greedy program, its status, and what the first test that it fails says."""
 
 
 class Evaluator(Protocol):

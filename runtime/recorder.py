@@ -83,7 +83,7 @@ class Recorder:
     def first_scores(self, scores: Scores) -> None:
         """Of the players before they learn."""
         self._before = scores.values
-        self._record.add_tasks(0, scores.tasks)
+        self._record.add_evaluation(0, scores)
         self._record.add({"step": 0, "held_out": scores.values})
 
     def step(
@@ -99,7 +99,7 @@ class Recorder:
         if told := self._record.add_episodes(rows):
             self._show.say(told)
         if scores is not None:
-            self._record.add_tasks(step, scores.tasks)
+            self._record.add_evaluation(step, scores)
         if last_of_stage:
             held_out = scores.values if scores is not None else {}
             seconds = self._clock.since(self._stage_began)

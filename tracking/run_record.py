@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from core.episode import Episode, Trajectory
+from core.evaluation import Scores
 from tracking.episodes import EpisodeLog
 from tracking.rows import append_row, keep_steps, read_rows, write_json, write_text
 
@@ -21,6 +22,7 @@ class RunRecord:
         self.directory = directory
         self._metrics = directory / "metrics.jsonl"
         self._tasks = directory / "task_history.jsonl"
+        self._evaluations = directory / "evaluations"
         self._episodes = EpisodeLog(directory)
 
     def start(self, config: Mapping[str, Any]) -> None:
@@ -39,6 +41,9 @@ class RunRecord:
         self._write_config(config)
         for file in filter(Path.is_file, (self._metrics, self._tasks)):
             keep_steps(file, step)
+        for file in self._evaluations.glob("step_*.json"):
+            if int(file.stem.removeprefix("step_")) > step:
+                file.unlink()
         self._episodes.forget_after(step)
 
     def _write_config(self, config: Mapping[str, Any]) -> None:
@@ -47,9 +52,12 @@ class RunRecord:
     def add(self, row: Mapping[str, Any]) -> None:
         append_row(self._metrics, row)
 
-    def add_tasks(self, step: int, tasks: Mapping[str, float]) -> None:
-        """How each held-out problem went in one evaluation."""
-        append_row(self._tasks, {"step": step, "tasks": tasks})
+    def add_evaluation(self, step: int, scores: Scores) -> None:
+        """How each held-out problem went in one evaluation, and the programs, where there are any."""
+        append_row(self._tasks, {"step": step, "tasks": scores.tasks})
+        if scores.programs:
+            self._evaluations.mkdir(exist_ok=True)
+            write_json(self._evaluations / f"step_{step:06d}.json", scores.programs)
 
     def write_categories(self, held_out: Mapping[str, Sequence[str]], trained: Iterable[str]) -> None:
         """held_out: each problem's tags. trained: those that occur in training; the others are zero-shot."""

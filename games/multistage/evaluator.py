@@ -6,6 +6,7 @@ problems. Its raw reward falls as the generator improves; its kill rate on the b
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 
 from core.episode import Episode
 from core.evaluation import Scores, mean
@@ -14,7 +15,7 @@ from core.play import PlayRequest
 from core.problem import Problem
 from games.multistage.rules import DISCRIMINATOR, GENERATOR, MultistageRules
 from games.multistage.suites import Suites
-from games.program_scores import share_passed
+from games.program_scores import judge_program, share_passed
 
 Bank = Mapping[str, Sequence[str]]
 """Distinct wrong programs by problem id."""
@@ -77,9 +78,11 @@ class MultistageEvaluator:
         ]
         limits = self._rules.sandbox_limits
         found = await asyncio.gather(
-            *(share_passed(self._sandbox, program, problems[i], limits) for i, program in programs)
+            *(judge_program(self._sandbox, program, problems[i], limits) for i, program in programs)
         )
-        rates = [rate for rate in found if rate is not None]
+        judged = {i: program for (i, _), program in zip(programs, found, strict=True)}
+        tasks = {i: p.test_rate for i, p in judged.items() if p.test_rate is not None}
+        rates = list(tasks.values())
         suites = [t for e in episodes for t in e.trajectories if t.player == DISCRIMINATOR]
         validities = [t.components["validity"] for t in suites if "validity" in t.components]
         kills = await asyncio.gather(
@@ -91,11 +94,10 @@ class MultistageEvaluator:
             "generator_test_rate": mean(rates),
             "test_validity": mean(validities),
             "kill_rate": mean([float(k) for k in killed if k is not None]),
-            "unjudged": float(found.count(None) + killed.count(None) + len(suites) - len(validities)),
+            "unjudged": float(len(judged) - len(rates) + killed.count(None) + len(suites) - len(validities)),
         }
         combined = 0.7 * values["generator_pass_rate"] + 0.3 * values["test_validity"]
-        tasks = {i: rate for (i, _), rate in zip(programs, found, strict=True) if rate is not None}
-        return Scores(values, combined, tasks)
+        return Scores(values, combined, tasks, {i: asdict(program) for i, program in judged.items()})
 
     async def _kills(self, problem: Problem, episode: Episode, wrong: Sequence[str]) -> list[bool | None]:
         """By suite and wrong program; suites that play could not judge are left out."""

@@ -3,6 +3,7 @@ reward says."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 
 from core.episode import Episode, Trajectory
 from core.evaluation import EvaluationSettings, Scores, mean
@@ -67,7 +68,7 @@ class SolverEvaluator:
         if (gap := await self._gap(greedy)) is not None:
             values["proxy_gold_gap"] = gap
         tasks = {i: p.test_rate for i, (p,) in greedy.items() if p.test_rate is not None}
-        return Scores(values, reward, tasks)
+        return Scores(values, reward, tasks, {i: asdict(p) for i, (p,) in greedy.items()})
 
     async def _judged(self, episodes: Sequence[Episode]) -> dict[str, list[JudgedProgram]]:
         """By problem id."""

@@ -41,7 +41,7 @@ def test_the_debug_recipe_leaves_every_file_it_promises(
     run = tmp_path / name
     assert {p.name for p in run.iterdir()} == {
         "config.yaml", "versions.json", "metrics.jsonl", "task_history.jsonl", "bank.json", "samples", "checkpoints",
-        "training_results.json", "learning_curves.png", "run.log", "episodes.jsonl",
+        "training_results.json", "learning_curves.png", "run.log", "episodes.jsonl", "categories.json", "evaluations",
     }  # fmt: skip
 
     rows = rows_of(run)

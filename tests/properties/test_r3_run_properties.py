@@ -17,7 +17,7 @@ from actors.settings import TransformersEngine
 from actors.transformers_policy import TransformersPolicy
 from configs.schema import Config
 from core.episode import Completion, Episode, Trajectory
-from core.evaluation import EvaluationSettings
+from core.evaluation import EvaluationSettings, Scores
 from core.interfaces import Sampling, SandboxFailure
 from core.problem import Problem
 from core.verdict import Status, Verdict
@@ -169,7 +169,7 @@ def test_every_task_has_a_history_of_its_own(evaluations, resumed_at):
     with tempfile.TemporaryDirectory() as folder:
         record = RunRecord(Path(folder))
         for step, tasks in enumerate(evaluations):
-            record.add_tasks(step, tasks)
+            record.add_evaluation(step, Scores({}, 0.0, tasks))
 
         def history() -> dict[str, list[tuple[int, float]]]:
             rows = [json.loads(r) for r in (Path(folder) / "task_history.jsonl").read_text().splitlines()]

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.episode import Completion, Episode, FinishReason, Trajectory, Turn
+from core.evaluation import Scores
 from evaluation.intervals import Interval, interval
 from sweeps import reports
 from sweeps.plots import learning_curves
@@ -62,7 +63,7 @@ def written(
             row["generator"] = {"entropy": entropies[step - 1]}
         record.add(row)
     for step, found in enumerate(tasks):
-        record.add_tasks(step, found)
+        record.add_evaluation(step, Scores({}, 0.0, found))
     record.finish({"wall_time_s": {"total": 1.0}})
     return RunFiles(run, setting, replicate, amount)
 
