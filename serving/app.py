@@ -40,40 +40,51 @@ class OpenAI:
             return
         try:
             asked = json.loads(body)
-            refused = self._refusal(asked)
-        except ValueError as error:
+            refused = self._refusal(scope["path"], asked)
+            key = None if refused else cache_key(scope["path"], asked)
+        except (ValueError, RecursionError) as error:
             refused = error_answer(400, f"the body is not JSON: {error}", _INVALID)
         if refused:
             return await refused(scope, receive, send)
         try:
             async with self._shelf.use(asked["model"]) as engine:
-                key = cache_key(scope["path"], asked)
                 await answer_from(engine.cache, key, engine.app, scope, _again(body, receive), send)
         except SparringError as error:
             await error_answer(503, str(error), "model_not_loaded")(scope, receive, send)
 
-    def _refusal(self, asked: Any) -> Any:
+    def _refusal(self, path: str, asked: Any) -> Any:
         """An answer, or None."""
         if not isinstance(asked, dict):
             return error_answer(400, "the body is not a JSON object", _INVALID)
         if not isinstance(name := asked.get("model"), str) or name not in self._models:
             return unknown_model(name, self._models)
-        tokens = asked_tokens(asked, self._max_tokens)
+        try:
+            tokens = asked_tokens(path, asked, self._max_tokens)
+        except ValueError as error:
+            return error_answer(400, str(error), _INVALID)
         if tokens > self._max_tokens:
             said = f"this asks for up to {tokens} tokens; one request may have {self._max_tokens}"
             return error_answer(400, said, _INVALID)
         return None
 
 
-def asked_tokens(asked: Mapping[str, Any], limit: int) -> int:
-    """Tokens that a request may be answered with, all its completions together. What is no number vLLM refuses."""
-    prompt = asked.get("prompt")
+def asked_tokens(path: str, asked: Mapping[str, Any], limit: int) -> int:
+    """Tokens that a request may be answered with, all its completions together, by what vLLM reads at this path.
+
+    Raises ValueError where a number is none: vLLM would take "4096" and 4096.0 for 4096.
+    """
+    chat = path.endswith("/chat/completions")
+    names = ("max_completion_tokens", "max_tokens") if chat else ("max_tokens",)
+    said = {name: asked[name] for name in (*names, "n") if asked.get(name) is not None}
+    for name, value in said.items():
+        least = int(name == "n")
+        if type(value) is not int or value < least:
+            raise ValueError(f"{name}: a whole number, {least} or more, not {value!r:.40}")
+    prompt = None if chat else asked.get("prompt")
     prompts = len(prompt) if isinstance(prompt, list) and not all(isinstance(p, int) for p in prompt) else 1
-    each = asked.get("max_completion_tokens") or asked.get("max_tokens")
-    if each is None:
-        each = min(limit, _COMPLETION_TOKENS) if "prompt" in asked else limit
-    count = asked.get("n") or 1
-    return each * count * prompts if isinstance(each, int) and isinstance(count, int) else 0
+    unsaid = limit if chat else min(limit, _COMPLETION_TOKENS)
+    each = next((said[name] for name in names if name in said), unsaid)
+    return each * said.get("n", 1) * prompts
 
 
 def _again(body: bytes, receive: Receive) -> Receive:

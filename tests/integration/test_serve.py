@@ -280,3 +280,12 @@ def test_figures_and_log_tell_who_asked_what(served: Served) -> None:
     assert {"alice", "hasty", "watcher", None} == {line["key"] for line in lines}
     assert {200, 400, 401, 404, 413, 429} <= {line["status"] for line in lines}
     assert not any(key in served.audit_log.read_text() for key in served.keys.values())
+
+
+def test_vllm_reads_these_numbers_and_no_others() -> None:
+    from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
+    from vllm.entrypoints.openai.completion.protocol import CompletionRequest
+
+    numbers = {"max_tokens", "max_completion_tokens", "n", "best_of"}
+    assert numbers & CompletionRequest.model_fields.keys() == {"max_tokens", "n"}
+    assert numbers & ChatCompletionRequest.model_fields.keys() == {"max_tokens", "max_completion_tokens", "n"}

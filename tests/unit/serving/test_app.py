@@ -16,24 +16,41 @@ from serving.app import asked_tokens, build_app
 from serving.cache import Answer
 from web.service import guarded
 
+CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
+
 
 @pytest.mark.parametrize(
-    ("asked", "tokens"),
+    ("path", "asked", "tokens"),
     [
-        ({"prompt": "p"}, 16),
-        ({"prompt": "p", "max_tokens": 5}, 5),
-        ({"prompt": ["p", "q"], "max_tokens": 5, "n": 3}, 30),
-        ({"prompt": [1, 2, 3], "max_tokens": 5}, 5),
-        ({"prompt": [[1, 2], [3]], "max_tokens": 5}, 10),
-        ({"messages": []}, 100),
-        ({"messages": [], "max_tokens": 7}, 7),
-        ({"messages": [], "max_tokens": 7, "max_completion_tokens": 9}, 9),
-        ({"prompt": "p", "max_tokens": "many"}, 0),
-        ({"prompt": "p", "n": [2]}, 0),
+        (COMPLETIONS, {"prompt": "p"}, 16),
+        (COMPLETIONS, {"prompt": "p", "max_tokens": None, "n": None}, 16),
+        (COMPLETIONS, {"prompt": "p", "max_tokens": 0}, 0),
+        (COMPLETIONS, {"prompt": "p", "max_tokens": 5}, 5),
+        (COMPLETIONS, {"prompt": ["p", "q"], "max_tokens": 5, "n": 3}, 30),
+        (COMPLETIONS, {"prompt": [1, 2, 3], "max_tokens": 5}, 5),
+        (COMPLETIONS, {"prompt": [[1, 2], [3]], "max_tokens": 5}, 10),
+        (COMPLETIONS, {"prompt": "p", "max_completion_tokens": 1, "max_tokens": 100, "n": 100}, 10_000),
+        (CHAT, {"messages": []}, 100),
+        (CHAT, {"messages": [], "max_tokens": 7}, 7),
+        (CHAT, {"messages": [], "max_tokens": 7, "max_completion_tokens": 9}, 9),
+        (CHAT, {"messages": [], "max_tokens": 7, "max_completion_tokens": 0}, 0),
+        (CHAT, {"messages": [], "prompt": "x", "n": 256}, 25_600),
     ],
 )
-def test_the_tokens_of_a_request_are_those_of_all_its_completions(asked: dict[str, Any], tokens: int) -> None:
-    assert asked_tokens(asked, limit=100) == tokens
+def test_the_tokens_of_a_request_are_those_that_vllm_would_give(
+    path: str, asked: dict[str, Any], tokens: int
+) -> None:
+    assert asked_tokens(path, asked, limit=100) == tokens
+
+
+@pytest.mark.parametrize("number", ["4096", 4096.0, -1, True, [2], {}])
+@pytest.mark.parametrize("name", ["max_tokens", "n"])
+def test_what_is_no_whole_number_of_tokens_is_refused(name: str, number: Any) -> None:
+    for path in (CHAT, COMPLETIONS):
+        with pytest.raises(ValueError, match=f"{name}: a whole number"):
+            asked_tokens(path, {name: number}, limit=100)
+    with pytest.raises(ValueError, match="n: a whole number, 1 or more, not 0"):
+        asked_tokens(CHAT, {"n": 0}, limit=100)
 
 
 @dataclass
@@ -104,10 +121,12 @@ async def test_a_request_reaches_its_model_as_it_was_sent_and_an_equal_one_is_an
     [
         (b'{"model": ', 400, "the body is not JSON"),
         (b"\xff\xfe", 400, "the body is not JSON"),
+        (b'{"model":' + b"[" * 100_000, 400, "the body is not JSON"),
         (b"null", 400, "not a JSON object"),
         (b'["model"]', 400, "not a JSON object"),
         (b"{}", 404, "there is no model None; these are served: echo, broken"),
         (b'{"model": ["echo"]}', 404, "there is no model"),
+        (b'{"model": "echo", "prompt": "p", "max_tokens": "5"}', 400, "max_tokens: a whole number"),
         (
             b'{"model": "echo", "prompt": "p", "max_tokens": 101}',
             400,
