@@ -12,6 +12,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.routing import Route
 
 from core.errors import SparringError
+from runtime.hardware import detect
 from runtime.model import Model
 from sandbox_workers.local import LocalSandbox
 from serving.cache import answer_from, cache_key
@@ -25,6 +26,8 @@ from web.service import error_answer
 _INVALID = "invalid_request_error"
 _COMPLETION_TOKENS = 16
 """Of `/v1/completions` where a request does not say, as OpenAI has it."""
+_VERDICTS = 1024
+"""Kept: each may hold what a client's program printed."""
 
 
 class OpenAI:
@@ -106,11 +109,11 @@ def build_app(options: argparse.Namespace) -> FastAPI:
     models = open_models(options.model, "--model")
     engines = EngineOptions(
         device=options.device,
-        dtype=options.dtype,
+        dtype=options.dtype or ("bfloat16" if options.device == "cuda" and detect().bf16 else "float32"),
         max_model_len=options.max_model_len,
         max_tokens=options.max_tokens,
         kv_cache_mb=options.kv_cache_mb,
-        gpu_memory_utilization=0.9 / options.max_models,
+        gpu_memory_utilization=0.9 / min(options.max_models, len(models)),
         cache_mb=options.cache_mb,
     )
     shelf = Shelf(
@@ -119,7 +122,9 @@ def build_app(options: argparse.Namespace) -> FastAPI:
         idle_s=options.idle_s,
     )
 
-    sandbox = None if options.sandbox == "none" else LocalSandbox(options.sandbox, limits=LIMITS)
+    sandbox = None
+    if options.sandbox != "none":
+        sandbox = LocalSandbox(options.sandbox, slots=options.slots, limits=LIMITS, cache_size=_VERDICTS)
     solving = Solving(
         models=models,
         shelf=shelf,

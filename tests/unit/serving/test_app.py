@@ -11,9 +11,12 @@ from fastapi import FastAPI, Request
 
 from core.interfaces import EngineFailure
 from embedded.teaching import SHIPPED
+from runtime.hardware import Hardware
+from runtime.model import Model
 from serving import app as serving_app
 from serving.app import asked_tokens, build_app
 from serving.cache import Answer
+from serving.engine import EngineOptions
 from web.service import guarded
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
@@ -81,13 +84,14 @@ async def start_echo(name: str, *_: object) -> Echo:
 
 
 @contextlib.asynccontextmanager
-async def client() -> AsyncIterator[httpx.AsyncClient]:
+async def client(**changed: Any) -> AsyncIterator[httpx.AsyncClient]:
     models = [f"{name}={SHIPPED / 'generator'}" for name in ("echo", "broken")]
     options = argparse.Namespace(
         model=models, device="cpu", dtype=None, max_model_len=None, max_tokens=100, kv_cache_mb=64, max_models=2,
         cache_mb=1, idle_s=60, sandbox="none", host="127.0.0.1", keys=None, requests_per_minute=None, max_body_mb=1,
         audit_log=None,
     )  # fmt: skip
+    vars(options).update(changed)
     app = guarded(build_app(options), options)
     client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test")
     async with app.router.lifespan_context(app), client as http:
@@ -145,6 +149,43 @@ async def test_what_cannot_be_answered_is_said_as_openai_says_it(
 
 
 @pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("asked", "capability", "dtype"),
+    [
+        ({"device": "cpu"}, (9, 0), "float32"),
+        ({"device": "cuda"}, (9, 0), "bfloat16"),
+        ({"device": "cuda"}, (7, 5), "float32"),
+        ({"device": "cuda", "dtype": "float32"}, (9, 0), "float32"),
+    ],
+)
+async def test_an_engine_gets_the_dtype_that_its_device_has_and_its_part_of_the_memory(
+    asked: dict[str, Any], capability: tuple[int, int], dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[EngineOptions] = []
+
+    async def start(name: str, model: Model, options: EngineOptions) -> Echo:
+        started.append(options)
+        return await start_echo(name)
+
+    gpu = Hardware(
+        gpus=1,
+        gpu="a GPU",
+        gpu_memory_gib=80,
+        capability=capability,
+        cpu_cores=8,
+        memory_gib=64,
+        offline=True,
+    )
+    monkeypatch.setattr(serving_app, "start_engine", start)
+    monkeypatch.setattr(serving_app, "detect", lambda: gpu)
+    one = [f"echo={SHIPPED / 'generator'}"]
+    for models, share in ((one, 0.9), ([*one, *(f"m{i}={SHIPPED / 'generator'}" for i in range(5))], 0.45)):
+        async with client(model=models, max_models=2, **asked) as http:
+            await http.post(COMPLETIONS, json={"model": "echo", "prompt": "p"})
+        assert (started[-1].dtype, started[-1].gpu_memory_utilization) == (dtype, share)
+
+
+@pytest.mark.asyncio
 async def test_the_list_of_models_says_what_is_loaded() -> None:
     async with client() as http:
         await http.post("/v1/completions", json={"model": "echo", "prompt": "p"})
@@ -164,6 +205,11 @@ async def test_the_list_of_models_says_what_is_loaded() -> None:
         ({"tests": ["assert f(1)"]}, 400, "this service runs no programs (--sandbox none)"),
         ({"attempts": 2}, 400, "attempts: only a failed test gives reason"),
         ({"problem": "long " * 2000}, 400, "shorten it"),
+        (
+            {"problem": "x" * 60_000, "tests": ["x" * 60_000]},
+            400,
+            "have 120000 characters; 100000 may be sent",
+        ),
         ({"max_tokens": 50}, 400, "this may take 250 tokens; one request may have 100"),
     ],
 )
