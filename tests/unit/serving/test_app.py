@@ -89,7 +89,7 @@ async def client(**changed: Any) -> AsyncIterator[httpx.AsyncClient]:
     options = argparse.Namespace(
         model=models, device="cpu", dtype=None, max_model_len=None, max_tokens=100, kv_cache_mb=64, max_models=2,
         cache_mb=1, idle_s=60, sandbox="none", host="127.0.0.1", keys=None, requests_per_minute=None, max_body_mb=1,
-        audit_log=None,
+        audit_log=None, requests_at_once=512,
     )  # fmt: skip
     vars(options).update(changed)
     app = guarded(build_app(options), options)
