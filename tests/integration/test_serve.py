@@ -99,7 +99,7 @@ def served(
     with (folder / "out").open("wb") as out:
         process = subprocess.Popen(
             [sys.executable, "-m", "scripts.serve", *options, "--kv-cache-mb=64"],
-            cwd=ROOT, env=environment, stdout=out, stderr=out,
+            cwd=ROOT, env=environment | {"RAY_AUTH_MODE": "disabled"}, stdout=out, stderr=out,
         )  # fmt: skip
 
     def says() -> str:
@@ -268,6 +268,22 @@ def test_an_engine_that_dies_is_replaced_by_the_next_request(served: Served) -> 
             return False
 
     assert eventually(answered, 240)
+
+
+def test_nobody_without_its_token_may_tell_its_ray_anything(
+    served: Served, environment: dict[str, str]
+) -> None:
+    tree = psutil.Process(served.process.pid).children(recursive=True)
+    (gcs,) = [p for p in tree if p.name() == "gcs_server"]
+    port = next(c.laddr.port for c in gcs.net_connections("tcp") if c.status == psutil.CONN_LISTEN)
+    for mode in ({"RAY_AUTH_MODE": "disabled"}, {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "ab" * 32}):
+        joins = subprocess.run(
+            [sys.executable, "-c", f"import ray; ray.init('127.0.0.1:{port}'); print('joined')"],
+            env=environment | mode, capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+        assert joins.returncode and "joined" not in joins.stdout and "uthenticat" in joins.stderr, (
+            joins.stderr
+        )
 
 
 def test_one_key_too_fast_does_not_slow_another(served: Served) -> None:
