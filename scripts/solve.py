@@ -82,7 +82,7 @@ def solve(settings: SolveOptions) -> dict[str, Any]:
         if settings.runs_programs:
             sandbox = stack.enter_context(LocalSandbox(settings.sandbox, limits=limits))
             print(sandbox.description, flush=True)
-        solutions = asyncio.run(_solve_all(settings, problems, (model, tester), sandbox, limits))
+        solutions, ended = asyncio.run(_solve_all(settings, problems, (model, tester), sandbox, limits))
     solutions += [Solution(problem=i, attempts=[], error=fault) for i, fault in faults.items()]
     report = {
         "checkpoint": generator,
@@ -97,6 +97,8 @@ def solve(settings: SolveOptions) -> dict[str, Any]:
     if settings.output is not None:
         write_json(settings.output, report)
     _print(settings, report, solutions)
+    if ended is not None:  # what was answered before is kept
+        raise ended
     return report
 
 
@@ -141,8 +143,8 @@ async def _solve_all(
     models: tuple[Model, Model | None],
     sandbox: Sandbox | None,
     limits: Limits,
-) -> list[Solution]:
-    """models: the generator, and the discriminator where its tests choose."""
+) -> tuple[list[Solution], RunFailed | None]:
+    """Also how the engine ended, where it did. models: the generator, and the discriminator where its tests choose."""
     model, tester = models
     stages = settings.stages or model.usual_stages
     game = program_game(model, stages, settings.answer_format)
@@ -184,17 +186,19 @@ async def _solve_all(
         with counter("problems", len(problems)) as tick:
             show = _shown_at_once(settings)
 
+            ended: list[RunFailed] = []
+
             async def one(problem: Problem) -> Solution:
                 try:
                     return await solver.solve(problem, show)
-                except RunFailed:  # the engine: nothing can be answered any more
-                    raise
                 except SparringError as error:
+                    if isinstance(error, RunFailed):
+                        ended.append(error)
                     return Solution(problem=problem.id, attempts=[], error=str(error))
                 finally:
                     tick()
 
-            return await asyncio.gather(*map(one, problems))
+            return await asyncio.gather(*map(one, problems)), next(iter(ended), None)
 
 
 def _room(limits: Sequence[int | None], needs: Iterable[tuple[int, int]]) -> int:
