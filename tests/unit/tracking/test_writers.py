@@ -170,3 +170,4 @@ def test_r1s_names() -> None:
     assert reward_figures("author", []) == {}
     scores = Scores({"generator_pass_rate": 0.4}, 0.4, {"1": 1.0, "2": 0.5, "3": 1.0})
     assert mbpp_figures(scores) == {"mbpp_eval/pass_rate": 0.4, "mbpp_eval/problems_passed": 2.0}
+    assert mbpp_figures(Scores({"prediction_accuracy": 0.4}, 0.4)) == {}
