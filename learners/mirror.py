@@ -11,6 +11,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+from core.settings import refuse_password
 from learners.checkpoints import RETRY_PAUSES_S, CheckpointError
 
 _MANIFEST = "manifest.json"
@@ -120,6 +121,11 @@ _HINT = (
 def _open(uri: str) -> tuple[Any, str]:
     """(file system, path). Raises CheckpointError."""
     from pyarrow.fs import FileSystem
+
+    try:
+        refuse_password("mirror", uri, "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
+    except ValueError as error:
+        raise CheckpointError(str(error)) from None
 
     try:
         files, place = FileSystem.from_uri(uri)

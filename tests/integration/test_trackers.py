@@ -176,6 +176,19 @@ def test_a_store_that_cannot_be_written_to_refuses_the_run(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_a_server_that_is_away_refuses_the_run_soon_and_without_its_password(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "MLFLOW_HTTP_REQUEST_TIMEOUT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://me:hush@127.0.0.1:9")  # discard: nobody listens
+    with pytest.raises(SparringError, match=r"tracking\.to mlflow: http://127\.0\.0\.1:9: ") as refused:
+        open_writer("mlflow", tracked(tmp_path))
+    assert "hush" not in str(refused.value)
+
+
+@pytest.mark.slow
 def test_a_run_that_is_killed_and_goes_on_is_one_run_in_tensorboard(
     drive: Any, small: tuple[str, ...], tmp_path: Path
 ) -> None:
