@@ -33,7 +33,7 @@ from tracking.clock import Clock
 from tracking.divergence import Divergence
 from tracking.figures import figures, mbpp_figures, reward_figures
 from tracking.progress import Display, display, say
-from tracking.run_log import run_log
+from tracking.run_log import harmless, run_log
 from tracking.run_record import command_line, cpu_model, readable, versions
 from tracking.solutions import SolutionDatabase
 from tracking.trace import Trace
@@ -53,7 +53,7 @@ def open_session(run: Run, recipe: str) -> Iterator["Session"]:
         if obstacles := make_plan(config, start, train, held_out).obstacles:
             raise SessionError("; ".join(obstacles))
         if config.tracking.trace:
-            clock.listener = Trace(start.run_directory / "trace.json").add
+            clock.listener = harmless("trace.json", Trace(start.run_directory / "trace.json").add)
         clock.lap("startup")
         make_embedded_models(config, start.models)
         clock.lap("warm_start")

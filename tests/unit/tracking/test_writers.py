@@ -87,7 +87,9 @@ def test_one_that_does_not_start_refuses_the_run_and_closes_the_others(
     assert opened["wandb"].told == [("close", "failed")]
 
 
-@pytest.mark.parametrize(("error", "ending"), [(KeyboardInterrupt, "killed"), (RuntimeError, "failed")])
+@pytest.mark.parametrize(
+    ("error", "ending"), [(KeyboardInterrupt, "killed"), (SystemExit, "killed"), (RuntimeError, "failed")]
+)
 def test_they_are_told_how_the_run_ended(
     opened: dict[str, Scripted], tmp_path: Path, error: type[BaseException], ending: str
 ) -> None:
