@@ -98,6 +98,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
         default="auto",
         help="of /v1/solve",
     )
+    add("--slots", type=int, default=2, help="programs that it runs at once (%(default)s)")
     add_options(parser, port=8000)
     return parser.parse_args(arguments)
 
@@ -110,7 +111,8 @@ def serve_until_told(options: argparse.Namespace) -> None:
     from serving.models import fitting, open_models
     from web.service import guarded
 
-    for option, least in (("max_models", 1), ("max_tokens", 1), ("max_model_len", 32), ("kv_cache_mb", 16)):
+    leasts = {"max_models": 1, "max_tokens": 1, "max_model_len": 32, "kv_cache_mb": 16, "slots": 1}
+    for option, least in leasts.items():
         if (value := getattr(options, option)) is not None and value < least:
             raise SparringError(f"--{option.replace('_', '-')} {value}: {least} or more")
     if options.idle_s <= 0:
