@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from actors.settings import EngineSettings, VllmEngine
-from core.settings import Settings, kind_unless_said
+from core.settings import Settings, kind_unless_said, refuse_password
 from learners.settings import LearnerSettings
 
 EMBEDDED = "embedded"
@@ -146,3 +146,8 @@ class CheckpointSettings(Settings):
     mirror: str | None = Field(default=None, pattern=r"^\w+://.")
     """Where each checkpoint is copied to besides, under the run's name: s3://BUCKET/PREFIX, with
     ?scheme=http&endpoint_override=HOST:PORT for another server than Amazon's; gs://, file://."""
+
+    @model_validator(mode="after")
+    def _no_password(self) -> Self:
+        refuse_password("mirror", self.mirror, "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
+        return self

@@ -1,5 +1,6 @@
 """Base of every configuration section: frozen, and an unknown key is an error."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,15 @@ class Settings(BaseModel):
         for key in keys:
             if getattr(self, key) != type(self).model_fields[key].get_default(call_default_factory=True):
                 raise ValueError(f"{section}.{key} {reason}" if section else f"{key} {reason}")
+
+
+def refuse_password(key: str, address: str | None, instead: str) -> None:
+    """Raises ValueError where an address, which is printed and kept with the run, holds a user or a password: without
+    showing it (so not from a field's own validator, whose input is shown). instead: where the password belongs."""
+    if address is not None and re.match(
+        r"\w+://([^/?#]*@|[^/?#]*:[^?#]*@)", address
+    ):  # a secret key may have a slash in it
+        raise ValueError(f"{key}: the address holds a user or a password: leave them out, and set {instead}")
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ RUN dpkg -s $PACKAGES >/dev/null 2>&1 \
     || (apt-get update -qq && apt-get install -y -qq --no-install-recommends $PACKAGES && rm -rf /var/lib/apt/lists/*)
 ARG LOCK=cpu
 ARG TORCH_INDEX=""
-# where pip looks, if not in its own place; none is kept in the image
+# where pip looks, if not in its own place; the image's history keeps it: no password in it
 ARG PIP_INDEX_URL
 ARG PIP_EXTRA_INDEX_URL
 WORKDIR /opt/sparring

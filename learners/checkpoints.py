@@ -105,14 +105,13 @@ class CheckpointStore:
         draft.symlink_to(checkpoint.name)
         os.replace(draft, link)
 
-    def prune(self, protected: set[str]) -> list[str]:
-        """Delete all but the last `keep`, the best, and the protected names. Returns the names of those deleted."""
+    def prune(self, protected: set[str]) -> None:
+        """Delete all but the last `keep`, the best, and the protected names."""
         best = self.root / "best"
         keep = protected | ({os.readlink(best)} if best.is_symlink() else set())
-        gone = [old for old in self._complete()[: -self._keep] if old.name not in keep]
-        for old in gone:
-            shutil.rmtree(old)
-        return [old.name for old in gone]
+        for old in self._complete()[: -self._keep]:
+            if old.name not in keep:
+                shutil.rmtree(old)
 
     def latest(self) -> Path | None:
         complete = self._complete()

@@ -7,15 +7,18 @@ A checkpoint's manifest is the last file of it that is written, and the first th
 import logging
 import re
 import time
-from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+from core.settings import refuse_password
 from learners.checkpoints import RETRY_PAUSES_S, CheckpointError
 
 _MANIFEST = "manifest.json"
-_OF_THE_RUN = ("config.yaml", "metrics.jsonl", "bank.json")
-"""Files of the run's directory that go with its checkpoints; who starts from one needs the bank."""
+_TO_START = ("config.yaml", "bank.json")
+"""Files of the run's directory that who starts from a checkpoint needs."""
+_OF_THE_RUN = (*_TO_START, "metrics.jsonl")
+"""Those that go with its checkpoints. Rows do not come back: what is fetched is no run of this machine."""
+_STEP = re.compile(r"step_\d+")
 log = logging.getLogger(__name__)
 
 
@@ -31,10 +34,13 @@ class Mirror:
         """That it can be written to. Raises CheckpointError."""
         probe = f"{self._place}/.writable"
         try:
+            new = not self._is_there(self._place)
             self._files.create_dir(self._place)
             with self._files.open_output_stream(probe) as stream:
                 stream.write(b"\n")
             self._files.delete_file(probe)
+            if new:  # a plan leaves nothing behind
+                self._files.delete_dir(self._place)
         except OSError as error:
             raise CheckpointError(f"checkpoint.mirror {self._uri}: {_reason(error)}; {_HINT}") from error
 
@@ -68,15 +74,27 @@ class Mirror:
                 self._files.create_dir(f"{target}/{part.name}")
             copy(part, f"{target}/{part.name}")
 
-    def forget(self, names: Collection[str]) -> None:
-        """Raises OSError."""
-        for name in names:
-            self._delete(f"{self._place}/{name}")
+    def match(self, checkpoints: Path) -> None:
+        """The steps that are in this directory are there, and no others: also what an earlier failure left undone.
+        Raises OSError."""
+        here = {path.name: path for path in sorted(checkpoints.glob("step_*"))}
+        for name, checkpoint in here.items():
+            if not _exists(self._files, f"{self._place}/{name}/{_MANIFEST}"):
+                self.send(checkpoint)
+        for there in _steps(self._files, self._place):
+            if there.rpartition("/")[2] not in here:
+                self._delete(there)
 
     def _delete(self, checkpoint: str) -> None:
         if _exists(self._files, f"{checkpoint}/{_MANIFEST}"):
             self._files.delete_file(f"{checkpoint}/{_MANIFEST}")
-        self._files.delete_dir_contents(checkpoint, missing_dir_ok=True)
+        if self._is_there(checkpoint):
+            self._files.delete_dir(checkpoint)
+
+    def _is_there(self, path: str) -> bool:
+        from pyarrow.fs import FileType
+
+        return self._files.get_file_info(path).type != FileType.NotFound
 
 
 def fetch(uri: str, into: Path) -> Path:
@@ -84,14 +102,12 @@ def fetch(uri: str, into: Path) -> Path:
 
     Raises CheckpointError.
     """
-    from pyarrow.fs import FileSelector, FileType, LocalFileSystem, copy_files
+    from pyarrow.fs import FileType, LocalFileSystem, copy_files
 
     files, place = _open(uri)
     try:
         if not _exists(files, f"{place}/{_MANIFEST}"):
-            found = files.get_file_info(FileSelector(place, allow_not_found=True))
-            steps = sorted(f.path for f in found if re.fullmatch(r"step_\d+", f.base_name))
-            whole = [step for step in steps if _exists(files, f"{step}/{_MANIFEST}")]
+            whole = [step for step in _steps(files, place) if _exists(files, f"{step}/{_MANIFEST}")]
             if not whole:
                 raise CheckpointError(f"{uri}: neither a whole checkpoint nor a run that has one; {_HINT}")
             place = whole[-1]
@@ -99,7 +115,7 @@ def fetch(uri: str, into: Path) -> Path:
         directory = into / run.rpartition("/")[2]
         target = directory / "checkpoints" / step
         target.mkdir(parents=True, exist_ok=True)
-        wanted = [(place, target)] + [(f"{run}/{name}", directory / name) for name in _OF_THE_RUN]
+        wanted = [(place, target)] + [(f"{run}/{name}", directory / name) for name in _TO_START]
         for source, there in wanted:
             if files.get_file_info(source).type != FileType.NotFound:
                 copy_files(
@@ -122,10 +138,23 @@ def _open(uri: str) -> tuple[Any, str]:
     from pyarrow.fs import FileSystem
 
     try:
+        refuse_password("mirror", uri, "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
+    except ValueError as error:
+        raise CheckpointError(str(error)) from None
+
+    try:
         files, place = FileSystem.from_uri(uri)
     except (OSError, ValueError) as error:  # pyarrow's are both
         raise CheckpointError(f"{uri}: {_reason(error)}; {_HINT}") from error
     return files, place.rstrip("/")
+
+
+def _steps(files: Any, run: str) -> list[str]:
+    """Paths of a run's checkpoints, whole or not, the oldest first."""
+    from pyarrow.fs import FileSelector
+
+    found = files.get_file_info(FileSelector(run, allow_not_found=True))
+    return sorted(f.path for f in found if _STEP.fullmatch(f.base_name))
 
 
 def _exists(files: Any, path: str) -> bool:

@@ -30,6 +30,7 @@ from runtime.parts import Parts, Start
 from sandbox_workers.nothing import NoSandbox
 from sandbox_workers.pool import SandboxPool, start_pool
 from tracking.progress import say
+from tracking.run_log import harmless
 
 _LOCAL_OBJECT_STORE_BYTES = 512 << 20
 _A_LITTLE = 0.01
@@ -194,7 +195,7 @@ def _parts(
             sandbox=pool.client(),
             describe=f"Ray at {ray.get_runtime_context().gcs_address}{_dashboard()}; {pool.description}",
             wait=loop.run,
-            watch=Monitor(start.run_directory, learners, config.seats).step,
+            watch=harmless("metrics", Monitor(start.run_directory, learners, config.seats).step),
         )
         finished = True
     finally:

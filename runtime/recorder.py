@@ -63,7 +63,11 @@ class Recorder:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self._before, self._stages = state["before"], list(state["stages"])
         self._stage_began = state["stage_began"]
-        self._best = state["best"] if self._start.continues else None  # not another run's
+        best = state["best"]
+        same = best is not None and best.get("by") == self._config.evaluation.best_by
+        self._best = (
+            best if same and self._start.continues else None
+        )  # not another run's, nor of another score
 
     def open(self) -> None:
         """Write the config; of a run that goes on, forget what came after its checkpoint."""
@@ -129,7 +133,8 @@ class Recorder:
         self._show.phase(f"step {step}: checkpoint")
         is_best = False
         if scores is not None and (self._best is None or scores.combined > self._best["score"]):
-            self._best, is_best = {"score": scores.combined, "step": step}, True
+            best_by = self._config.evaluation.best_by
+            self._best, is_best = {"score": scores.combined, "step": step, "by": best_by}, True
         state = {
             "step": step,
             "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
@@ -144,13 +149,14 @@ class Recorder:
             checkpoint = self._store.save(step, policies, self._tokenizers, state)
         if is_best:
             self._store.mark_best(checkpoint)
-        gone = self._store.prune({f"step_{stage['step']:06d}" for stage in self._stages})
+        self._store.prune({f"step_{stage['step']:06d}" for stage in self._stages})
         if self._mirror is not None:
             try:
                 self._mirror.send(checkpoint)
-                self._mirror.forget(gone)
+                self._mirror.match(self._store.root)
             except OSError as error:
-                self._show.say(f"step {step}: not mirrored: {error}; the checkpoint is in {checkpoint} only")
+                here = f"the checkpoint is in {checkpoint} only"
+                self._show.say(f"step {step}: not mirrored: {error}; {here}, until the next is sent")
         self._clock.lap("checkpoint")
 
     @property

@@ -1,7 +1,6 @@
 """A run from its command line to its files: where it starts, what it evaluates, saves and reports."""
 
 import errno
-import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -34,8 +33,8 @@ from tracking.clock import Clock
 from tracking.divergence import Divergence
 from tracking.figures import figures, mbpp_figures, reward_figures
 from tracking.progress import Display, display, say
-from tracking.run_log import run_log
-from tracking.run_record import cpu_model, readable, versions
+from tracking.run_log import harmless, run_log
+from tracking.run_record import command_line, cpu_model, readable, versions
 from tracking.solutions import SolutionDatabase
 from tracking.trace import Trace
 from tracking.writers import TrackedRun, Writers, open_writers
@@ -54,7 +53,7 @@ def open_session(run: Run, recipe: str) -> Iterator["Session"]:
         if obstacles := make_plan(config, start, train, held_out).obstacles:
             raise SessionError("; ".join(obstacles))
         if config.tracking.trace:
-            clock.listener = Trace(start.run_directory / "trace.json").add
+            clock.listener = harmless("trace.json", Trace(start.run_directory / "trace.json").add)
         clock.lap("startup")
         make_embedded_models(config, start.models)
         clock.lap("warm_start")
@@ -141,7 +140,7 @@ def _tracked_run(config: Config, start: Start) -> TrackedRun:
         mlflow_uri=tracking.mlflow_uri,
         webhook=tracking.webhook,
         settings={k: v for k, v in leaves(config.model_dump(mode="json")) if k != "tracking.webhook"},
-        environment=versions() | {"cpu": cpu_model(), "command": shlex.join(sys.argv)},
+        environment=versions() | {"cpu": cpu_model(), "command": command_line(sys.argv, tracking.webhook)},
         done=start.state["step"] if start.state is not None else -1,
     )
 

@@ -114,7 +114,8 @@ def _differences(saved: Mapping[str, Any], now: Mapping[str, Any], prefix: str =
         if isinstance(a, Mapping) and isinstance(b, Mapping):
             out += _differences(a, b, f"{prefix}{key}.")
         elif a != b and key not in ("run_name", "output_dir"):
-            out.append(f"{prefix}{key} {a} -> {b}")
+            secret = f"{prefix}{key}" == "tracking.webhook"
+            out.append(f"{prefix}{key} is another" if secret else f"{prefix}{key} {a} -> {b}")
     return out
 
 

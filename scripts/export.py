@@ -231,14 +231,14 @@ def _hub(repository: str) -> Any:
 @contextmanager
 def _hub_speaks() -> Iterator[None]:
     """Raises SparringError for what the hub refuses, and where it does not answer."""
-    import httpx
-    from huggingface_hub.errors import LocalTokenNotFoundError
+    # HTTPError: of the client that the hub's library uses, httpx or its successor
+    from huggingface_hub.errors import HTTPError, LocalTokenNotFoundError
 
     try:
         yield
     except LocalTokenNotFoundError:
         raise SparringError("--push: nobody is logged in: set HF_TOKEN, or run `hf auth login`") from None
-    except (httpx.HTTPError, OSError) as error:
+    except (HTTPError, OSError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise SparringError(
             f"--push: the hub says: {reason}; what is in --to can be uploaded by `hf upload`"

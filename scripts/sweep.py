@@ -15,7 +15,6 @@ What stands after -- goes to every run, as to driver.py: ... --seeds 3 -- --n-ge
 """
 
 import argparse
-import shlex
 import sys
 import time
 from collections.abc import Sequence
@@ -47,7 +46,7 @@ from sweeps.spec import (
     parse_key,
     without_idle,
 )
-from tracking.run_record import versions
+from tracking.run_record import command_line, versions
 
 BASELINE = "baseline"
 _DRAWN = ("random", "asha", "pbt")
@@ -115,7 +114,7 @@ def new_sweep(options: argparse.Namespace, rest: Sequence[str], directory: Path)
         mode=options.mode,
         interval=getattr(options, "interval", None),
         mutations={k: v.plain() for k, v in keys.items()} if options.kind == "pbt" else {},
-        command=shlex.join(["python", "-m", "scripts.sweep", *sys.argv[1:]]),
+        command=command_line(["python", "-m", "scripts.sweep", *sys.argv[1:]], config.tracking.webhook),
         versions=versions(),
     )
     if options.kind == "ablate":

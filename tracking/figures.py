@@ -32,7 +32,9 @@ def reward_figures(player: str, episodes: Sequence[Episode]) -> dict[str, float]
 
 
 def mbpp_figures(scores: Scores) -> dict[str, float]:
-    """R1's `mbpp_eval/*`, of held-out problems that are MBPP's."""
+    """R1's `mbpp_eval/*`, of held-out problems that are MBPP's; nothing in a game that has no pass rate."""
+    if "generator_pass_rate" not in scores.values:
+        return {}
     return {
         "mbpp_eval/pass_rate": scores.values["generator_pass_rate"],
         "mbpp_eval/problems_passed": float(sum(share == 1.0 for share in scores.tasks.values())),

@@ -57,6 +57,7 @@ class _Attempts:
 def gather(run: Path, name: str) -> Gathered:
     """All that the run has written so far. name: what it is called beside the other runs."""
     rules, config = rules_of(run), dict(_flat(_config(run), keep=str))
+    config.pop("tracking.webhook", None)  # a secret
     rows = list(read_rows(run / "metrics.jsonl"))
     attempts = _attempts(run, rules)
     state, total = _state(run)

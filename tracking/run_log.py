@@ -6,11 +6,12 @@ Not here: what actors on other machines log; Ray keeps that. Their errors come w
 import logging
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TextIO
+from typing import ParamSpec, TextIO
 
+P = ParamSpec("P")
 shown = logging.getLogger("shown")
 """What people are shown goes through here, too."""
 shown.setLevel(logging.INFO)
@@ -65,6 +66,24 @@ class RunLog(logging.Handler):
         super().close()
 
 
+def harmless(what: str, tell: Callable[P, None]) -> Callable[P, None]:
+    """The same, for what only watches a run: an error in it ends no run, and is said once."""
+    said = False
+
+    def told(*args: P.args, **kwargs: P.kwargs) -> None:
+        nonlocal said
+        try:
+            tell(*args, **kwargs)
+        except Exception as error:
+            if not said:
+                logging.getLogger(__name__).warning(
+                    "%s: %s: %s; the run goes on without", what, type(error).__name__, error
+                )
+            said = True
+
+    return told
+
+
 @contextmanager
 def run_log() -> Iterator[RunLog]:
     """Listens until the run ends, and notes how it did. Warnings still go to stderr as well."""
@@ -79,7 +98,7 @@ def run_log() -> Iterator[RunLog]:
     except KeyboardInterrupt:
         log.add("interrupted")
         raise
-    except Exception:
+    except BaseException:  # SystemExit, too: Ray's answer to SIGTERM
         log.add(f"ended by an error\n{traceback.format_exc().rstrip()}")
         raise
     finally:

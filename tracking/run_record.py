@@ -1,6 +1,7 @@
 """The files of a run: resolved config, metrics.jsonl, episodes.jsonl, sample episodes, training_results.json."""
 
 import platform
+import shlex
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
@@ -94,6 +95,11 @@ def versions() -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return found
+
+
+def command_line(words: Sequence[str], secret: str | None) -> str:
+    """For a shell; the secret, where one is among the words, is left out."""
+    return shlex.join(words if secret is None else [word.replace(secret, "(secret)") for word in words])
 
 
 def cpu_model() -> str:

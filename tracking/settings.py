@@ -5,7 +5,7 @@ from typing import Literal, Self
 
 from pydantic import field_validator, model_validator
 
-from core.settings import Settings
+from core.settings import Settings, refuse_password
 
 PACKAGES = {"tensorboard": "tensorboard", "wandb": "wandb", "mlflow": "mlflow-skinny", "webhook": "httpx"}
 """What is to be installed for each writer."""
@@ -45,7 +45,9 @@ class TrackingSettings(Settings):
         if ("webhook" in self.to) != (self.webhook is not None):
             raise ValueError("webhook among `to`, and a URL under webhook: give both or neither")
         if self.webhook is not None and not self.webhook.startswith(("http://", "https://")):
-            raise ValueError(f"webhook {self.webhook}: expected a URL of http or https")
+            raise ValueError("webhook: expected a URL of http or https")  # not shown: it is a secret
         if "mlflow" not in self.to:
             self.refuse_changed(("mlflow_uri",), "has no effect unless `to` names mlflow")
+        instead = "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD (for a database, all of MLFLOW_TRACKING_URI)"
+        refuse_password("mlflow_uri", self.mlflow_uri, instead)
         return self

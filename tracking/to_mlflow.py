@@ -1,6 +1,7 @@
 """MLflow: a tracking server or database where its URI says so, else files beside the runs (output_dir/mlruns)."""
 
 import os
+import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,14 +27,19 @@ class MlflowWriter:
         if uri is None:
             uri = (run.directory.parent / "mlruns").resolve().as_uri()
             os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")  # it wants to be asked for
-        self.where = f"mlflow: run {run.name} at {uri}"
+        # a server that is away holds a run up for seconds, not for MLflow's four minutes
+        os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
+        os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
+        shown = re.sub(r"//[^/]*@", "//", uri)
+        self.where = f"mlflow: run {run.name} at {shown}"
         try:
             self._client = MlflowClient(tracking_uri=uri, registry_uri=uri)
             self._id = self._opened(run)
         except (MlflowException, OSError, ImportError) as error:
+            reason = str(error).splitlines()[0].replace(uri, shown)
             raise SparringError(
-                f"tracking.to mlflow: {uri}: {str(error).splitlines()[0]}; mend tracking.mlflow_uri or "
-                "MLFLOW_TRACKING_URI, or leave mlflow out"
+                f"tracking.to mlflow: {shown}: {reason}; mend tracking.mlflow_uri or MLFLOW_TRACKING_URI, or leave mlflow "
+                "out"
             ) from error
 
     def _opened(self, run: TrackedRun) -> str:

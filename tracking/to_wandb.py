@@ -18,15 +18,18 @@ from core.errors import SparringError
 from tracking.writers import Ending, TrackedRun
 
 _PATIENCE_S = 5
+_TO_FINISH_S = 120.0
+"""What is not sent by then, as the network was lost, stays in the run's directory."""
 
 
 class WandbWriter:
     def __init__(self, run: TrackedRun) -> None:
         """Raises SparringError where the server refuses it."""
-        wandb.setup(wandb.Settings(console="off", silent=True))
-        mode, why = _mode()
         run_id = run.remembered("wandb") or secrets.token_hex(4)
         try:
+            timeout = {"finish_timeout": _TO_FINISH_S, "finish_timeout_raises": True}
+            wandb.setup(wandb.Settings(console="off", silent=True, **timeout))
+            mode, why = _mode()
             self._run = wandb.init(
                 project=run.project or os.environ.get("WANDB_PROJECT") or "sparring",
                 name=run.name,
@@ -36,13 +39,15 @@ class WandbWriter:
                 mode=mode,
                 config={**run.settings, **{f"environment.{k}": v for k, v in run.environment.items()}},
             )
-        except wandb.Error as error:
+        except (wandb.Error, ValueError) as error:  # ValueError: a key or a mode that cannot be one
             raise SparringError(
                 f"tracking.to wandb: {error}; mend WANDB_API_KEY or tracking.project, or set WANDB_MODE=offline"
             ) from error
         run.remember("wandb", run_id)
         self._run.define_metric("*", step_metric="step")
-        if mode == "online":
+        if self._run.disabled:
+            self.where = f"wandb: nothing, as {why}"
+        elif not self._run.offline:
             self.where = f"wandb: {self._run.url}"
         else:
             self.where = f"wandb: offline, as {why}; later: wandb sync {Path(self._run.dir).parent}"
@@ -60,15 +65,17 @@ class WandbWriter:
         self._run.finish(exit_code=0 if ending == "finished" else 1)
 
 
-def _mode() -> tuple[Literal["online", "offline"], str]:
-    """With the reason for offline."""
-    if os.environ.get("WANDB_MODE") in ("offline", "dryrun"):
-        return "offline", "WANDB_MODE says"
+def _mode() -> tuple[Literal["online", "offline"] | None, str]:
+    """With the reason for what is not online. None: WANDB_MODE's."""
+    if said := os.environ.get("WANDB_MODE"):
+        return None, f"WANDB_MODE is {said}"
     if not wandb.login(prompt=False, verify=False):
         return "offline", "there is no WANDB_API_KEY"
     server = wandb.setup().settings.base_url
     try:
-        requests.head(server, timeout=_PATIENCE_S)
+        status = requests.head(server, timeout=_PATIENCE_S).status_code
     except requests.RequestException:
         return "offline", f"{server} does not answer"
+    if status >= 500 or status == requests.codes.proxy_authentication_required:
+        return "offline", f"{server} answers {status}"
     return "online", ""

@@ -4,6 +4,7 @@ Events in an array that is never closed, as the format allows: a run that is kil
 """
 
 import json
+import os
 import zlib
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,10 +14,12 @@ from core.tracing import Span
 
 class Trace:
     def __init__(self, file: Path) -> None:
-        """Goes on in a file that is there."""
+        """Goes on in a file that is there, without the line that a crash cut off."""
         self._file = file
         self._named: set[str] = set()
-        if not file.exists():
+        if file.exists():
+            os.truncate(file, file.read_bytes().rfind(b"\n") + 1)
+        if not file.exists() or not file.stat().st_size:
             file.write_text("[\n")
 
     def add(self, spans: Iterable[Span]) -> None:

@@ -134,7 +134,7 @@ def open_writers(names: Sequence[str], run: TrackedRun) -> Iterator[Writers]:
             writers.add(name, open_writer(name, run))
         yield writers
         ending = "finished"
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemExit):  # SIGTERM, under Ray
         ending = "killed"
         raise
     finally:

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -156,6 +157,21 @@ def test_what_cannot_be_done_is_refused_and_leaves_nothing(
     assert ended.value.code == 2
     assert re.search(words, capsys.readouterr().err)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_hub_that_does_not_answer_is_said(run_of: Any, tmp_path: Path) -> None:
+    with socket.socket() as closed:  # bound, but nobody listens
+        closed.bind(("127.0.0.1", 0))
+        done = subprocess.run(
+            [sys.executable, "-m", "scripts.export", str(run_of()), "--policy", "generator", "--to", str(tmp_path / "out"),
+             "--push", "me/mine"],
+            cwd=ROOT,
+            env={**os.environ, "HF_ENDPOINT": f"http://127.0.0.1:{closed.getsockname()[1]}", "HF_TOKEN": "hf_x",
+                 "HF_HUB_OFFLINE": "0", "NO_PROXY": "127.0.0.1"},
+            capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+    assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
+    assert "--push: the hub says: " in done.stderr
 
 
 def test_a_directory_with_something_in_it_is_refused(

@@ -128,8 +128,10 @@ def test_wandb_is_offline_where_its_server_does_not_answer(
 class _Refusing(BaseHTTPRequestHandler):
     """A server that knows nobody."""
 
+    status = 401
+
     def do_POST(self) -> None:
-        self.send_response(401)
+        self.send_response(self.status)
         self.send_header("Content-Length", "0")
         self.end_headers()
 
@@ -148,6 +150,50 @@ def test_a_key_that_wandb_refuses_refuses_the_run(tmp_path: Path, monkeypatch: p
         with pytest.raises(SparringError, match=r"tracking\.to wandb: .*401.*mend WANDB_API_KEY"):
             open_writer("wandb", tracked(tmp_path))
         server.shutdown()
+
+
+class _Broken(_Refusing):
+    status = 503
+
+
+@pytest.mark.slow
+def test_wandb_is_offline_where_its_server_is_broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Broken) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
+        monkeypatch.setenv("WANDB_BASE_URL", f"http://127.0.0.1:{server.server_port}")
+        writer: Any = open_writer("wandb", tracked(tmp_path))
+        server.shutdown()
+    writer.close("finished")
+    assert f"offline, as http://127.0.0.1:{server.server_port} answers 503" in writer.where
+    assert 0 < writer._run.settings.finish_timeout < 1000, (
+        "a network that is lost would hold up the end for ever"
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("mode", "key", "said"),
+    [
+        ("disabled", "0" * 40, "wandb: nothing, as WANDB_MODE is disabled"),
+        ("offline", "", "wandb: offline, as WANDB_MODE is offline; later: wandb sync"),
+    ],
+)
+def test_wandbs_own_mode_is_kept(
+    mode: str, key: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WANDB_MODE", mode)
+    monkeypatch.setenv("WANDB_API_KEY", key)
+    writer = open_writer("wandb", tracked(tmp_path))
+    writer.metrics(1, {"generator/loss": 0.5})
+    writer.close("finished")
+    assert said in writer.where
+
+
+def test_a_key_that_cannot_be_one_refuses_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WANDB_API_KEY", "too short")
+    with pytest.raises(SparringError, match=r"tracking\.to wandb: .*mend WANDB_API_KEY"):
+        open_writer("wandb", tracked(tmp_path))
 
 
 @pytest.mark.slow
@@ -173,6 +219,19 @@ def test_a_store_that_cannot_be_written_to_refuses_the_run(tmp_path: Path) -> No
     (tmp_path / "file").write_text("")
     with pytest.raises(SparringError, match=r"tracking\.to mlflow: .*file/store.*mend tracking\.mlflow_uri"):
         open_writer("mlflow", tracked(tmp_path, uri=f"file://{tmp_path}/file/store"))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_a_server_that_is_away_refuses_the_run_soon_and_without_its_password(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "MLFLOW_HTTP_REQUEST_TIMEOUT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://me:hush@127.0.0.1:9")  # discard: nobody listens
+    with pytest.raises(SparringError, match=r"tracking\.to mlflow: http://127\.0\.0\.1:9: ") as refused:
+        open_writer("mlflow", tracked(tmp_path))
+    assert "hush" not in str(refused.value)
 
 
 @pytest.mark.slow

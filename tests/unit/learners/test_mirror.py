@@ -7,11 +7,11 @@ from pathlib import Path
 
 import boto3
 import pytest
-from moto.server import ThreadedMotoServer
 
 from learners import mirror
 from learners.checkpoints import CheckpointError, CheckpointStore, read_checkpoint
 from learners.mirror import Mirror, fetch
+from tests.s3 import s3_server
 
 
 class Tokenizer:
@@ -40,10 +40,8 @@ class Server:
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[tuple[str, int]]:
-    moto = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    moto.start()
-    yield moto.get_host_and_port()
-    moto.stop()
+    with s3_server() as found:
+        yield found
 
 
 @pytest.fixture
@@ -64,6 +62,7 @@ def saved(run: Path, step: int, keep: int = 2) -> Path:
     policy.mkdir(parents=True, exist_ok=True)
     (policy / "model.safetensors").write_bytes(bytes([step]) * 100_000)
     (run / "bank.json").write_text("[1]")
+    (run / "metrics.jsonl").write_text("{}")
     state = {"step": step, "parts": {}}
     return CheckpointStore(run / "checkpoints", keep).save(
         step, {"generator": policy}, {"generator": Tokenizer()}, state
@@ -82,6 +81,9 @@ def test_what_was_sent_comes_back_whole(server: Server, tmp_path: Path) -> None:
         assert (found / "generator" / "model.safetensors").read_bytes() == bytes([step]) * 100_000
         assert (found / "generator" / "tokenizer.json").is_file()
         assert (found.parent.parent / "bank.json").read_text() == "[1]"
+        assert not (found.parent.parent / "metrics.jsonl").exists(), (
+            "it would be taken for the latest run here"
+        )
 
 
 def test_a_pruned_checkpoint_is_forgotten(server: Server, tmp_path: Path) -> None:
@@ -89,9 +91,10 @@ def test_a_pruned_checkpoint_is_forgotten(server: Server, tmp_path: Path) -> Non
     for step in (1, 2):
         run.send(saved(tmp_path / "one", step))
     assert any("step_000001" in name for name in server.names())
-    run.forget(store.prune(set()))
-    steps = {name.split("/")[2] for name in server.names() if "step_" in name}
-    assert steps == {"step_000002"}
+    store.prune(set())
+    run.match(store.root)
+    found = server.client.list_objects_v2(Bucket=server.bucket)["Contents"]  # markers of directories, too
+    assert {item["Key"].split("/")[2] for item in found if "step_" in item["Key"]} == {"step_000002"}
 
 
 def test_the_manifest_goes_up_last_and_what_has_none_is_no_checkpoint(
@@ -143,6 +146,7 @@ def test_a_directory_is_a_store_too(tmp_path: Path) -> None:
     """An NFS path, as file://."""
     run = Mirror(f"file://{tmp_path / 'nfs'}", "one")
     run.check()
+    assert not (tmp_path / "nfs" / "one").exists(), "a plan leaves nothing behind"
     run.send(saved(tmp_path / "one", 3))
     found = fetch(f"file://{tmp_path / 'nfs' / 'one'}", tmp_path / "fetched")
     assert read_checkpoint(found)["step"] == 3

@@ -48,9 +48,18 @@ class Tokenizer:
 class Run:
     """Steps of a run that writes into `directory`."""
 
-    def __init__(self, directory: Path, checkpoint: Path | None = None, mirror: str | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        checkpoint: Path | None = None,
+        mirror: str | None = None,
+        best_by: str | None = None,
+    ) -> None:
         config = CONFIG.model_copy(
-            update={"checkpoint": CONFIG.checkpoint.model_copy(update={"mirror": mirror})}
+            update={
+                "checkpoint": CONFIG.checkpoint.model_copy(update={"mirror": mirror}),
+                "evaluation": CONFIG.evaluation.model_copy(update={"best_by": best_by}),
+            }
         )
         state = read_checkpoint(checkpoint) if checkpoint is not None else None
         start = Start(run_directory=directory, models={}, checkpoint=checkpoint, versions={}, state=state)
@@ -101,7 +110,7 @@ def test_a_mirror_has_what_is_kept_here(tmp_path: Path) -> None:
     for step in (1, 2, 3):
         run.step(step, last=step == 1)
     there = tmp_path / "mirror" / "a"
-    assert [p.name for p in sorted(there.glob("step_*")) if any(p.iterdir())] == checkpoints(tmp_path / "a")
+    assert [p.name for p in sorted(there.glob("step_*"))] == checkpoints(tmp_path / "a")
     assert read_checkpoint(there / "step_000003")["step"] == 3
 
 
@@ -114,6 +123,20 @@ def test_a_mirror_that_fails_is_said_and_the_run_goes_on(
     run.step(1)
     assert checkpoints(tmp_path / "a") == ["step_000001"]
     assert "step 1: not mirrored: " in run.said.getvalue() and "step_000001 only" in run.said.getvalue()
+
+
+def test_what_a_failing_mirror_missed_is_made_up_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mirror, "RETRY_PAUSES_S", ())
+    run, there = Run(tmp_path / "a", mirror=f"file://{tmp_path / 'mirror'}"), tmp_path / "mirror" / "a"
+    run.step(1)
+    run.step(2)
+    with monkeypatch.context() as broken:
+        broken.setattr(mirror.Mirror, "_send", lambda *_: (_ for _ in ()).throw(OSError("no network")))
+        run.step(3, last=True)  # neither sent, nor is what was pruned forgotten
+    run.step(4)
+    assert checkpoints(tmp_path / "a") == ["step_000003", "step_000004"]
+    assert sorted(p.name for p in there.glob("step_*")) == checkpoints(tmp_path / "a")
+    assert read_checkpoint(there / "step_000003")["step"] == 3
 
 
 def test_a_run_that_goes_on_has_its_scores_stages_best_and_seconds(tmp_path: Path) -> None:
@@ -131,6 +154,13 @@ def test_a_run_that_goes_on_has_its_scores_stages_best_and_seconds(tmp_path: Pat
     assert (tmp_path / "checkpoints" / "best").resolve().name == "step_000001"
     assert [row["step"] for row in map(json.loads, (tmp_path / "metrics.jsonl").open())] == [0, 1, 2]
     assert sum(stage["seconds"]["total"] for stage in results["stages"]) <= results["wall_time_s"]["total"]
+
+
+def test_the_best_by_another_score_is_not_this_scores(tmp_path: Path) -> None:
+    Run(tmp_path).step(1, score=0.9)
+    run = Run(tmp_path, tmp_path / "checkpoints" / "step_000001", best_by="score")
+    run.step(2, score=0.5)
+    assert (tmp_path / "checkpoints" / "best").resolve().name == "step_000002"
 
 
 def test_the_best_of_another_run_is_not_this_ones(tmp_path: Path) -> None:

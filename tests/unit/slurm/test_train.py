@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -29,8 +30,10 @@ def submitted(
 ) -> tuple[list[list[str]], str]:
     """(what each node's ray was told, what the script said)."""
     tree, told = place / "tree", place / "told"
-    tree.mkdir()
+    tree.mkdir(exist_ok=True)
     (tree / "driver.py").touch()
+    (place / "slurm").mkdir()
+    (place / "slurm" / "python").symlink_to(sys.executable)
     for name, body in STAND_INS.items():
         file = (place / "slurm" / name) if name != "ray" else tree / ".venv" / "bin" / name
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -76,9 +79,28 @@ def test_the_last_nodes_do_nothing_but_judge(tmp_path: Path) -> None:
     assert told == [trains, trains, judges]
 
 
-def test_a_requeued_job_goes_on(tmp_path: Path) -> None:
-    told, _ = submitted(tmp_path, "--run-name", "a", SLURM_RESTART_COUNT="2")
-    assert {tuple(line[-3:]) for line in told} == {("--run-name", "a", "--resume")}
+@pytest.mark.parametrize(
+    ("arguments", "goes_on"),
+    [
+        (("--output-dir", "out", "--run-name", "a"), ("--output-dir", "out", "--run-name", "a", "--resume")),
+        (("--output_dir=out", "--run-name=a"), ("--output_dir=out", "--run-name=a", "--resume")),
+        (
+            ("--resume-from", "x", "--output-dir=out", "--seed", "2"),
+            ("--output-dir=out", "--seed", "2", "--resume"),
+        ),
+        (("--output-dir=out", "--resume_from=x"), ("--output-dir=out", "--resume")),
+        (("--output-dir=out", "--run-name", "b", "--resume-from=x"), None),
+        (("--run-name", "a"), None),
+    ],
+)
+def test_a_requeued_job_goes_on_where_its_run_has_begun(
+    arguments: tuple[str, ...], goes_on: tuple[str, ...] | None, tmp_path: Path
+) -> None:
+    begun = tmp_path / "tree" / "out" / "a"
+    begun.mkdir(parents=True)
+    (begun / "config.yaml").touch()
+    told, _ = submitted(tmp_path, *arguments, SLURM_RESTART_COUNT="2")
+    assert {tuple(line[line.index("driver.py") + 1 :]) for line in told} == {goes_on or arguments}
 
 
 def test_a_failed_driver_fails_the_job(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from games.boards.game import BoardGame
 from games.boards.rules import TicTacToeRules, training_matches
@@ -61,6 +62,14 @@ def test_every_figure_of_the_metrics_is_a_column(run: Path) -> None:
     assert columns["generator_reward"] == [None, 0.5, 0.5, 0.5, None]
     assert columns["generator.entropy"][-1] == 0.33333
     assert "generator.policy_loss" not in columns, "a loss that is no number has no point"
+
+
+def test_the_page_has_the_config_without_its_secret(run: Path) -> None:
+    config = yaml.safe_load((run / "config.yaml").read_text())
+    url = "https://hooks.example/hush"
+    (run / "config.yaml").write_text(yaml.safe_dump(config | {"seed": 7, "tracking": {"webhook": url}}))
+    found = gather(run, "a")
+    assert found.summary["config"]["seed"] == "7" and "hush" not in page([found], live=False)
 
 
 def test_attempts_are_packed_by_step_with_reasons_and_turns(run: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tracking.progress import say
-from tracking.run_log import run_log
+from tracking.run_log import harmless, run_log
 
 
 def lines(directory: Path) -> list[str]:
@@ -53,6 +53,28 @@ def test_an_error_that_ends_the_run_is_noted_with_its_cause(tmp_path: Path) -> N
     text = (tmp_path / "run.log").read_text()
     assert "ended by an error" in text
     assert text.index("KeyError: 'weights'") < text.index("RuntimeError: the engine is gone")
+
+
+def test_an_ended_process_has_said_so(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit), run_log() as log:
+        log.open(tmp_path)
+        raise SystemExit(15)  # as Ray's handler of SIGTERM does
+    assert lines(tmp_path)[0] == "ended by an error"
+
+
+def test_what_only_watches_ends_no_run_and_is_said_once(tmp_path: Path, caplog) -> None:
+    told: list[int] = []
+
+    def watch(step: int) -> None:
+        told.append(step)
+        if step > 1:
+            raise OSError("no such directory")
+
+    guarded = harmless("metrics", watch)
+    for step in (1, 2, 3):
+        guarded(step)
+    assert told == [1, 2, 3]
+    assert caplog.messages == ["metrics: OSError: no such directory; the run goes on without"]
 
 
 def test_an_interruption_is_no_error(tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from core.tracing import Occupancy
 from tracking.clock import Clock
 from tracking.trace import Trace
@@ -34,6 +36,16 @@ def test_a_row_per_part_that_goes_on_after_a_kill(tmp_path: Path) -> None:
         ("rollout 0: generate", 2_500_000, 1_500_000),
         ("rollout", 5_000_000, 1_000_000),
     ]
+
+
+@pytest.mark.parametrize("torn", ['{"pid": 1, "na', ""])
+def test_a_line_that_a_crash_cut_off_is_left_out(tmp_path: Path, torn: str) -> None:
+    file = tmp_path / "trace.json"
+    Trace(file).add([("rollout", 1.0, 2.0)])
+    with file.open("a") as handle:
+        handle.write(torn)
+    Trace(file).add([("learn", 2.0, 3.0)])
+    assert [e["name"] for e in events(file) if e["ph"] == "X"] == ["rollout", "learn"]
 
 
 def test_spans_are_the_seconds_told_apart() -> None:

@@ -11,7 +11,7 @@ from rich.console import Console
 from core.episode import Completion, Episode, FinishReason, Outcome, Trajectory, Turn
 from tracking.plots import LearningCurves, plot_learning_curves
 from tracking.progress import Display
-from tracking.run_record import RunRecord, versions
+from tracking.run_record import RunRecord, command_line, versions
 
 SCORES = {"generator_pass_rate": 0.25, "test_validity": 0.5, "kill_rate": 0.75}
 
@@ -19,6 +19,14 @@ SCORES = {"generator_pass_rate": 0.25, "test_validity": 0.5, "kill_rate": 0.75}
 def row(step: int, **more: object) -> dict[str, object]:
     base = {"step": step, "stage": 1 + step // 3, "phase": "generator", "generator_reward": 0.5}
     return base | {"discriminator_reward": None, "seconds": {"total": 1.5}} | more
+
+
+def test_a_secret_is_left_out_of_the_command() -> None:
+    url = "https://hooks.example/T/hush"
+    words = ["driver.py", "--tracking.webhook", url, f"--tracking.webhook={url}", "--config", "a b"]
+    said = command_line(words, url)
+    assert "hush" not in said and said.startswith("driver.py --tracking.webhook '(secret)'")
+    assert command_line(words, None).count("hush") == 2
 
 
 def test_rows_beyond_a_checkpoint_are_forgotten_and_a_torn_line_is_left_out(tmp_path: Path) -> None:

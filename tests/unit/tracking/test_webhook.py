@@ -10,6 +10,7 @@ from threading import Thread
 import pytest
 
 from configs.load import ConfigError, load_run
+from games.programs.gap import GapAlarm
 from tracking.writers import TrackedRun, open_writers
 
 
@@ -67,7 +68,7 @@ def test_an_alarm_and_the_end_are_told_and_nothing_else(hook: Told, tmp_path: Pa
         writers.metrics(2, {"held_out/proxy_gold_gap": 0.4})
         writers.text(2, "sample", "text")
     assert [(told["event"], told["step"]) for told in hook.heard] == [("alarm", 2), ("finished", 2)]
-    assert "r1: held-out programs pass 0.40 more" in hook.heard[0]["text"]
+    assert hook.heard[0]["text"] == f"r1: {GapAlarm(0.3).message(0.4)}"
 
 
 @pytest.mark.parametrize(("error", "event"), [(RuntimeError, "failed"), (KeyboardInterrupt, "killed")])
@@ -82,6 +83,24 @@ def test_a_hook_that_fails_ends_no_run(hook: Told, tmp_path: Path, caplog) -> No
     with caplog.at_level(logging.WARNING), open_writers(["webhook"], run(tmp_path, hook)):
         pass
     assert "tracking.to webhook: no more is written there" in caplog.text
+    assert "127.0.0.1 answers 500" in caplog.text and "secret" not in caplog.text
+
+
+def test_an_alarm_that_does_not_get_there_leaves_the_end_to_be_told(
+    hook: Told, tmp_path: Path, caplog
+) -> None:
+    with caplog.at_level(logging.WARNING), open_writers(["webhook"], run(tmp_path, hook)) as writers:
+        hook.status = 503
+        writers.metrics(1, {"held_out/proxy_gold_gap": 0.4})
+        hook.status = 200
+    assert [told["event"] for told in hook.heard] == ["alarm", "finished"]
+    assert "the alarm of step 1 is not told: 127.0.0.1 answers 503" in caplog.text
+
+
+def test_a_hook_where_nobody_listens_is_said_without_its_url(hook: Told, tmp_path: Path, caplog) -> None:
+    with caplog.at_level(logging.WARNING), open_writers(["webhook"], run(tmp_path, hook)):
+        hook.socket.close()
+    assert "127.0.0.1 does not answer (ConnectError)" in caplog.text and "secret" not in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,9 @@ def test_one_that_does_not_start_refuses_the_run_and_closes_the_others(
     assert opened["wandb"].told == [("close", "failed")]
 
 
-@pytest.mark.parametrize(("error", "ending"), [(KeyboardInterrupt, "killed"), (RuntimeError, "failed")])
+@pytest.mark.parametrize(
+    ("error", "ending"), [(KeyboardInterrupt, "killed"), (SystemExit, "killed"), (RuntimeError, "failed")]
+)
 def test_they_are_told_how_the_run_ended(
     opened: dict[str, Scripted], tmp_path: Path, error: type[BaseException], ending: str
 ) -> None:
@@ -170,3 +172,4 @@ def test_r1s_names() -> None:
     assert reward_figures("author", []) == {}
     scores = Scores({"generator_pass_rate": 0.4}, 0.4, {"1": 1.0, "2": 0.5, "3": 1.0})
     assert mbpp_figures(scores) == {"mbpp_eval/pass_rate": 0.4, "mbpp_eval/problems_passed": 2.0}
+    assert mbpp_figures(Scores({"prediction_accuracy": 0.4}, 0.4)) == {}
