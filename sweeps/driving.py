@@ -44,12 +44,16 @@ class Driven:
 
     def rows(self, after: int = 0) -> Iterator[dict[str, Any]]:
         """Those of later steps, as they are written, until the run ends. Raises RunFailed where it dies."""
+        file, seen = self._run / "metrics.jsonl", 0
         while True:
             ended = self._process.poll() is not None
-            for row in read_rows(self._run / "metrics.jsonl"):
-                if row["step"] > after:
-                    after = row["step"]
-                    yield row
+            size = file.stat().st_size if file.is_file() else 0
+            if size != seen:  # it is long, and looked at five times a second
+                seen = size
+                for row in read_rows(file):
+                    if row["step"] > after:
+                        after = row["step"]
+                        yield row
             if ended:
                 break
             time.sleep(_LOOK_EVERY_S)

@@ -5,10 +5,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from configs.layers import leaves
 from configs.schema import Config
 from core.errors import SparringError
-from evaluation.intervals import interval
 from problems.contamination import normalised
 from runtime.problem_sets import load_splits
 from sweeps import plots, reports
@@ -48,11 +49,7 @@ def write_report(
     _write_csv(to / "runs.csv", (_run_row(run, metric) for run in runs))
     _write_csv(to / "tasks.csv", (row for run in runs for row in task_rows(run)))
     plots.save(plots.learning_curves(reports.curves(groups, metric), metric), to / "learning_curves.png")
-    after = {
-        setting: interval(values)
-        for setting, of in groups.items()
-        if (values := [value for run in reports.measured(of) if (value := run.last(metric)) is not None])
-    }
+    after = reports.after(groups, metric)
     if after:
         plots.save(plots.settings_beside(after, metric), to / "settings.png")
     print(f"\nreport: {to / 'report.md'}, with report.json, runs.csv, tasks.csv and pictures beside it")
@@ -126,7 +123,7 @@ def task_rows(run: RunFiles) -> Iterator[dict[str, Any]]:
 
 
 def parameters(run: RunFiles) -> float | None:
-    """Of the generator as it was saved: an adapter's, where it is one."""
+    """Of the generator as it was saved: whole, with an adapter merged."""
     from safetensors import safe_open
 
     folder = _policy(run)
@@ -146,6 +143,11 @@ def likeness(run: RunFiles) -> dict[str, float]:
     try:
         train, held_out = load_splits(Config.model_validate(run.config))
     except SparringError:  # the files have gone since: the other tables do not need them
+        return {}
+    except ValidationError as error:
+        print(
+            f"{run.directory}: left out of likeness and gain: its config is of another version ({error.error_count()} keys)"
+        )
         return {}
     known = [set(normalised(problem.description).split()) for problem in train]
     return {

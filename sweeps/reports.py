@@ -59,10 +59,10 @@ def summary(groups: Groups, metric: str) -> Table:
                 ", ".join(
                     f"{states.count(s)} {s}" for s in ("stopped", "failed", "unfinished") if s in states
                 ),
-                _mean(run.before(metric) for run in counted),
-                _mean(run.last(metric) for run in counted),
+                over(counted, lambda run: run.before(metric)),
+                over(counted, lambda run: run.last(metric)),
                 "-".join(str(step) for step in dict.fromkeys([*steps[:1], *steps[-1:]])),
-                _mean(run.results.get("wall_time_s", {}).get("total") for run in counted),
+                over(counted, lambda run: run.results.get("wall_time_s", {}).get("total")),
             ]
         )
     said = [
@@ -87,8 +87,8 @@ def impact(groups: Groups, metric: str) -> Table | None:
     at = {run.replicate: run.last(metric) for run in measured(first)}
     rows: list[list[Cell]] = []
     for setting, runs in others:
-        pairs = [(run.last(metric), at.get(run.replicate)) for run in measured(runs)]
-        change = _mean(a - b for a, b in pairs if a is not None and b is not None)
+        pairs = [(run, run.last(metric), at.get(run.replicate)) for run in measured(runs)]
+        change = over_units((unit(run), a - b) for run, a, b in pairs if a is not None and b is not None)
         if change is not None:
             rows.append([setting, change, len(change.by_seed), _measurable(change)])
     return (
@@ -106,18 +106,18 @@ def impact(groups: Groups, metric: str) -> Table | None:
 def convergence(groups: Groups, metric: str, threshold: float | None, mode: str) -> Table | None:
     """R3, 45: steps until the metric reaches a threshold; by default half of the way from its mean before to the best
     setting's mean after."""
-    ends = {setting: _mean(run.last(metric) for run in measured(runs)) for setting, runs in groups.items()}
-    found = [end.mean for end in ends.values() if end is not None]
-    before = _mean(run.before(metric) for runs in groups.values() for run in measured(runs))
+    found = [end.mean for end in after(groups, metric).values()]
+    all_runs = [run for runs in groups.values() for run in measured(runs)]
+    before = over(all_runs, lambda run: run.before(metric))
     if threshold is None:
         if not found or before is None:
             return None
         threshold = (before.mean + (max if mode == "max" else min)(found)) / 2
     rows: list[list[Cell]] = []
     for setting, runs in groups.items():
-        steps = [steps_to(run.curve(metric), threshold, mode) for run in measured(runs)]
-        reached = [step for step in steps if step is not None]
-        rows.append([setting, f"{len(reached)} of {len(steps)}", _mean(reached)])
+        steps = [(unit(run), steps_to(run.curve(metric), threshold, mode)) for run in measured(runs)]
+        reached = sum(step is not None for _, step in steps)
+        rows.append([setting, f"{reached} of {len(steps)}", over_units(steps)])
     return Table(
         title=f"steps until {metric} is {'at least' if mode == 'max' else 'at most'} {threshold:.3g}",
         header=("setting", "reached", "steps"),
@@ -136,8 +136,8 @@ def series(groups: Groups, metric: str, amount: Callable[[RunFiles], float | Non
     if len(set(known.values())) < 2:
         return None
     ordered = sorted(known, key=lambda setting: known[setting])
-    train = {s: _mean(training_reward(run) for run in measured(groups[s])) for s in ordered}
-    held_out = {s: _mean(run.last(metric) for run in measured(groups[s])) for s in ordered}
+    train = {s: over(measured(groups[s]), training_reward) for s in ordered}
+    held_out = {s: over(measured(groups[s]), lambda run: run.last(metric)) for s in ordered}
     said = []
     for name, means in (("training reward", train), (metric, held_out)):
         values = [found.mean for s in ordered if (found := means[s]) is not None]
@@ -152,8 +152,9 @@ def series(groups: Groups, metric: str, amount: Callable[[RunFiles], float | Non
             for run in measured(groups[s])
             if run.replicate == replicate and (value := run.last(metric)) is not None
         ]
-        ranks.append(rank_correlation(*zip(*points, strict=True)) if len(points) > 1 else None)
-    if (ranked := _mean(ranks)) is not None:
+        rank = rank_correlation(*zip(*points, strict=True)) if len(points) > 1 else None
+        ranks.append((_fold(replicate) or replicate, rank))
+    if (ranked := over_units(ranks)) is not None:
         said.append(f"rank correlation of amount and {metric} {ranked}")
     return Table(
         title=f"{metric} by amount",
@@ -167,7 +168,7 @@ def spread(groups: Groups, metric: str) -> Table | None:
     """R3, 39: how much the metric varies over folds or seeds."""
     rows: list[list[Cell]] = []
     for setting, runs in groups.items():
-        found = _mean(run.last(metric) for run in measured(runs))
+        found = over(measured(runs), lambda run: run.last(metric))
         if found is not None and len(found.by_seed) > 1:
             values = found.by_seed
             rows.append(
@@ -176,7 +177,7 @@ def spread(groups: Groups, metric: str) -> Table | None:
     return (
         Table(
             title=f"{metric} over folds or seeds",
-            header=("setting", "runs", "mean", "deviation", "variance", "least", "most"),
+            header=("setting", "folds or seeds", "mean", "deviation", "variance", "least", "most"),
             rows=rows,
         )
         if rows
@@ -189,12 +190,13 @@ def entropy(groups: Groups) -> Table | None:
     rows: list[list[Cell]] = []
     for setting, runs in groups.items():
         for policy in ("generator", "discriminator"):
-            curves = [[value for _, value in run.curve(f"{policy}.entropy")] for run in measured(runs)]
-            ends = [found for curve in curves if (found := thirds(curve)) is not None]
+            curves = [(run, [value for _, value in run.curve(f"{policy}.entropy")]) for run in measured(runs)]
+            ends = [(unit(run), *found) for run, curve in curves if (found := thirds(curve)) is not None]
             if ends:
-                change = interval([last - first for first, last in ends])
-                first, last = (interval(list(of)) for of in zip(*ends, strict=True))
-                fell = sum(b < a for a, b in ends)
+                first = over_units((of, a) for of, a, _ in ends)
+                last = over_units((of, b) for of, _, b in ends)
+                change = over_units((of, b - a) for of, a, b in ends)
+                fell = sum(b < a for _, a, b in ends)
                 rows.append([setting, policy, first, last, change, f"{fell} of {len(ends)}"])
     return (
         Table(
@@ -216,7 +218,7 @@ def same_tasks(groups: Groups) -> Table | None:
         found = _by_task(measured(runs))
         shared = sorted(at.keys() & found.keys())
         if found:
-            change = _mean(found[task] - at[task] for task in shared)
+            change = interval([found[task] - at[task] for task in shared]) if shared else None
             rows.append(
                 [setting, f"{len(shared)} of {len(at.keys() | found.keys())}", change, _measurable(change)]
             )
@@ -256,26 +258,27 @@ def zero_shot(groups: Groups) -> Table | None:
     """R3, 48: held-out problems by tag: share solved, for tags that training has and for those that it never shows."""
     rows: list[list[Cell]] = []
     for setting, runs in groups.items():
-        found: dict[str, list[float]] = {}
-        gaps, sizes, unseen = [], {}, set()
+        found: dict[tuple[bool, str], list[tuple[object, float]]] = {}  # by whether training has it, and tag
+        gaps: list[tuple[object, float]] = []
+        sizes: dict[tuple[bool, str], int] = {}
         for run in measured(runs):
             tags = {task: tuple(of) for task, of in run.categories.get("held_out", {}).items()}
             trained = set(run.categories.get("trained", ()))
             solved = {task: float(history[-1][1] == 1.0) for task, history in run.tasks().items()}
             for tag, values in by_tag(solved, tags).items():
-                found.setdefault(tag, []).append(fmean(values))
-                sizes[tag] = len(values)
-                unseen |= {tag} - trained
+                key = tag in trained, tag
+                found.setdefault(key, []).append((unit(run), fmean(values)))
+                sizes[key] = max(len(values), sizes.get(key, 0))
             new = [v for task, v in solved.items() if set(tags.get(task, ())) - trained]
             known = [v for task, v in solved.items() if task in tags and not set(tags[task]) - trained]
             if new and known:
-                gaps.append(fmean(new) - fmean(known))
-        for tag in sorted(found, key=lambda tag: (tag not in unseen, tag)):
-            rows.append(
-                [setting, tag, "zero-shot" if tag in unseen else "trained", sizes[tag], interval(found[tag])]
-            )
+                gaps.append((unit(run), fmean(new) - fmean(known)))
+        for key in sorted(found):
+            seen, tag = key
+            shown = "trained" if seen else "zero-shot"
+            rows.append([setting, tag, shown, sizes[key], over_units(found[key])])
         if gaps:
-            rows.append([setting, "(difference)", "zero-shot - trained", None, interval(gaps)])
+            rows.append([setting, "(difference)", "zero-shot - trained", None, over_units(gaps)])
     return (
         Table(
             title="held-out problems solved, by category",
@@ -295,10 +298,11 @@ def transfer(groups: Groups, similarity: Callable[[RunFiles], Mapping[str, float
     rows: list[list[Cell]] = []
     for setting, runs in groups.items():
         gains: dict[str, list[float]] = {}
-        nearest: Mapping[str, float] = {}
+        nearest: dict[str, float] = {}
         for run in measured(runs):
             tasks_of_run = run.tasks()
-            nearest = nearest or (similarity(run) if tasks_of_run else {})
+            if not tasks_of_run.keys() <= nearest.keys():  # folds hold out other problems
+                nearest |= similarity(run)
             for task, history in tasks_of_run.items():
                 if len(history) > 1:
                     gains.setdefault(task, []).append(history[-1][1] - history[0][1])
@@ -367,11 +371,12 @@ def syntax(groups: Groups, programs: Callable[[RunFiles], Sequence[str]]) -> Tab
     """R3, 28: share of a run's programs, in their order, that are Python at all."""
     rows: list[list[Cell]] = []
     for setting, runs in groups.items():
-        shares = [[float(is_python(p)) for p in programs(run)] for run in measured(runs)]
-        ends = [found for of in shares if any(of) and (found := thirds(of)) is not None]
+        shares = [(run, [float(is_python(p)) for p in programs(run)]) for run in measured(runs)]
+        ends = [(unit(run), *found) for run, of in shares if any(of) and (found := thirds(of)) is not None]
         if ends:
-            first, last = (interval(list(of)) for of in zip(*ends, strict=True))
-            rows.append([setting, sum(map(len, shares)), first, last])
+            first = over_units((of, a) for of, a, _ in ends)
+            last = over_units((of, b) for of, _, b in ends)
+            rows.append([setting, sum(len(of) for _, of in shares), first, last])
     return (
         Table(
             title="training programs that are valid Python, first and last third",
@@ -396,12 +401,18 @@ def curves(groups: Groups, metric: str) -> dict[str, dict[str, list[tuple[int, I
     """R3, 38: by setting, {"training": reward by step, "validation": metric by step}, with intervals over its runs."""
     return {
         setting: {
-            "training": band([run.curve(training_column(run)) for run in measured(runs)]),
-            "validation": band([run.curve(metric) for run in measured(runs)]),
+            "training": _band((unit(run), run.curve(training_column(run))) for run in measured(runs)),
+            "validation": _band((unit(run), run.curve(metric)) for run in measured(runs)),
         }
         for setting, runs in groups.items()
         if measured(runs)
     }
+
+
+def after(groups: Groups, metric: str) -> dict[str, Interval]:
+    """By setting."""
+    found = {s: over(measured(runs), lambda run: run.last(metric)) for s, runs in groups.items()}
+    return {setting: end for setting, end in found.items() if end is not None}
 
 
 def training_column(run: RunFiles) -> str:
@@ -425,9 +436,37 @@ def _by_task(runs: Sequence[RunFiles]) -> dict[str, float]:
     return {task: fmean(values) for task, values in found.items()}
 
 
-def _mean(values: Iterable[float | None]) -> Interval | None:
-    known = [value for value in values if value is not None]
-    return interval(known) if known else None
+# ---------------------------------------------------------------------- what an interval is over
+def unit(run: RunFiles) -> object:
+    """What the run is a sample of: its fold, where there are folds (its seeds share the fold's problems), else itself."""
+    return _fold(run.replicate) or run.directory
+
+
+def _fold(replicate: str) -> str:
+    """Example: fold2-seed1 -> fold2; seed1 -> nothing"""
+    fold, dash, _ = replicate.partition("-")
+    return fold if dash else ""
+
+
+def over(runs: Iterable[RunFiles], value: Callable[[RunFiles], float | None]) -> Interval | None:
+    return over_units((unit(run), value(run)) for run in runs)
+
+
+def over_units(values: Iterable[tuple[object, float | None]]) -> Interval | None:
+    """Of the means of each unit's values that are known; None of nothing."""
+    known: dict[object, list[float]] = {}
+    for of, value in values:
+        if value is not None:
+            known.setdefault(of, []).append(value)
+    return interval([fmean(found) for found in known.values()]) if known else None
+
+
+def _band(curves: Iterable[tuple[object, Sequence[tuple[int, float]]]]) -> list[tuple[int, Interval]]:
+    """See over_units; by step."""
+    of_unit: dict[object, list[Sequence[tuple[int, float]]]] = {}
+    for of, curve in curves:
+        of_unit.setdefault(of, []).append(curve)
+    return band([[(step, found.mean) for step, found in band(of)] for of in of_unit.values()])
 
 
 def _measurable(change: Interval | None) -> str:

@@ -257,7 +257,8 @@ def arguments_of(sweep: Sweep, trial: Trial, recipe: Path, directory: Path, run:
 
 def base_config(config: str, arguments: Sequence[str], keys: Mapping[str, Any], directory: Path) -> Config:
     """That of a run without the sweep's settings. Raises ConfigError, SweepError."""
-    if words := [word for word in arguments if word.lstrip("-").replace("-", "_").split("=")[0] in _OWN_KEYS]:
+    options = [word for word in arguments if word.startswith("--")]  # the others are values
+    if words := [word for word in options if word[2:].replace("-", "_").split("=")[0] in _OWN_KEYS]:
         raise SweepError(f"{words[0]}: that is the sweep's own: leave it out after --")
     recipe = overlay(read_recipe(*recipe_path(config)), nested(keys), Config)
     file = write_recipe(directory, "base", recipe)

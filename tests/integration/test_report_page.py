@@ -50,7 +50,9 @@ def browser(sparred: Episode, match: Episode) -> Iterator[Browser]:
     if not CHROMIUM.exists() and os.environ.get("SPARRING_REQUIRE_CHROMIUM") != "1":
         pytest.skip(f"no Chromium at {CHROMIUM} (apt-get install chromium)")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
+        browser = playwright.chromium.launch(
+            executable_path=str(CHROMIUM), args=["--no-sandbox", "--disable-dev-shm-usage"], timeout=120_000
+        )
         yield browser
         browser.close()
 

@@ -20,7 +20,7 @@ RAY = Path(sys.executable).parent / "ray"
 HEAD, JUDGE = "10.251.7.1", "10.251.7.2"
 SHORT = (
     "--config", "embedded", "--curriculum.stages", "[1]", "--curriculum.n-discriminator-steps", "1",
-    "--curriculum.n-generator-steps", "1", "--curriculum.k-alternating-steps", "2",
+    "--curriculum.n-generator-steps", "1", "--curriculum.k-alternating-steps", "6",
     "--curriculum.problems-per-step", "4", "--curriculum.attempts", "4", "--rollout.actors", "1",
     "--no-evaluation.enabled", "--checkpoint.every", "4", "--sandbox.backend", "namespace",
 )  # fmt: skip
@@ -156,6 +156,13 @@ def nodes(
     eventually(lambda: all(p.poll() is not None for p in drive.started), 20)
 
 
+def lists_jobs(head: Node) -> bool:
+    """A busy machine may keep a command waiting."""
+    with suppress(subprocess.TimeoutExpired):
+        return head.run(str(RAY), "job", "list").returncode == 0
+    return False
+
+
 def test_the_judging_node_is_lost_and_comes_back(
     nodes: tuple[Node, Node], drive: Drive, tmp_path: Path
 ) -> None:
@@ -171,7 +178,7 @@ def test_the_judging_node_is_lost_and_comes_back(
         f"--dashboard-host={HEAD}", "--dashboard-port=8265",
     )  # fmt: skip
     judge.start(*joins)
-    assert eventually(lambda: head.run(str(RAY), "job", "list").returncode == 0, 60)
+    assert eventually(lambda: lists_jobs(head), 180)
 
     run = tmp_path / "output" / drive.name()
     command = ["python", "driver.py", *SHORT, "--output-dir", str(run.parent), "--run-name", run.name]
@@ -187,7 +194,11 @@ def test_the_judging_node_is_lost_and_comes_back(
         assert job.poll() is None, said.read_text()
         return what in said.read_text()
 
-    assert eventually(lambda: there("step 1/4"), 400), said.read_text()
+    def played() -> bool:
+        assert job.poll() is None, said.read_text()
+        return any(row["step"] for row in rows_of(run))
+
+    assert eventually(played, 400), said.read_text()
     assert judge.actors() >= {"SandboxShell"} and not judge.actors() & {
         "RolloutShell",
         "Mailbox",
@@ -207,7 +218,7 @@ def test_the_judging_node_is_lost_and_comes_back(
     assert job.returncode == 0 and "are there again: the run goes on" in out, out
     assert "SandboxShell" not in head.actors()
     rows = [row for row in rows_of(run) if row["step"]]
-    assert [row["step"] for row in rows] == [1, 2, 3, 4]
+    assert [row["step"] for row in rows] == [*range(1, 9)]
     # it met the loss, waited, and lost no attempt to it
     assert rows[0]["sandbox"]["infrastructure_failures"] == 0 < rows[-1]["sandbox"]["infrastructure_failures"]
-    assert [row["dropped"]["sandbox_failure"] for row in rows] == [0, 0, 0, 0]
+    assert all(row["dropped"]["sandbox_failure"] == 0 for row in rows)

@@ -136,7 +136,7 @@ def test_39_the_variance_over_folds_is_measured_and_reported(scores):
     with folder() as directory:
         runs = [written(directory, "baseline", f"fold{i}", held_out=[0, s]) for i, s in enumerate(scores)]
         table = reports.spread(reports.by_setting(runs), METRIC)
-    assert cells(table, "runs") == {"baseline": len(scores)}
+    assert cells(table, "folds or seeds") == {"baseline": len(scores)}
     assert cells(table, "variance")["baseline"] == pytest.approx(statistics.variance(scores))
     found = cells(table, "mean")["baseline"]
     assert found == interval(scores) and (found.half_width > 0) == (len(set(scores)) > 1)

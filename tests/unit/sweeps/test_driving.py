@@ -14,6 +14,7 @@ import pytest
 import sweeps.driving
 from core.errors import RunFailed
 from sweeps.driving import Driven
+from tracking.rows import read_rows
 
 ROOT = Path(__file__).resolve().parents[3]
 DRIVER = """
@@ -46,6 +47,14 @@ def test_rows_come_as_they_are_written_until_the_run_ends(driver, tmp_path):
     assert [next(rows), next(rows)] == [{"step": 1}, {"step": 2}]
     (tmp_path / "run" / "go").touch()
     assert list(rows) == []
+
+
+def test_a_file_that_has_not_grown_is_not_read_again(driver, monkeypatch):
+    reads = []
+    monkeypatch.setattr(sweeps.driving, "_LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(sweeps.driving, "read_rows", lambda file: reads.append(file) or read_rows(file))
+    assert len(list(driver("time.sleep(1)").rows(after=-1))) == 3
+    assert len(reads) <= 3, "it was written to three times"
 
 
 @pytest.mark.parametrize(
@@ -113,6 +122,13 @@ def test_a_run_ends_with_who_started_it(tmp_path: Path):
         parent.send_signal(signal.SIGKILL)
         parent.wait()
     end = time.monotonic() + 30
-    while psutil.pid_exists(pid) and time.monotonic() < end:
+    while is_running(pid) and time.monotonic() < end:
         time.sleep(0.05)
-    assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    assert not is_running(pid)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False

@@ -24,7 +24,7 @@ def test_a_models_size_is_that_of_what_was_saved(tmp_path):
     assert parameters(RunFiles(tmp_path / "elsewhere", "s", "seed1")) is None
 
 
-def test_a_held_out_problem_is_like_the_nearest_one_trained_on(tmp_path):
+def test_a_held_out_problem_is_like_the_nearest_one_trained_on(tmp_path, capsys):
     said = [
         ("train", ["Return the sum of n.", "Something else entirely"]),
         ("held_out", ["return the PRODUCT of n"]),
@@ -40,6 +40,10 @@ def test_a_held_out_problem_is_like_the_nearest_one_trained_on(tmp_path):
     models = {role: {"model": str(SHIPPED / role)} for role in ("generator", "discriminator")}
     (tmp_path / "config.yaml").write_text(yaml.safe_dump({**models, "problems": problems}))
     assert list(likeness(RunFiles(tmp_path, "s", "seed1")).values()) == [4 / 6]
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "config.yaml").write_text(yaml.safe_dump({**models, "no_such_key": 1}))
+    assert likeness(RunFiles(tmp_path / "old", "s", "seed1")) == {}
+    assert "its config is of another version" in capsys.readouterr().out
     files["train"].unlink()
     assert likeness(RunFiles(tmp_path, "s", "seed1")) == {}, "the other tables do not need it"
 

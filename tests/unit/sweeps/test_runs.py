@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from core.evaluation import Scores
 from evaluation.intervals import interval
 from sweeps import reports
 from sweeps.runs import (
@@ -100,6 +101,46 @@ def test_runs_by_themselves_are_told_apart_by_what_differs(tmp_path):
     ]  # fmt: skip
     with pytest.raises(SweepError, match="neither a sweep"):
         read_runs([tmp_path])
+
+
+def folds_at(directory: Path, seeds: int = 1) -> list[RunFiles]:
+    """Two folds, each with seeds: fold 1 holds out a and b, solves both, and trains on what has the tag `rows`; fold 2
+    holds out c and d, solves neither, and trains on `columns`. All held-out problems have the tag `rows`."""
+    runs = []
+    for fold, tasks, trained, scores in ((1, "ab", "rows", (1.0, 0.5)), (2, "cd", "columns", (0.25, 0.25))):
+        for seed in range(seeds):
+            run = run_at(directory / f"fold{fold}-seed{seed}", 0.0, scores[seed])
+            record = RunRecord(run.directory)
+            for step, value in enumerate((0.0, 2.0 - fold)):
+                record.add_evaluation(step, Scores({}, 0.0, dict.fromkeys(tasks, value)))
+            record.write_categories({task: ["rows"] for task in tasks}, [trained])
+            runs.append(RunFiles(run.directory, "s", f"fold{fold}-seed{seed}"))
+    return runs
+
+
+def test_seeds_of_a_fold_are_one_value_of_an_interval_over_folds(tmp_path):
+    groups = {"s": folds_at(tmp_path, seeds=2)}
+    over_folds = interval([0.75, 0.25])
+    assert reports.summary(groups, "score").rows[0][4] == over_folds
+    assert reports.after(groups, "score") == {"s": over_folds}
+    spread = reports.spread(groups, "score")
+    assert spread is not None and spread.rows[0][1:3] == [2, over_folds]
+    assert reports.curves(groups, "score")["s"]["validation"] == [(0, interval([0.0, 0.0])), (1, over_folds)]
+
+
+def test_a_category_is_zero_shot_for_those_folds_that_do_not_train_on_it(tmp_path):
+    table = reports.zero_shot({"s": folds_at(tmp_path)})
+    assert table is not None
+    assert table.rows == [
+        ["s", "rows", "zero-shot", 2, interval([0.0])],
+        ["s", "rows", "trained", 2, interval([1.0])],
+    ]
+
+
+def test_likeness_is_that_of_every_folds_own_problems(tmp_path):
+    near = {"fold1-seed0": {"a": 0.9, "b": 0.8}, "fold2-seed0": {"c": 0.1, "d": 0.2}}
+    table = reports.transfer({"s": folds_at(tmp_path)}, lambda run: near[run.replicate])
+    assert table is not None and table.rows[0][1] == 4
 
 
 def test_the_summary_names_what_failed_and_counts_only_what_is_finished(tmp_path):

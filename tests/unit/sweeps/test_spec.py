@@ -144,6 +144,10 @@ def test_what_driver_would_refuse_or_what_differs_in_nothing_is_refused_at_once(
 def test_the_sweep_decides_what_is_its_own(tmp_path):
     with pytest.raises(SweepError, match=r"--run-name: that is the sweep's own"):
         base_config("debug", ["--run-name", "x"], {}, tmp_path)
+    with pytest.raises(SweepError, match=r"--seed=2: that is the sweep's own"):
+        base_config("debug", ["--seed=2"], {}, tmp_path)
+    named = ["--tracking.to", "mlflow", "--tracking.name", "seed"]
+    assert base_config("debug", named, {}, tmp_path).tracking.name == "seed", "a value is no key"
 
 
 # ---------------------------------------------------------------------- where settings come from
