@@ -25,9 +25,9 @@ from core.verdict import Limits
 from evaluation.solving import Solution, Solver, Tester, stage_name
 from evaluation.writing import Writer
 from games.multistage.game import MultistageGame
-from games.multistage.rules import GENERATOR, MultistageRules
+from games.multistage.rules import GENERATOR
 from games.multistage.stages import REASONING_STAGES
-from runtime.model import Model, program_game
+from runtime.model import Model, program_game, suite_rules
 from serving.engine import Engine
 from serving.shelf import Shelf
 from web.service import error_answer
@@ -129,7 +129,7 @@ class Solving:
         )
         try:
             solver = self._solver(asked, problem)
-        except ValueError as error:
+        except (ValueError, SparringError) as error:
             return error_answer(400, str(error), "invalid_request_error")
         if asked.stream:
             return StreamingResponse(_events(solver, problem), media_type="text/event-stream")
@@ -147,7 +147,7 @@ class Solving:
             raise ValueError("this service runs no programs (--sandbox none): leave out tests and best_of")
         if asked.attempts > 1 and not asked.tests:
             raise ValueError("attempts: only a failed test gives reason for another one; give tests")
-        staged = asked.stages or ("all" if not model.run or model.knows_stages else "none")
+        staged = asked.stages or model.usual_stages
         game = program_game(model, staged, None)
         turns = len(REASONING_STAGES) if staged == "all" else 1
         room = self.max_model_len or model.context or 0
@@ -193,8 +193,9 @@ class Solving:
         model = self.models[asked.discriminator]
         return Tester(
             writer=self._writer(asked, asked.discriminator, min(model.max_tokens, share)),
-            game=MultistageGame(MultistageRules.model_validate(model.game or {})),
+            game=MultistageGame(suite_rules(f"discriminator {asked.discriminator}", model)),
             suites=asked.suites,
+            room=self.max_model_len or model.context or 0,
         )
 
     def _writer(self, asked: SolveRequest, name: str, max_tokens: int) -> Writer:
