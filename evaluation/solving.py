@@ -24,8 +24,11 @@ _STAGE_NAMES = {stage.number: stage.name for stage in REASONING_STAGES}
 
 
 def is_function(problem: Problem) -> bool:
-    """It asks for a Python function with a signature, which tests can call."""
-    return problem.language == "python" and bool(problem.function_signature)
+    """It asks for a Python function, which its signature names and tests can call."""
+    try:
+        return problem.language == "python" and bool(problem.entry_point)
+    except ValueError:
+        return False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -34,7 +34,7 @@ from evaluation.solving import Solution, Solver, Tester, is_function, stage_name
 from games.multistage.game import MultistageGame
 from games.multistage.rules import DISCRIMINATOR, GENERATOR
 from problems.formats import load_dataset
-from problems.loader import load_to_solve
+from problems.loader import load_to_solve, parse_signature
 from runtime.logs import quiet_logs
 from runtime.model import (
     Model,
@@ -108,6 +108,8 @@ def problems_of(settings: SolveOptions) -> tuple[list[Problem], dict[str, str]]:
         text = settings.problem if settings.problem is not None else _text_of(settings.problem_file)
         if not text.strip():
             raise SparringError("the problem's text is empty: say what the program shall do")
+        if settings.signature and parse_signature(settings.signature) is None:
+            raise SparringError(f"--signature {settings.signature}: expected one such as 'def add(a, b):'")
         one = Problem(
             id="problem",
             description=text.strip(),

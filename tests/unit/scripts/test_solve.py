@@ -63,3 +63,10 @@ def test_what_the_model_has_not_learnt_is_refused(problems, scripted, capsys, ga
     with pytest.raises(SystemExit):
         solve(problems, *more)
     assert said in capsys.readouterr().err
+
+
+def test_a_signature_that_names_no_function_is_refused(scripted, capsys) -> None:
+    scripted(lambda prompt, sampling: RIGHT)
+    with pytest.raises(SystemExit):
+        main(["--checkpoint", "m/m", "--problem", "Double n.", "--signature", "f(n)"])
+    assert "--signature f(n): expected one such as" in capsys.readouterr().err
