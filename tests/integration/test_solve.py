@@ -51,6 +51,7 @@ def test_one_problem_is_solved_before_the_users_eyes(tmp_path: Path) -> None:
     assert len(result["attempts"]) == (1 if set(statuses) == {"PASSED"} else 2)
 
 
+@pytest.mark.slow
 def test_of_a_batch_what_breaks_is_named_and_the_rest_is_answered(tmp_path: Path) -> None:
     entries = [
         {"id": "good", "description": PROBLEM.description, "function_signature": PROBLEM.function_signature},
@@ -77,6 +78,7 @@ def test_of_a_batch_what_breaks_is_named_and_the_rest_is_answered(tmp_path: Path
     assert "1 could not" not in done.stdout and "2 could not be answered or judged" in done.stdout
 
 
+@pytest.mark.slow
 def test_what_cannot_be_is_said_in_one_line(tmp_path: Path) -> None:
     done = solve("--batch", "--problems-file", tmp_path / "none.json")
     assert done.returncode == 2 and done.stderr.count("\n") == 1 and "no such file" in done.stderr
