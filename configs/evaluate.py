@@ -3,15 +3,12 @@
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
-from configs.options import OPTIONS, ModelOptions
+from configs.options import COUNTS, OPTIONS, ModelOptions, Stages
 from configs.sections import EMBEDDED, ProblemFormat
-from games.multistage.stages import REASONING_STAGES
 
-COUNTS = tuple(map(str, range(len(REASONING_STAGES))))
-"""Of the stages before the program: from none of them to all."""
 ARMS = ("none", *COUNTS[:-1], "all")
 """The values of stages that --ablate tries."""
 FIXED = ("reference", "empty")
@@ -51,7 +48,7 @@ class EvaluateOptions(ModelOptions):
     """Of the sampled programs: each token among so many likeliest ones; 0: all."""
     pass_at: list[Annotated[int, Field(ge=1)]] = [1]
     """A k of pass@k; may be repeated."""
-    stages: str | None = None
+    stages: Stages | None = None
     """none: one message, one answer; all: every reasoning stage (games/multistage/stages.py); a number: that many of them, then
     the program. Default: all for a generator that was trained on the stages, none for others."""
     ablate: bool = False
@@ -65,13 +62,6 @@ class EvaluateOptions(ModelOptions):
     test_format: Literal["strict", "relabel", "input_only"] | None = None
     """Of a discriminator; default: that of the checkpoint's run, or strict."""
     model_config: ClassVar[SettingsConfigDict] = {**OPTIONS, "cli_prog_name": "python -m scripts.evaluate"}
-
-    @field_validator("stages")
-    @classmethod
-    def _stages_are_there(cls, stages: str | None) -> str | None:
-        if stages not in (None, "all", "none", *COUNTS):
-            raise ValueError(f"give all, none, or a number from 0 to {COUNTS[-1]}")
-        return stages
 
     @model_validator(mode="after")
     def _options_go_together(self) -> Self:

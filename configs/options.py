@@ -1,9 +1,9 @@
 """The options of a command beside driver.py: read from the command line alone, and refused in one line."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal, NoReturn, Self
+from typing import Annotated, Any, ClassVar, Literal, NoReturn, Self
 
-from pydantic import Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError
 from pydantic_settings import (
     BaseSettings,
     CliApp,
@@ -14,6 +14,7 @@ from pydantic_settings import (
 )
 
 from core.errors import SparringError
+from games.multistage.stages import REASONING_STAGES
 
 OPTIONS = SettingsConfigDict(
     cli_kebab_case=True,
@@ -51,6 +52,19 @@ class Options(BaseSettings):
         for name in names:
             if getattr(self, name) != type(self).model_fields[name].default:
                 raise ValueError(f"--{name.replace('_', '-')} has no effect {where}")
+
+
+COUNTS = tuple(map(str, range(len(REASONING_STAGES))))
+"""Of the stages before the program: from none of them to all."""
+
+
+def _known_stages(stages: str) -> str:
+    if stages not in ("all", "none", *COUNTS):
+        raise ValueError(f"give all, none, or a number from 0 to {COUNTS[-1]}")
+    return stages
+
+
+Stages = Annotated[str, AfterValidator(_known_stages)]
 
 
 class ModelOptions(Options):

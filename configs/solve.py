@@ -7,8 +7,7 @@ from typing import ClassVar, Literal, Self
 from pydantic import Field, field_validator, model_validator
 from pydantic_settings import SettingsConfigDict
 
-from configs.evaluate import COUNTS
-from configs.options import OPTIONS, ModelOptions
+from configs.options import OPTIONS, ModelOptions, Stages
 from configs.sections import ProblemFormat
 
 _OF_BATCH = ("problems_file", "format", "split", "fields", "problems")
@@ -63,7 +62,7 @@ class SolveOptions(ModelOptions):
     """Each token among the likeliest that together have this much probability."""
     top_k: int = Field(0, ge=0)
     """Each token among so many likeliest ones; 0: all."""
-    stages: str | None = None
+    stages: Stages | None = None
     """all: every reasoning stage (games/multistage/stages.py); a number: that many of them, then the program; none: one
     message, one answer. Default: none for a generator whose run had no stages, all for others."""
     answer_format: Literal["direct", "reasoning"] | None = None
@@ -77,26 +76,21 @@ class SolveOptions(ModelOptions):
 
     model_config: ClassVar[SettingsConfigDict] = {**OPTIONS, "cli_prog_name": "python -m scripts.solve"}
 
-    @field_validator("stages")
-    @classmethod
-    def _stages_are_there(cls, stages: str | None) -> str | None:
-        if stages not in (None, "all", "none", *COUNTS):
-            raise ValueError(f"give all, none, or a number from 0 to {COUNTS[-1]}")
-        return stages
-
     @field_validator("tests")
     @classmethod
     def _tests_parse(cls, tests: str) -> str:
         try:
-            ast.parse(tests)
+            statements = ast.parse(tests).body
         except (SyntaxError, ValueError) as error:
             raise ValueError(f"not valid Python ({error}); separate tests by semicolons") from None
+        if tests and not statements:
+            raise ValueError("holds no statement; give tests such as 'assert add(2, 3) == 5'")
         return tests
 
     @model_validator(mode="after")
     def _options_go_together(self) -> Self:
         if self.batch:
-            self.refuse_changed(_OF_ONE, "with --batch")
+            self.refuse_changed((*_OF_ONE, "reasoning"), "with --batch")
             if self.problems_file is None:
                 raise ValueError("--batch needs --problems-file")
         else:
@@ -109,6 +103,10 @@ class SolveOptions(ModelOptions):
                 raise ValueError(
                     "--attempts needs --tests: only a failed test gives reason for another attempt"
                 )
+        if self.checkpoint is not None:
+            self.refuse_changed(("output_dir",), "with --checkpoint")
+        if not self.runs_programs:
+            self.refuse_changed(("sandbox", "cpu_s"), "without --execute-tests, --attempts or --best-of")
         if self.best_of == 1:
             self.refuse_changed(("discriminator", "suites"), "without --best-of")
         elif self.temperature == 0:
@@ -120,6 +118,10 @@ class SolveOptions(ModelOptions):
         if self.output is not None and not self.output.resolve().parent.is_dir():
             raise ValueError(f"--output {self.output}: its directory does not exist; make it first")
         return self
+
+    @property
+    def runs_programs(self) -> bool:
+        return self.execute_tests or self.attempts > 1 or self.best_of > 1
 
     @property
     def separate_tests(self) -> tuple[str, ...]:

@@ -89,6 +89,9 @@ class Trajectory:
     """Every part of the reward, for the log."""
     artifact: str = ""
     """What the attempt made: a program, or a test suite."""
+    number: int = 1
+    """Of a conversation in which a failed attempt is followed by another (attempts_per_episode); one after the first has
+    but its own turn."""
     place: tuple[int, int] | None = None
     """(prefix, branch) where attempts branch (interfaces.Branching)."""
     outcomes: tuple[Outcome, ...] = ()

@@ -16,11 +16,16 @@ from evaluation.choosing import suite_tests, votes
 from evaluation.writing import Writer, cut_off, write_suites
 from games.judging import outcomes_of
 from games.multistage.game import MultistageGame
-from games.multistage.rules import GENERATOR
+from games.multistage.rules import DISCRIMINATOR, GENERATOR
 from games.multistage.stages import REASONING_STAGES
 from games.programs.game import SolverGame
 
 _STAGE_NAMES = {stage.number: stage.name for stage in REASONING_STAGES}
+
+
+def is_function(problem: Problem) -> bool:
+    """It asks for a Python function with a signature, which tests can call."""
+    return problem.language == "python" and bool(problem.function_signature)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +36,17 @@ class Tester:
     game: MultistageGame
     suites: int
     """Sampled ones per problem."""
+    room: int = 0
+    """Tokens of the longest sequence; 0: the engine has the last word."""
+
+    def refuses(self, problem: Problem) -> str:
+        """Why it can write no tests for the problem; empty where it can."""
+        if not is_function(problem):
+            return "it names no Python function for the discriminator's tests; give a signature"
+        needed = self.game.longest(problem, DISCRIMINATOR, self.writer.format, self.writer.max_tokens)
+        if self.room and needed > self.room:
+            return f"the discriminator's tests may take {needed} tokens, and there is room for {self.room}"
+        return ""
 
     async def tests(self, problem: Problem) -> list[str]:
         (texts,) = await write_suites([problem], self.writer, self.game, self.suites, "suites")
@@ -119,6 +135,8 @@ class Solver:
         needed = self.game.longest(problem, GENERATOR, self.writer.format, self.writer.max_tokens)
         if self.room and needed > self.room:
             error = f"its prompts and completions may take {needed} tokens, and there is room for {self.room}"
+            return Solution(problem=problem.id, attempts=[], error=error)
+        if self.best_of > 1 and self.tester is not None and (error := self.tester.refuses(problem)):
             return Solution(problem=problem.id, attempts=[], error=error)
         player = self.writer.player(GENERATOR, problem, self.best_of, self.temperature, "solve")
         player = replace(player, heard=heard)

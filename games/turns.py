@@ -83,5 +83,6 @@ def further(chain: Trajectory, number: int, attempts: int) -> Trajectory:
         chain,
         attempt=chain.attempt + (number - 1) * attempts,
         turns=chain.turns[-1:],
+        number=number,
         group=f"attempt {number}",
     )

@@ -48,7 +48,8 @@ class Credit:
                 sample_from(
                     attempt,
                     advantage,
-                    (stage,) if self._one_stage else None,
+                    # a further attempt is one turn, and is learnt at any stage
+                    (stage,) if self._one_stage and attempt.number == 1 else None,
                     reward=reward,
                     mask_truncated=self._settings.mask_truncated,
                     by_turn=self._by_turn,

@@ -61,6 +61,11 @@ class Model:
         return isinstance(self.style(), TaggedFormat)
 
     @property
+    def usual_stages(self) -> str:
+        """In which it writes programs, where nobody says (see program_game): none after a run that had none."""
+        return "all" if not self.run or self.knows_stages else "none"
+
+    @property
     def max_tokens(self) -> int:
         """The longest turn of its run, or what is usual."""
         return (self.run.get(Path(self.path).name) or {}).get("max_tokens", _MAX_TOKENS)
@@ -126,6 +131,14 @@ def check_writes_programs(named: str, model: Model) -> None:
         raise SparringError(
             f"{named}: a checkpoint of game {rules.kind}, which writes no programs; give one of a game that does"
         )
+
+
+def suite_rules(named: str, model: Model) -> MultistageRules:
+    """By which a discriminator writes suites: its run's, or the usual ones. Raises SparringError for a checkpoint of
+    another game. named: who asks for it, for the error."""
+    if model.game.get("kind", "multistage") != "multistage":
+        raise SparringError(f"{named}: its run was no game with test suites")
+    return MultistageRules.model_validate(model.game)
 
 
 def program_game(

@@ -6,6 +6,7 @@ fairness.
 
 import asyncio
 import hashlib
+import itertools
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -20,6 +21,8 @@ from sandbox_workers.jobs import BackendDied, Job, WorkerLost, is_inert
 
 NEVER_CACHED = frozenset({Status.TIME_LIMIT, Status.MEMORY_LIMIT, Status.SANDBOX_ERROR})
 """Verdicts that depend on the machine's state as well as on the program."""
+_HEAVY_CHARS = 100_000
+"""Of tests: to parse more would keep everybody waiting."""
 
 
 class Transport(Protocol):
@@ -36,7 +39,7 @@ class Transport(Protocol):
 
 
 def verdict_keys(
-    version: str, limits: Limits, run: int, language: str, program: str, tests: Sequence[Test]
+    version: str, limits: Limits, run: int | str, language: str, program: str, tests: Sequence[Test]
 ) -> list[bytes]:
     """Content address of each test's verdict, before the output of an OutputTest is compared.
 
@@ -82,6 +85,8 @@ class Pending:
     attempt: int = 1
     avoid: int | None = None
     """The worker that failed last."""
+    kept: bool = True
+    """Its verdicts are kept in the cache."""
     suspect: bool = False
     """A sandbox ended with it: none of this client's other jobs is in one with it again."""
 
@@ -126,6 +131,7 @@ class SandboxClient:
         self._limits = limits or Limits()
         self._cache: LRUCache[bytes, Verdict] = LRUCache(cache_size)
         self._stats = ClientStats()
+        self._afresh = itertools.count()
         self._busy_since = 0.0
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -139,10 +145,10 @@ class SandboxClient:
         tests: Sequence[Test],
         *,
         limits: Limits | None = None,
-        run: int = 0,
+        run: int | None = 0,
         language: str = "python",
     ) -> list[Verdict]:
-        """One Verdict per test, in order; see core.interfaces.Sandbox.
+        """One Verdict per test, in order; see core.interfaces.Sandbox. run None: judged afresh, and not kept.
 
         Raises:
             SandboxFailure: some test could not be judged after all attempts.
@@ -150,7 +156,10 @@ class SandboxClient:
         """
         limits = limits or self._limits
         loop = self._enter_loop()
-        keys = verdict_keys(self._version, limits, run, language, program, tests)
+        of_run = f"afresh {next(self._afresh)}" if run is None else run
+        asked = (self._version, limits, of_run, language, program, tests)
+        heavy = sum(len(test) for test in tests if isinstance(test, str)) > _HEAVY_CHARS
+        keys = await asyncio.to_thread(verdict_keys, *asked) if heavy else verdict_keys(*asked)
         self._stats.tests += len(tests)
         known: dict[bytes, Verdict] = {}
         awaited: dict[bytes, asyncio.Future] = {}
@@ -175,7 +184,7 @@ class SandboxClient:
             if of_kind:
                 self._stats.jobs += 1
                 job = Job(program=program, tests=tuple(of_kind.values()), limits=limits, language=language)
-                self._enqueue(Pending(job=job, keys=tuple(of_kind)))
+                self._enqueue(Pending(job=job, keys=tuple(of_kind), kept=run is not None))
         if awaited:
             await asyncio.wait(awaited.values())  # unlike gather, cancels nothing that others wait for
             known |= {key: future.result() for key, future in awaited.items()}
@@ -255,7 +264,7 @@ class SandboxClient:
             if verdict.status.is_infrastructure():
                 failed.append(index)
                 continue
-            if verdict.status not in NEVER_CACHED and self._cache.maxsize:
+            if pending.kept and verdict.status not in NEVER_CACHED and self._cache.maxsize:
                 self._cache[key] = verdict
             future = self._take(key)
             if not future.done():

@@ -2,10 +2,13 @@
 
 import ast
 import builtins
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from threading import Lock
 from typing import Protocol
+
+from cachetools import LRUCache, cached
 
 from core.errors import SparringError
 from core.source import parse
@@ -70,7 +73,13 @@ class Job:
         return message | {"tests": tests, "inert": False, "language": language_of(self.language).message()}
 
 
-@lru_cache(maxsize=100_000)
+def _digest(test: str) -> bytes:
+    return hashlib.sha256(test.encode("utf-8", "surrogatepass")).digest()
+
+
+@cached(
+    LRUCache(100_000), key=_digest, lock=Lock()
+)  # not by its text: a service's clients may send long ones
 def is_inert(test: str) -> bool:
     """Whether a test is data rather than code: `f(<literals>)` or `assert f(<literals>) == <literal>`, f no builtin.
 

@@ -12,7 +12,6 @@ Not covered of SandboxFusion: files, Jupyter, its data sets, languages that the 
 and sizes are the guard's work (web/guard.py).
 """
 
-import itertools
 import json
 import re
 from dataclasses import dataclass
@@ -46,7 +45,8 @@ class Most:
     waiting: int
     """Requests at a time; more are told to come again."""
     tests_s: float = 1800.0
-    """Tests times wall_s: how long one request may keep a slot."""
+    """Tests times wall_s of one request. It may keep a slot for longer: building, second looks and the wait for a CPU
+    are not counted."""
 
     def excess(self, limits: Limits, tests: int) -> str:
         """What is too much; "" for nothing."""
@@ -93,10 +93,9 @@ class Busy(Exception):
 
 def make_app(sandbox: SandboxClient, most: Most) -> FastAPI:
     app = FastAPI(title="Sparring's judge", docs_url=None, redoc_url=None)
-    runs = itertools.count(1)
     waiting = 0
 
-    async def judge_one(request: JobRequest, run: int = 0) -> list[Verdict]:
+    async def judge_one(request: JobRequest, run: int | None = 0) -> list[Verdict]:
         nonlocal waiting
         if excess := most.excess(request.limits, len(request.tests)):
             raise Refused(excess)
@@ -137,7 +136,7 @@ def make_app(sandbox: SandboxClient, most: Most) -> FastAPI:
     @app.post("/run_code")
     async def run_code(request: RunCode) -> Response:
         try:
-            (verdict,) = await judge_one(as_job(request, most), next(runs))
+            (verdict,) = await judge_one(as_job(request, most), run=None)
         except Busy as error:
             failed = {"status": "SandboxError", "message": str(error)}
             return as_json(failed | dict.fromkeys(("compile_result", "run_result")) | {"files": {}}, 504)
@@ -176,7 +175,7 @@ def as_job(request: RunCode, most: Most) -> JobRequest:
 
 
 def as_run(verdict: Verdict) -> dict[str, Any]:
-    """`return_code` of a program that the sandbox stopped is -9, as of any that was killed."""
+    """`return_code` of a program that the sandbox stopped is -9, as of any that was killed; None where it was for time."""
     result = {
         "status": "TimeLimitExceeded" if verdict.status is Status.TIME_LIMIT else "Finished",
         "execution_time": verdict.cpu_ms / 1000,

@@ -35,6 +35,7 @@ from core.verdict import Limits, Status
 from embedded.problems import embedded_problems
 from evaluation.discriminator import SuiteRecord, discriminator_scores, judge_suites, mean_kill_at_k
 from evaluation.mutants import seeded_bugs
+from evaluation.solving import is_function
 from evaluation.writing import ProgramGame, cut_off, write_programs, write_suites
 from games.multistage.game import MultistageGame
 from games.multistage.rules import DISCRIMINATOR, GENERATOR, MultistageRules
@@ -42,7 +43,7 @@ from games.program_scores import JudgedProgram, judge_programs, pass_rates, prog
 from problems.formats import load_dataset
 from problems.references import judge_references
 from runtime.logs import quiet_logs
-from runtime.model import Model, loaded, open_model, program_game, room_for
+from runtime.model import Model, loaded, open_model, program_game, room_for, suite_rules
 from runtime.start import SessionError
 from sandbox_workers.local import LocalSandbox
 from tracking.progress import counter
@@ -69,7 +70,7 @@ def evaluate(settings: EvaluateOptions) -> dict[str, Any]:
         of = partial(programs_report, settings, problems, model, limits)
     else:
         assert model is not None
-        rules = suite_rules(settings, model)
+        rules = changed_rules(settings, model)
         limits = rules.sandbox_limits
         of = partial(suites_report, settings, problems, model, rules)
     with LocalSandbox(settings.sandbox, limits=limits) as sandbox:
@@ -161,22 +162,18 @@ async def _written_programs_report(
 
 
 def _usual_stages(model: Model, problems: Sequence[Problem]) -> str:
-    return "all" if model.knows_stages and all(map(_is_function, problems)) else "none"
+    return "all" if model.knows_stages and all(map(is_function, problems)) else "none"
 
 
 def _game(arm: str, settings: EvaluateOptions, problems: Sequence[Problem], model: Model) -> ProgramGame:
     """Raises SessionError where a problem has no stages."""
-    other = next((p for p in problems if not _is_function(p)), None)
+    other = next((p for p in problems if not is_function(p)), None)
     if arm != "none" and other is not None:
         raise SessionError(
             f"{settings.dataset}: problem {other.id} is no Python function with a signature, and has no stages: give "
             "--stages none"
         )
     return program_game(model, arm, settings.answer_format)
-
-
-def _is_function(problem: Problem) -> bool:
-    return problem.language == "python" and bool(problem.function_signature)
 
 
 def _programs_report(greedy: Judged, sampled: Judged, pass_at: Sequence[int]) -> dict[str, Any]:
@@ -194,11 +191,9 @@ def _programs_report(greedy: Judged, sampled: Judged, pass_at: Sequence[int]) ->
 
 
 # ---------------------------------------------------------------------- suites
-def suite_rules(settings: EvaluateOptions, model: Model) -> MultistageRules:
+def changed_rules(settings: EvaluateOptions, model: Model) -> MultistageRules:
     """Those of the checkpoint's run, or the usual ones, as far as the options do not say otherwise."""
-    if model.game.get("kind", "multistage") != "multistage":
-        raise SessionError(f"--discriminator {settings.discriminator}: its run was no game with test suites")
-    rules = MultistageRules.model_validate(model.game)
+    rules = suite_rules(f"--discriminator {settings.discriminator}", model)
     changes: dict[str, Any] = {}
     if settings.test_format:
         changes["test_format"] = settings.test_format
@@ -213,7 +208,7 @@ async def suites_report(
     settings: EvaluateOptions, problems: list[Problem], model: Model, rules: MultistageRules, sandbox: Sandbox
 ) -> dict[str, Any]:
     """What the suites find: seeded bugs, the data set's wrong solutions, and its correct ones, falsely."""
-    other = next((p for p in problems if not (_is_function(p) and p.reference_solution)), None)
+    other = next((p for p in problems if not (is_function(p) and p.reference_solution)), None)
     if other is not None:
         raise SessionError(
             f"{settings.dataset}: problem {other.id}: suites need Python functions with a reference solution"

@@ -5,13 +5,14 @@
     python -m web.keys add alice && python -m scripts.serve --model best=output/RUN --keys keys.json --host 0.0.0.0
 
 A run is its best generator. A model is loaded by the first request for it and put away when nobody has asked for a while.
-What a client may send: docs/serving.md. Ends with Ctrl-C or SIGTERM; requests under way are answered first.
+What a client may send: docs/serving.md. Ends with Ctrl-C or SIGTERM; requests under way have 10 s to be answered.
 """
 
 import argparse
 import contextlib
 import logging
 import os
+import secrets
 import signal
 import socket
 import sys
@@ -32,6 +33,8 @@ from runtime.logs import quiet_logs
 _ONGOING = 4096
 """Requests at once; the engine's own queue holds them."""
 _OBJECT_STORE_BYTES = 128 << 20
+_GRACE_S = 10
+"""Of requests under way at the end."""
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -98,6 +101,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
         default="auto",
         help="of /v1/solve",
     )
+    add("--slots", type=int, default=2, help="programs that it runs at once (%(default)s)")
     add_options(parser, port=8000)
     return parser.parse_args(arguments)
 
@@ -110,7 +114,8 @@ def serve_until_told(options: argparse.Namespace) -> None:
     from serving.models import fitting, open_models
     from web.service import guarded
 
-    for option, least in (("max_models", 1), ("max_tokens", 1), ("max_model_len", 32), ("kv_cache_mb", 16)):
+    leasts = {"max_models": 1, "max_tokens": 1, "max_model_len": 32, "kv_cache_mb": 16, "slots": 1}
+    for option, least in leasts.items():
         if (value := getattr(options, option)) is not None and value < least:
             raise SparringError(f"--{option.replace('_', '-')} {value}: {least} or more")
     if options.idle_s <= 0:
@@ -163,6 +168,9 @@ def on_ray(options: argparse.Namespace) -> Iterator[None]:
             "RAY_SERVE_PORT_QUARANTINE_S": "0",
             "RAY_SERVE_RUN_USER_CODE_IN_SEPARATE_THREAD": "0",
             "RAY_SERVE_LOG_TO_STDERR": "0",
+            # Ray's processes listen on all interfaces, and obey whoever shows the token: nobody else has this one.
+            "RAY_AUTH_MODE": "token",
+            "RAY_AUTH_TOKEN": secrets.token_hex(32),
         }
     import ray
     from ray import serve
@@ -179,7 +187,7 @@ def on_ray(options: argparse.Namespace) -> Iterator[None]:
     replica = serve.deployment(
         name="replica",
         max_ongoing_requests=_ONGOING,
-        graceful_shutdown_timeout_s=10,
+        graceful_shutdown_timeout_s=_GRACE_S,
         logging_config={"enable_access_log": False},
         ray_actor_options={
             "num_cpus": 0,

@@ -154,8 +154,9 @@ def _show_attempts(run: Path, options: argparse.Namespace) -> None:
 def lines_of(row: Row, rules: "Rules | None") -> Iterator[tuple[str, str]]:
     """(line, style) of one attempt."""
     stage = f", stage {row['stage']}" if row.get("stage") else ""
+    again = f" (attempt {row['number']} of its conversation)" if row.get("number") else ""
     yield (
-        f"{row['player']} #{row['attempt']} at {row['problem']}, step {row['step']}{stage}, {row['phase']}",
+        f"{row['player']} #{row['attempt']}{again} at {row['problem']}, step {row['step']}{stage}, {row['phase']}",
         "bold",
     )
     yield f"  {_reward(row, rules)}", ""

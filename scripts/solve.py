@@ -13,7 +13,7 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,17 +26,25 @@ from rich.console import Console
 from actors.settings import ENGINES
 from configs.solve import SolveOptions
 from core.episode import Outcome, Turn
-from core.errors import SparringError, exit_with
+from core.errors import RunFailed, SparringError, exit_with
 from core.interfaces import Sandbox
 from core.problem import Problem
 from core.verdict import Limits
-from evaluation.solving import Solution, Solver, Tester, stage_name
+from evaluation.solving import Solution, Solver, Tester, is_function, stage_name
 from games.multistage.game import MultistageGame
-from games.multistage.rules import DISCRIMINATOR, GENERATOR, MultistageRules
+from games.multistage.rules import DISCRIMINATOR, GENERATOR
 from problems.formats import load_dataset
 from problems.loader import load_to_solve
 from runtime.logs import quiet_logs
-from runtime.model import Model, check_writes_programs, find_policies, loaded, open_model, program_game
+from runtime.model import (
+    Model,
+    check_writes_programs,
+    find_policies,
+    loaded,
+    open_model,
+    program_game,
+    suite_rules,
+)
 from sandbox_workers.local import LocalSandbox
 from tracking.progress import counter
 from tracking.rows import write_json
@@ -58,24 +66,23 @@ def solve(settings: SolveOptions) -> dict[str, Any]:
     check_writes_programs(f"--checkpoint {generator}", model)
     tester = None
     if settings.best_of > 1:
-        name = settings.discriminator or own_discriminator
+        name = own_discriminator
+        if settings.discriminator is not None:
+            name = find_policies(settings.discriminator, settings.output_dir)[1] or settings.discriminator
         if name is None:
             raise SparringError(f"--best-of: {generator} comes with no discriminator; give --discriminator")
         tester = open_model(name, "--discriminator")
-        nameless = next((p for p in problems if not (p.function_signature and p.language == "python")), None)
-        if nameless is not None:
-            raise SparringError(
-                f"--best-of: {nameless.id} names no function for the discriminator's tests; give --signature"
-            )
-    runs = settings.execute_tests or settings.attempts > 1 or settings.best_of > 1
+        suite_rules(f"--discriminator {name}", tester)
+    if settings.answer_format and (settings.stages or model.usual_stages) != "none":
+        raise SparringError("--answer-format is that of one message: give --stages none as well")
     cpu_s = settings.cpu_s or _CPU_S
     limits = Limits(cpu_s=cpu_s, wall_s=_WALL_PER_CPU * cpu_s)
     with contextlib.ExitStack() as stack:
         sandbox = None
-        if runs:
+        if settings.runs_programs:
             sandbox = stack.enter_context(LocalSandbox(settings.sandbox, limits=limits))
             print(sandbox.description, flush=True)
-        solutions = asyncio.run(_solve_all(settings, problems, (model, tester), sandbox, limits))
+        solutions, ended = asyncio.run(_solve_all(settings, problems, (model, tester), sandbox, limits))
     solutions += [Solution(problem=i, attempts=[], error=fault) for i, fault in faults.items()]
     report = {
         "checkpoint": generator,
@@ -90,6 +97,8 @@ def solve(settings: SolveOptions) -> dict[str, Any]:
     if settings.output is not None:
         write_json(settings.output, report)
     _print(settings, report, solutions)
+    if ended is not None:  # what was answered before is kept
+        raise ended
     return report
 
 
@@ -134,16 +143,16 @@ async def _solve_all(
     models: tuple[Model, Model | None],
     sandbox: Sandbox | None,
     limits: Limits,
-) -> list[Solution]:
-    """models: the generator, and the discriminator where its tests choose."""
+) -> tuple[list[Solution], RunFailed | None]:
+    """Also how the engine ended, where it did. models: the generator, and the discriminator where its tests choose."""
     model, tester = models
-    stages = settings.stages or ("all" if not model.run or model.knows_stages else "none")
+    stages = settings.stages or model.usual_stages
     game = program_game(model, stages, settings.answer_format)
     all_attempts = program_game(model, stages, settings.answer_format, settings.attempts)
     max_tokens = settings.max_tokens or model.max_tokens
-    room = _room(
-        settings, problems, model, lambda p: all_attempts.longest(p, GENERATOR, model.style(), max_tokens)
-    )
+    of = GENERATOR, model.style(), max_tokens
+    needs = ((game.longest(p, *of), all_attempts.longest(p, *of)) for p in problems)
+    room = _room((model.context, settings.max_model_len), needs)
     kind = settings.engine or ("vllm" if settings.batch else "transformers")
     print(f"{model.path} writes, stages {stages}, at most {max_tokens} tokens a turn", flush=True)
 
@@ -157,12 +166,12 @@ async def _solve_all(
         writes = replace(await writer(model, room, max_tokens), top_p=settings.top_p, top_k=settings.top_k)
         chooses = None
         if tester is not None:
-            attacking = MultistageGame(MultistageRules.model_validate(tester.game or {}))
-            style, most = tester.style(), tester.max_tokens
-            space = _room(
-                settings, problems, tester, lambda p: attacking.longest(p, DISCRIMINATOR, style, most)
-            )
-            chooses = Tester(writer=await writer(tester, space, most), game=attacking, suites=settings.suites)
+            attacking = MultistageGame(suite_rules("--discriminator", tester))
+            of, named = (DISCRIMINATOR, tester.style(), tester.max_tokens), filter(is_function, problems)
+            lengths = [attacking.longest(p, *of) for p in named]
+            space = _room((tester.context, settings.max_model_len), zip(lengths, lengths, strict=True))
+            attacks = await writer(tester, space, tester.max_tokens)
+            chooses = Tester(writer=attacks, game=attacking, suites=settings.suites, room=space)
         solver = Solver(
             game=game,
             writer=writes,
@@ -177,23 +186,26 @@ async def _solve_all(
         with counter("problems", len(problems)) as tick:
             show = _shown_at_once(settings)
 
+            ended: list[RunFailed] = []
+
             async def one(problem: Problem) -> Solution:
                 try:
                     return await solver.solve(problem, show)
                 except SparringError as error:
+                    if isinstance(error, RunFailed):
+                        ended.append(error)
                     return Solution(problem=problem.id, attempts=[], error=str(error))
                 finally:
                     tick()
 
-            return await asyncio.gather(*map(one, problems))
+            return await asyncio.gather(*map(one, problems)), next(iter(ended), None)
 
 
-def _room(
-    settings: SolveOptions, problems: Sequence[Problem], model: Model, longest: Callable[[Problem], int]
-) -> int:
-    """Tokens of the longest sequence. What a problem needs beyond the model's context is its own failure."""
-    needed = max(map(longest, problems))
-    return max(_LEAST_ROOM, min(n for n in (needed, model.context, settings.max_model_len) if n))
+def _room(limits: Sequence[int | None], needs: Iterable[tuple[int, int]]) -> int:
+    """Tokens of the longest sequence. limits: of the model, of the user. needs: of each problem, for one attempt and for
+    all; one that does not fit even once is its own failure, and takes no memory from the others."""
+    limit = min((limit for limit in limits if limit), default=sys.maxsize)
+    return max([_LEAST_ROOM, *(min(all_of_them, limit) for one, all_of_them in needs if one <= limit)])
 
 
 # ---------------------------------------------------------------------- the terminal

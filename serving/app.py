@@ -12,6 +12,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.routing import Route
 
 from core.errors import SparringError
+from runtime.hardware import detect
 from runtime.model import Model
 from sandbox_workers.local import LocalSandbox
 from serving.cache import answer_from, cache_key
@@ -25,6 +26,8 @@ from web.service import error_answer
 _INVALID = "invalid_request_error"
 _COMPLETION_TOKENS = 16
 """Of `/v1/completions` where a request does not say, as OpenAI has it."""
+_VERDICTS = 1024
+"""Kept: each may hold what a client's program printed."""
 
 
 class OpenAI:
@@ -40,40 +43,51 @@ class OpenAI:
             return
         try:
             asked = json.loads(body)
-            refused = self._refusal(asked)
-        except ValueError as error:
+            refused = self._refusal(scope["path"], asked)
+            key = None if refused else cache_key(scope["path"], asked)
+        except (ValueError, RecursionError) as error:
             refused = error_answer(400, f"the body is not JSON: {error}", _INVALID)
         if refused:
             return await refused(scope, receive, send)
         try:
             async with self._shelf.use(asked["model"]) as engine:
-                key = cache_key(scope["path"], asked)
                 await answer_from(engine.cache, key, engine.app, scope, _again(body, receive), send)
         except SparringError as error:
             await error_answer(503, str(error), "model_not_loaded")(scope, receive, send)
 
-    def _refusal(self, asked: Any) -> Any:
+    def _refusal(self, path: str, asked: Any) -> Any:
         """An answer, or None."""
         if not isinstance(asked, dict):
             return error_answer(400, "the body is not a JSON object", _INVALID)
         if not isinstance(name := asked.get("model"), str) or name not in self._models:
             return unknown_model(name, self._models)
-        tokens = asked_tokens(asked, self._max_tokens)
+        try:
+            tokens = asked_tokens(path, asked, self._max_tokens)
+        except ValueError as error:
+            return error_answer(400, str(error), _INVALID)
         if tokens > self._max_tokens:
             said = f"this asks for up to {tokens} tokens; one request may have {self._max_tokens}"
             return error_answer(400, said, _INVALID)
         return None
 
 
-def asked_tokens(asked: Mapping[str, Any], limit: int) -> int:
-    """Tokens that a request may be answered with, all its completions together. What is no number vLLM refuses."""
-    prompt = asked.get("prompt")
+def asked_tokens(path: str, asked: Mapping[str, Any], limit: int) -> int:
+    """Tokens that a request may be answered with, all its completions together, by what vLLM reads at this path.
+
+    Raises ValueError where a number is none: vLLM would take "4096" and 4096.0 for 4096.
+    """
+    chat = path.endswith("/chat/completions")
+    names = ("max_completion_tokens", "max_tokens") if chat else ("max_tokens",)
+    said = {name: asked[name] for name in (*names, "n") if asked.get(name) is not None}
+    for name, value in said.items():
+        least = int(name == "n")
+        if type(value) is not int or value < least:
+            raise ValueError(f"{name}: a whole number, {least} or more, not {value!r:.40}")
+    prompt = None if chat else asked.get("prompt")
     prompts = len(prompt) if isinstance(prompt, list) and not all(isinstance(p, int) for p in prompt) else 1
-    each = asked.get("max_completion_tokens") or asked.get("max_tokens")
-    if each is None:
-        each = min(limit, _COMPLETION_TOKENS) if "prompt" in asked else limit
-    count = asked.get("n") or 1
-    return each * count * prompts if isinstance(each, int) and isinstance(count, int) else 0
+    unsaid = limit if chat else min(limit, _COMPLETION_TOKENS)
+    each = next((said[name] for name in names if name in said), unsaid)
+    return each * said.get("n", 1) * prompts
 
 
 def _again(body: bytes, receive: Receive) -> Receive:
@@ -95,11 +109,11 @@ def build_app(options: argparse.Namespace) -> FastAPI:
     models = open_models(options.model, "--model")
     engines = EngineOptions(
         device=options.device,
-        dtype=options.dtype,
+        dtype=options.dtype or ("bfloat16" if options.device == "cuda" and detect().bf16 else "float32"),
         max_model_len=options.max_model_len,
         max_tokens=options.max_tokens,
         kv_cache_mb=options.kv_cache_mb,
-        gpu_memory_utilization=0.9 / options.max_models,
+        gpu_memory_utilization=0.9 / min(options.max_models, len(models)),
         cache_mb=options.cache_mb,
     )
     shelf = Shelf(
@@ -108,7 +122,9 @@ def build_app(options: argparse.Namespace) -> FastAPI:
         idle_s=options.idle_s,
     )
 
-    sandbox = None if options.sandbox == "none" else LocalSandbox(options.sandbox, limits=LIMITS)
+    sandbox = None
+    if options.sandbox != "none":
+        sandbox = LocalSandbox(options.sandbox, slots=options.slots, limits=LIMITS, cache_size=_VERDICTS)
     solving = Solving(
         models=models,
         shelf=shelf,

@@ -60,7 +60,13 @@ async def start_engine(name: str, model: Model, options: EngineOptions) -> Engin
     client, app, frontend = await asyncio.to_thread(_open, name, model, options)
     from vllm.entrypoints.launchers.api_server.app_state import init_app_state
 
-    await init_app_state(client, app.state, frontend, await client.get_supported_tasks())
+    try:
+        await init_app_state(client, app.state, frontend, await client.get_supported_tasks())
+    except BaseException as error:
+        await asyncio.to_thread(client.shutdown)  # else its process stays
+        if isinstance(error, Exception):
+            raise EngineFailure(f"vLLM cannot serve {model.path}: {' '.join(str(error).split())}") from error
+        raise
     cache: LRUCache[str, Answer] = LRUCache(int(options.cache_mb * (1 << 20)), getsizeof=len)
     return Engine(client=client, app=app, cache=cache)
 

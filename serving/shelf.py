@@ -6,6 +6,7 @@ waits. Models are loaded one after another. Pure asyncio: what a model is, `star
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
@@ -68,7 +69,9 @@ class Shelf(Generic[L]):
     @contextlib.asynccontextmanager
     async def use(self, name: str) -> AsyncIterator[L]:
         """Raises what `start` raises; then the next request tries again."""
-        place = self._places.get(name) or await self._make(name)
+        place = self._places.get(name)
+        if place is None or place.useless:  # it died when nobody used it
+            place = await self._make(name)
         place.users += 1
         try:
             yield await asyncio.shield(place.loading)
@@ -81,6 +84,8 @@ class Shelf(Generic[L]):
 
     async def _make(self, name: str) -> Place[L]:
         async with self._room:
+            if name in self._places and self._places[name].useless:
+                await asyncio.shield(_close(self._places.pop(name)))
             if name not in self._places:
                 while len(self._places) >= self._at_once:
                     idle = [(place.used, n) for n, place in self._places.items() if place.idle]
@@ -112,4 +117,7 @@ class Shelf(Generic[L]):
 async def _close(place: Place[L]) -> None:
     loaded = (await asyncio.gather(place.loading, return_exceptions=True))[0]
     if not isinstance(loaded, BaseException):
-        await loaded.close()
+        try:
+            await loaded.close()
+        except Exception:  # nobody who asks for another model has a part in it
+            logging.getLogger(__name__).exception("a model could not be put away")

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi.responses import JSONResponse, StreamingResponse
 from fastapi.sse import format_sse_event
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from starlette.responses import Response
 
 from core.episode import Completion, Turn
@@ -25,9 +25,9 @@ from core.verdict import Limits
 from evaluation.solving import Solution, Solver, Tester, stage_name
 from evaluation.writing import Writer
 from games.multistage.game import MultistageGame
-from games.multistage.rules import GENERATOR, MultistageRules
+from games.multistage.rules import GENERATOR
 from games.multistage.stages import REASONING_STAGES
-from runtime.model import Model, program_game
+from runtime.model import Model, program_game, suite_rules
 from serving.engine import Engine
 from serving.shelf import Shelf
 from web.service import error_answer
@@ -35,6 +35,10 @@ from web.service import error_answer
 LIMITS = Limits(cpu_s=5, wall_s=20)
 _LEAST_TOKENS = 16
 """Of a turn: with fewer nothing can be said."""
+_MOST_CHARS = 100_000
+"""Of a request's texts together: they are tokenized and parsed on the event loop."""
+_TESTS_S = 7200.0
+"""Most of wall_s times the tests that a request's programs are run on."""
 
 
 class SolveRequest(BaseModel):
@@ -54,10 +58,23 @@ class SolveRequest(BaseModel):
     top_p: float = Field(0.9, gt=0, le=1)
     top_k: int = Field(0, ge=0)
     max_tokens: int | None = Field(None, ge=1)
-    """Of a turn."""
+    """Of a turn; None: what fits, and what the turns of this request may have of the service's --max-tokens."""
     stages: Literal["all", "none"] | None = None
     seed: int = 1
     stream: bool = False
+
+    @model_validator(mode="after")
+    def _is_short(self) -> "SolveRequest":
+        chars = sum(map(len, (self.problem, self.signature, *self.tests)))
+        if chars > _MOST_CHARS:
+            raise ValueError(
+                f"problem, signature and tests have {chars} characters; {_MOST_CHARS} may be sent"
+            )
+        return self
+
+
+class Unfit(SparringError):
+    """The engine takes no such prompt: the request's fault, found out when it was under way."""
 
 
 class ShelfPolicy:
@@ -71,7 +88,7 @@ class ShelfPolicy:
         self._shelf, self._name = shelf, name
 
     async def generate(self, prompt_tokens: Sequence[int], sampling: Sampling) -> Completion:
-        """Raises EngineFailure where the model cannot be loaded, or has died."""
+        """Raises EngineFailure where the model cannot be loaded, or has died; Unfit for a prompt that is too long."""
         from vllm.inputs.engine import tokens_input
         from vllm.v1.engine.exceptions import EngineDeadError
 
@@ -83,6 +100,10 @@ class ShelfPolicy:
                 found = [o async for o in engine.client.generate(prompt, params, f"solve-{next(self._ids)}")]
             except EngineDeadError as error:
                 raise EngineFailure(f"the engine of {self._name} died; ask again") from error
+            except ValueError as error:
+                raise Unfit(
+                    f"{self._name} takes no prompt of {len(prompt_tokens)} tokens: {error}"
+                ) from error
         return completion_of(found[-1], self.version)
 
 
@@ -108,12 +129,14 @@ class Solving:
         )
         try:
             solver = self._solver(asked, problem)
-        except ValueError as error:
+        except (ValueError, SparringError) as error:
             return error_answer(400, str(error), "invalid_request_error")
         if asked.stream:
             return StreamingResponse(_events(solver, problem), media_type="text/event-stream")
         try:
             return JSONResponse(_said(await solver.solve(problem)))
+        except Unfit as error:
+            return error_answer(400, str(error), "invalid_request_error")
         except SparringError as error:
             return error_answer(503, str(error), "model_not_loaded")
 
@@ -124,21 +147,32 @@ class Solving:
             raise ValueError("this service runs no programs (--sandbox none): leave out tests and best_of")
         if asked.attempts > 1 and not asked.tests:
             raise ValueError("attempts: only a failed test gives reason for another one; give tests")
-        staged = asked.stages or ("all" if not model.run or model.knows_stages else "none")
+        staged = asked.stages or model.usual_stages
         game = program_game(model, staged, None)
         turns = len(REASONING_STAGES) if staged == "all" else 1
         room = self.max_model_len or model.context or 0
         fits = (
             (room - game.longest(problem, GENERATOR, model.style(), 0)) // turns if room else self.max_tokens
         )
-        each = asked.max_tokens or min(model.max_tokens, fits)
+        writes = asked.best_of * turns + asked.attempts - 1
+        suites = asked.suites if asked.best_of > 1 else 0
+        share = max(_LEAST_TOKENS, self.max_tokens // (writes + suites))
+        each = asked.max_tokens or min(model.max_tokens, fits, share)
         if fits < _LEAST_TOKENS or each > fits:
             raise ValueError(
                 f"the problem leaves {max(0, fits)} tokens for each of {turns} turns: shorten it"
             )
-        total = each * (asked.best_of * turns + asked.attempts - 1)
+        tester = self._tester(asked, problem, share) if asked.best_of > 1 else None
+        total = each * writes + (suites * tester.writer.max_tokens if tester else 0)
         if total > self.max_tokens:
             raise ValueError(f"this may take {total} tokens; one request may have {self.max_tokens}")
+        runs = asked.attempts * len(asked.tests)
+        runs += asked.best_of * suites * tester.game.rules.max_tests if tester else 0
+        if runs * LIMITS.wall_s > _TESTS_S:
+            raise ValueError(
+                f"programs may be run on {runs} tests of up to {LIMITS.wall_s:g} s, more than {_TESTS_S:g} s: ask for "
+                "fewer tests, attempts, programs or suites"
+            )
         return Solver(
             game=game,
             writer=self._writer(asked, asked.model, each),
@@ -147,20 +181,21 @@ class Solving:
             limits=LIMITS,
             attempts=asked.attempts,
             best_of=asked.best_of,
-            tester=self._tester(asked, problem) if asked.best_of > 1 else None,
+            tester=tester,
             room=room,
         )
 
-    def _tester(self, asked: SolveRequest, problem: Problem) -> Tester:
+    def _tester(self, asked: SolveRequest, problem: Problem, share: int) -> Tester:
         if asked.temperature == 0:
             raise ValueError("best_of: all greedy programs are the same; give a temperature above 0")
         if asked.discriminator is None or not problem.function_signature:
             raise ValueError("best_of: give the discriminator, a model of this service, and the signature")
         model = self.models[asked.discriminator]
         return Tester(
-            writer=self._writer(asked, asked.discriminator, model.max_tokens),
-            game=MultistageGame(MultistageRules.model_validate(model.game or {})),
+            writer=self._writer(asked, asked.discriminator, min(model.max_tokens, share)),
+            game=MultistageGame(suite_rules(f"discriminator {asked.discriminator}", model)),
             suites=asked.suites,
+            room=self.max_model_len or model.context or 0,
         )
 
     def _writer(self, asked: SolveRequest, name: str, max_tokens: int) -> Writer:

@@ -77,6 +77,7 @@ def _attempt(attempt: Trajectory) -> dict[str, Any]:
     row = {
         "player": attempt.player,
         "attempt": attempt.attempt,
+        "number": attempt.number if attempt.number > 1 else None,
         "group": attempt.group,
         "place": attempt.place,
         "version": attempt.version,

@@ -14,7 +14,10 @@ def episode_metrics(
     row: dict[str, Any] = {}
     attempts = [t for e in episodes for t in e.trajectories]
     for player in players:
-        judged = [t for t in attempts if t.player == player and t.reward is not None]
+        all_judged = [t for t in attempts if t.player == player and t.reward is not None]
+        judged = [t for t in all_judged if t.number == 1]  # only who failed goes on: not to be compared
+        if further := [t.reward for t in all_judged if t.number > 1 and t.reward is not None]:
+            row[f"{player}_further"] = {"attempts": len(further), "reward": mean(further)}
         row[f"{player}_reward"] = mean([t.reward for t in judged if t.reward is not None])
         row[f"{player}_tokens"] = mean([t.token_count for t in judged])
         names = dict.fromkeys(name for t in judged for name in t.components)

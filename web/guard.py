@@ -6,7 +6,8 @@ come. A key comes as `Authorization: Bearer KEY`, or, for clients that can be gi
 `http://any:KEY@host`. Rates are counted in this process: several replicas allow as many times the rate. No TLS: a proxy's work. What is no
 HTTP request (a web socket) is refused.
 
-Refusals, {"error": {"message", "type"}}: 401 without a good key, 429 with Retry-After, 413; 500 where the service raised.
+Refusals, {"error": {"message", "type"}}: 401 without a good key, 429 with Retry-After (a key asks too often, or too much
+at a time), 413; 500 where the service raised.
 The audit log has a line for each request, also refused ones, but for /healthz and /metrics:
 
     {"time": "2026-11-22T12:00:00.123+00:00", "key": "alice", "method": "POST", "path": "/judge", "status": 200,
@@ -17,6 +18,7 @@ The audit log has a line for each request, also refused ones, but for /healthz a
 
 import asyncio
 import base64
+import collections
 import contextlib
 import json
 import logging
@@ -91,16 +93,20 @@ class Guard:
         *,
         keys: Path | None = None,
         requests_per_minute: float | None = None,
+        requests_at_once: int | None = None,
         max_body_bytes: int = 1 << 20,
         audit_log: Path | None = None,
     ) -> None:
-        """keys: see web.keys; None lets everybody in, and all share one rate. Raise SparringError, OSError."""
+        """keys: see web.keys; None lets everybody in, and all share one rate. requests_at_once: of each key, so that
+        none has the whole service; without keys any number. Raise SparringError, OSError."""
         self._app = app
         self._keyring = Keyring(keys) if keys else None
         self._per_minute = requests_per_minute
         self._max_body = max_body_bytes
         self._audit = open(audit_log, "a", buffering=1, encoding="utf-8") if audit_log else None  # noqa: SIM115
+        self._at_once = requests_at_once
         self._buckets: dict[str | None, Bucket] = {}
+        self._under_way: collections.Counter[str] = collections.Counter()
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -152,7 +158,21 @@ class Guard:
         if wait_s := self._wait_s(exchange.key):
             message = f"more than {self._per_minute:g} requests a minute; try again in {wait_s:.1f} s"
             return await refuse(send, 429, message, (b"retry-after", str(math.ceil(wait_s)).encode()))
-        body = await self._read(headers, receive, exchange)
+        if exchange.key is None or self._at_once is None:
+            return await self._let_in(scope, receive, send, exchange)
+        if self._under_way[exchange.key] >= self._at_once:
+            message = f"{self._at_once} requests of this key are under way; try again when one is answered"
+            return await refuse(send, 429, message, (b"retry-after", b"1"))
+        self._under_way[exchange.key] += 1
+        try:
+            await self._let_in(scope, receive, send, exchange)
+        finally:
+            self._under_way[exchange.key] -= 1
+
+    async def _let_in(
+        self, scope: MutableMapping[str, Any], receive: Receive, send: Send, exchange: Exchange
+    ) -> None:
+        body = await self._read(dict(scope["headers"]), receive, exchange)
         if body is None:
             return await refuse(
                 send, 413, f"the body is larger than {self._max_body} bytes", (b"connection", b"close")

@@ -11,6 +11,9 @@ def add_options(parser: argparse.ArgumentParser, *, port: int) -> None:
         "--keys", type=Path, help="file of keys (python -m web.keys); none: no keys are asked for"
     )
     parser.add_argument("--requests-per-minute", type=float, help="of each key; default: any number")
+    parser.add_argument(
+        "--requests-at-once", type=int, default=512, help="under way, of each key; default: %(default)s"
+    )
     parser.add_argument("--max-body-mb", type=float, default=8.0, help="of a request; default: 8")
     parser.add_argument("--audit-log", type=Path, help="JSON lines, one per request; see web/guard.py")
 

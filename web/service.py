@@ -27,6 +27,8 @@ def check(options: argparse.Namespace) -> None:
         Keyring(options.keys)
     if options.requests_per_minute is not None and options.requests_per_minute < 1:
         raise SparringError(f"--requests-per-minute {options.requests_per_minute:g}: 1 or more")
+    if options.requests_at_once < 1:
+        raise SparringError(f"--requests-at-once {options.requests_at_once}: 1 or more")
     if options.max_body_mb <= 0:
         raise SparringError(f"--max-body-mb {options.max_body_mb:g}: more than 0")
     if options.audit_log is not None and not options.audit_log.parent.is_dir():
@@ -41,6 +43,7 @@ def guarded(app: FastAPI, options: argparse.Namespace) -> FastAPI:
         Guard,
         keys=options.keys,
         requests_per_minute=options.requests_per_minute,
+        requests_at_once=options.requests_at_once,
         max_body_bytes=int(options.max_body_mb * (1 << 20)),
         audit_log=options.audit_log,
     )

@@ -11,7 +11,7 @@ from core.episode import Episode, Outcome, Trajectory
 from core.evaluation import EvaluationSettings, Evaluator
 from core.interfaces import Game, Message, Player, PromptFormat, Sandbox
 from core.problem import Problem
-from core.verdict import Limits, Status
+from core.verdict import Limits, OutputTest, Status
 from games.parsing import extract_program
 from games.rules import Rules
 from games.turns import again_message, answer_all, further, try_again, worst
@@ -124,7 +124,9 @@ class SolverGame:
 
     def longest(self, problem: Problem, player: str, style: PromptFormat, max_tokens: int) -> int:
         tokens = style.say((), self.rules.message(problem, ("x",)))
-        told = self.told(worst(problem.baseline_tests))
+        told = self.told(
+            worst([OutputTest(stdout=None), *problem.baseline_tests])
+        )  # a program's own run, too
         for _ in range(self.rules.attempts_per_episode - 1):
             tokens = style.say([*tokens, *[0] * max_tokens], told)
         return len(tokens) + self.rules.shown_tokens(max_tokens) + max_tokens

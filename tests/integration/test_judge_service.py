@@ -65,7 +65,7 @@ def test_verdicts_of_a_program(url: str) -> None:
         "tests": [{"stdin": "4\n", "stdout": "8"}],
         "language": "bash",
     }
-    assert httpx.post(f"{url}/judge", json=whole).json()["verdicts"][0]["status"] == "PASSED"
+    assert httpx.post(f"{url}/judge", json=whole, timeout=60).json()["verdicts"][0]["status"] == "PASSED"
 
 
 def test_the_page_s_example(url: str) -> None:
@@ -104,7 +104,7 @@ def test_the_page_s_example(url: str) -> None:
     ],
 )
 def test_what_cannot_be_judged_is_the_clients_to_mend(url: str, path: str, asked: Any, message: str) -> None:
-    answer = httpx.post(f"{url}/{path}", json=asked)
+    answer = httpx.post(f"{url}/{path}", json=asked, timeout=60)
     assert answer.status_code == 400 and message in answer.json()["error"]["message"], answer.text
 
 
@@ -112,26 +112,28 @@ def test_a_language_that_the_sandbox_lacks_is_a_400(url: str) -> None:
     asked = {"program": "1", "tests": [{"stdout": "1"}], "language": "q"}
     if os.environ.get("Q_BIN"):
         pytest.skip("q is here")
-    answer = httpx.post(f"{url}/judge", json=asked, timeout=30)
+    answer = httpx.post(f"{url}/judge", json=asked, timeout=60)
     assert answer.status_code == 400 and "set Q_BIN" in answer.json()["error"]["message"]
 
 
 def test_odd_requests_leave_it_standing(url: str) -> None:
     headers = {"Content-Type": "application/json"}
-    assert httpx.post(f"{url}/judge", content=b'{"program": ', headers=headers).status_code == 400
-    assert httpx.post(f"{url}/judge", content=b"x" * (2 << 20), headers=headers).status_code == 413
+    assert httpx.post(f"{url}/judge", content=b'{"program": ', headers=headers, timeout=60).status_code == 400
+    assert (
+        httpx.post(f"{url}/judge", content=b"x" * (2 << 20), headers=headers, timeout=60).status_code == 413
+    )
     lone = b'{"program": "\\ud800", "tests": ["f()"]}'
-    assert httpx.post(f"{url}/judge", content=lone, headers=headers).status_code in (200, 400)
+    assert httpx.post(f"{url}/judge", content=lone, headers=headers, timeout=60).status_code in (200, 400)
     slow = {"program": "import time\ndef f(): time.sleep(1)", "tests": ["f()"]}
     with pytest.raises(httpx.ReadTimeout):
         httpx.post(f"{url}/judge", json=slow, timeout=0.2)  # hangs up
     as_a_web_page_may = {"Content-Type": "text/plain"}
     asked = b'{"program": "def f(): return 1", "tests": ["f()"]}'
-    assert httpx.post(f"{url}/judge", content=asked, headers=as_a_web_page_may).status_code == 400
+    assert httpx.post(f"{url}/judge", content=asked, headers=as_a_web_page_may, timeout=60).status_code == 400
     raw = "import sys\nsys.stdout.buffer.write(bytes(range(256)))"
-    ran = httpx.post(f"{url}/run_code", json={"code": raw, "language": "python"}, timeout=30)
+    ran = httpx.post(f"{url}/run_code", json={"code": raw, "language": "python"}, timeout=60)
     assert ran.json()["status"] == "Success" and "\ufffd" in ran.json()["run_result"]["stdout"]
-    page = httpx.get(f"{url}/metrics").text
+    page = httpx.get(f"{url}/metrics", timeout=60).text
     assert 'sparring_verdicts_total{status="PASSED"}' in page and 'path="/judge",status="413"' not in page
 
 
@@ -142,9 +144,9 @@ def test_keys_are_asked_for_and_requests_written_down(tmp_path: Path) -> None:
     service = Service("--slots", "1", "--keys", str(tmp_path / "keys.json"), "--audit-log", str(log))
     try:
         asked = {"program": "def f(): return 1", "tests": ["f()"]}
-        assert httpx.post(f"{service.url}/judge", json=asked).status_code == 401
+        assert httpx.post(f"{service.url}/judge", json=asked, timeout=60).status_code == 401
         with_key = httpx.post(
-            f"{service.url}/judge", json=asked, headers={"Authorization": f"Bearer {key}"}, timeout=30
+            f"{service.url}/judge", json=asked, headers={"Authorization": f"Bearer {key}"}, timeout=60
         )
         assert with_key.json()["verdicts"][0]["value"] == "1"
         in_url = service.url.replace("http://", f"http://any:{key}@")  # what a client with a URL only can do

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import boto3
 import pytest
-from moto.server import ThreadedMotoServer
 
 from tests.integration.conftest import ROLES, Drive, rows_of
+from tests.s3 import s3_server
 
 KEYS = {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "y", "AWS_EC2_METADATA_DISABLED": "true"}
 
@@ -29,10 +29,7 @@ def test_a_lost_machines_run_goes_on_elsewhere(
     for name, value in KEYS.items():
         monkeypatch.setenv(name, value)
     drive.environment = {**drive.environment, **KEYS}
-    moto = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    moto.start()
-    try:
-        host, port = moto.get_host_and_port()
+    with s3_server() as (host, port):
         at = f"?scheme=http&endpoint_override={host}:{port}&region=us-east-1"
         boto3.client("s3", endpoint_url=f"http://{host}:{port}", region_name="us-east-1").create_bucket(
             Bucket="runs"
@@ -55,8 +52,6 @@ def test_a_lost_machines_run_goes_on_elsewhere(
             "--output-dir", second.parent, "--run-name", second.name,
         )  # fmt: skip
         assert done.code == 0, done.err
-    finally:
-        moto.stop()
     assert [row["step"] for row in rows_of(second)] == [4, 5, 6]
     assert digests(second / "checkpoints" / "step_000006") == digests(
         finished / "checkpoints" / "step_000006"

@@ -5,10 +5,11 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import httpx
 import openai
@@ -16,12 +17,17 @@ import psutil
 import pytest
 import torch
 import yaml
+from fastapi import FastAPI
 
+from core.interfaces import EngineFailure, Sampling
 from embedded.problems import embedded_problems
 from embedded.teaching import SHIPPED
 from learners.learner import Learner
 from learners.settings import LearnerSettings
 from learners.state import save_learner
+from serving import engine as serving_engine
+from serving.shelf import Shelf
+from serving.solve import ShelfPolicy, Unfit
 from tests.integration.conftest import ROOT, eventually
 from web.keys import add
 
@@ -80,7 +86,7 @@ def served(
     environment: dict[str, str], lora_run: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("served")
-    keys = {name: add(folder / "keys.json", name) for name in ("alice", "watcher", "hasty")}
+    keys = {name: add(folder / "keys.json", name) for name in ("alice", "watcher", "hasty", "patient")}
     models = {"gen": SHIPPED / "generator", "dis": SHIPPED / "discriminator", "lora": lora_run}
     options = [f"--model={name}={path}" for name, path in models.items()]
     options += ["--port=0", f"--keys={folder / 'keys.json'}", f"--audit-log={folder / 'audit.jsonl'}"]
@@ -93,7 +99,7 @@ def served(
     with (folder / "out").open("wb") as out:
         process = subprocess.Popen(
             [sys.executable, "-m", "scripts.serve", *options, "--kv-cache-mb=64"],
-            cwd=ROOT, env=environment, stdout=out, stderr=out,
+            cwd=ROOT, env=environment | {"RAY_AUTH_MODE": "disabled"}, stdout=out, stderr=out,
         )  # fmt: skip
 
     def says() -> str:
@@ -160,11 +166,13 @@ def test_a_client_that_hangs_up_costs_nobody_else_anything(served: Served) -> No
         "model": "gen",
         "prompt": PROMPT,
         "max_tokens": 450,
+        "n": 4,
         "extra_body": {"ignore_eos": True},
     }
-    stream = served.openai().completions.create(**asked, stream=True)
-    next(iter(stream))
-    stream.close()
+    for _ in range(3):  # one alone may have been sent whole before the client is gone
+        stream = served.openai().completions.create(**asked, stream=True)
+        next(iter(stream))
+        stream.close()
     assert eventually(lambda: any(line["hung_up"] for line in served.audited()), 20)
     answer = served.openai().completions.create(model="gen", prompt=PROMPT, max_tokens=5, temperature=0)
     assert answer.usage and answer.usage.completion_tokens == 5
@@ -251,15 +259,31 @@ def test_an_engine_that_dies_is_replaced_by_the_next_request(served: Served) -> 
     assert before
     for engine in before:
         engine.kill()
-    client = served.openai()
+    client = served.openai("patient")
 
     def answered() -> bool:
         try:
             return bool(client.completions.create(model="lora", prompt=PROMPT, max_tokens=2).choices)
-        except openai.InternalServerError:  # 500 or 503: who was there when it died
+        except (openai.InternalServerError, openai.RateLimitError):  # 500 or 503: who was there when it died
             return False
 
     assert eventually(answered, 240)
+
+
+def test_nobody_without_its_token_may_tell_its_ray_anything(
+    served: Served, environment: dict[str, str]
+) -> None:
+    tree = psutil.Process(served.process.pid).children(recursive=True)
+    (gcs,) = [p for p in tree if p.name() == "gcs_server"]
+    port = next(c.laddr.port for c in gcs.net_connections("tcp") if c.status == psutil.CONN_LISTEN)
+    for mode in ({"RAY_AUTH_MODE": "disabled"}, {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "ab" * 32}):
+        joins = subprocess.run(
+            [sys.executable, "-c", f"import ray; ray.init('127.0.0.1:{port}'); print('joined')"],
+            env=environment | mode, capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+        assert joins.returncode and "joined" not in joins.stdout and "uthenticat" in joins.stderr, (
+            joins.stderr
+        )
 
 
 def test_one_key_too_fast_does_not_slow_another(served: Served) -> None:
@@ -277,6 +301,50 @@ def test_figures_and_log_tell_who_asked_what(served: Served) -> None:
     ).text
     assert 'sparring_http_requests_total{method="POST",path="/v1/completions",status="200"}' in metrics
     lines = served.audited()
-    assert {"alice", "hasty", "watcher", None} == {line["key"] for line in lines}
+    assert {"alice", "hasty", "watcher", "patient", None} == {line["key"] for line in lines}
     assert {200, 400, 401, 404, 413, 429} <= {line["status"] for line in lines}
     assert not any(key in served.audit_log.read_text() for key in served.keys.values())
+
+
+def test_vllm_reads_these_numbers_and_no_others() -> None:
+    from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
+    from vllm.entrypoints.openai.completion.protocol import CompletionRequest
+
+    numbers = {"max_tokens", "max_completion_tokens", "n", "best_of"}
+    assert numbers & CompletionRequest.model_fields.keys() == {"max_tokens", "n"}
+    assert numbers & ChatCompletionRequest.model_fields.keys() == {"max_tokens", "max_completion_tokens", "n"}
+
+
+@pytest.mark.asyncio
+async def test_an_engine_whose_app_does_not_start_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    shut_down: list[str] = []
+
+    class Client:
+        async def get_supported_tasks(self) -> tuple[str, ...]:
+            raise RuntimeError("it says nothing")
+
+        def shutdown(self) -> None:
+            shut_down.append("yes")
+
+    monkeypatch.setattr(serving_engine, "_open", lambda *_: (Client(), FastAPI(), None))
+    model: Any = SimpleNamespace(path="here")
+    with pytest.raises(EngineFailure, match="vLLM cannot serve here: it says nothing"):
+        await serving_engine.start_engine("gen", model, cast(Any, SimpleNamespace(cache_mb=1)))
+    assert shut_down == ["yes"]
+
+
+@pytest.mark.asyncio
+async def test_a_prompt_that_the_engine_does_not_take_is_no_failure_of_the_service() -> None:
+    class Client:
+        async def generate(self, *_: Any) -> AsyncIterator[None]:
+            raise ValueError("The decoder prompt is too long")
+            yield
+
+    async def start(_: str) -> Any:
+        async def close() -> None: ...
+
+        return SimpleNamespace(client=Client(), dead=False, close=close)
+
+    async with Shelf(start, at_once=1, idle_s=60) as shelf:
+        with pytest.raises(Unfit, match="gen takes no prompt of 3 tokens: The decoder prompt is too long"):
+            await ShelfPolicy(shelf, "gen").generate([1, 2, 3], Sampling(max_tokens=5, stop_token_ids=()))

@@ -112,6 +112,13 @@ def test_a_discriminators_tests_choose_and_the_rest_is_kept(sandbox) -> None:
     assert done.attempts[0].votes == 6 and sorted(t.votes or 0 for t in done.others) == [3, 6]
 
 
+def test_what_a_discriminator_cannot_test_is_that_problems_error(sandbox) -> None:
+    suites = Tester(writer=writer("f(0)"), game=MultistageGame(MultistageRules()), suites=1, room=30)
+    by = solver(writer(RIGHT), sandbox, best_of=2, tester=suites)
+    assert "there is room for 30" in solved(by).error
+    assert "give a signature" in solved(by, replace(PROBLEM, function_signature="")).error
+
+
 def test_where_nothing_is_told_the_first_program_stands(sandbox) -> None:
     bare = replace(PROBLEM, baseline_tests=(), hidden_tests=())
     done = solved(solver(writer(WRONG), sandbox, attempts=3), bare)

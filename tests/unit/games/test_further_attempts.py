@@ -59,8 +59,9 @@ def test_in_the_multi_stage_game_a_further_attempt_meets_the_opponents_tests(san
     first, _, further = programs
     said = [*first.turns[-1].prompt_tokens, *first.turns[-1].completion.tokens]
     assert list(further.turns[0].prompt_tokens[: len(said)]) == said, "the engine's prefix cache is hit"
-    sample = sample_from(further, 1.0, (5,))
+    sample = sample_from(further, 1.0, None)
     assert sum(sample.trained) == len(further.turns[0].completion.tokens), "what came before learns once"
+    assert [p.number for p in programs] == [1, 1, 2]
     (suite,) = episode.judged("discriminator")
     assert suite.outcomes[1].kills == () and suite.components["pass_rate"] == pytest.approx((0.5 + 1 + 1) / 3)
 

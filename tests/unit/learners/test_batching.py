@@ -171,3 +171,15 @@ def test_each_policy_learns_at_its_own_rate() -> None:
     settings = config(learning_rate=1e-4, discriminator={"learner": {"learning_rate_scale": 3.0}})
     assert settings.policy_learning_rate("generator") == 1e-4
     assert settings.policy_learning_rate("discriminator") == pytest.approx(3e-4)
+
+
+@pytest.mark.parametrize("stage", [1, 2])
+def test_a_further_attempt_learns_at_any_stage_and_is_compared_with_its_like(stage) -> None:
+    again = [
+        replace(trajectory("generator", r, stages=(2,)), number=2, group="attempt 2") for r in (1.0, 0.0)
+    ]
+    first = [trajectory("generator", r) for r in (0.0, 0.0, 1.0)]
+    grpo = config(generator={"learner": {"estimator": {"kind": "grpo"}}})
+    samples, _ = samples_of(grpo, stage, [Episode(problem_id="a", trajectories=[*first, *again])])
+    assert [sum(s.trained) for s in samples] == [2] * 5
+    assert (samples[3].advantage or 0.0) == -(samples[4].advantage or 0.0) > 0

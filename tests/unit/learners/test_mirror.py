@@ -7,12 +7,11 @@ from pathlib import Path
 
 import boto3
 import pytest
-from botocore.config import Config
-from moto.server import ThreadedMotoServer
 
 from learners import mirror
 from learners.checkpoints import CheckpointError, CheckpointStore, read_checkpoint
 from learners.mirror import Mirror, fetch
+from tests.s3 import s3_server
 
 
 class Tokenizer:
@@ -41,24 +40,8 @@ class Server:
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[tuple[str, int]]:
-    """Of a server that has answered: its first answer takes seconds, and clients do not wait for ever."""
-    moto = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    moto.start()
-    host, port = moto.get_host_and_port()
-    patient = Config(connect_timeout=60, read_timeout=120, proxies={})
-    client = boto3.client(
-        "s3",
-        endpoint_url=f"http://{host}:{port}",
-        region_name="us-east-1",
-        aws_access_key_id="x",
-        aws_secret_access_key="y",
-        config=patient,
-    )
-    client.create_bucket(Bucket="first")
-    client.put_object(Bucket="first", Key="a", Body=b"1")
-    client.get_object(Bucket="first", Key="a")["Body"].read()
-    yield host, port
-    moto.stop()
+    with s3_server() as found:
+        yield found
 
 
 @pytest.fixture

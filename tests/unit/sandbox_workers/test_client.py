@@ -90,6 +90,30 @@ def test_equal_pairs_are_judged_once() -> None:
     assert stats["busy_s"] > 0
 
 
+def test_what_is_judged_afresh_is_not_kept() -> None:
+    transport = ScriptedTransport()
+    client = client_of(transport, cache_size=1)
+
+    async def play() -> None:
+        await client.judge("p", ["f(1)"])
+        await asyncio.gather(*(client.judge("p", ["f(1)"], run=None) for _ in range(3)))
+        await client.judge("p", ["f(1)"])  # still there: the others took no place
+
+    asyncio.run(play())
+    assert sum(len(jobs) for _, jobs in transport.batches) == 4
+    assert client.stats()["cache_hits"] == 1
+
+
+def test_large_tests_are_judged_as_small_ones() -> None:
+    transport = ScriptedTransport()
+    client = client_of(transport)
+    tests = [f"f({'1' * 60_000})", f"f({'2' * 60_000})"]
+    for _ in range(2):
+        verdicts = asyncio.run(client.judge("p", tests))
+        assert [v.value for v in verdicts] == [f"p:{test}" for test in tests]
+    assert len(transport.batches) == 1
+
+
 def test_tests_of_two_kinds_are_two_jobs_and_outputs_are_compared_here() -> None:
     transport = ScriptedTransport(
         script=lambda worker, job, test: Verdict(status=Status.PASSED, stdout="1 \n2\n\n")

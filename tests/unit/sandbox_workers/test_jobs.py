@@ -1,5 +1,7 @@
 """Which tests are data and which are code."""
 
+import sys
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -25,6 +27,13 @@ def test_calls_with_literals_are_data(arguments, expected) -> None:
     call = f"f({', '.join(map(repr, arguments))})"
     assert is_inert(call)
     assert is_inert(f"assert {call} == {expected!r}")
+
+
+def test_of_what_was_looked_at_no_text_is_kept() -> None:
+    looked_at = f"f('{'x' * 100_000}')"
+    before = sys.getrefcount(looked_at)
+    assert is_inert(looked_at) and is_inert(looked_at)
+    assert sys.getrefcount(looked_at) == before
 
 
 @pytest.mark.parametrize(

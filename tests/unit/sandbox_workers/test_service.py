@@ -11,6 +11,7 @@ import pytest
 
 from core.interfaces import SandboxFailure
 from core.verdict import Limits, Status, Verdict
+from sandbox_workers import jobs
 from sandbox_workers.client import SandboxClient
 from sandbox_workers.service import Most, as_run, make_app
 from tests.serving import served
@@ -23,8 +24,10 @@ class Scripted(SandboxClient):
     def __init__(self) -> None:
         self.may = threading.Event()
         self.asked = threading.Semaphore(0)
+        self.runs: list[int | None] = []
 
-    async def judge(self, program: str, tests: Sequence[Any], **_: Any) -> list[Verdict]:
+    async def judge(self, program: str, tests: Sequence[Any], **more: Any) -> list[Verdict]:
+        self.runs.append(more["run"])
         self.asked.release()
         while not self.may.is_set():
             await asyncio.sleep(0.01)
@@ -62,6 +65,28 @@ def test_more_than_may_wait_are_told_to_come_again() -> None:
         assert [one.result().status_code for one in first] == [200, 200]
         assert httpx.post(f"{url}/judge", json=body).status_code == 200
     assert refused.status_code == 503 and "try again" in refused.json()["error"]["message"]
+
+
+def test_what_runs_afresh_is_kept_nowhere() -> None:
+    sandbox = Scripted()
+    sandbox.may.set()
+    with service(sandbox) as url:
+        for _ in range(2):
+            assert httpx.post(f"{url}/run_code", json={"code": "", "language": "python"}).status_code == 200
+        httpx.post(f"{url}/judge", json={"program": "", "tests": ["f()"]})
+    assert sandbox.runs == [None, None, 0]
+
+
+def test_what_is_too_much_is_refused_unread(monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(_: str) -> bool:
+        raise AssertionError("a test was parsed")
+
+    monkeypatch.setattr(jobs, "is_inert", read)
+    with service(Scripted()) as url:
+        refused = httpx.post(f"{url}/judge", json={"program": "", "tests": ["f()"] * 1000}, timeout=60)
+    assert (
+        refused.status_code == 400 and "send them in several requests" in refused.json()["error"]["message"]
+    )
 
 
 @pytest.mark.parametrize(

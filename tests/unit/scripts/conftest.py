@@ -57,8 +57,9 @@ def scripted(tokenizer, monkeypatch) -> Callable[..., Scripted]:
 
     def put(answer: Callable[[str, Sampling], str], **more: Any) -> Scripted:
         fake = Scripted(tokenizer, answer, **more)
-        monkeypatch.setattr("scripts.evaluate.open_model", lambda name, key: fake.model())
-        monkeypatch.setattr("scripts.evaluate.loaded", fake.loaded)
+        for script in ("evaluate", "solve"):
+            monkeypatch.setattr(f"scripts.{script}.open_model", lambda name, key: fake.model())
+            monkeypatch.setattr(f"scripts.{script}.loaded", fake.loaded)
         return fake
 
     return put

@@ -9,7 +9,7 @@ from core.problem import Problem
 from games.multistage.rules import MultistageRules
 from problems.loader import load_problems
 from runtime.problem_sets import _learnable
-from scripts.evaluate import evaluate, main, suite_rules, suites_report
+from scripts.evaluate import changed_rules, evaluate, main, suites_report
 from tests.datasets import DATA
 
 RIGHT, HALF, WRONG = (f"def f(n):\n    return {v}\n" for v in ("n * 2", "n + 2", "7"))
@@ -284,8 +284,8 @@ def test_a_discriminators_report(dataset, scripted, tmp_path, capsys):
 
 def test_suites_are_judged_by_the_rules_of_their_run(scripted):
     model = scripted(lambda p, s: "", run={"game": {"test_format": "input_only", "max_tests": 3}}).model()
-    assert suite_rules(options("x", discriminator="m/m"), model).test_format == "input_only"
-    changed = suite_rules(options("x", discriminator="m/m", test_format="strict", cpu_s=1.0), model)
+    assert changed_rules(options("x", discriminator="m/m"), model).test_format == "input_only"
+    changed = changed_rules(options("x", discriminator="m/m", test_format="strict", cpu_s=1.0), model)
     assert (changed.test_format, changed.max_tests) == ("strict", 3)
     assert (changed.sandbox_limits.cpu_s, changed.sandbox_limits.wall_s) == (1.0, 4.0)
 

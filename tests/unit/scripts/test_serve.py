@@ -22,6 +22,7 @@ GENERATOR = f"--model=gen={SHIPPED / 'generator'}"
         ([GENERATOR, "--host=0.0.0.0"], "--host 0.0.0.0: without keys anybody could use it"),
         ([GENERATOR, "--kv-cache-mb=1000000000"], "GiB are free: give a smaller model"),
         ([GENERATOR, "--max-models=0"], "--max-models 0: 1 or more"),
+        ([GENERATOR, "--slots=0"], "--slots 0: 1 or more"),
         ([GENERATOR, "--idle-s=0"], "--idle-s 0: more than 0"),
         ([GENERATOR, "--max-model-len=10"], "--max-model-len 10: 32 or more"),
     ],
@@ -45,5 +46,5 @@ def test_a_port_that_is_taken_is_refused(capsys: pytest.CaptureFixture[str]) -> 
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(SystemExit):
-            main([GENERATOR, f"--port={port}", "--sandbox=none"])
+            main([GENERATOR, f"--port={port}", "--sandbox=none", "--kv-cache-mb=16"])
     assert f"--port {port}: Address already in use" in capsys.readouterr().err

@@ -11,29 +11,49 @@ from fastapi import FastAPI, Request
 
 from core.interfaces import EngineFailure
 from embedded.teaching import SHIPPED
+from runtime.hardware import Hardware
+from runtime.model import Model
 from serving import app as serving_app
 from serving.app import asked_tokens, build_app
 from serving.cache import Answer
+from serving.engine import EngineOptions
 from web.service import guarded
+
+CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 
 
 @pytest.mark.parametrize(
-    ("asked", "tokens"),
+    ("path", "asked", "tokens"),
     [
-        ({"prompt": "p"}, 16),
-        ({"prompt": "p", "max_tokens": 5}, 5),
-        ({"prompt": ["p", "q"], "max_tokens": 5, "n": 3}, 30),
-        ({"prompt": [1, 2, 3], "max_tokens": 5}, 5),
-        ({"prompt": [[1, 2], [3]], "max_tokens": 5}, 10),
-        ({"messages": []}, 100),
-        ({"messages": [], "max_tokens": 7}, 7),
-        ({"messages": [], "max_tokens": 7, "max_completion_tokens": 9}, 9),
-        ({"prompt": "p", "max_tokens": "many"}, 0),
-        ({"prompt": "p", "n": [2]}, 0),
+        (COMPLETIONS, {"prompt": "p"}, 16),
+        (COMPLETIONS, {"prompt": "p", "max_tokens": None, "n": None}, 16),
+        (COMPLETIONS, {"prompt": "p", "max_tokens": 0}, 0),
+        (COMPLETIONS, {"prompt": "p", "max_tokens": 5}, 5),
+        (COMPLETIONS, {"prompt": ["p", "q"], "max_tokens": 5, "n": 3}, 30),
+        (COMPLETIONS, {"prompt": [1, 2, 3], "max_tokens": 5}, 5),
+        (COMPLETIONS, {"prompt": [[1, 2], [3]], "max_tokens": 5}, 10),
+        (COMPLETIONS, {"prompt": "p", "max_completion_tokens": 1, "max_tokens": 100, "n": 100}, 10_000),
+        (CHAT, {"messages": []}, 100),
+        (CHAT, {"messages": [], "max_tokens": 7}, 7),
+        (CHAT, {"messages": [], "max_tokens": 7, "max_completion_tokens": 9}, 9),
+        (CHAT, {"messages": [], "max_tokens": 7, "max_completion_tokens": 0}, 0),
+        (CHAT, {"messages": [], "prompt": "x", "n": 256}, 25_600),
     ],
 )
-def test_the_tokens_of_a_request_are_those_of_all_its_completions(asked: dict[str, Any], tokens: int) -> None:
-    assert asked_tokens(asked, limit=100) == tokens
+def test_the_tokens_of_a_request_are_those_that_vllm_would_give(
+    path: str, asked: dict[str, Any], tokens: int
+) -> None:
+    assert asked_tokens(path, asked, limit=100) == tokens
+
+
+@pytest.mark.parametrize("number", ["4096", 4096.0, -1, True, [2], {}])
+@pytest.mark.parametrize("name", ["max_tokens", "n"])
+def test_what_is_no_whole_number_of_tokens_is_refused(name: str, number: Any) -> None:
+    for path in (CHAT, COMPLETIONS):
+        with pytest.raises(ValueError, match=f"{name}: a whole number"):
+            asked_tokens(path, {name: number}, limit=100)
+    with pytest.raises(ValueError, match="n: a whole number, 1 or more, not 0"):
+        asked_tokens(CHAT, {"n": 0}, limit=100)
 
 
 @dataclass
@@ -64,13 +84,14 @@ async def start_echo(name: str, *_: object) -> Echo:
 
 
 @contextlib.asynccontextmanager
-async def client() -> AsyncIterator[httpx.AsyncClient]:
+async def client(**changed: Any) -> AsyncIterator[httpx.AsyncClient]:
     models = [f"{name}={SHIPPED / 'generator'}" for name in ("echo", "broken")]
     options = argparse.Namespace(
         model=models, device="cpu", dtype=None, max_model_len=None, max_tokens=100, kv_cache_mb=64, max_models=2,
         cache_mb=1, idle_s=60, sandbox="none", host="127.0.0.1", keys=None, requests_per_minute=None, max_body_mb=1,
-        audit_log=None,
+        audit_log=None, requests_at_once=512,
     )  # fmt: skip
+    vars(options).update(changed)
     app = guarded(build_app(options), options)
     client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test")
     async with app.router.lifespan_context(app), client as http:
@@ -104,10 +125,12 @@ async def test_a_request_reaches_its_model_as_it_was_sent_and_an_equal_one_is_an
     [
         (b'{"model": ', 400, "the body is not JSON"),
         (b"\xff\xfe", 400, "the body is not JSON"),
+        (b'{"model":' + b"[" * 100_000, 400, "the body is not JSON"),
         (b"null", 400, "not a JSON object"),
         (b'["model"]', 400, "not a JSON object"),
         (b"{}", 404, "there is no model None; these are served: echo, broken"),
         (b'{"model": ["echo"]}', 404, "there is no model"),
+        (b'{"model": "echo", "prompt": "p", "max_tokens": "5"}', 400, "max_tokens: a whole number"),
         (
             b'{"model": "echo", "prompt": "p", "max_tokens": 101}',
             400,
@@ -123,6 +146,43 @@ async def test_what_cannot_be_answered_is_said_as_openai_says_it(
         for path in ("/v1/completions", "/v1/chat/completions"):
             answer = await http.post(path, content=content)
             assert answer.status_code == status and said in answer.json()["error"]["message"], answer.text
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("asked", "capability", "dtype"),
+    [
+        ({"device": "cpu"}, (9, 0), "float32"),
+        ({"device": "cuda"}, (9, 0), "bfloat16"),
+        ({"device": "cuda"}, (7, 5), "float32"),
+        ({"device": "cuda", "dtype": "float32"}, (9, 0), "float32"),
+    ],
+)
+async def test_an_engine_gets_the_dtype_that_its_device_has_and_its_part_of_the_memory(
+    asked: dict[str, Any], capability: tuple[int, int], dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[EngineOptions] = []
+
+    async def start(name: str, model: Model, options: EngineOptions) -> Echo:
+        started.append(options)
+        return await start_echo(name)
+
+    gpu = Hardware(
+        gpus=1,
+        gpu="a GPU",
+        gpu_memory_gib=80,
+        capability=capability,
+        cpu_cores=8,
+        memory_gib=64,
+        offline=True,
+    )
+    monkeypatch.setattr(serving_app, "start_engine", start)
+    monkeypatch.setattr(serving_app, "detect", lambda: gpu)
+    one = [f"echo={SHIPPED / 'generator'}"]
+    for models, share in ((one, 0.9), ([*one, *(f"m{i}={SHIPPED / 'generator'}" for i in range(5))], 0.45)):
+        async with client(model=models, max_models=2, **asked) as http:
+            await http.post(COMPLETIONS, json={"model": "echo", "prompt": "p"})
+        assert (started[-1].dtype, started[-1].gpu_memory_utilization) == (dtype, share)
 
 
 @pytest.mark.asyncio
@@ -145,6 +205,11 @@ async def test_the_list_of_models_says_what_is_loaded() -> None:
         ({"tests": ["assert f(1)"]}, 400, "this service runs no programs (--sandbox none)"),
         ({"attempts": 2}, 400, "attempts: only a failed test gives reason"),
         ({"problem": "long " * 2000}, 400, "shorten it"),
+        (
+            {"problem": "x" * 60_000, "tests": ["x" * 60_000]},
+            400,
+            "have 120000 characters; 100000 may be sent",
+        ),
         ({"max_tokens": 50}, 400, "this may take 250 tokens; one request may have 100"),
     ],
 )

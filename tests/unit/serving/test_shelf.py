@@ -124,3 +124,36 @@ async def test_a_dead_model_is_loaded_anew_while_others_still_hold_it() -> None:
         async with models.use("a") as second:
             assert second is not first and not second.dead
     assert log == ["load a", "close a", "load a", "close a"]
+
+
+@pytest.mark.asyncio
+async def test_a_model_that_died_while_nobody_used_it_is_given_to_nobody() -> None:
+    log: list[str] = []
+    async with shelf(log, at_once=1) as models:
+        async with models.use("a") as first:
+            pass
+        first.dead = True
+        async with models.use("a") as second:
+            assert second is not first and not second.dead
+    assert log == ["load a", "close a", "load a", "close a"]
+
+
+@pytest.mark.asyncio
+async def test_a_model_that_cannot_be_put_away_keeps_no_other_from_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    log: list[str] = []
+    async with shelf(log, idle_s=0.01) as models:
+        async with models.use("a") as book:
+
+            async def refuse() -> None:
+                raise OSError("it is stuck")
+
+            monkeypatch.setattr(book, "close", refuse)
+        async with asyncio.timeout(5):
+            while "a" in models:
+                await asyncio.sleep(0.005)
+            await ask(models, "b")
+            while "close b" not in log:
+                await asyncio.sleep(0.005)
+    assert log == ["load a", "load b", "close b"] and "it is stuck" in caplog.text

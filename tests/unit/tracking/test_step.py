@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from core.episode import Completion, Episode, FinishReason, Trajectory, Turn
@@ -41,3 +43,12 @@ def test_a_step_of_which_the_sandbox_judged_nothing_is_to_be_done_again() -> Non
     require_some_judged(3, [failed, judged])
     with pytest.raises(SandboxFailure, match="step 3: the sandbox judged none of 2 attempts"):
         require_some_judged(3, [failed])
+
+
+def test_further_attempts_are_told_apart_since_only_failures_have_them() -> None:
+    played = episode("a", 1.0, 0.0)
+    played.trajectories += [replace(t, number=2) for t in episode("a", 0.5).trajectories]
+    row = episode_metrics(PLAYERS, [played], {"generate": 1.0})
+    assert row["generator_reward"] == 0.5
+    assert row["generator_further"] == {"attempts": 1, "reward": 0.5}
+    assert "generator_further" not in episode_metrics(PLAYERS, [episode("a", 1.0)], {"generate": 1.0})

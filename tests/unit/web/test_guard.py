@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import contextlib
 import json
 import socket
 import threading
@@ -67,6 +68,7 @@ def service(tmp_path: Path) -> Iterator[Callable[..., tuple[httpx.Client, Path]]
     def start(app: FastAPI | None = None, **options: Any) -> tuple[httpx.Client, Path]:
         log = tmp_path / "audit.jsonl"
         given = {"keys": None, "requests_per_minute": None, "max_body_mb": 8.0, "audit_log": log}
+        given["requests_at_once"] = 512
         namespace = argparse.Namespace(**({"host": "127.0.0.1"} | given | options))
         server = served(guarded(app or make_app(), namespace))
         opened.append(server)
@@ -128,6 +130,28 @@ def test_each_key_has_its_own_rate(service: Any, tmp_path: Path) -> None:
     assert 1 <= int(refused.headers["Retry-After"]) <= 30
     assert client.get("/things/a", headers=bearer(bob)).status_code == 200
     assert client.get("/healthz").status_code == 200
+
+
+def test_one_key_cannot_fill_the_service(service: Any, tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"
+    alice, bob = web_keys.add(path, "alice"), web_keys.add(path, "bob")
+    go_on = threading.Event()
+    client, _ = service(make_app(go_on), keys=path, requests_at_once=2)
+    with contextlib.ExitStack() as streams:
+        for _ in range(2):
+            answer = streams.enter_context(client.stream("GET", "/stream", headers=bearer(alice)))
+            assert answer.status_code == 200
+        refused = client.get("/things/a", headers=bearer(alice))
+        assert refused.status_code == 429 and refused.headers["Retry-After"] == "1"
+        assert "2 requests of this key are under way" in refused.json()["error"]["message"]
+        assert client.get("/things/a", headers=bearer(bob)).status_code == 200
+        assert client.get("/metrics", headers=bearer(alice)).status_code == 200
+        go_on.set()
+    for _ in range(500):  # each gives its place back after its answer's last byte
+        if (again := client.get("/things/a", headers=bearer(alice))).status_code == 200:
+            break
+        time.sleep(0.01)
+    assert again.status_code == 200
 
 
 def test_a_bucket_refills_evenly() -> None:
@@ -256,6 +280,7 @@ def test_it_guards_any_asgi_service() -> None:
         ({"keys": Path("empty.json")}, "empty.json: holds no key"),
         ({"keys": Path("broken.json")}, "broken.json: not a file of keys"),
         ({"requests_per_minute": 0.0}, "--requests-per-minute 0: 1 or more"),
+        ({"requests_at_once": 0}, "--requests-at-once 0: 1 or more"),
         ({"max_body_mb": 0.0}, "--max-body-mb 0"),
         ({"audit_log": Path("no_folder/log")}, "there is no folder no_folder"),
     ],

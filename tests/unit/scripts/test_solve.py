@@ -1,0 +1,65 @@
+"""scripts.solve with models that write what a test tells them to: what breaks, and what is left of the rest."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from core.interfaces import EngineFailure
+from scripts.solve import main
+
+RIGHT = "```python\ndef f(n):\n    return n * 2\n```"
+
+
+@pytest.fixture
+def problems(tmp_path: Path) -> Path:
+    file = tmp_path / "problems.json"
+    entries = [
+        {"id": "named", "description": "Double n.", "function_signature": "def f(n):", "baseline_tests": ["assert f(2) == 4"]},
+        {"id": "nameless", "description": "Double it."},
+    ]  # fmt: skip
+    file.write_text(json.dumps({"problems": entries}))
+    return file
+
+
+def solve(problems: Path, *more: object) -> dict:
+    output = problems.parent / "out.json"
+    main(["--checkpoint", "m/m", "--batch", "--problems-file", str(problems), "--output", str(output),
+          "--max-tokens", "30", *map(str, more)])  # fmt: skip
+    return json.loads(output.read_text())
+
+
+def test_an_engine_that_ends_is_an_error_and_what_was_answered_is_kept(problems, scripted, capsys) -> None:
+    def answer(prompt: str, sampling) -> str:
+        if "Double it" in prompt:
+            raise EngineFailure("the engine has ended: out of memory")
+        return RIGHT
+
+    scripted(answer)
+    with pytest.raises(SystemExit, match="2"):
+        solve(problems, "--execute-tests", "--sandbox", "process")
+    assert "the engine has ended: out of memory" in capsys.readouterr().err
+    report = json.loads((problems.parent / "out.json").read_text())
+    assert (report["solved"], report["failed"]) == (1, ["nameless"])
+
+
+def test_a_problem_that_no_test_can_call_does_not_end_the_batch(problems, scripted) -> None:
+    scripted(lambda prompt, sampling: RIGHT)
+    report = solve(problems, "--best-of", 2, "--discriminator", "m/m", "--sandbox", "process")
+    by_id = {result["id"]: result for result in report["results"]}
+    assert by_id["named"]["solved"] and "give a signature" in by_id["nameless"]["error"]
+
+
+@pytest.mark.parametrize(
+    ("game", "more", "said"),
+    [
+        ({"kind": "tictactoe"}, (), "a checkpoint of game tictactoe, which writes no programs"),
+        ({"kind": "unit_tests"}, ("--best-of", 2, "--discriminator", "m/m"), "its run was no game with test suites"),
+        ({"kind": "multistage"}, ("--answer-format", "reasoning"), "give --stages none as well"),
+    ],
+)  # fmt: skip
+def test_what_the_model_has_not_learnt_is_refused(problems, scripted, capsys, game, more, said) -> None:
+    scripted(lambda prompt, sampling: RIGHT, run={"game": game})
+    with pytest.raises(SystemExit):
+        solve(problems, *more)
+    assert said in capsys.readouterr().err

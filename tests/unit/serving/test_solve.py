@@ -1,0 +1,105 @@
+"""What a request to /v1/solve may ask for, and what it is given where it does not say. Nothing is written or run."""
+
+import dataclasses
+import json
+from typing import Any, cast
+
+import pytest
+from fastapi.responses import StreamingResponse
+
+from core.interfaces import Sandbox
+from embedded.teaching import SHIPPED
+from evaluation.solving import Solution, Solver
+from runtime.model import Model, open_model
+from serving import solve as serving_solve
+from serving.solve import SolveRequest, Solving, Unfit
+
+MODELS = {name: open_model(str(SHIPPED / name), "--model") for name in ("generator", "discriminator")}
+HUB = dataclasses.replace(MODELS["generator"], run={}, context=32_768)
+BEST_OF = {"best_of": 2, "discriminator": "discriminator", "signature": "def f(n: int) -> int:"}
+
+
+class Asked(Solver):
+    """Instead of one that solves."""
+
+    seen: list[Solver]
+    fails: Exception | None = None
+
+    async def solve(self, problem: Any, heard: Any = None) -> Solution:
+        self.seen.append(self)
+        if self.fails:
+            raise self.fails
+        return Solution(problem=problem.id, attempts=[])
+
+
+@pytest.fixture(autouse=True)
+def asked(monkeypatch: pytest.MonkeyPatch) -> type[Asked]:
+    monkeypatch.setattr(Asked, "seen", [], raising=False)
+    monkeypatch.setattr(Asked, "fails", None)
+    monkeypatch.setattr(serving_solve, "Solver", Asked)
+    return Asked
+
+
+async def ask(
+    generator: Model = MODELS["generator"], max_tokens: int = 4096, **change: Any
+) -> tuple[int, str]:
+    solving = Solving(
+        models=MODELS | {"generator": generator},
+        shelf=cast(Any, None),
+        sandbox=cast(Sandbox, object()),
+        max_tokens=max_tokens,
+        max_model_len=None,
+    )
+    request = {"model": "generator", "problem": "Return n doubled."} | change
+    answer = await solving.answer(SolveRequest.model_validate(request))
+    if isinstance(answer, StreamingResponse):
+        return answer.status_code, b"".join(
+            [bytes(cast(bytes, p)) async for p in answer.body_iterator]
+        ).decode()
+    return answer.status_code, bytes(answer.body).decode()
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    "change", [BEST_OF, BEST_OF | {"best_of": 8, "suites": 4}, {"attempts": 9, "tests": ["f(1)"]}]
+)
+async def test_what_is_not_said_fits(asked: type[Asked], change: dict[str, Any]) -> None:
+    for model in (HUB, MODELS["generator"]):
+        status, said = await ask(model, **change)
+        assert status == 200, said
+        solver = asked.seen[-1]
+        writes = 5 * solver.best_of + solver.attempts - 1
+        tests = solver.tester.suites * solver.tester.writer.max_tokens if solver.tester else 0
+        assert writes * solver.writer.max_tokens + tests <= 4096
+
+
+@pytest.mark.asyncio
+async def test_the_discriminators_tokens_count(asked: type[Asked]) -> None:
+    status, said = await ask(HUB, 1000, **BEST_OF, suites=16)
+    assert status == 200, said
+    tester = asked.seen[-1].tester
+    assert tester and 16 * tester.writer.max_tokens + 10 * asked.seen[-1].writer.max_tokens <= 1000
+    assert "may take" in (await ask(HUB, 400, **BEST_OF, suites=16))[1]
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("change", "runs"),
+    [
+        ({"tests": ["f()"] * 400}, 400),
+        ({"tests": ["f()"] * 200, "attempts": 2}, 400),
+        (BEST_OF | {"best_of": 16, "suites": 16}, 16 * 16 * MODELS["discriminator"].game["max_tests"]),
+    ],
+)
+async def test_programs_are_run_on_so_many_tests_only(change: dict[str, Any], runs: int) -> None:
+    status, said = await ask(**change)
+    assert status == 400 and f"{runs} tests of up to 20 s" in json.loads(said)["error"]["message"]
+
+
+@pytest.mark.asyncio
+async def test_a_prompt_that_no_engine_takes_is_the_requests_fault(asked: type[Asked]) -> None:
+    asked.fails = Unfit("generator takes no prompt of 9000 tokens")
+    status, said = await ask()
+    assert status == 400 and "no prompt of 9000 tokens" in json.loads(said)["error"]["message"]
+    status, said = await ask(stream=True)
+    assert said.startswith("event: error") and "no prompt of 9000 tokens" in said
