@@ -167,11 +167,13 @@ class Recorder:
     def finish(self) -> None:
         """Results, learning curves, the table."""
         after = self._stages[-1]["held_out"] if self._stages else self._before
+        config = self._config.model_dump(mode="json")
+        config["tracking"]["webhook"] = None  # a secret
         self._results = {
             "held_out": {"before": self._before, "after": after},
             "stages": self._stages,
             "best": self._best,
-            "config": self._config.model_dump(mode="json"),
+            "config": config,
             "versions": versions(),
         }
         self._curves.draw(self._record.rows())
