@@ -30,10 +30,17 @@ class Mirror:
         self._uri, self._files, place = uri, *_open(uri)
         self._place = f"{place}/{run}"
 
-    def check(self) -> None:
-        """That it can be written to. Raises CheckpointError."""
+    def check(self, begins: bool) -> None:
+        """That it can be written to, and holds nothing of another run where this one only begins. Raises
+        CheckpointError."""
         probe = f"{self._place}/.writable"
         try:
+            if begins and _steps(self._files, self._place):
+                name = self._place.rpartition("/")[2]
+                raise CheckpointError(
+                    f"checkpoint.mirror {self._uri}: holds checkpoints of a run {name}, which this one would replace; "
+                    "give another --run-name, or delete them"
+                )
             new = not self._is_there(self._place)
             self._files.create_dir(self._place)
             with self._files.open_output_stream(probe) as stream:

@@ -188,7 +188,9 @@ def _mirror(config: Config, start: Start) -> Look:
     if mirror is None:
         return None, None
     try:
-        Mirror(mirror, start.run_directory.name).check()
+        Mirror(mirror, start.run_directory.name).check(
+            begins=not (start.run_directory / "checkpoints").is_dir()
+        )
     except CheckpointError as error:
         return None, str(error)
     return f"checkpoints also go to {mirror}", None

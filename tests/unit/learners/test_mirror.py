@@ -71,7 +71,7 @@ def saved(run: Path, step: int, keep: int = 2) -> Path:
 
 def test_what_was_sent_comes_back_whole(server: Server, tmp_path: Path) -> None:
     run = Mirror(server.uri, "one")
-    run.check()
+    run.check(begins=True)
     for step in (2, 4):
         run.send(saved(tmp_path / "one", step))
     for uri, step in ((server.of("one"), 4), (server.of("one", "step_000002"), 2)):
@@ -131,7 +131,7 @@ def test_an_older_checkpoint_of_the_same_step_is_replaced_whole(server: Server, 
 def test_a_bucket_that_is_not_there_is_refused_at_once(server: Server) -> None:
     uri = f"s3://nothing/of{server.query}"
     with pytest.raises(CheckpointError, match=r"checkpoint.mirror s3://nothing/of.*the address has the form"):
-        Mirror(uri, "one").check()
+        Mirror(uri, "one").check(begins=True)
     with pytest.raises(CheckpointError, match="the address has the form"):
         fetch(uri, Path("/nonexistent"))
 
@@ -145,8 +145,17 @@ def test_an_address_that_is_none_is_refused(uri: str) -> None:
 def test_a_directory_is_a_store_too(tmp_path: Path) -> None:
     """An NFS path, as file://."""
     run = Mirror(f"file://{tmp_path / 'nfs'}", "one")
-    run.check()
+    run.check(begins=True)
     assert not (tmp_path / "nfs" / "one").exists(), "a plan leaves nothing behind"
     run.send(saved(tmp_path / "one", 3))
     found = fetch(f"file://{tmp_path / 'nfs' / 'one'}", tmp_path / "fetched")
     assert read_checkpoint(found)["step"] == 3
+
+
+def test_a_run_that_begins_does_not_take_the_place_of_another(server: Server, tmp_path: Path) -> None:
+    first = Mirror(server.uri, "one")
+    server.client.put_object(Bucket=server.bucket, Key="team/one/step_000001/manifest.json", Body=b"{}")
+    first.check(begins=False)
+    with pytest.raises(CheckpointError, match="holds checkpoints of a run one, .* give another --run-name"):
+        first.check(begins=True)
+    Mirror(server.uri, "two").check(begins=True)
