@@ -11,6 +11,7 @@ Solved means all 20 hidden tests. Intervals are over sampling seeds.
 
 import asyncio
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -23,6 +24,7 @@ from core.verdict import Limits
 from embedded.grammar import Spec
 from embedded.problems import embedded_problems, embedded_specs
 from embedded.sampling import bland_input
+from embedded.teaching import SHIPPED
 from evaluation.choosing import suite_tests, votes
 from evaluation.intervals import interval
 from evaluation.solving import Tester
@@ -38,14 +40,15 @@ LIMITS = Limits()
 
 def main() -> None:
     parser = arguments(__doc__)
-    parser.add_argument("run", type=Path, help="directory of a run of the embedded recipe")
+    parser.add_argument(
+        "run", type=Path, nargs="?", help="of the embedded recipe; default: the models before play"
+    )
     parser.add_argument("--steps", nargs="+", default=["*"], help="steps of the checkpoints; default: all")
     parser.add_argument("--seeds", type=int, default=3)
     options = parser.parse_args()
-    steps = [f"step_{step:>06}" for step in options.steps] if options.steps != ["*"] else ["step_*"]
-    checkpoints = [path for step in steps for path in sorted((options.run / "checkpoints").glob(step))]
+    checkpoints = [SHIPPED] if options.run is None else checkpoints_of(options.run, options.steps)
     if not checkpoints:
-        parser.error(f"{options.run}: no run with checkpoints")
+        parser.error(f"{options.run}: no run with these checkpoints")
     held_out = list(zip(embedded_problems("held_out"), embedded_specs("held_out"), strict=True))
     if options.quick:
         checkpoints, held_out, options.seeds = checkpoints[:1], held_out[:12], 1
@@ -60,6 +63,11 @@ def main() -> None:
                 figures[f"{checkpoint.name}: {way}"] = interval([scores[way] for scores in found]).plain()
                 print(checkpoint.name, way, interval([scores[way] for scores in found]), flush=True)
     publish(options.json, figures, {})
+
+
+def checkpoints_of(run: Path, steps: Sequence[str]) -> list[Path]:
+    names = [step if step == "*" else f"{step:>06}" for step in steps]
+    return [path for name in names for path in sorted((run / "checkpoints").glob(f"step_{name}"))]
 
 
 async def measure(

@@ -156,6 +156,6 @@ def test_a_run_that_begins_does_not_take_the_place_of_another(server: Server, tm
     first = Mirror(server.uri, "one")
     server.client.put_object(Bucket=server.bucket, Key="team/one/step_000001/manifest.json", Body=b"{}")
     first.check(begins=False)
-    with pytest.raises(CheckpointError, match="holds checkpoints of a run one, .* give another --run-name"):
+    with pytest.raises(CheckpointError, match=r"holds checkpoints of a run one, .* give another --run-name"):
         first.check(begins=True)
     Mirror(server.uri, "two").check(begins=True)
