@@ -98,7 +98,9 @@ def our_service(folder: Path) -> contextlib.AbstractContextManager[Server]:
 
 def vllm_serve(folder: Path) -> contextlib.AbstractContextManager[Server]:
     port = free_port()
-    command = ["vllm.entrypoints.cli.main", "serve", MODEL, "--served-model-name", "model", "--port", port]
+    # as `vllm serve`, whose command line asks for a package of that name: the CPU build has another
+    command = ["vllm.entrypoints.openai.api_server", "--model", MODEL, "--served-model-name", "model"]
+    command += ["--port", port]
     command += [
         "--host",
         "127.0.0.1",
