@@ -189,7 +189,7 @@ async def against(ours: Server, theirs: Server, *, quick: bool) -> tuple[dict[st
     ratios = {}
     numbers = itertools.count(1)
     servers = {"ours": ours, "vllm_serve": theirs}
-    for clients in (1, 16) if quick else CLIENTS:
+    for clients in CLIENTS:
         speeds: dict[str, list[float]] = {name: [] for name in servers}
         seconds: dict[str, list[float]] = {name: [] for name in servers}
         for number in range(2 if quick else 6):
