@@ -23,13 +23,15 @@ from hypothesis import strategies as st
 
 from sandbox_workers.runner import suite
 from sandbox_workers.runner.mirrors import Mirrors
-from sandbox_workers.runner.peer import Peer, remember_streams
+from sandbox_workers.runner.peer import TEST, Peer, remember_streams
 from sandbox_workers.runner.roles import load
 
 
 @contextlib.contextmanager
 def program(source: str) -> Iterator[Peer]:
-    """The test's end; the program's is served by a thread."""
+    """The test's end; the program's is served by a thread. The modules that both call by name are this process's again
+    afterwards: who looks at __main__ (multiprocessing does) must not ask a program that has ended."""
+    named = {name: sys.modules.get(name) for name in (TEST, "program", "solution")}
     ours, theirs = socket.socketpair()
     module = types.ModuleType("program")
     assert "names" in load(source, module)
@@ -49,6 +51,11 @@ def program(source: str) -> Iterator[Peer]:
         thread.join()
         ours.close()
         theirs.close()
+        for name, module in named.items():
+            if module is None:
+                sys.modules.pop(name, None)
+            else:
+                sys.modules[name] = module
 
 
 IDENTITY = "def f(x): return x\nheld = []\ndef keep(x): held.append(x); return len(held)\ndef kept(i): return held[i]"
@@ -203,12 +210,8 @@ def run(source: str, test: str) -> None:
     with program(source) as peer:
         read = suite.read(test)
         names = {word for word in read.free if word in source}
-        saved = {name: sys.modules.get(name) for name in ("__main__", "program", "solution")}
-        try:
-            for _ in range(2):  # what the first made known the second must be able to use
-                suite.run(read, names, {}, peer)
-        finally:
-            sys.modules.update({name: module for name, module in saved.items() if module is not None})
+        for _ in range(2):  # what the first made known the second must be able to use
+            suite.run(read, names, {}, peer)
 
 
 CLASSES = """
