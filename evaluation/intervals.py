@@ -1,7 +1,7 @@
 """Figures over seeds: their mean with its 95% confidence interval, and tables of them."""
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -36,6 +36,11 @@ def interval(by_seed: Sequence[float]) -> Interval:
     t = _T_975[n - 2] if n - 2 < len(_T_975) else 1.96 + 2.4 / (n - 1)
     half_width = t * statistics.stdev(by_seed) / n**0.5
     return Interval(mean=statistics.fmean(by_seed), half_width=half_width, by_seed=by_seed)
+
+
+def intervals(measured: Sequence[Mapping[str, float]]) -> dict[str, Interval]:
+    """Of each figure, by its name; `measured` holds the figures of each seed."""
+    return {name: interval([of_seed[name] for of_seed in measured]) for name in measured[0]}
 
 
 def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:

@@ -10,10 +10,10 @@ Solved means all 20 hidden tests. Intervals are over sampling seeds.
 """
 
 import asyncio
-from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
+from statistics import fmean
 from typing import Any
 
 from actors.settings import ENGINES
@@ -26,7 +26,7 @@ from embedded.problems import embedded_problems, embedded_specs
 from embedded.sampling import bland_input
 from embedded.teaching import SHIPPED
 from evaluation.choosing import suite_tests, votes
-from evaluation.intervals import interval
+from evaluation.intervals import intervals
 from evaluation.solving import Tester
 from evaluation.writing import Writer
 from games.multistage.game import MultistageGame
@@ -59,9 +59,9 @@ def main() -> None:
                 asyncio.run(measure(checkpoint, held_out, sandbox, seed))
                 for seed in range(1, options.seeds + 1)
             ]
-            for way in found[0]:
-                figures[f"{checkpoint.name}: {way}"] = interval([scores[way] for scores in found]).plain()
-                print(checkpoint.name, way, interval([scores[way] for scores in found]), flush=True)
+            for way, result in intervals(found).items():
+                figures[f"{checkpoint.name}: {way}"] = result.plain()
+                print(checkpoint.name, way, result, flush=True)
     publish(options.json, figures, {})
 
 
@@ -89,11 +89,7 @@ async def measure(
         rows = await asyncio.gather(
             *(of_problem(game, writes, tester, sandbox, problem, spec, seed) for problem, spec in held_out)
         )
-    sums: dict[str, float] = defaultdict(float)
-    for row in rows:
-        for way, value in row.items():
-            sums[way] += value / len(rows)
-    return dict(sums)
+    return {way: fmean(row[way] for row in rows) for way in rows[0]}
 
 
 async def of_problem(

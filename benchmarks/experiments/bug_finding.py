@@ -16,11 +16,13 @@ import argparse
 import asyncio
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from statistics import fmean
 from typing import Any
 
+from benchmarks.experiments.runs import writer
 from benchmarks.report import arguments, write
 from configs.load import load_run
 from configs.schema import Config
@@ -31,9 +33,9 @@ from embedded.grammar import Spec
 from embedded.problems import embedded_problems, embedded_specs
 from embedded.sampling import bland_input, edge_input
 from evaluation.discriminator import discriminator_scores, judge_suites, mean_kill_at_k
-from evaluation.intervals import Interval, interval, print_table
+from evaluation.intervals import intervals, print_table
 from evaluation.mutants import OPERATORS, Mutant, seeded_bugs
-from evaluation.writing import Writer, write_suites
+from evaluation.writing import write_suites
 from games.multistage.game import MultistageGame
 from games.multistage.rules import MultistageRules
 from sandbox_workers.local import LocalSandbox
@@ -48,19 +50,6 @@ class Target:
     problem: Problem
     spec: Spec
     bugs: Sequence[Mutant]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Measures:
-    """Of all suites of one checkpoint or seed."""
-
-    kill_at_1: float
-    kill_at_5: float
-    validity: float
-    """Share of the tests written that hold and repeat none."""
-    duplicates: float
-    tests: float
-    """In a suite."""
 
 
 async def make_targets(options: argparse.Namespace, sandbox: Sandbox, config: Config) -> list[Target]:
@@ -86,22 +75,10 @@ async def written_suites(
     directory: Path, targets: Sequence[Target], config: Config, seed: int
 ) -> list[list[str]]:
     """SUITES suites of a discriminator for each problem."""
-    from transformers import AutoTokenizer
-
-    from actors.transformers_policy import TransformersPolicy
-    from games.prompts import format_for
-
-    seat = config.discriminator
-    policy = TransformersPolicy(str(directory), seat.engine)
-    style = format_for(AutoTokenizer.from_pretrained(str(directory)))
-    writer = Writer(policy=policy, format=style, max_tokens=seat.max_tokens, seed=seed)
-    problems, game = (
-        [target.problem for target in targets],
-        MultistageGame(MultistageRules.model_validate(config.game)),
-    )
-    suites = await write_suites(problems, writer, game, SUITES, "bug_finding")
-    await policy.close()
-    return suites
+    game = MultistageGame(MultistageRules.model_validate(config.game))
+    async with writer(directory, "discriminator", config, seed) as discriminator:
+        problems = [target.problem for target in targets]
+        return await write_suites(problems, discriminator, game, SUITES, "bug_finding")
 
 
 def random_suites(targets: Sequence[Target], tests: int, seed: int) -> list[list[str]]:
@@ -118,7 +95,9 @@ def random_suites(targets: Sequence[Target], tests: int, seed: int) -> list[list
 
 async def measure(
     targets: Sequence[Target], suites: Sequence[Sequence[str]], sandbox: Sandbox, rules: MultistageRules
-) -> Measures:
+) -> dict[str, float]:
+    """Of all suites of one checkpoint or seed. validity: share of the tests written that hold and repeat none; tests: in
+    a suite."""
     judged = await asyncio.gather(
         *(
             judge_suites(target.problem, of_problem, sandbox, rules, mutants=target.bugs)
@@ -129,18 +108,14 @@ async def measure(
     if scores.unjudged:
         print(f"{scores.unjudged} suites and pairs could not be judged and are left out")
     emitted = [record.emitted for records in judged for record in records if record]
-    return Measures(
-        kill_at_1=_mean([mean_kill_at_k(judged, 1)]),
-        kill_at_5=_mean([mean_kill_at_k(judged, SUITES)]),
-        validity=_mean([scores.distinct]),
-        duplicates=_mean([scores.duplicates]),
-        tests=_mean(emitted),
-    )
-
-
-def _mean(values: Sequence[float | None]) -> float:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else float("nan")
+    figures = {
+        "kill_at_1": mean_kill_at_k(judged, 1),
+        "kill_at_5": mean_kill_at_k(judged, SUITES),
+        "validity": scores.distinct,
+        "duplicates": scores.duplicates,
+        "tests": fmean(emitted) if emitted else None,
+    }
+    return {name: float("nan") if value is None else value for name, value in figures.items()}
 
 
 async def compare(options: argparse.Namespace, config: Config, untrained: Path) -> dict[str, Any]:
@@ -149,7 +124,7 @@ async def compare(options: argparse.Namespace, config: Config, untrained: Path) 
     with LocalSandbox(options.sandbox, limits=rules.sandbox_limits) as sandbox:
         print(sandbox.description)
         targets = await make_targets(options, sandbox, config)
-        by_arm: dict[str, list[Measures]] = {}
+        by_arm: dict[str, list[dict[str, float]]] = {}
         models = {"trained": options.checkpoint, "untrained": [untrained] * len(seeds)}
         for arm, directories in models.items():
             for number, directory in enumerate(directories, start=1):
@@ -160,16 +135,15 @@ async def compare(options: argparse.Namespace, config: Config, untrained: Path) 
             by_arm[f"random, {tests} tests"] = [
                 await measure(targets, random_suites(targets, tests, seed), sandbox, long) for seed in seeds
             ]
-    columns = [field.name for field in fields(Measures)]
     figures: dict[str, Any] = {"problems": len(targets), "bugs": sum(len(t.bugs) for t in targets)}
     rows: list[list[object]] = []
     for arm, measures in by_arm.items():
-        results: dict[str, Interval] = {of: interval([getattr(m, of) for m in measures]) for of in columns}
+        results = intervals(measures)
         rows.append([arm, len(measures), *results.values()])
         figures |= {f"{arm}, {of}": result.plain() for of, result in results.items()}
     print_table(
         f"{figures['bugs']} bugs in {len(targets)} held-out problems, {SUITES} suites for each problem",
-        ["", "seeds", *(name.replace("_at_", "@") for name in columns)],
+        ["", "seeds", "kill@1", f"kill@{SUITES}", "validity", "duplicates", "tests"],
         rows,
     )
     return figures

@@ -22,11 +22,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
-from benchmarks.experiments.runs import SHORT, finished_run
+from benchmarks.experiments.runs import SHORT, finished_run, writer
 from benchmarks.report import arguments, write
 from configs.load import load_run
 from configs.schema import Config
-from core.episode import Trajectory
 from core.interfaces import Sandbox
 from core.problem import Problem
 from embedded.problems import embedded_problems
@@ -37,7 +36,6 @@ from evaluation.writing import write_programs, write_suites
 from games.multistage.game import MultistageGame
 from games.multistage.rules import MultistageRules
 from games.program_scores import judge_program
-from runtime.model import loaded, open_model
 from sandbox_workers.backends import Kind
 from sandbox_workers.local import LocalSandbox
 
@@ -79,22 +77,12 @@ async def written(
 ) -> tuple[list[list[str]], list[list[str]]]:
     """By problem: programs, suites."""
     game = MultistageGame(MultistageRules.model_validate(config.game))
-    texts: dict[str, list[list[str]]] = {}
-    for role, directory in generation.models.items():
-        model, seat = open_model(str(directory), "--run"), config.policy(role)
-        style = model.style()
-        engine = seat.engine.model_copy(update={"kind": "transformers"})
-        async with loaded(model, engine, "cpu", style, seat.max_tokens, config.seed) as writer:
-            if role == "generator":
-                by_problem = await write_programs(problems, writer, game, PROGRAMS, 1.0)
-                texts[role] = [_artifacts(by_problem[problem.id]) for problem in problems]
-            else:
-                texts[role] = await write_suites(problems, writer, game, SUITES, "coevolution")
-    return texts["generator"], texts["discriminator"]
-
-
-def _artifacts(programs: Sequence[Trajectory]) -> list[str]:
-    return [program.artifact for program in programs]
+    models = generation.models
+    async with writer(models["generator"], "generator", config, config.seed) as generator:
+        programs = await write_programs(problems, generator, game, PROGRAMS, 1.0)
+    async with writer(models["discriminator"], "discriminator", config, config.seed) as discriminator:
+        suites = await write_suites(problems, discriminator, game, SUITES, "coevolution")
+    return [[program.artifact for program in programs[problem.id]] for problem in problems], suites
 
 
 async def meet(

@@ -23,7 +23,7 @@ from typing import Any, Literal
 import numpy as np
 
 from benchmarks.report import arguments, write
-from evaluation.intervals import Interval, interval, print_table
+from evaluation.intervals import Interval, intervals, print_table
 from games.boards import kuhn
 from learners.advantages.rae import RoleBaselines
 from learners.advantages.reinforce_pp import reinforce_pp
@@ -155,7 +155,7 @@ class Trainer:
         self.baselines = RoleBaselines(DECAY)
         self.past = [Past() for _ in ROLES]
 
-    def train(self) -> tuple[float, float]:
+    def train(self) -> dict[str, float]:
         """NashConv of the last policies and of the mean of the second half's."""
         updates = self.settings.episodes // self.settings.batch
         second_half = [np.zeros_like(table) for table in self.logits]
@@ -168,7 +168,10 @@ class Trainer:
                 for role in ROLES:
                     second_half[role] += probabilities(self.logits[role])
         means = [table / (updates - updates // 2) for table in second_half]
-        return nash_conv([probabilities(table) for table in self.logits]), nash_conv(means)
+        return {
+            "last": nash_conv([probabilities(table) for table in self.logits]),
+            "mean": nash_conv(means),
+        }
 
     def _step(self) -> None:
         """One batch: all of it against each other, or half of it, and a quarter of each role against the past."""
@@ -211,11 +214,7 @@ class Trainer:
 
 
 def over_seeds(settings: Settings, seeds: Sequence[int]) -> dict[str, Interval]:
-    results = [Trainer(settings, seed).train() for seed in seeds]
-    return {
-        "last": interval([last for last, _ in results]),
-        "mean": interval([mean for _, mean in results]),
-    }
+    return intervals([Trainer(settings, seed).train() for seed in seeds])
 
 
 def rae(settings: Settings, seeds: Sequence[int], learning_rates: Sequence[float]) -> dict[str, Any]:
@@ -232,13 +231,8 @@ def rae(settings: Settings, seeds: Sequence[int], learning_rates: Sequence[float
                 for of, result in over_seeds(changed, seeds).items():
                     figures[f"{of}, bonus {bonus:g}, learning rate {rate:g}, {arm}"] = result.plain()
                     rows[of][-1].append(result)
-    header = [
-        "bonus",
-        "learning rate",
-        "one baseline for both",
-        "REINFORCE++ over both",
-        "one for each role (RAE)",
-    ]
+    estimators = ["one baseline for both", "REINFORCE++ over both", "one for each role (RAE)"]
+    header = ["bonus", "learning rate", *estimators]
     print_table("NashConv of the last policies", header, rows["last"])
     print_table("NashConv of the second half's mean policies", header, rows["mean"])
     return figures

@@ -18,7 +18,7 @@ Whatever an arm rewards, its suites are measured alike: validity and duplicates 
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -26,7 +26,7 @@ import numpy as np
 
 from benchmarks.report import arguments, write
 from core.verdict import Limits, Status, Verdict
-from evaluation.intervals import Interval, interval, print_table
+from evaluation.intervals import Interval, intervals, print_table
 from games.multistage.rewards import RewardRules, SuiteFacts, discriminator_reward, outcome
 
 ACTIONS = ("hard", "easy", "invalid", "duplicate", "slow", "stop")
@@ -192,12 +192,11 @@ def _until_stop(actions: np.ndarray) -> list[int]:
     return written[: written.index(STOP)] if STOP in written else written
 
 
-Figures = Mapping[str, Interval]
 COLUMNS = ("validity", "duplicates", "hard", "easy", "slow", "tests", "found")
 PHASES = ("half of the programs are wrong", "then all are right")
 
 
-def over_seeds(arm: Arm, settings: Settings, seeds: Sequence[int]) -> list[Figures]:
+def over_seeds(arm: Arm, settings: Settings, seeds: Sequence[int]) -> list[dict[str, Interval]]:
     """By phase."""
     by_phase: list[list[dict[str, float]]] = [[], []]
     for seed in seeds:
@@ -205,7 +204,7 @@ def over_seeds(arm: Arm, settings: Settings, seeds: Sequence[int]) -> list[Figur
         for phase, wrong in enumerate((arm.world.programs // 2, 0)):
             trainer.train(wrong)
             by_phase[phase].append(trainer.measure(wrong))
-    return [{of: interval([m[of] for m in measures]) for of in COLUMNS} for measures in by_phase]
+    return [intervals(measures) for measures in by_phase]
 
 
 def main() -> None:

@@ -1,13 +1,17 @@
-"""Whole runs of driver.py, for experiments that compare them."""
+"""Whole runs of driver.py, for experiments that compare them, and their models."""
 
 import json
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
 from configs.load import load_run
+from configs.schema import Config
+from evaluation.writing import Writer
+from runtime.model import loaded, open_model
 
 SHORT = ["--curriculum.stages", "1", "--n-discriminator-steps", "1", "--n-generator-steps", "1"]
 SHORT += ["--k-alternating-steps", "1", "--curriculum.problems-per-step", "2", "--curriculum.attempts", "2"]
@@ -33,6 +37,13 @@ def in_one_process(recipe: str) -> list[str]:
     policies = load_run(["--config", recipe])[0].to_config().policies
     keys = {"engine.kind": "transformers", "learner.threads": "1"}
     return ["--local", *(word for role in policies for k, v in keys.items() for word in (f"--{role}.{k}", v))]
+
+
+def writer(directory: Path, role: str, config: Config, seed: int) -> AbstractAsyncContextManager[Writer]:
+    """A policy of a run with this config, by the transformers engine."""
+    model, seat = open_model(str(directory), role), config.policy(role)
+    engine = seat.engine.model_copy(update={"kind": "transformers"})
+    return loaded(model, engine, "cpu", model.style(), seat.max_tokens, seed)
 
 
 def results_of(run: Path) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.report import arguments, write
-from evaluation.intervals import interval, print_table
+from evaluation.intervals import Interval, interval, intervals, print_table
 from learners.advantages.dr_grpo import dr_grpo
 from learners.advantages.grpo import grpo
 from learners.advantages.tree import branch_values
@@ -155,17 +155,11 @@ def shares(sampler: Sampler, chain: Chain, repeats: int, seed: int) -> tuple[np.
     return sizes_S / sizes_S.sum(), means_S / means_S.sum()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Learned:
-    rollouts: int
-    """The budget, where it was not enough."""
-    stages_sampled: int
-    reached: bool
-    drift: float
-
-
-def learn(sampler: Sampler, chain: Chain, learning_rate: float, seed: int, budget: int = 40_000) -> Learned:
-    """Policy gradient, one step for each tree or group, until the deciding stage is right with p >= 0.9."""
+def learn(
+    sampler: Sampler, chain: Chain, learning_rate: float, seed: int, budget: int = 40_000
+) -> dict[str, float]:
+    """Policy gradient, one step for each tree or group, until the deciding stage is right with p >= 0.9. Rollouts are
+    the budget where it was not enough; reached: 1 or 0."""
     assert chain.decisive is not None
     rng = np.random.default_rng(seed)
     logits_SA = np.zeros((STAGES, chain.actions))
@@ -183,12 +177,12 @@ def learn(sampler: Sampler, chain: Chain, learning_rate: float, seed: int, budge
         powers_SA = np.exp(logits_SA - logits_SA.max(-1, keepdims=True))
         policies_SA = powers_SA / powers_SA.sum(-1, keepdims=True)
     others = np.delete(policies_SA, chain.decisive, axis=0)
-    return Learned(
-        rollouts=min(rollouts, budget),
-        stages_sampled=stages_sampled,
-        reached=bool(policies_SA[chain.decisive, RIGHT] >= 0.9),
-        drift=float(np.abs(others - 1 / chain.actions).sum(-1).mean() / 2),
-    )
+    return {
+        "rollouts": min(rollouts, budget),
+        "stages sampled": stages_sampled,
+        "drift": float(np.abs(others - 1 / chain.actions).sum(-1).mean() / 2),
+        "reached": int(policies_SA[chain.decisive, RIGHT] >= 0.9),
+    }
 
 
 LEARNING_RATES = tuple(0.5 * 2**i for i in range(9))
@@ -199,7 +193,7 @@ def best_learning_rate(sampler: Sampler, chain: Chain, seeds: Sequence[int]) -> 
     """The fewest rollouts on average; a run that does not get there counts with its whole budget."""
 
     def rollouts(rate: float) -> float:
-        return float(np.mean([learn(sampler, chain, rate, seed).rollouts for seed in seeds]))
+        return float(np.mean([learn(sampler, chain, rate, seed)["rollouts"] for seed in seeds]))
 
     return min(LEARNING_RATES, key=rollouts)
 
@@ -209,20 +203,18 @@ def share_figures(seeds: Sequence[int], ks: Sequence[int], ms: Sequence[int], re
     figures: dict[str, Any] = {}
     for right, wrong in ((0.9, 0.1), (1.0, 0.0)):
         chain = Chain(right=right, wrong=wrong)
-        rows: list[list[object]] = []
-        for k in ks:
-            rows.append([k])
-            for m in ms:
-                result = interval([float(shares(trees(k, m), chain, repeats, s)[0][2]) for s in seeds])
-                rows[-1].append(result)
-                figures[f"share, success {right:g}/{wrong:g}, K {k}, M {m}"] = result.plain()
+
+        def share(name: str, sampler: Sampler, chain: Chain = chain) -> Interval:
+            result = interval([float(shares(sampler, chain, repeats, seed)[0][2]) for seed in seeds])
+            figures[f"share, success {chain.right:g}/{chain.wrong:g}, {name}"] = result.plain()
+            return result
+
+        rows = [[k, *(share(f"K {k}, M {m}", trees(k, m)) for m in ms)] for k in ks]
         title = f"tree: share of the deciding stage (3 of 5), success {right:g} or {wrong:g}; 5 K M rollouts"
         print_table(title, ["K", *(f"M {m}" for m in ms)], rows)
         others = {"nested K 2": nested(2), "nested K 3": nested(3), "broadcast": broadcast(40)}
         for name, sampler in others.items():
-            result = interval([float(shares(sampler, chain, repeats, s)[0][2]) for s in seeds])
-            figures[f"share, success {right:g}/{wrong:g}, {name}"] = result.plain()
-            print(f"{name}: {result}")
+            print(f"{name}: {share(name, sampler)}")
     return figures
 
 
@@ -275,13 +267,9 @@ def speed_figures(seeds: Sequence[int], chain: Chain, pairs: Sequence[tuple[str,
     for name, sampler in pairs:
         rate = best_learning_rate(sampler, chain, tuning)
         runs = [learn(sampler, chain, rate, seed) for seed in seeds]
-        results = {
-            "rollouts": interval([run.rollouts for run in runs]),
-            "stages sampled": interval([run.stages_sampled for run in runs]),
-            "drift": interval([run.drift for run in runs]),
-        }
-        reached = f"{sum(run.reached for run in runs)}/{len(runs)}"
-        median = statistics.median(run.rollouts for run in runs)
+        reached = f"{sum(run.pop('reached') for run in runs)}/{len(runs)}"
+        results = intervals(runs)
+        median = statistics.median(run["rollouts"] for run in runs)
         rows.append([name, rate, median, *results.values(), reached])
         figures[f"speed, {task}, {name}"] = {
             "learning_rate": rate,

@@ -38,8 +38,9 @@ def test_more_random_inputs_find_more():
             rules = CONFIG.game.model_copy(update={"max_tests": tests})
             measures.append(asyncio.run(measure(targets, suites, sandbox, rules)))
     few, many = measures
-    assert 0 < few.kill_at_1 <= few.kill_at_5 <= many.kill_at_5 <= 1 and few.kill_at_1 < many.kill_at_1
-    assert (few.tests, many.tests) == (1, 12) and few.validity == 1 and many.validity + many.duplicates == 1
+    assert 0 < few["kill_at_1"] <= few["kill_at_5"] <= many["kill_at_5"] <= 1
+    assert few["kill_at_1"] < many["kill_at_1"] and (few["tests"], many["tests"]) == (1, 12)
+    assert few["validity"] == many["validity"] + many["duplicates"] == 1
 
 
 @pytest.fixture(scope="module")

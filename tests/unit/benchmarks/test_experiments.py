@@ -74,9 +74,9 @@ def test_the_gradient_is_that_of_the_objective():
 @pytest.mark.parametrize("opponents", ["self", "history", "pfsp"])
 def test_play_approaches_equilibrium_and_repeats(opponents):
     settings = replace(SHORT, opponents=opponents, entropy=0.05)
-    last, mean = experiment.Trainer(settings, 1).train()
-    assert (last, mean) == experiment.Trainer(settings, 1).train()
-    assert 0 < last < 0.6 and 0 < mean < 0.7
+    found = experiment.Trainer(settings, 1).train()
+    assert found == experiment.Trainer(settings, 1).train()
+    assert 0 < found["last"] < 0.6 and 0 < found["mean"] < 0.7
 
 
 def test_a_bonus_per_role_is_nothing_to_rae():
@@ -137,5 +137,5 @@ def test_a_nested_tree_is_judged_by_its_leaves():
 @pytest.mark.parametrize("sampler", [trees(4, 2), nested(2), broadcast(40)])
 def test_every_kind_of_credit_learns_the_deciding_stage(sampler):
     result = learn(sampler, Chain(), 4.0, seed=1)
-    assert result.reached and result == learn(sampler, Chain(), 4.0, seed=1)
-    assert not learn(sampler, Chain(), 4.0, seed=1, budget=32).reached
+    assert result["reached"] and result == learn(sampler, Chain(), 4.0, seed=1)
+    assert not learn(sampler, Chain(), 4.0, seed=1, budget=32)["reached"]
