@@ -26,8 +26,8 @@ import aiohttp
 import psutil
 
 from benchmarks.hostile_jobs import HOSTILE, LIMITS, TEST
-from benchmarks.report import ROOT, arguments, publish
-from benchmarks.sandbox import judge_all, make_jobs, percentile
+from benchmarks.report import ROOT, arguments, percentile, publish
+from benchmarks.sandbox import judge_all, make_jobs
 from sandbox_workers.local import LocalSandbox
 
 IN_FLIGHT = 200

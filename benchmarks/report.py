@@ -10,7 +10,7 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +104,12 @@ def write(path: Path | None, figures: Mapping[str, Any], ratios: Mapping[str, fl
         "ratios": dict(ratios),
     }
     write_json(path, document)
+
+
+def percentile(values: Sequence[float], percent: float) -> float:
+    """The least value that so many percent of all do not exceed."""
+    rank = -(-len(values) * percent // 100)
+    return sorted(values)[max(0, int(rank) - 1)]
 
 
 def read(path: Path) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import asyncio
 import os
 import time
 from collections.abc import Mapping, Sequence
+from statistics import median_high
 from typing import Any
 
 from actors.rollout import ENGINE_ENVIRONMENT
@@ -82,7 +83,7 @@ async def measure(quick: bool) -> tuple[dict[str, float], dict[str, float]]:
             tokens = sum(length for _, requests in chains for _, length in requests)
             for name, taken in seconds.items() if seed else ():  # the first round warms up
                 speeds.setdefault(name, []).append(tokens / taken)
-        medians = {name: median(found) for name, found in speeds.items()}
+        medians = {name: median_high(found) for name, found in speeds.items()}
         figures[f"{size}_episodes"] = float(episodes)
         figures |= {f"{name}_{size}_tokens_per_s": speed for name, speed in medians.items()}
         ratios |= {f"vs_{n}_{size}": medians["ours"] / s for n, s in medians.items() if n != "ours"}
@@ -196,10 +197,6 @@ def differences(learner: Any, trajectories: Sequence[Any]) -> Any:
             scores = learner.policy.score(micro.row, micro.sampled_N, 1.0)
             found.append((scores.logprobs_P - micro.logprobs_N[micro.sampled_N]).abs())
     return torch.cat(found)
-
-
-def median(values: Sequence[float]) -> float:
-    return sorted(values)[len(values) // 2]
 
 
 if __name__ == "__main__":

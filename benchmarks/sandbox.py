@@ -30,7 +30,7 @@ from typing import Any
 
 from benchmarks.processes import SandboxProcesses, engine_roots, proportional_set_size, tree
 from benchmarks.reference_solutions import first_failure, judge_references
-from benchmarks.report import arguments, publish
+from benchmarks.report import arguments, percentile, publish
 from benchmarks.sandbox_baselines import (
     Cost,
     JobSource,
@@ -212,12 +212,6 @@ def latency(sandbox: LocalSandbox, jobs: int, in_flight: int) -> dict[str, float
         f"latency_{in_flight}_p50_ms": 1000 * percentile(seconds, 50),
         f"latency_{in_flight}_p99_ms": 1000 * percentile(seconds, 99),
     }
-
-
-def percentile(values: Sequence[float], percent: float) -> float:
-    """The least value that so many percent of all do not exceed."""
-    rank = -(-len(values) * percent // 100)
-    return sorted(values)[max(0, int(rank) - 1)]
 
 
 def memory(processes: SandboxProcesses) -> dict[str, float]:

@@ -18,12 +18,13 @@ import json
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -33,7 +34,7 @@ import aiohttp
 
 from actors.rollout import ENGINE_ENVIRONMENT
 from benchmarks.end_to_end import proportional_set_size, tree
-from benchmarks.report import ROOT, arguments, publish
+from benchmarks.report import ROOT, arguments, percentile, publish
 from embedded.teaching import SHIPPED
 from web.keys import add
 
@@ -66,7 +67,6 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as servers:
         ours = servers.enter_context(our_service(Path(folder)))
-        figures, ratios = {}, {}
         theirs = servers.enter_context(vllm_serve(Path(folder)))
         figures, ratios = asyncio.run(against(ours, theirs, quick=options.quick))
         if options.mixed_minutes:
@@ -81,62 +81,56 @@ def main() -> None:
 
 def our_service(folder: Path) -> contextlib.AbstractContextManager[Server]:
     key = add(folder / "keys.json", "bench")
-    port = free_port()
-    options = [
-        "--model",
-        f"model={MODEL}",
-        "--port",
-        port,
-        "--keys",
-        folder / "keys.json",
-        "--kv-cache-mb",
-        256,
-    ]
-    options += ["--requests-per-minute", 10_000_000, "--audit-log", folder / "audit.jsonl", "--idle-s", 3600]
-    return started(["scripts.serve", *options], port, folder / "ours.log", {"authorization": f"Bearer {key}"})
+    options = {
+        "model": f"model={MODEL}",
+        "keys": folder / "keys.json",
+        "kv-cache-mb": 256,
+        "requests-per-minute": 10_000_000,
+        "audit-log": folder / "audit.jsonl",
+        "idle-s": 3600,
+    }
+    return started("scripts.serve", options, folder / "ours.log", {"authorization": f"Bearer {key}"})
 
 
 def vllm_serve(folder: Path) -> contextlib.AbstractContextManager[Server]:
-    port = free_port()
+    options = {
+        "model": MODEL,
+        "served-model-name": "model",
+        "host": "127.0.0.1",
+        "dtype": "float32",
+        "enforce-eager": True,
+        "kv-cache-memory-bytes": 256 << 20,
+        "max-model-len": 512,
+        "max-num-seqs": 128,
+        "no-enable-chunked-prefill": True,
+        "max-num-batched-tokens": 65536,
+        "distributed-executor-backend": "uni",
+        "generation-config": "vllm",
+        "disable-log-stats": True,
+        "disable-uvicorn-access-log": True,
+    }
     # as `vllm serve`, whose command line asks for a package of that name: the CPU build has another
-    command = ["vllm.entrypoints.openai.api_server", "--model", MODEL, "--served-model-name", "model"]
-    command += ["--port", port]
-    command += [
-        "--host",
-        "127.0.0.1",
-        "--dtype",
-        "float32",
-        "--enforce-eager",
-        "--kv-cache-memory-bytes",
-        256 << 20,
-    ]
-    command += ["--max-model-len", 512, "--max-num-seqs", 128, "--no-enable-chunked-prefill"]
-    command += [
-        "--max-num-batched-tokens",
-        65536,
-        "--distributed-executor-backend",
-        "uni",
-        "--generation-config",
-        "vllm",
-    ]
-    command += ["--disable-log-stats", "--disable-uvicorn-access-log"]
-    return started(command, port, folder / "theirs.log", {})
+    return started("vllm.entrypoints.openai.api_server", options, folder / "theirs.log", {})
 
 
 @contextlib.contextmanager
-def started(command: Sequence[object], port: int, log: Path, headers: dict[str, str]) -> Iterator[Server]:
-    """Once it has answered a completion."""
+def started(module: str, options: dict[str, object], log: Path, headers: dict[str, str]) -> Iterator[Server]:
+    """On a free port, once it has answered a completion. Options that are True take no value."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [sys.executable, "-m", module, "--port", str(port)]
+    for name, value in options.items():
+        command += [f"--{name}"] if value is True else [f"--{name}", str(value)]
     environment = os.environ | ENGINE_ENVIRONMENT
     with log.open("wb") as out:
-        process = subprocess.Popen(
-            [sys.executable, "-m", *map(str, command)], cwd=ROOT, env=environment, stdout=out, stderr=out
-        )
+        process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=out, stderr=out)
     server = Server(url=f"http://127.0.0.1:{port}", process=process, headers=headers)
     try:
         deadline = time.monotonic() + START_S
         while not asyncio.run(answers(server)):
             if process.poll() is not None or time.monotonic() > deadline:
-                raise SystemExit(f"{command[0]} did not start:\n{log.read_text()[-4000:]}")
+                raise SystemExit(f"{module} did not start:\n{log.read_text()[-4000:]}")
             time.sleep(0.5)
         yield server
     finally:
@@ -151,14 +145,6 @@ async def answers(server: Server) -> bool:
         with contextlib.suppress(aiohttp.ClientError, TimeoutError):
             return (await post(http, server, "/v1/completions", completion(0)))[0] == 200
     return False
-
-
-def free_port() -> int:
-    import socket
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 @contextlib.asynccontextmanager
@@ -200,9 +186,8 @@ async def against(ours: Server, theirs: Server, *, quick: bool) -> tuple[dict[st
                     seconds[name] += each
         for name in servers:
             figures[f"{name}_{clients}_requests_per_s"] = median(speeds[name])
-            each = sorted(seconds[name])
-            figures[f"{name}_{clients}_p50_ms"] = 1000 * each[len(each) // 2]
-            figures[f"{name}_{clients}_p99_ms"] = 1000 * each[int(len(each) * 0.99)]
+            for percent in (50, 99):
+                figures[f"{name}_{clients}_p{percent}_ms"] = 1000 * percentile(seconds[name], percent)
         ratios[f"vs_vllm_serve_{clients}"] = median(speeds["ours"]) / median(speeds["vllm_serve"])
     return figures, ratios
 

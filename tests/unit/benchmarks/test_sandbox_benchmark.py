@@ -7,7 +7,8 @@ from collections import Counter
 from benchmarks.hostile_jobs import HOSTILE
 from benchmarks.processes import shim_of
 from benchmarks.reference_solutions import hollowed, own_tests
-from benchmarks.sandbox import make_jobs, percentile
+from benchmarks.report import percentile
+from benchmarks.sandbox import make_jobs
 from benchmarks.sandbox_soak import leaks
 from benchmarks.soak_jobs import (
     KINDS,
