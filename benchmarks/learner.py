@@ -19,7 +19,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import psutil
 import torch
@@ -31,31 +31,22 @@ from core.batch import Batch, Sample
 from learners.learner import Learner
 from learners.settings import MICROBATCH_TOKENS, LearnerSettings, OfGroups
 
-SHAPES: dict[str, dict[str, Any]] = {
-    "embedded": {
-        "vocab_size": 640,
-        "hidden_size": 96,
-        "num_hidden_layers": 3,
-        "num_attention_heads": 3,
-        "num_key_value_heads": 1,
-        "intermediate_size": 288,
-    },
-    "3m": {
-        "vocab_size": 4096,
-        "hidden_size": 192,
-        "num_hidden_layers": 4,
-        "num_attention_heads": 6,
-        "num_key_value_heads": 2,
-        "intermediate_size": 768,
-    },
-    "qwen_1_5b": {
-        "vocab_size": 151_936,
-        "hidden_size": 1536,
-        "num_hidden_layers": 28,
-        "num_attention_heads": 12,
-        "num_key_value_heads": 2,
-        "intermediate_size": 8960,
-    },
+
+class Shape(NamedTuple):
+    """By the names of Qwen2Config."""
+
+    vocab_size: int
+    hidden_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    num_key_value_heads: int
+    intermediate_size: int
+
+
+SHAPES = {
+    "embedded": Shape(640, 96, 3, 3, 1, 288),
+    "3m": Shape(4096, 192, 4, 6, 2, 768),
+    "qwen_1_5b": Shape(151_936, 1536, 28, 12, 2, 8960),
 }
 SHORTEST, LONGEST = 60, 400
 """Tokens of a sample, uniformly; a third of them is the prompt."""
@@ -65,7 +56,7 @@ BYTES_PER_PARAMETER = 20
 
 def make_model(shape: str, directory: Path) -> Path:
     torch.manual_seed(0)
-    config = Qwen2Config(**SHAPES[shape], max_position_embeddings=1024, tie_word_embeddings=True)
+    config = Qwen2Config(**SHAPES[shape]._asdict(), max_position_embeddings=1024, tie_word_embeddings=True)
     Qwen2ForCausalLM(config).save_pretrained(directory)
     return directory
 
@@ -132,7 +123,7 @@ def compare(
     with tempfile.TemporaryDirectory() as directory:
         path = make_model(shape, Path(directory))
         learner, bare = Learner(settings, 1e-6, path, path, device=device), BareLoop(path, settings, device)
-        vocabulary = SHAPES[shape]["vocab_size"]
+        vocabulary = SHAPES[shape].vocab_size
         for step in range(1, repeats + 2):
             batch = make_batch(step, samples, vocabulary, mixed)
             tokens = sum(len(sample.tokens) for sample in batch.samples)
@@ -174,7 +165,7 @@ def _peak(shape: str, samples: int, settings: LearnerSettings) -> float:
         path = make_model(shape, Path(directory, shape))
         gc.collect()
         before = psutil.Process().memory_info().rss
-        Learner(settings, 1e-6, path, path).step(make_batch(1, samples, SHAPES[shape]["vocab_size"]))
+        Learner(settings, 1e-6, path, path).step(make_batch(1, samples, SHAPES[shape].vocab_size))
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0 - before
 
 

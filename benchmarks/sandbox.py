@@ -37,7 +37,6 @@ from benchmarks.sandbox_baselines import (
     bare_fork,
     docker_exec,
     docker_run,
-    fork_and_exec_true,
     host_subprocess,
     measure,
 )
@@ -158,7 +157,7 @@ def contestants(
         "sandbox": lambda: sandbox_cost(sandbox, processes, kind, make_jobs(sizes.jobs)),
         "sandbox_code": lambda: sandbox_cost(sandbox, processes, kind, make_jobs(sizes.jobs, code=True)),
         "bare_fork": lambda: bare_fork(make_jobs(sizes.forks), SLOTS),
-        "true": lambda: fork_and_exec_true(sizes.forks, SLOTS),
+        "true": lambda: bare_fork([None] * sizes.forks, SLOTS),
         "subprocess": lambda: host_subprocess(make_jobs(sizes.subprocesses), SLOTS),
     }
     try:

@@ -122,14 +122,6 @@ def host_subprocess(jobs: Sequence[JobSource], parallel: int) -> Cost:
     return measure(len(jobs), (), lambda: _run_all([[]] * len(jobs), jobs, parallel, interpreter()[0]))
 
 
-def bare_fork(jobs: Sequence[JobSource], parallel: int) -> Cost:
-    return _fork_servers(jobs, parallel)
-
-
-def fork_and_exec_true(jobs: int, parallel: int) -> Cost:
-    return _fork_servers([None] * jobs, parallel)
-
-
 def _run_all(
     prefixes: Iterable[list[str]], jobs: Sequence[JobSource], parallel: int, python: str = "python3"
 ) -> None:
@@ -161,8 +153,9 @@ def _warm_container(image: str) -> Iterator[tuple[str, int]]:
         _checked(["docker", "rm", "--force", container])
 
 
-def _fork_servers(jobs: Sequence[JobSource | None], parallel: int) -> Cost:
-    """One forking process per share of the jobs; CPU is that process's and its children's, its start excepted."""
+def bare_fork(jobs: Sequence[JobSource | None], parallel: int) -> Cost:
+    """One forking process per share of the jobs; CPU is that process's and its children's, its start excepted. None
+    stands for /bin/true."""
     shares = [jobs[n::parallel] for n in range(parallel)]
 
     def serve(share: Sequence[JobSource | None]) -> list[float]:

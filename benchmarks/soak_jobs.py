@@ -54,8 +54,7 @@ class SoakJob(Protocol):
 # ---------------------------------------------------------------- generated
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Expected:
+class Expected(NamedTuple):
     """Of one test's verdict."""
 
     status: Status
@@ -100,11 +99,7 @@ def right(n: int) -> Honest:
         name="right",
         program=f"def f(x): return [x, x + {n}]",
         tests=(f"assert f(1) == [1, {1 + n}]", f"assert f(5) == [5, {5 + n}]", "f(2)"),
-        expected=(
-            Expected(status=PASSED),
-            Expected(status=PASSED),
-            Expected(status=PASSED, value=f"[2, {2 + n}]"),
-        ),
+        expected=(Expected(PASSED), Expected(PASSED), Expected(PASSED, f"[2, {2 + n}]")),
     )
 
 
@@ -113,7 +108,7 @@ def wrong_once(n: int) -> Honest:
         name="wrong once",
         program=f"def f(x): return {n} if x == 2 else 0",
         tests=("assert f(1) == 0", "assert f(2) == 0", "assert f(3) == 0"),
-        expected=(Expected(status=PASSED), Expected(status=WRONG), Expected(status=PASSED)),
+        expected=(Expected(PASSED), Expected(WRONG), Expected(PASSED)),
     )
 
 
@@ -122,7 +117,7 @@ def raises(n: int) -> Honest:
         name="raises",
         program=f"def f(x):\n    if x == {n}: raise KeyError(x)\n    return x",
         tests=(f"assert f({n}) == {n}", f"assert f(-{n}) == -{n}"),
-        expected=(Expected(status=ERROR), Expected(status=PASSED)),
+        expected=(Expected(ERROR), Expected(PASSED)),
     )
 
 
@@ -131,7 +126,7 @@ def does_not_parse(n: int) -> Honest:
         name="does not parse",
         program=f"def f(x) return {n}",
         tests=("assert f(1) == 1",),
-        expected=(Expected(status=Status.SYNTAX_ERROR),),
+        expected=(Expected(Status.SYNTAX_ERROR),),
     )
 
 
@@ -140,10 +135,7 @@ def prints(n: int) -> Honest:
         name="prints",
         program=f"def f(x):\n    print('job {n}', x)\n    return x",
         tests=("f(1)", "assert f(2) == 3"),
-        expected=(
-            Expected(status=PASSED, value="1", stdout=f"job {n} 1\n"),
-            Expected(status=WRONG, stdout=f"job {n} 2\n"),
-        ),
+        expected=(Expected(PASSED, "1", f"job {n} 1\n"), Expected(WRONG, stdout=f"job {n} 2\n")),
     )
 
 
@@ -152,7 +144,7 @@ def tested_by_code(n: int) -> Honest:
         name="tested by code",
         program=f"def f(items):\n    items.append({n})\n    return sorted(items)",
         tests=(f"items = [{n + 1}]\nassert f(items) == [{n}, {n + 1}]", f"assert sorted(f([])) != [{n}]"),
-        expected=(Expected(status=PASSED), Expected(status=WRONG)),
+        expected=(Expected(PASSED), Expected(WRONG)),
     )
 
 
@@ -161,10 +153,7 @@ def whole_program(n: int) -> Honest:
         name="whole program",
         program=f"print(int(input()) + {n})",
         tests=(OutputTest(stdin="1\n", stdout=f"{n + 1}\n"), OutputTest(stdin="2\n", stdout="no")),
-        expected=(
-            Expected(status=PASSED, stdout=f"{n + 1}\n"),
-            Expected(status=WRONG, stdout=f"{n + 2}\n"),
-        ),
+        expected=(Expected(PASSED, stdout=f"{n + 1}\n"), Expected(WRONG, stdout=f"{n + 2}\n")),
     )
 
 

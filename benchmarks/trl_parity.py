@@ -35,6 +35,13 @@ RLOO = {"estimator": {"kind": "rloo"}, "loss_normaliser": "constant", "max_loss_
 KL = {"kl": {"kind": "loss", "coefficient": 0.04}}
 CISPO = {"estimator": {"kind": "grpo"}, "objective": "cispo", "clip_low": 0.999, "clip_high": 0.28}
 GSPO = {**SEQUENCE, "objective": "gspo", "clip_low": 3e-4, "clip_high": 4e-4}
+TRL_GSPO = {
+    "loss_type": "grpo",
+    "importance_sampling_level": "sequence",
+    "epsilon": 3e-4,
+    "epsilon_high": 4e-4,
+}
+TRL_DR_GRPO = {"loss_type": "dr_grpo", "scale_rewards": "none"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,30 +87,10 @@ SAME = (
         {"loss_type": "dapo", "entropy_coef": 0.01},
     ),
     Case("bnpo", TOKEN, {"loss_type": "bnpo"}),
-    Case("dr_grpo", DR_GRPO, {"loss_type": "dr_grpo", "scale_rewards": "none"}),
-    Case(
-        "dr_grpo, KL (k3)",
-        {**DR_GRPO, **KL},
-        {"loss_type": "dr_grpo", "scale_rewards": "none", "beta": 0.04},
-    ),
-    Case(
-        "gspo",
-        GSPO,
-        {"loss_type": "grpo", "importance_sampling_level": "sequence", "epsilon": 3e-4, "epsilon_high": 4e-4},
-        off_policy=0.01,
-    ),
-    Case(
-        "gspo, KL (k3)",
-        {**GSPO, **KL},
-        {
-            "loss_type": "grpo",
-            "importance_sampling_level": "sequence",
-            "epsilon": 3e-4,
-            "epsilon_high": 4e-4,
-            "beta": 0.04,
-        },
-        off_policy=0.01,
-    ),
+    Case("dr_grpo", DR_GRPO, TRL_DR_GRPO),
+    Case("dr_grpo, KL (k3)", {**DR_GRPO, **KL}, {**TRL_DR_GRPO, "beta": 0.04}),
+    Case("gspo", GSPO, TRL_GSPO, off_policy=0.01),
+    Case("gspo, KL (k3)", {**GSPO, **KL}, {**TRL_GSPO, "beta": 0.04}, off_policy=0.01),
     Case("cispo", CISPO, {"loss_type": "cispo", "epsilon_high": 1.28}),
 )
 

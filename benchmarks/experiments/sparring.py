@@ -27,25 +27,17 @@ from embedded.problems import embedded_problems, with_random_tests
 from embedded.teaching import ensure_embedded
 from evaluation.intervals import print_table
 
+_FROZEN = ["--curriculum.frozen-players", "discriminator"]
+_STATIC = [*_FROZEN, "--curriculum.frozen-suites", "0", "--game.baseline-in-reward"]
+_ROLES = ("generator", "discriminator")
 ARMS: dict[str, list[str]] = {
     "adversarial": [],
-    "frozen": ["--curriculum.frozen-players", "discriminator"],
-    "adversarial_grpo": [
-        "--generator.learner.estimator.kind",
-        "grpo",
-        "--discriminator.learner.estimator.kind",
-        "grpo",
-    ],
+    "frozen": _FROZEN,
+    "adversarial_grpo": [w for role in _ROLES for w in (f"--{role}.learner.estimator.kind", "grpo")],
+    "baseline_tests": _STATIC,
+    "random_tests": _STATIC,
+    "blind_tests": _STATIC,
 }
-_STATIC = [
-    "--curriculum.frozen-players",
-    "discriminator",
-    "--curriculum.frozen-suites",
-    "0",
-    "--game.baseline-in-reward",
-]
-ARMS["baseline_tests"] = _STATIC
-ARMS["random_tests"] = ARMS["blind_tests"] = _STATIC
 _RANDOM_TESTS = {"random_tests": (3, True), "blind_tests": (12, False)}
 """How many, and whether an input may lie at a boundary."""
 KEYS, AT = ("generator_pass_rate", "test_validity", "kill_rate"), ("before", "after")

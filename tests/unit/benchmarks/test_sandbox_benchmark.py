@@ -182,10 +182,7 @@ def test_wrong_verdicts_are_told_from_misplaced_output() -> None:
         name="j",
         program="",
         tests=("f(1)", "f(2)"),
-        expected=(
-            Expected(status=Status.PASSED, stdout="a\n"),
-            Expected(status=Status.PASSED, stdout="b\n"),
-        ),
+        expected=(Expected(Status.PASSED, stdout="a\n"), Expected(Status.PASSED, stdout="b\n")),
     )
     passed, other = (Verdict(status=Status.PASSED, stdout=text) for text in ("a\nb\n", "c\n"))
     assert job.wrong([passed, passed]) == [] and job.misplaced_output([passed, passed]) == 2
