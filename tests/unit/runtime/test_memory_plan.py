@@ -189,6 +189,7 @@ def test_without_its_kl_a_policy_needs_no_reference() -> None:
 
 
 RECIPES = [
+    ("notebook", "0.5B", card(14.6)),
     ("single_gpu:16gb", "0.5B", card(14.6)),
     ("single_gpu", "1.5B", L4),
     ("single_gpu:80gb", "1.5B", H100),
