@@ -30,7 +30,7 @@ from sandbox_workers.runner.roles import load
 @contextlib.contextmanager
 def program(source: str) -> Iterator[Peer]:
     """The test's end; the program's is served by a thread. The modules that both call by name are this process's again
-    afterwards: who looks at __main__ (multiprocessing does) must not ask a program that has ended."""
+    afterwards: what looks for a name in every module (pickle does) must not ask a program that has ended."""
     named = {name: sys.modules.get(name) for name in (TEST, "program", "solution")}
     ours, theirs = socket.socketpair()
     module = types.ModuleType("program")
