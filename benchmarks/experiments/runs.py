@@ -40,7 +40,7 @@ def in_one_process(recipe: str) -> list[str]:
 
 
 def writer(directory: Path, role: str, config: Config, seed: int) -> AbstractAsyncContextManager[Writer]:
-    """A policy of a run with this config, by the transformers engine."""
+    """A policy of a run with this config, to write with, on the transformers engine."""
     model, seat = open_model(str(directory), role), config.policy(role)
     engine = seat.engine.model_copy(update={"kind": "transformers"})
     return loaded(model, engine, "cpu", model.style(), seat.max_tokens, seed)

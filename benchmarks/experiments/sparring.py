@@ -33,7 +33,7 @@ _ROLES = ("generator", "discriminator")
 ARMS: dict[str, list[str]] = {
     "adversarial": [],
     "frozen": _FROZEN,
-    "adversarial_grpo": [w for role in _ROLES for w in (f"--{role}.learner.estimator.kind", "grpo")],
+    "adversarial_grpo": [word for role in _ROLES for word in (f"--{role}.learner.estimator.kind", "grpo")],
     "baseline_tests": _STATIC,
     "random_tests": _STATIC,
     "blind_tests": _STATIC,

@@ -266,10 +266,9 @@ def speed_figures(seeds: Sequence[int], chain: Chain, pairs: Sequence[tuple[str,
     task = f"success {chain.right:g} or {chain.wrong:g}"
     for name, sampler in pairs:
         rate = best_learning_rate(sampler, chain, tuning)
-        runs = [learn(sampler, chain, rate, seed) for seed in seeds]
-        reached = f"{sum(run.pop('reached') for run in runs)}/{len(runs)}"
-        results = intervals(runs)
-        median = statistics.median(run["rollouts"] for run in runs)
+        results = intervals([learn(sampler, chain, rate, seed) for seed in seeds])
+        reached = f"{sum(results.pop('reached').by_seed)}/{len(seeds)}"
+        median = statistics.median(results["rollouts"].by_seed)
         rows.append([name, rate, median, *results.values(), reached])
         figures[f"speed, {task}, {name}"] = {
             "learning_rate": rate,
