@@ -44,7 +44,6 @@ from problems.formats import load_dataset
 from problems.references import judge_references
 from runtime.logs import quiet_logs
 from runtime.model import Model, loaded, open_model, program_game, room_for, suite_rules
-from runtime.start import SessionError
 from sandbox_workers.local import LocalSandbox
 from tracking.progress import counter
 from tracking.rows import write_json
@@ -112,7 +111,7 @@ async def programs_report(
     else:
         programs = {p.id: [p.reference_solution] for p in problems if p.reference_solution.strip()}
         if not programs:
-            raise SessionError(
+            raise SparringError(
                 f"{settings.dataset}: no problem has a reference solution; give another --policy"
             )
     known = [p for p in problems if p.id in programs]
@@ -166,10 +165,10 @@ def _usual_stages(model: Model, problems: Sequence[Problem]) -> str:
 
 
 def _game(arm: str, settings: EvaluateOptions, problems: Sequence[Problem], model: Model) -> ProgramGame:
-    """Raises SessionError where a problem has no stages."""
+    """Raises SparringError where a problem has no stages."""
     other = next((p for p in problems if not is_function(p)), None)
     if arm != "none" and other is not None:
-        raise SessionError(
+        raise SparringError(
             f"{settings.dataset}: problem {other.id} is no Python function with a signature, and has no stages: give "
             "--stages none"
         )
@@ -210,7 +209,7 @@ async def suites_report(
     """What the suites find: seeded bugs, the data set's wrong solutions, and its correct ones, falsely."""
     other = next((p for p in problems if not (is_function(p) and p.reference_solution)), None)
     if other is not None:
-        raise SessionError(
+        raise SparringError(
             f"{settings.dataset}: problem {other.id}: suites need Python functions with a reference solution"
         )
     game, style = MultistageGame(rules), model.style()
