@@ -19,7 +19,6 @@ from core.interfaces import Branching
 from core.play import PlayRequest
 from core.problem import Problem
 from curriculum.curriculum import Assignment
-from games.multistage.stages import REASONING_STAGES
 from learners.batching import Credit
 from problems.references import judge_references, validate_references
 from runtime.build import check_context_lengths, credit_of
@@ -224,7 +223,7 @@ class Session:
         if credit.kind != "tree" or "generator" not in assignment.learning:
             return {}
         branches, continuations = credit.branches, credit.continuations
-        if assignment.stage == len(REASONING_STAGES):  # nothing follows that could differ
+        if assignment.stage == self.config.game.turns:  # nothing follows that could differ
             branches, continuations = credit.size, 1
         return {
             "generator": Branching(stage=assignment.stage, branches=branches, continuations=continuations)
