@@ -31,7 +31,7 @@ from core.episode import Trajectory
 from core.errors import SparringError, exit_with
 from core.interfaces import Sandbox
 from core.problem import Problem
-from core.verdict import Limits, Status
+from core.verdict import Status
 from embedded.problems import embedded_problems
 from evaluation.discriminator import SuiteRecord, discriminator_scores, judge_suites, mean_kill_at_k
 from evaluation.mutants import seeded_bugs
@@ -51,7 +51,6 @@ from tracking.run_record import versions
 from tracking.score_table import print_failures, print_scores
 
 Judged = Mapping[str, Sequence[JudgedProgram]]
-_CPU_S, _WALL_PER_CPU = 5.0, 4
 
 
 def evaluate(settings: EvaluateOptions) -> dict[str, Any]:
@@ -64,9 +63,8 @@ def evaluate(settings: EvaluateOptions) -> dict[str, Any]:
     name = settings.policy or settings.discriminator or ""
     model = None if name in FIXED else open_model(name, "--policy" if settings.policy else "--discriminator")
     if settings.policy:
-        cpu_s = settings.cpu_s or _CPU_S
-        limits = Limits(cpu_s=cpu_s, wall_s=_WALL_PER_CPU * cpu_s)
-        of = partial(programs_report, settings, problems, model, limits)
+        limits = settings.limits
+        of = partial(programs_report, settings, problems, model)
     else:
         assert model is not None
         rules = changed_rules(settings, model)
@@ -102,10 +100,10 @@ def _problems(settings: EvaluateOptions) -> list[Problem]:
 
 # ---------------------------------------------------------------------- programs
 async def programs_report(
-    settings: EvaluateOptions, problems: list[Problem], model: Model | None, limits: Limits, sandbox: Sandbox
+    settings: EvaluateOptions, problems: list[Problem], model: Model | None, sandbox: Sandbox
 ) -> dict[str, Any]:
     if model is not None:
-        return await _written_programs_report(settings, problems, model, limits, sandbox)
+        return await _written_programs_report(settings, problems, model, sandbox)
     if settings.policy == "empty":
         programs = {p.id: [""] for p in problems}
     else:
@@ -115,12 +113,12 @@ async def programs_report(
                 f"{settings.dataset}: no problem has a reference solution; give another --policy"
             )
     known = [p for p in problems if p.id in programs]
-    report = _programs_report(await judge_programs(sandbox, programs, known, limits), {}, ())
+    report = _programs_report(await judge_programs(sandbox, programs, known, settings.limits), {}, ())
     return {"problems": len(known), "without_reference": len(problems) - len(known), **report}
 
 
 async def _written_programs_report(
-    settings: EvaluateOptions, problems: list[Problem], model: Model, limits: Limits, sandbox: Sandbox
+    settings: EvaluateOptions, problems: list[Problem], model: Model, sandbox: Sandbox
 ) -> dict[str, Any]:
     """With --ablate the report of all stages, and under `ablation` that of every number of stages."""
     arms = ARMS if settings.ablate else (settings.stages or _usual_stages(model, problems),)
@@ -147,7 +145,7 @@ async def _written_programs_report(
     for arm, attempts in written.items():
         greedy, *sampled = [
             await judge_programs(
-                sandbox, {i: [t.artifact for t in ts] for i, ts in of.items()}, problems, limits
+                sandbox, {i: [t.artifact for t in ts] for i, ts in of.items()}, problems, settings.limits
             )
             for of in attempts
         ]
@@ -198,7 +196,7 @@ def changed_rules(settings: EvaluateOptions, model: Model) -> MultistageRules:
         changes["test_format"] = settings.test_format
     if settings.cpu_s:
         changes["sandbox_limits"] = rules.sandbox_limits.model_copy(
-            update={"cpu_s": settings.cpu_s, "wall_s": _WALL_PER_CPU * settings.cpu_s}
+            update=settings.limits.model_dump(include={"cpu_s", "wall_s"})
         )
     return rules.model_copy(update=changes)
 
