@@ -60,13 +60,13 @@ def evaluate(settings: EvaluateOptions) -> dict[str, Any]:
     """
     started = time.perf_counter()
     problems = _problems(settings)
-    name = settings.policy or settings.discriminator or ""
-    model = None if name in FIXED else open_model(name, "--policy" if settings.policy else "--discriminator")
-    if settings.policy:
-        limits = settings.limits
-        of = partial(programs_report, settings, problems, model)
+    name, limits = settings.policy or settings.discriminator or "", settings.limits
+    if settings.policy in FIXED:
+        of = partial(fixed_programs_report, settings, problems)
+    elif settings.policy:
+        of = partial(programs_report, settings, problems, open_model(name, "--policy"))
     else:
-        assert model is not None
+        model = open_model(name, "--discriminator")
         rules = changed_rules(settings, model)
         limits = rules.sandbox_limits
         of = partial(suites_report, settings, problems, model, rules)
@@ -99,11 +99,9 @@ def _problems(settings: EvaluateOptions) -> list[Problem]:
 
 
 # ---------------------------------------------------------------------- programs
-async def programs_report(
-    settings: EvaluateOptions, problems: list[Problem], model: Model | None, sandbox: Sandbox
+async def fixed_programs_report(
+    settings: EvaluateOptions, problems: list[Problem], sandbox: Sandbox
 ) -> dict[str, Any]:
-    if model is not None:
-        return await _written_programs_report(settings, problems, model, sandbox)
     if settings.policy == "empty":
         programs = {p.id: [""] for p in problems}
     else:
@@ -117,7 +115,7 @@ async def programs_report(
     return {"problems": len(known), "without_reference": len(problems) - len(known), **report}
 
 
-async def _written_programs_report(
+async def programs_report(
     settings: EvaluateOptions, problems: list[Problem], model: Model, sandbox: Sandbox
 ) -> dict[str, Any]:
     """With --ablate the report of all stages, and under `ablation` that of every number of stages."""
