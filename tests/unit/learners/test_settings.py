@@ -13,6 +13,7 @@ FSDP = {"sharding": "fsdp", "workers": 2}
     ("settings", "message"),
     [
         (GRPO | {"kl": {"kind": "reward", "coefficient": 0.1}}, r"kl\.kind reward needs"),
+        ({"kl": {"estimator": "k2"}}, r"kl\.watched\.estimator"),
         ({"kl": {"kind": "loss"}}, r"kl\.loss\.coefficient"),
         ({"kl": {"kind": "loss", "estimator": "k1", "coefficient": 0.1}}, r"kl\.loss\.estimator"),
         ({"objective": "cispo", "dual_clip": 3.0}, "dual_clip has no effect with objective cispo"),
