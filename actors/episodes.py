@@ -15,7 +15,7 @@ from core.weights import PublishReceipt, WeightUpdate, check_receipt
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seat:
+class Speaker:
     """A policy for a whole run, and how it is spoken to."""
 
     policy: Policy
@@ -30,16 +30,18 @@ class EpisodeRunner:
         self,
         game: Game,
         sandbox: Sandbox,
-        seats: Mapping[str, Seat],
-        players: Mapping[str, str],
+        speakers: Mapping[str, Speaker],
+        seats: Mapping[str, str],
         run_seed: int,
     ) -> None:
-        """seats: by policy; players: whose policy each player is (in self-play two have one)."""
-        self._game, self._seats, self._players, self._run_seed = game, seats, players, run_seed
+        """speakers: by policy; seats: whose policy each player is (in self-play two have one)."""
+        self._game, self._speakers, self._seats, self._run_seed = game, speakers, seats, run_seed
         self._occupancy = Occupancy("generate", "sandbox")
         self._raw_sandbox = sandbox
         self._sandbox = _TimedSandbox(sandbox, self._occupancy)
-        self._policies = {name: _TimedPolicy(seat.policy, self._occupancy) for name, seat in seats.items()}
+        self._policies = {
+            name: _TimedPolicy(speaker.policy, self._occupancy) for name, speaker in speakers.items()
+        }
 
     async def play(self, request: PlayRequest) -> PlayResult:
         """All problems of the request at once. Raises what a policy raises; a sandbox failure only leaves
@@ -56,28 +58,28 @@ class EpisodeRunner:
 
     async def publish(self, policy: str, update: WeightUpdate) -> PublishReceipt:
         """Replace a policy's weights in place and prove it. Raises PublishError."""
-        seat = self._seats[policy]
-        receipt = await seat.policy.load_weights(update)
-        check_receipt(update, receipt, seat.probe_tolerance)
+        speaker = self._speakers[policy]
+        receipt = await speaker.policy.load_weights(update)
+        check_receipt(update, receipt, speaker.probe_tolerance)
         return receipt
 
     async def close(self) -> None:
-        for seat in self._seats.values():
-            await seat.policy.close()
+        for speaker in self._speakers.values():
+            await speaker.policy.close()
 
     async def _play_one(self, request: PlayRequest, problem: Problem) -> Episode:
         players = {
             name: Player(
                 name=name,
                 policy=self._policies[policy],
-                format=self._seats[policy].format,
+                format=self._speakers[policy].format,
                 attempts=request.attempts[name],
                 temperature=request.temperatures[name],
                 seed=derive_seed(self._run_seed, *request.address, problem.id, name),
-                max_tokens=self._seats[policy].max_tokens,
+                max_tokens=self._speakers[policy].max_tokens,
                 branching=request.branching.get(name),
             )
-            for name, policy in self._players.items()
+            for name, policy in self._seats.items()
         }
         return await self._game.play(problem, players, self._sandbox, request.memory.get(problem.id, ()))
 

@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from configs.options import COUNTS, OPTIONS, ModelOptions, Stages
-from configs.sections import EMBEDDED, ProblemFormat
+from configs.sections import EMBEDDED
 
 ARMS = ("none", *COUNTS[:-1], "all")
 """The values of stages that --ablate tries."""
@@ -24,20 +24,12 @@ class EvaluateOptions(ModelOptions):
     dataset: str
     """A file (a directory for formats q and grids, "owner/name" of a hub for fields), or "embedded": the held-out
     embedded problems."""
-    format: ProblemFormat = "problems"
-    """How it is written; see problems/formats."""
-    split: str | None = None
-    """Part of the data set, where the format has parts (mbpp, q, fields)."""
-    fields: dict[str, str] = {}
-    """With format fields: our names to the data set's columns, as JSON or as key=value, repeated."""
     policy: str | None = None
     """A generator: directory in Hugging Face format or hub id; or reference, or empty."""
     discriminator: str | None = None
     """Instead of a policy: a discriminator, whose suites are judged."""
     json_file: Path | None = Field(None, validation_alias="json")
     """Where the scores are written besides the terminal."""
-    problems: int | None = Field(None, ge=1)
-    """The first so many."""
     samples: int = Field(0, ge=0)
     """Sampled programs per problem, for pass@k."""
     temperature: float = Field(1.0, gt=0)
@@ -53,8 +45,6 @@ class EvaluateOptions(ModelOptions):
     the program. Default: all for a generator that was trained on the stages, none for others."""
     ablate: bool = False
     """Every value of stages, one after another."""
-    answer_format: Literal["direct", "reasoning"] | None = None
-    """Of one message (see games/programs/unit_tests.py); default: that of the checkpoint's run, or direct."""
     suites: int = Field(5, ge=1)
     """Of a discriminator: sampled suites per problem."""
     mutants: int = Field(12, ge=0)

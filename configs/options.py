@@ -13,9 +13,12 @@ from pydantic_settings import (
     SettingsError,
 )
 
+from configs.sections import ProblemFormat
 from core.errors import SparringError
+from core.verdict import Limits
 from games.multistage.stages import REASONING_STAGES
 
+_CPU_S, _WALL_PER_CPU = 5.0, 4
 OPTIONS = SettingsConfigDict(
     cli_kebab_case=True,
     cli_implicit_flags=True,
@@ -70,6 +73,16 @@ Stages = Annotated[str, AfterValidator(_known_stages)]
 class ModelOptions(Options):
     """Of commands that have a model write programs which the sandbox judges."""
 
+    format: ProblemFormat = "problems"
+    """How the data set is written; see problems/formats."""
+    split: str | None = None
+    """Part of the data set, where the format has parts (mbpp, q, fields)."""
+    fields: dict[str, str] = {}
+    """With format fields: our names to the data set's columns, as JSON or as key=value, repeated."""
+    problems: int | None = Field(None, ge=1)
+    """The first so many of the data set."""
+    answer_format: Literal["direct", "reasoning"] | None = None
+    """Of one message (see games/programs/unit_tests.py); default: that of the checkpoint's run, or direct."""
     engine: Literal["vllm", "transformers"] = "vllm"
     dtype: Literal["float32", "bfloat16"] = "float32"
     device: Literal["cpu", "cuda"] = "cpu"
@@ -82,6 +95,12 @@ class ModelOptions(Options):
     """CPU seconds per test of problems that state no limits; wall-clock seconds are four times as many. Default: 5, so
     that a busy machine does not decide; for suites those of the game's rules."""
     seed: int = 1
+
+    @property
+    def limits(self) -> Limits:
+        """Of problems that state none."""
+        cpu_s = self.cpu_s or _CPU_S
+        return Limits(cpu_s=cpu_s, wall_s=_WALL_PER_CPU * cpu_s)
 
 
 def _explain(fault: Any) -> str:

@@ -8,7 +8,6 @@ from pydantic import Field, field_validator, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from configs.options import OPTIONS, ModelOptions, Stages
-from configs.sections import ProblemFormat
 
 _OF_BATCH = ("problems_file", "format", "split", "fields", "problems")
 _OF_ONE = ("problem", "problem_file", "signature", "tests")
@@ -37,15 +36,8 @@ class SolveOptions(ModelOptions):
     batch: bool = False
     """Solve all problems of a file."""
     problems_file: str | None = None
-    """With --batch: the file (a directory for formats q and grids, "owner/name" of a hub for fields)."""
-    format: ProblemFormat = "problems"
-    """How it is written; see problems/formats. In format problems a description is enough."""
-    split: str | None = None
-    """Part of the data set, where the format has parts (mbpp, q, fields)."""
-    fields: dict[str, str] = {}
-    """With format fields: our names to the data set's columns, as JSON or as key=value, repeated."""
-    problems: int | None = Field(None, ge=1)
-    """The first so many of the file."""
+    """With --batch: the file (a directory for formats q and grids, "owner/name" of a hub for fields). In format problems
+    a description is enough."""
     execute_tests: bool = False
     """Run the program on the problem's tests, in the sandbox."""
     attempts: int = Field(1, ge=1)
@@ -65,8 +57,6 @@ class SolveOptions(ModelOptions):
     stages: Stages | None = None
     """all: every reasoning stage (games/multistage/stages.py); a number: that many of them, then the program; none: one
     message, one answer. Default: none for a generator whose run had no stages, all for others."""
-    answer_format: Literal["direct", "reasoning"] | None = None
-    """Of one message (see games/programs/unit_tests.py); default: that of the checkpoint's run, or direct."""
     reasoning: bool = True
     """Show the stages before the program."""
     output: Path | None = None

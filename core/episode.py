@@ -1,6 +1,6 @@
 """What happened: completions, turns, trajectories, episodes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -96,6 +96,8 @@ class Trajectory:
     """(prefix, branch) where attempts branch (interfaces.Branching)."""
     outcomes: tuple[Outcome, ...] = ()
     """What each test did, where the game has tests."""
+    valid_tests: Mapping[str, float] = field(default_factory=dict)
+    """Of a test suite: the source of each test that the reference confirms -> the CPU milliseconds that it needs."""
     group: str = ""
     """Attempts of one player in one episode share a baseline where this is the same."""
 

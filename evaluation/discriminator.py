@@ -75,7 +75,7 @@ async def judge_suites(
             if suite.sources.get(test.identity) not in (None, *suite.wrong_outputs)
         }
         killed = {
-            kind: tuple(await asyncio.gather(*(judge.kills(suite, program) for program in of_kind)))
+            kind: tuple(await asyncio.gather(*(judge.kills(suite.valid, program) for program in of_kind)))
             for kind, of_kind in programs.items()
         }
         return SuiteRecord(

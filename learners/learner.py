@@ -237,7 +237,6 @@ class Learner:
                 sums["loss"] += part.loss.item()
                 for name, value in part.sums.items():
                     sums[name] += value
-                assert part.mismatches_P is not None
                 differences.append(part.mismatches_P.cpu())
         return sums, torch.cat(differences[1:] or differences)
 

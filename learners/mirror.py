@@ -41,7 +41,7 @@ class Mirror:
                     f"checkpoint.mirror {self._uri}: holds checkpoints of a run {name}, which this one would replace; "
                     "give another --run-name, or delete them"
                 )
-            new = not self._is_there(self._place)
+            new = not _exists(self._files, self._place)
             self._files.create_dir(self._place)
             with self._files.open_output_stream(probe) as stream:
                 stream.write(b"\n")
@@ -95,13 +95,8 @@ class Mirror:
     def _delete(self, checkpoint: str) -> None:
         if _exists(self._files, f"{checkpoint}/{_MANIFEST}"):
             self._files.delete_file(f"{checkpoint}/{_MANIFEST}")
-        if self._is_there(checkpoint):
+        if _exists(self._files, checkpoint):
             self._files.delete_dir(checkpoint)
-
-    def _is_there(self, path: str) -> bool:
-        from pyarrow.fs import FileType
-
-        return self._files.get_file_info(path).type != FileType.NotFound
 
 
 def fetch(uri: str, into: Path) -> Path:
@@ -109,7 +104,7 @@ def fetch(uri: str, into: Path) -> Path:
 
     Raises CheckpointError.
     """
-    from pyarrow.fs import FileType, LocalFileSystem, copy_files
+    from pyarrow.fs import LocalFileSystem, copy_files
 
     files, place = _open(uri)
     try:
@@ -124,7 +119,7 @@ def fetch(uri: str, into: Path) -> Path:
         target.mkdir(parents=True, exist_ok=True)
         wanted = [(place, target)] + [(f"{run}/{name}", directory / name) for name in _TO_START]
         for source, there in wanted:
-            if files.get_file_info(source).type != FileType.NotFound:
+            if _exists(files, source):
                 copy_files(
                     source, str(there), source_filesystem=files, destination_filesystem=LocalFileSystem()
                 )
@@ -165,7 +160,9 @@ def _steps(files: Any, run: str) -> list[str]:
 
 
 def _exists(files: Any, path: str) -> bool:
-    return files.get_file_info(path).is_file
+    from pyarrow.fs import FileType
+
+    return files.get_file_info(path).type != FileType.NotFound
 
 
 def _reason(error: Exception) -> str:

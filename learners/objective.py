@@ -1,7 +1,7 @@
 """The loss of one micro-batch, as its part of the minibatch's."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 
@@ -27,14 +27,14 @@ class Size:
     """Tokens that carry value loss."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Part:
     """What one micro-batch adds."""
 
     loss: torch.Tensor
-    sums: dict[str, float] = field(default_factory=dict)
+    sums: dict[str, float]
     """For the log: over the trained tokens, but value_loss over the sampled ones."""
-    mismatches_P: torch.Tensor | None = None
+    mismatches_P: torch.Tensor
     """|learner's - engine's log-probability| of the trained tokens."""
 
 

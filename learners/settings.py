@@ -50,7 +50,7 @@ class Gae(_AcrossProblems):
     kind: Literal["gae"] = "gae"
     """gae: PPO with a critic. Critic-free: grpo (rewards standardised within each group), dr_grpo (without the
     division by the std), rloo (relative to the others of the group), reinforce_pp (standardised over the batch), rae
-    (relative to a moving average per game and role: for games without groups), hierarchical_grpo (grpo within
+    (relative to a moving average per game and player: for games without groups), hierarchical_grpo (grpo within
     branches plus grpo among the branches of a problem; with credit tree)."""
     gamma: float = Field(default=1.0, ge=0, le=1)
     lam: float = Field(default=1.0, ge=0, le=1)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from actors.episodes import EpisodeRunner, Seat
+from actors.episodes import EpisodeRunner, Speaker
 from actors.settings import EngineSettings
 from configs.schema import Config
 from core.errors import SparringError
@@ -32,17 +32,17 @@ def build_policy(engine: EngineSettings, model: str, device: str) -> Policy:
 def build_runner(config: Config, models: Mapping[str, str], sandbox: Sandbox) -> EpisodeRunner:
     from transformers import AutoTokenizer
 
-    seats = {}
+    speakers = {}
     for role in config.policies:
         settings = config.policy(role)
         tokenizer = AutoTokenizer.from_pretrained(models[role])
-        seats[role] = Seat(
+        speakers[role] = Speaker(
             policy=build_policy(settings.engine, models[role], config.device),
             format=format_for(tokenizer),
             max_tokens=settings.max_tokens,
             probe_tolerance=settings.engine.tolerance,
         )
-    return EpisodeRunner(config.game.game(), sandbox, seats, config.seats, config.seed)
+    return EpisodeRunner(config.game.game(), sandbox, speakers, config.seats, config.seed)
 
 
 def credit_of(config: Config, role: str) -> Credit:

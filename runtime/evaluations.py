@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from configs.schema import Config
+from core.errors import SparringError
 from core.evaluation import Evaluator, Scores, load_bank, save_bank
 from core.problem import Problem
 from games.programs.gap import GapAlarm
 from runtime.parts import Parts, Start
-from runtime.start import SessionError
 from tracking.clock import Clock
 from tracking.progress import Display
 
@@ -59,7 +59,7 @@ class Evaluations:
     def scores(self, step: int, last_of_stage: bool = False) -> Scores | None:
         """After this step; 0: before the first. None where none are due.
 
-        Raises SessionError where checkpoints are to be chosen by a score that the game does not have.
+        Raises SparringError where checkpoints are to be chosen by a score that the game does not have.
         """
         every = self._settings.every
         due = step == 0 or last_of_stage or (every is not None and step % every == 0)
@@ -76,14 +76,14 @@ class Evaluations:
             return scores
         if name not in scores.values:
             known = ", ".join(sorted(scores.values))
-            raise SessionError(f"evaluation.best_by {name}: no score of this game; give one of {known}")
+            raise SparringError(f"evaluation.best_by {name}: no score of this game; give one of {known}")
         return replace(scores, combined=scores.values[name])
 
 
 def _bank_beside(checkpoint: Path) -> Path:
     bank = checkpoint.parent.parent / "bank.json"
     if not bank.is_file():
-        raise SessionError(
+        raise SparringError(
             f"{checkpoint}: its run's bank.json is missing at {bank}: give a checkpoint inside its run's directory, "
             "or --no-evaluation.enabled if it began without evaluation"
         )

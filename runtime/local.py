@@ -10,6 +10,7 @@ from pathlib import Path
 from actors.episodes import EpisodeRunner
 from configs.schema import Config
 from core.batch import Batch
+from core.errors import SparringError
 from core.play import PlayRequest, PlayResult
 from core.problem import Problem
 from core.weights import PublishReceipt, WeightUpdate
@@ -20,7 +21,6 @@ from learners.state import save_learner
 from learners.train_spec import LearnerSpec, build_learners, by_backbone
 from runtime.build import build_runner, learner_specs, ordered_ids
 from runtime.parts import Parts, Start
-from runtime.start import SessionError
 from sandbox_workers.local import LocalSandbox
 from sandbox_workers.nothing import NoSandbox
 
@@ -101,8 +101,8 @@ def _sandbox(config: Config, start: Start) -> LocalSandbox | NoSandbox:
 
 
 def _build(group: Mapping[str, LearnerSpec]) -> dict[str, Learner]:
-    """Raises SessionError where a policy's model does not go with its learner's settings."""
+    """Raises SparringError where a policy's model does not go with its learner's settings."""
     try:
         return build_learners(group)
     except ValueError as error:
-        raise SessionError(f"{' and '.join(group)}: {error}") from error
+        raise SparringError(f"{' and '.join(group)}: {error}") from error

@@ -26,7 +26,7 @@ from games.programs.game import SolverGame
 from games.programs.unit_tests import UnitTestsRules
 from games.prompts import TaggedFormat, format_for
 from games.rules import Rules
-from runtime.start import SessionError, find_model, load_tokenizer
+from runtime.start import find_model, load_tokenizer
 from tracking.runs import find_run
 
 _MAX_TOKENS = 512
@@ -72,7 +72,7 @@ class Model:
 
 
 def open_model(name: str, key: str) -> Model:
-    """key: the option that names it, for errors. Raises SessionError."""
+    """key: the option that names it, for errors. Raises SparringError."""
     from transformers import AutoConfig
 
     path = find_model(name, key)
@@ -80,7 +80,7 @@ def open_model(name: str, key: str) -> Model:
         role for role in ("generator", "discriminator") if (Path(path) / role / "config.json").is_file()
     ]
     if inside:
-        raise SessionError(f"{key} {name}: holds several models; give {Path(name) / inside[0]}")
+        raise SparringError(f"{key} {name}: holds several models; give {Path(name) / inside[0]}")
     tokenizer = load_tokenizer(path, key)
     context = getattr(AutoConfig.from_pretrained(path), "max_position_embeddings", None)
     return Model(path=path, tokenizer=tokenizer, context=context, run=_run_of(Path(path)))
@@ -159,14 +159,14 @@ def room_for(
     max_tokens: int,
     max_model_len: int | None,
 ) -> int:
-    """Tokens of the longest sequence that may come up. Raises SessionError where some problems do not fit."""
+    """Tokens of the longest sequence that may come up. Raises SparringError where some problems do not fit."""
     needs = {problem.id: longest(problem) for problem in problems}
     allowed = {"--max-model-len": max_model_len, "the model's context": model.context}
     key, limit = min(((k, n) for k, n in allowed.items() if n), key=lambda pair: pair[1], default=("", 0))
     too_long = [i for i, tokens in needs.items() if limit and tokens > limit]
     if too_long:
         worst = max(too_long, key=lambda i: needs[i])
-        raise SessionError(
+        raise SparringError(
             f"{len(too_long)} of {len(problems)} problems do not fit: prompts and completions of {worst} may take "
             f"{needs[worst]} tokens, but {key} is {limit}: "
             f"{'raise it or ' if key.startswith('--') else ''}lower --max-tokens ({max_tokens})"
@@ -178,17 +178,17 @@ def room_for(
 async def loaded(
     model: Model, engine: EngineSettings, device: str, style: PromptFormat, max_tokens: int, seed: int
 ) -> AsyncIterator[Writer]:
-    """Raises SessionError where engine or device are not there."""
+    """Raises SparringError where engine or device are not there."""
     import torch
 
     from runtime.build import build_policy  # with all of torch: --policy reference needs none
 
     if device == "cuda" and not torch.cuda.is_available():
-        raise SessionError("--device cuda: torch finds no GPU; leave it out")
+        raise SparringError("--device cuda: torch finds no GPU; leave it out")
     try:
         policy = build_policy(engine, model.path, device)
     except ModuleNotFoundError as error:
-        raise SessionError(
+        raise SparringError(
             f"--engine {engine.kind}: {error}; install it, or give the other engine"
         ) from error
     try:

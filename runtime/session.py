@@ -13,13 +13,12 @@ from configs.load import Run
 from configs.schema import Config
 from configs.sections import FileProblems
 from core.episode import Episode
-from core.errors import RunFailed
+from core.errors import RunFailed, SparringError
 from core.evaluation import Scores
 from core.interfaces import Branching
 from core.play import PlayRequest
 from core.problem import Problem
 from curriculum.curriculum import Assignment
-from games.multistage.stages import REASONING_STAGES
 from learners.batching import Credit
 from problems.references import judge_references, validate_references
 from runtime.build import check_context_lengths, credit_of
@@ -28,7 +27,7 @@ from runtime.parts import Parts, Start, Stateful
 from runtime.plan import make_plan
 from runtime.problem_sets import load_splits, without_failing
 from runtime.recorder import CURVES, SAMPLES, Recorder
-from runtime.start import SessionError, load_tokenizers, make_embedded_models, resolve
+from runtime.start import load_tokenizers, make_embedded_models, resolve
 from tracking.clock import Clock
 from tracking.divergence import Divergence
 from tracking.figures import figures, mbpp_figures, reward_figures
@@ -51,7 +50,7 @@ def open_session(run: Run, recipe: str) -> Iterator["Session"]:
         log.open(start.run_directory)
         train, held_out = load_splits(config)
         if obstacles := make_plan(config, start, train, held_out).obstacles:
-            raise SessionError("; ".join(obstacles))
+            raise SparringError("; ".join(obstacles))
         if config.tracking.trace:
             clock.listener = harmless("trace.json", Trace(start.run_directory / "trace.json").add)
         clock.lap("startup")
@@ -92,7 +91,7 @@ def open_session(run: Run, recipe: str) -> Iterator["Session"]:
 
 
 def show_plan(run: Run, recipe: str) -> None:
-    """Print what would run. Raises SessionError with the reasons why it cannot."""
+    """Print what would run. Raises SparringError with the reasons why it cannot."""
     config, start = resolve(run, recipe)
     train, held_out = load_splits(config)
     plan = make_plan(config, start, train, held_out)
@@ -101,18 +100,18 @@ def show_plan(run: Run, recipe: str) -> None:
     if all(Path(model).is_dir() for model in start.models.values()):  # else their tokenizers are not here yet
         check_context_lengths(config, [*train, *held_out], load_tokenizers(start.models))
     if plan.obstacles:
-        raise SessionError("; ".join(plan.obstacles))
+        raise SparringError("; ".join(plan.obstacles))
 
 
 @contextmanager
 def _writable(output: Path) -> Iterator[None]:
-    """Raises SessionError where a file of the run finds no room."""
+    """Raises SparringError where a file of the run finds no room."""
     try:
         yield
     except OSError as error:
         if error.errno not in _UNWRITABLE:
             raise
-        raise SessionError(
+        raise SparringError(
             f"{error.filename or output}: {error.strerror}; make room and continue with --resume"
         ) from error
 
@@ -224,7 +223,7 @@ class Session:
         if credit.kind != "tree" or "generator" not in assignment.learning:
             return {}
         branches, continuations = credit.branches, credit.continuations
-        if assignment.stage == len(REASONING_STAGES):  # nothing follows that could differ
+        if assignment.stage == self.config.game.turns:  # nothing follows that could differ
             branches, continuations = credit.size, 1
         return {
             "generator": Branching(stage=assignment.stage, branches=branches, continuations=continuations)
@@ -234,7 +233,7 @@ class Session:
         """Evaluate at the end of a stage, and where it is due; log the step; save a checkpoint where one is due.
 
         Raises:
-            SessionError: the run has diverged (stop.*); it was saved before.
+            SparringError: the run has diverged (stop.*); it was saved before.
         """
         step, last = assignment.step, self.parts.scheduler.is_last_of_stage(assignment.step)
         scores = self.evaluations.scores(step, last)
@@ -250,7 +249,7 @@ class Session:
         if last or scores is not None or diverged or self.recorder.save_is_due(step, row):
             self.recorder.save(step, row, scores, self.parts.learners, self.stateful)
         if diverged:
-            raise SessionError(
+            raise SparringError(
                 f"stopped after step {step}: {diverged}; it is saved in {self.recorder.latest}. Continue with --resume "
                 "and another setting (such as a lower --learning-rate), or with --resume-from an earlier checkpoint"
             )

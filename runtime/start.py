@@ -22,10 +22,6 @@ from tracking.progress import say
 STARTED_FROM = "started_from.txt"
 
 
-class SessionError(SparringError):
-    """The run cannot start or go on; the message says what, where, and how to mend it."""
-
-
 def resolve(run: Run, recipe: str) -> tuple[Config, Start]:
     """A resumed run keeps its directory and its saved config."""
     config = run.to_config()
@@ -39,7 +35,7 @@ def resolve(run: Run, recipe: str) -> tuple[Config, Start]:
         name = run.run_name or f"{recipe}-{time.strftime('%Y%m%d-%H%M%S')}"
         directory = config.output_dir.resolve() / name
         if (directory / "metrics.jsonl").exists():
-            raise SessionError(
+            raise SparringError(
                 f"{directory}: holds a run already; give another --run-name, or continue with --resume"
             )
         _check_writable(directory)
@@ -76,10 +72,10 @@ def _checkpoint(given: str | Path | None, output_dir: Path) -> Path | None:
 
 
 def fit(config: Config, hardware: Hardware) -> Config:
-    """What the config leaves open follows the hardware; both are printed. Raises SessionError."""
+    """What the config leaves open follows the hardware; both are printed. Raises SparringError."""
     say(hardware.describe())
     if config.device == "cuda" and not hardware.gpus and (config.local or not os.environ.get("RAY_ADDRESS")):
-        raise SessionError("device cuda: torch finds no GPU on this machine; use --device cpu, or auto")
+        raise SparringError("device cuda: torch finds no GPU on this machine; use --device cpu, or auto")
     try:
         chosen = choices(config, hardware)
         if chosen:
@@ -87,7 +83,7 @@ def fit(config: Config, hardware: Hardware) -> Config:
         return fitted(config, hardware)
     except ValidationError as error:  # an explicit setting does not go with what was found
         reasons = "; ".join(e["msg"].removeprefix("Value error, ") for e in error.errors())
-        raise SessionError(f"on this machine (device {hardware.device}): {reasons}") from error
+        raise SparringError(f"on this machine (device {hardware.device}): {reasons}") from error
 
 
 def _hardware(config: Config) -> Hardware:
@@ -105,11 +101,11 @@ def _first_checkpoint(directory: Path) -> Path | None:
 
 
 def _check_writable(directory: Path) -> None:
-    """Raises SessionError where the run's directory could not be made: before models are loaded, not after."""
+    """Raises SparringError where the run's directory could not be made: before models are loaded, not after."""
     there = next(p for p in (directory, *directory.parents) if p.exists())
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
         reason = "cannot be written to" if there.is_dir() else "is not a directory"
-        raise SessionError(f"{there}: {reason}; give another --output-dir than {directory.parent}")
+        raise SparringError(f"{there}: {reason}; give another --output-dir than {directory.parent}")
 
 
 def _differences(saved: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "") -> list[str]:
@@ -127,7 +123,7 @@ def _differences(saved: Mapping[str, Any], now: Mapping[str, Any], prefix: str =
 def _models(config: Config) -> dict[str, str]:
     """Directory or hub id of each policy's warm start; an embedded model's is made by make_embedded_models, later.
 
-    Raises SessionError for a path that is not there.
+    Raises SparringError for a path that is not there.
     """
     from embedded.teaching import find_embedded
 
@@ -152,22 +148,22 @@ def make_embedded_models(config: Config, models: Mapping[str, str]) -> None:
 
 
 def find_model(name: str, key: str) -> str:
-    """Directory or hub id. Raises SessionError, which names the key, for a path that is not there."""
+    """Directory or hub id. Raises SparringError, which names the key, for a path that is not there."""
     path = Path(name).expanduser()
     if path.is_dir():
         return str(path.resolve())
     if path.is_absolute() or name.startswith((".", "~")) or name.count("/") != 1:
-        raise SessionError(f"{key} {name}: no such directory (and a hub id has the form owner/name)")
+        raise SparringError(f"{key} {name}: no such directory (and a hub id has the form owner/name)")
     return name
 
 
 def load_tokenizers(models: Mapping[str, str]) -> dict[str, Any]:
-    """By role. Raises SessionError."""
+    """By role. Raises SparringError."""
     return {role: load_tokenizer(m, f"{role}.model", ", or 'embedded'") for role, m in models.items()}
 
 
 def load_tokenizer(model: str, key: str, otherwise: str = "") -> Any:
-    """Raises SessionError, which names the key, where this is no model, or not a whole one. otherwise: what else the
+    """Raises SparringError, which names the key, where this is no model, or not a whole one. otherwise: what else the
     key may be."""
     from transformers import AutoConfig, AutoTokenizer
 
@@ -180,7 +176,7 @@ def load_tokenizer(model: str, key: str, otherwise: str = "") -> Any:
             raise ValueError("its tokenizer knows no text: tokenizer.json is missing")
     except (OSError, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
-        raise SessionError(
+        raise SparringError(
             f"{key} {model}: cannot be loaded ({reason}); {_remedy(model, otherwise)}"
         ) from error
     return tokenizer

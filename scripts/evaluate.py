@@ -31,7 +31,7 @@ from core.episode import Trajectory
 from core.errors import SparringError, exit_with
 from core.interfaces import Sandbox
 from core.problem import Problem
-from core.verdict import Limits, Status
+from core.verdict import Status
 from embedded.problems import embedded_problems
 from evaluation.discriminator import SuiteRecord, discriminator_scores, judge_suites, mean_kill_at_k
 from evaluation.mutants import seeded_bugs
@@ -44,7 +44,6 @@ from problems.formats import load_dataset
 from problems.references import judge_references
 from runtime.logs import quiet_logs
 from runtime.model import Model, loaded, open_model, program_game, room_for, suite_rules
-from runtime.start import SessionError
 from sandbox_workers.local import LocalSandbox
 from tracking.progress import counter
 from tracking.rows import write_json
@@ -52,7 +51,6 @@ from tracking.run_record import versions
 from tracking.score_table import print_failures, print_scores
 
 Judged = Mapping[str, Sequence[JudgedProgram]]
-_CPU_S, _WALL_PER_CPU = 5.0, 4
 
 
 def evaluate(settings: EvaluateOptions) -> dict[str, Any]:
@@ -62,14 +60,13 @@ def evaluate(settings: EvaluateOptions) -> dict[str, Any]:
     """
     started = time.perf_counter()
     problems = _problems(settings)
-    name = settings.policy or settings.discriminator or ""
-    model = None if name in FIXED else open_model(name, "--policy" if settings.policy else "--discriminator")
-    if settings.policy:
-        cpu_s = settings.cpu_s or _CPU_S
-        limits = Limits(cpu_s=cpu_s, wall_s=_WALL_PER_CPU * cpu_s)
-        of = partial(programs_report, settings, problems, model, limits)
+    name, limits = settings.policy or settings.discriminator or "", settings.limits
+    if settings.policy in FIXED:
+        of = partial(fixed_programs_report, settings, problems)
+    elif settings.policy:
+        of = partial(programs_report, settings, problems, open_model(name, "--policy"))
     else:
-        assert model is not None
+        model = open_model(name, "--discriminator")
         rules = changed_rules(settings, model)
         limits = rules.sandbox_limits
         of = partial(suites_report, settings, problems, model, rules)
@@ -102,26 +99,24 @@ def _problems(settings: EvaluateOptions) -> list[Problem]:
 
 
 # ---------------------------------------------------------------------- programs
-async def programs_report(
-    settings: EvaluateOptions, problems: list[Problem], model: Model | None, limits: Limits, sandbox: Sandbox
+async def fixed_programs_report(
+    settings: EvaluateOptions, problems: list[Problem], sandbox: Sandbox
 ) -> dict[str, Any]:
-    if model is not None:
-        return await _written_programs_report(settings, problems, model, limits, sandbox)
     if settings.policy == "empty":
         programs = {p.id: [""] for p in problems}
     else:
         programs = {p.id: [p.reference_solution] for p in problems if p.reference_solution.strip()}
         if not programs:
-            raise SessionError(
+            raise SparringError(
                 f"{settings.dataset}: no problem has a reference solution; give another --policy"
             )
     known = [p for p in problems if p.id in programs]
-    report = _programs_report(await judge_programs(sandbox, programs, known, limits), {}, ())
+    report = _programs_report(await judge_programs(sandbox, programs, known, settings.limits), {}, ())
     return {"problems": len(known), "without_reference": len(problems) - len(known), **report}
 
 
-async def _written_programs_report(
-    settings: EvaluateOptions, problems: list[Problem], model: Model, limits: Limits, sandbox: Sandbox
+async def programs_report(
+    settings: EvaluateOptions, problems: list[Problem], model: Model, sandbox: Sandbox
 ) -> dict[str, Any]:
     """With --ablate the report of all stages, and under `ablation` that of every number of stages."""
     arms = ARMS if settings.ablate else (settings.stages or _usual_stages(model, problems),)
@@ -148,7 +143,7 @@ async def _written_programs_report(
     for arm, attempts in written.items():
         greedy, *sampled = [
             await judge_programs(
-                sandbox, {i: [t.artifact for t in ts] for i, ts in of.items()}, problems, limits
+                sandbox, {i: [t.artifact for t in ts] for i, ts in of.items()}, problems, settings.limits
             )
             for of in attempts
         ]
@@ -166,10 +161,10 @@ def _usual_stages(model: Model, problems: Sequence[Problem]) -> str:
 
 
 def _game(arm: str, settings: EvaluateOptions, problems: Sequence[Problem], model: Model) -> ProgramGame:
-    """Raises SessionError where a problem has no stages."""
+    """Raises SparringError where a problem has no stages."""
     other = next((p for p in problems if not is_function(p)), None)
     if arm != "none" and other is not None:
-        raise SessionError(
+        raise SparringError(
             f"{settings.dataset}: problem {other.id} is no Python function with a signature, and has no stages: give "
             "--stages none"
         )
@@ -199,7 +194,7 @@ def changed_rules(settings: EvaluateOptions, model: Model) -> MultistageRules:
         changes["test_format"] = settings.test_format
     if settings.cpu_s:
         changes["sandbox_limits"] = rules.sandbox_limits.model_copy(
-            update={"cpu_s": settings.cpu_s, "wall_s": _WALL_PER_CPU * settings.cpu_s}
+            update=settings.limits.model_dump(include={"cpu_s", "wall_s"})
         )
     return rules.model_copy(update=changes)
 
@@ -210,7 +205,7 @@ async def suites_report(
     """What the suites find: seeded bugs, the data set's wrong solutions, and its correct ones, falsely."""
     other = next((p for p in problems if not (is_function(p) and p.reference_solution)), None)
     if other is not None:
-        raise SessionError(
+        raise SparringError(
             f"{settings.dataset}: problem {other.id}: suites need Python functions with a reference solution"
         )
     game, style = MultistageGame(rules), model.style()

@@ -29,7 +29,6 @@ from core.episode import Outcome, Turn
 from core.errors import RunFailed, SparringError, exit_with
 from core.interfaces import Sandbox
 from core.problem import Problem
-from core.verdict import Limits
 from evaluation.solving import Solution, Solver, Tester, is_function, stage_name
 from games.multistage.game import MultistageGame
 from games.multistage.rules import DISCRIMINATOR, GENERATOR
@@ -50,7 +49,6 @@ from tracking.progress import counter
 from tracking.rows import write_json
 from tracking.run_record import versions
 
-_CPU_S, _WALL_PER_CPU = 5.0, 4
 _LEAST_ROOM = 32
 
 
@@ -75,14 +73,12 @@ def solve(settings: SolveOptions) -> dict[str, Any]:
         suite_rules(f"--discriminator {name}", tester)
     if settings.answer_format and (settings.stages or model.usual_stages) != "none":
         raise SparringError("--answer-format is that of one message: give --stages none as well")
-    cpu_s = settings.cpu_s or _CPU_S
-    limits = Limits(cpu_s=cpu_s, wall_s=_WALL_PER_CPU * cpu_s)
     with contextlib.ExitStack() as stack:
         sandbox = None
         if settings.runs_programs:
-            sandbox = stack.enter_context(LocalSandbox(settings.sandbox, limits=limits))
+            sandbox = stack.enter_context(LocalSandbox(settings.sandbox, limits=settings.limits))
             print(sandbox.description, flush=True)
-        solutions, ended = asyncio.run(_solve_all(settings, problems, (model, tester), sandbox, limits))
+        solutions, ended = asyncio.run(_solve_all(settings, problems, (model, tester), sandbox))
     solutions += [Solution(problem=i, attempts=[], error=fault) for i, fault in faults.items()]
     report = {
         "checkpoint": generator,
@@ -144,7 +140,6 @@ async def _solve_all(
     problems: Sequence[Problem],
     models: tuple[Model, Model | None],
     sandbox: Sandbox | None,
-    limits: Limits,
 ) -> tuple[list[Solution], RunFailed | None]:
     """Also how the engine ended, where it did. models: the generator, and the discriminator where its tests choose."""
     model, tester = models
@@ -179,7 +174,7 @@ async def _solve_all(
             writer=writes,
             temperature=settings.temperature,
             sandbox=sandbox,
-            limits=limits,
+            limits=settings.limits,
             attempts=settings.attempts,
             best_of=settings.best_of,
             tester=chooses,

@@ -91,3 +91,10 @@ def random_samples(
 def export(model: PreTrainedModel, version: int) -> WeightUpdate:
     """Of a model that no learner has."""
     return export_weights(FullTuning(model, model, LearnerSettings()), version)
+
+
+class Tokenizer:
+    """As far as checkpoints know one."""
+
+    def save_pretrained(self, directory: Path) -> None:
+        (directory / "tokenizer.json").write_text("{}")

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from actors.scripted_policy import ScriptedPolicy
-from core.episode import Episode
+from core.episode import Completion, Episode, FinishReason
 from core.interfaces import Game, Message, Player, Sampling, Sandbox, SandboxFailure
 from core.problem import Problem
 from core.seeding import derive_seed
 from core.verdict import Limits, Test, Verdict
+from core.weights import PublishReceipt, WeightUpdate
 
 STOP = 0
 Says = Callable[[str, Sampling], str]
@@ -44,6 +44,39 @@ class Letters:
 
     def completion(self, text: str, closes: str = "<end>") -> list[int]:
         return [*map(ord, text), STOP]
+
+
+class ScriptedPolicy:
+    """A policy that says what it is told, without a model.
+
+    `script` maps (prompt tokens, sampling) to the tokens of the completion, its stop token included.
+    """
+
+    def __init__(self, script: Callable[[Sequence[int], Sampling], Sequence[int]]) -> None:
+        self._script = script
+        self._version = 0
+
+    @property
+    def version(self) -> int:
+        return self._version
+
+    async def generate(self, prompt_tokens: Sequence[int], sampling: Sampling) -> Completion:
+        tokens = tuple(self._script(prompt_tokens, sampling))[: sampling.max_tokens]
+        stopped = bool(tokens) and tokens[-1] in sampling.stop_token_ids
+        return Completion(
+            tokens=tokens,
+            logprobs=(0.0,) * len(tokens),  # it is certain
+            version=self._version,
+            finish_reason=FinishReason.STOP if stopped else FinishReason.LENGTH,
+        )
+
+    async def load_weights(self, update: WeightUpdate) -> PublishReceipt:
+        """It has no weights; it takes the version and says that nothing differs."""
+        self._version = update.version
+        return PublishReceipt(version=update.version, digest=update.digest, probe_difference=0.0)
+
+    async def close(self) -> None:
+        pass
 
 
 def player(

@@ -102,10 +102,8 @@ class MultistageEvaluator:
     async def _kills(self, problem: Problem, episode: Episode, wrong: Sequence[str]) -> list[bool | None]:
         """By suite and wrong program; suites that play could not judge are left out."""
         judge = Suites(problem, self._rules, self._sandbox)
-        texts = [t.artifact for t in episode.trajectories if "validity" in t.components]
-        suites = await judge.validate(texts)
-        met = [judge.kills(suite, program) for suite in suites if suite is not None for program in wrong]
-        return [*await asyncio.gather(*met), *[None] * (suites.count(None) * len(wrong))]
+        suites = [t.valid_tests for t in episode.trajectories if "validity" in t.components]
+        return await asyncio.gather(*(judge.kills(valid, program) for valid in suites for program in wrong))
 
     def _request(self, name: str, attempts: Mapping[str, int], temperature: float) -> PlayRequest:
         return PlayRequest(

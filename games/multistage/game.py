@@ -169,6 +169,7 @@ class MultistageGame:
             outcomes=[[result[s] for s in kept] for result in results],
             solvable=any(r.get(s) for r in [*results, *remembered] for s in kept),
         )
+        suite.valid_tests = judged.valid
         reward, suite.components = discriminator_reward(facts, rules)
         if results:  # else no program to be measured against: not judged
             suite.reward = reward

@@ -131,9 +131,9 @@ class Suites:
                 met.outcomes[test] = outcome(verdict, reference_ms, self._limits, self._rules.rewards)
         return met
 
-    async def kills(self, suite: Suite, program: str) -> bool | None:
-        """None if the sandbox failed."""
-        met = await self.meet(program, [suite.valid] if suite.valid else [])
+    async def kills(self, valid: Mapping[str, float], program: str) -> bool | None:
+        """valid: a suite's valid tests. None if the sandbox failed."""
+        met = await self.meet(program, [valid] if valid else [])
         return None if met is None else False in met.outcomes.values()
 
 

@@ -29,7 +29,7 @@ from learners.settings import LearnerSettings, LoraSettings
 from learners.train_loop import RayLearner, TrainRun
 from learners.train_spec import LearnerSpec
 from runtime.cluster import for_the_user
-from tests.learning import VOCABULARY, one_torch_thread, save_tiny_model
+from tests.learning import VOCABULARY, Tokenizer, one_torch_thread, save_tiny_model
 
 PATIENCE_S = 180
 """For a worker to come back, or for a failure to be told: far above what either takes."""
@@ -224,11 +224,6 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(place)], check=True)
 
 
-class NoTokenizer:
-    def save_pretrained(self, directory: Path) -> None:
-        (directory / "tokenizer.json").write_text("{}")
-
-
 def test_a_full_disk_leaves_the_checkpoint_before(
     small_disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -242,7 +237,7 @@ def test_a_full_disk_leaves_the_checkpoint_before(
 
     monkeypatch.setattr(checkpoints, "RETRY_PAUSES_S", ())
     store = CheckpointStore(small_disk / "checkpoints", keep=2)
-    tokenizers = {"generator": NoTokenizer(), "discriminator": NoTokenizer()}
+    tokenizers = {"generator": Tokenizer(), "discriminator": Tokenizer()}
     store.save(1, policies(100_000), tokenizers, {"step": 1, "parts": {}})
     with pytest.raises(CheckpointError) as failure:
         store.save(2, policies(600_000), tokenizers, {"step": 2, "parts": {}})
@@ -330,7 +325,7 @@ def test_updates_that_stay_broken_go_back_to_a_checkpoint(
         within(PATIENCE_S, lambda: learner.step(batch(1)))
         saved = within(PATIENCE_S, lambda: save(learner))
         state = {"versions": {"generator": 1}}
-        CheckpointStore(root, keep=2).save(1, {"generator": saved}, {"generator": NoTokenizer()}, state)
+        CheckpointStore(root, keep=2).save(1, {"generator": saved}, {"generator": Tokenizer()}, state)
         for step in (2, 3, 4):
             within(PATIENCE_S, lambda: learner.step(batch(step, logprob=float("nan"))))  # noqa: B023
         metrics, weights = within(PATIENCE_S, lambda: learner.step(batch(5, logprob=float("nan"))))

@@ -11,7 +11,6 @@ from typing import get_args
 
 import pytest
 
-from actors.scripted_policy import ScriptedPolicy
 from configs.schema import Config
 from core.batch import sample_from
 from core.episode import Episode
@@ -28,7 +27,7 @@ from sandbox_workers.languages import UnknownLanguage
 from sandbox_workers.local import LocalSandbox
 from tests import your_own_game
 from tests.contracts.test_sandbox_contract import require
-from tests.playing import Breaking
+from tests.playing import Breaking, ScriptedPolicy
 from tracking.step import episode_metrics, require_some_judged
 
 SHIPPED: tuple[GameRules, ...] = tuple(kind() for kind in get_args(get_args(GameRules)[0]))

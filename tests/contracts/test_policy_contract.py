@@ -12,7 +12,6 @@ import pytest
 import torch
 from transformers import PreTrainedModel
 
-from actors.scripted_policy import ScriptedPolicy
 from actors.settings import VllmEngine
 from actors.transformers_policy import TransformersPolicy
 from core.episode import Completion, FinishReason
@@ -24,6 +23,7 @@ from games.prompts import END, MARKER_TOKENS, PAD
 from learners.models import score_tokens
 from learners.packing import row_of
 from tests.learning import export
+from tests.playing import ScriptedPolicy
 
 CONTEXT = 384
 TOLERANCE = 1e-4

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.episodes import EpisodeRunner, Seat
-from actors.scripted_policy import ScriptedPolicy
+from actors.episodes import EpisodeRunner, Speaker
 from core.batch import sample_from
 from core.episode import Episode, Trajectory
 from core.interfaces import Sampling, SandboxFailure
@@ -26,7 +25,7 @@ from games.prediction.rules import OutputPredictionRules
 from games.programs.code_execution import CodeExecutionRules
 from games.programs.code_golf import CodeGolfRules
 from games.programs.unit_tests import UnitTestsRules
-from tests.playing import Letters
+from tests.playing import Letters, ScriptedPolicy
 
 examples = settings(max_examples=100, deadline=None)
 
@@ -145,9 +144,9 @@ def run(rules: GameRules, draw_seed: int, *, failing: float = 0.1, attempts: int
         return style.completion(rng.choice(texts))
 
     policies = sorted(set(rules.seats.values()))
-    seat = Seat(policy=ScriptedPolicy(script), format=style, max_tokens=max_tokens, probe_tolerance=1.0)
+    speaker = Speaker(policy=ScriptedPolicy(script), format=style, max_tokens=max_tokens, probe_tolerance=1.0)
     runner = EpisodeRunner(
-        rules.game(), Drawn(draw_seed, failing), dict.fromkeys(policies, seat), rules.seats, draw_seed
+        rules.game(), Drawn(draw_seed, failing), dict.fromkeys(policies, speaker), rules.seats, draw_seed
     )
     request = PlayRequest(
         address=("step", address),

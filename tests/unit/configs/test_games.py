@@ -3,7 +3,6 @@
 from typing import Any, get_args
 
 import pytest
-import yaml
 
 from configs.load import RECIPES, ConfigError, load_run
 from configs.schema import Config
@@ -27,7 +26,7 @@ SEATS = {
 }
 
 
-def recipe(name: str) -> Config:
+def shipped(name: str) -> Config:
     return load_run(["--config", name])[0].to_config()
 
 
@@ -39,7 +38,7 @@ def of(kind: str, **changes: Any) -> Config:
 # ---------------------------------------------------------------------- recipes
 @pytest.mark.parametrize("name", ALL)
 def test_a_recipe_says_who_plays_and_who_learns(name):
-    config = recipe(name)
+    config = shipped(name)
     kind = config.game.kind
     assert config.seats == SEATS[kind]
     assert config.policies == (("generator",) if kind in ONE_POLICY else ("generator", "discriminator"))
@@ -58,17 +57,17 @@ def test_a_recipe_says_who_plays_and_who_learns(name):
 
 
 def test_every_game_has_a_recipe():
-    assert {recipe(name).game.kind for name in ALL} == set(KINDS)
+    assert {shipped(name).game.kind for name in ALL} == set(KINDS)
 
 
-@pytest.mark.parametrize("name", [name for name in ALL if recipe(name).generator.model == EMBEDDED])
+@pytest.mark.parametrize("name", [name for name in ALL if shipped(name).generator.model == EMBEDDED])
 def test_an_embedded_recipes_context_holds_its_longest_sequence(name):
     """With a tokenizer of the problems' own words, as its warm start makes one."""
     from embedded.model import build_tokenizer
     from runtime.build import check_context_lengths
     from runtime.problem_sets import load_splits
 
-    config = recipe(name)
+    config = shipped(name)
     train, held_out = load_splits(config)
     assert not {p.id for p in train} & {p.id for p in held_out}
     texts = [problem.description for problem in train[:300]]
@@ -184,18 +183,14 @@ def test_what_has_an_effect_is_not_refused(kind, keys):
         ("game: kuhn", "game"),
     ],
 )
-def test_a_wrong_key_of_a_game_is_named(tmp_path, text, words):
-    path = tmp_path / "mine.yaml"
-    path.write_text(text)
+def test_a_wrong_key_of_a_game_is_named(recipe, text, words):
     with pytest.raises(ConfigError, match=words) as caught:
-        load_run(["--config", str(path)])
+        load_run([*recipe(text)])
     assert "mine.yaml" in str(caught.value) and len(str(caught.value).splitlines()) == 1
 
 
-def test_without_a_kind_the_keys_are_the_multi_stage_games(tmp_path):
-    path = tmp_path / "mine.yaml"
-    path.write_text(yaml.safe_dump({"game": {"max_tests": 3}}))
-    assert load_run(["--config", str(path)])[0].game.kind == "multistage"
+def test_without_a_kind_the_keys_are_the_multi_stage_games(recipe):
+    assert load_run([*recipe("game: {max_tests: 3}")])[0].game.kind == "multistage"
 
 
 def test_options_reach_the_recipes_game():

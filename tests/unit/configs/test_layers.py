@@ -10,18 +10,6 @@ from configs.load import ConfigError, Run, load_run
 from configs.schema import Config
 
 
-@pytest.fixture
-def recipe(tmp_path):
-    """recipe("seed: 2") -> arguments that name a file with that text."""
-
-    def write(text: str) -> tuple[str, str]:
-        path = tmp_path / "mine.yaml"
-        path.write_text(text)
-        return "--config", str(path)
-
-    return write
-
-
 def load(*arguments: str) -> Run:
     return load_run(list(arguments))[0]
 

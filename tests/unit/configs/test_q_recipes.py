@@ -48,11 +48,7 @@ def test_the_learner_is_spread_over_whole_gpus(recipe) -> None:
     assert (config.device, learner.sharding, learner.gpus, config.rollout.gpus) == ("cuda", "fsdp", 1, 1)
     gpus = learner.workers + config.rollout.actors
     assert gpus == (16 if name == "q:32b" else 8)
-
-
-def test_the_largest_has_r4s_length() -> None:
-    config = load_run(["--config", "q:32b"])[0].to_config()
-    assert config.generator.engine.max_model_len == 8192
+    assert name != "q:32b" or config.generator.engine.max_model_len == 8192
 
 
 def test_the_smallest_can_be_put_on_one_gpu() -> None:

@@ -1,37 +1,12 @@
 """A real sandbox for harmless programs, and one that fails where it is told to."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 
 import pytest
 
-from core.interfaces import Sandbox, SandboxFailure
-from core.verdict import Limits, Verdict
+from core.verdict import Limits
 from sandbox_workers.local import LocalSandbox
-
-
-@dataclass
-class Breaking:
-    """Judges as `sandbox` does, except for the programs that break it."""
-
-    sandbox: Sandbox
-    on: set[str] = field(default_factory=set)
-
-    async def judge(
-        self,
-        program: str,
-        tests: Sequence,
-        *,
-        limits: Limits | None = None,
-        run: int = 0,
-        language: str = "python",
-    ) -> list[Verdict]:
-        if program in self.on:
-            raise SandboxFailure("broken")
-        return await self.sandbox.judge(program, tests, limits=limits, run=run, language=language)
-
-    def stats(self) -> dict[str, float]:
-        return {}
+from tests.playing import Breaking
 
 
 @pytest.fixture(scope="module")
@@ -43,4 +18,4 @@ def sandbox() -> Iterator[LocalSandbox]:
 
 @pytest.fixture
 def breaking(sandbox: LocalSandbox) -> Breaking:
-    return Breaking(sandbox)
+    return Breaking(sandbox, on=set())

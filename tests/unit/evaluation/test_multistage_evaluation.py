@@ -1,5 +1,6 @@
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -9,7 +10,9 @@ from core.interfaces import SandboxFailure
 from core.problem import Problem
 from core.verdict import Limits, Status, Verdict
 from games.multistage.evaluator import MultistageEvaluator
+from games.multistage.game import MultistageGame
 from games.multistage.rules import MultistageRules
+from tests.playing import play, player
 
 REFERENCE = "reference"
 K1, K2, BREAKS = "assert f(1) == 1", "assert f(2) == 2", "assert f(3) == 3"
@@ -54,9 +57,9 @@ def evaluator(sandbox: Programs) -> MultistageEvaluator:
 
 
 def episode(
-    problem: str, programs: Sequence[str], suites: Sequence[tuple[float, list[str]] | None] = ()
+    problem: str, programs: Sequence[str], suites: Sequence[tuple[float, dict[str, float]] | None] = ()
 ) -> Episode:
-    """suites: (validity, tests), None where the sandbox could not judge."""
+    """suites: (validity, valid tests), None where the sandbox could not judge."""
     trajectories = [
         Trajectory(player="generator", attempt=i, turns=[], artifact=p) for i, p in enumerate(programs)
     ]
@@ -66,7 +69,7 @@ def episode(
             attempt=i,
             turns=[],
             components={"validity": suite[0]} if suite else {},
-            artifact="\n".join(suite[1]) if suite else K1,
+            valid_tests=suite[1] if suite else {K1: 1.0},
         )
         for i, suite in enumerate(suites)
     ]
@@ -125,18 +128,20 @@ def test_the_generators_scores_by_hand():
 
 def test_the_discriminators_scores_by_hand():
     """Four (suite, wrong program) pairs: K1 kills a, nothing kills b, an empty suite kills nothing."""
-    scores = score([episode("p", [], [(1.0, [K1, K2]), (0.0, ["?"])])], {"p": ["a", "b"]}, a={K1}, b=set())
+    scores = score(
+        [episode("p", [], [(1.0, {K1: 1.0, K2: 1.0}), (0.0, {})])], {"p": ["a", "b"]}, a={K1}, b=set()
+    )
     assert scores.values["test_validity"] == 0.5
     assert scores.values["kill_rate"] == 0.25
 
 
 def test_problems_without_a_bank_say_nothing_of_the_kill_rate():
-    scores = score([episode("p", [], [(1.0, [K1])]), episode("q", [], [(1.0, [K1])])], {"p": ["a"]}, a={K1})
+    scores = score([episode(i, [], [(1.0, {K1: 1.0})]) for i in ("p", "q")], {"p": ["a"]}, a={K1})
     assert scores.values["kill_rate"] == 1.0
 
 
 def test_a_suite_that_the_sandbox_could_not_judge_is_left_out():
-    scores = score([episode("p", [], [(1.0, [K1]), None])], {"p": ["a"]}, a={K1})
+    scores = score([episode("p", [], [(1.0, {K1: 1.0}), None])], {"p": ["a"]}, a={K1})
     assert scores.values["test_validity"] == scores.values["kill_rate"] == 1.0
     assert scores.values["unjudged"] == 1.0
 
@@ -146,24 +151,25 @@ def test_a_limit_kills_only_where_the_reference_is_fast():
 
     class Slow(Programs):
         async def judge(self, program, tests, **options) -> list[Verdict]:
-            if program == REFERENCE:
-                return [Verdict(status=Status.PASSED, cpu_ms=1.0 if t == K1 else 900.0) for t in tests]
             return [Verdict(status=Status.TIME_LIMIT) for _ in tests]
 
-    for tests, rate in (([K2], 0.0), ([K1, K2], 1.0)):
+    for tests, rate in (({K2: 900.0}, 0.0), ({K1: 1.0, K2: 900.0}, 1.0)):
         played = [episode("p", [], [(1.0, tests)])]
         values = asyncio.run(evaluator(Slow({})).scores([played], {"p": ["slow"]})).values
         assert values["kill_rate"] == rate
 
 
-def test_a_test_that_the_reference_fails_is_not_valid_and_kills_nothing():
-    scores = score([episode("p", [], [(0.5, [K1, K2])])], {"p": ["a"]}, a={K2}, **{REFERENCE: {K2}})
-    assert scores.values["kill_rate"] == 0.0
-
-
-def test_pairs_whose_suite_cannot_be_judged_again_are_counted():
-    scores = score([episode("p", [], [(1.0, [K1]), (1.0, [BREAKS])])], {"p": ["a", "b"]}, a={K1}, b={K1})
+def test_pairs_that_the_sandbox_could_not_judge_are_counted():
+    played = [episode("p", [], [(1.0, {K1: 1.0}), (1.0, {BREAKS: 1.0})])]
+    scores = score(played, {"p": ["a", "b"]}, a={K1}, b={K1})
     assert (scores.values["kill_rate"], scores.values["unjudged"]) == (1.0, 2.0)
+
+
+def test_no_test_is_confirmed_again():
+    """Play did it: the evaluator asks of the wrong programs only."""
+    sandbox = Programs({"a": {K1}})
+    asyncio.run(evaluator(sandbox).scores([[episode("p", [], [(1.0, {K1: 1.0})])]], {"p": ["a"]}))
+    assert sandbox.asked == [("a", (K1,))]
 
 
 def test_a_sandbox_failure_is_no_score():
@@ -179,7 +185,7 @@ def test_nothing_played_scores_nothing():
 
 def test_the_best_is_seven_parts_generator_and_three_parts_validity():
     scores = score(
-        [episode("p", ["half"], [(0.5, [])]), episode("q", ["right"])], {}, half={"t1"}, right=set()
+        [episode("p", ["half"], [(0.5, {})]), episode("q", ["right"])], {}, half={"t1"}, right=set()
     )
     assert scores.combined == pytest.approx(0.7 * 0.5 + 0.3 * 0.5)
     assert set(scores.values) == {
@@ -189,3 +195,18 @@ def test_the_best_is_seven_parts_generator_and_three_parts_validity():
         "kill_rate",
         "unjudged",
     }
+
+
+def test_from_play_to_scores(sandbox):
+    """What play has confirmed is what the bank's programs meet."""
+    double = "def f(n): return n * 2"
+    problem = replace(PROBLEMS[1], baseline_tests=("assert f(1) == 2",), reference_solution=double)
+    suite = "assert f(1) == 2\nassert f(2) == 5\nassert f(3) == 6"
+    seats = [player("generator", lambda *_: double), player("discriminator", lambda *_: suite)]
+    rules = MultistageRules(sandbox_limits=Limits(cpu_s=0.2, wall_s=3.0))
+    played = play(MultistageGame(rules), problem, seats, sandbox)
+    evaluator = MultistageEvaluator([problem], sandbox, rules, suites=1, bank_programs=1)
+    bank = {"q": ["def f(n): return n + 1", double]}
+    values = asyncio.run(evaluator.scores([[played]], bank)).values
+    assert (values["generator_pass_rate"], values["kill_rate"]) == (1.0, 0.5)
+    assert values["test_validity"] == pytest.approx(2 / 3)

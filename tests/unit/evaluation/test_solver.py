@@ -1,16 +1,20 @@
 """Scores of one policy's programs, by hand."""
 
 import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
+from configs.load import ConfigError, load_run
 from core.episode import Episode, Trajectory
 from core.evaluation import EvaluationSettings
 from core.problem import Problem
 from core.verdict import Limits
 from games.programs.code_execution import CodeExecutionRules
+from games.programs.code_golf import CodeGolfRules
 from games.programs.evaluator import SolverEvaluator
-from games.programs.game import SolverGame
+from games.programs.game import SolverGame, SolverRules
 from games.programs.unit_tests import UnitTestsRules
 from tests.playing import play, reader
 
@@ -32,11 +36,19 @@ PROBLEMS = [problem("double", 2), problem("triple", 3)]
 DOUBLE, TRIPLE = (p.reference_solution for p in PROBLEMS)
 LUCKY = "def f(n): return abs(n) * 2"
 """Three of double's four tests."""
+NOTHING_PAYS = CodeExecutionRules(sandbox_limits=LIMITS)
+FIRST_TWO = UnitTestsRules(max_tests=2, sandbox_limits=LIMITS)
 
 
-def evaluator(sandbox, samples=0, pass_at=(1,)) -> SolverEvaluator:
+def evaluator(
+    sandbox,
+    samples=0,
+    pass_at=(1,),
+    rules: SolverRules = NOTHING_PAYS,
+    problems: Sequence[Problem] = PROBLEMS,
+) -> SolverEvaluator:
     settings = EvaluationSettings.model_construct(samples=samples, temperature=0.7, pass_at=pass_at)
-    return SolverEvaluator(PROBLEMS, sandbox, CodeExecutionRules(sandbox_limits=LIMITS), settings)
+    return SolverEvaluator(problems, sandbox, rules, settings)
 
 
 def episode(problem: Problem, *attempts: tuple[str, float | None, dict[str, float]]) -> Episode:
@@ -95,42 +107,6 @@ def test_what_the_sandbox_could_not_judge_is_in_no_mean(breaking):
     assert found.tasks == {"triple": 1.0}
 
 
-def test_pass_at_k_by_hand(breaking):
-    greedy = [episode(p, ("", 0.0, {})) for p in PROBLEMS]
-    sampled = [
-        episode(PROBLEMS[0], *[(a, 1.0, {}) for a in (DOUBLE, LUCKY, LUCKY, "1 / 0")]),
-        episode(PROBLEMS[1], *[(a, 0.0, {}) for a in (DOUBLE, "", "def f(n)", LUCKY)]),
-    ]
-    found = scores(evaluator(breaking, samples=4, pass_at=(1, 2, 4)), greedy, sampled).values
-    assert [found[f"pass_at_{k}"] for k in (1, 2, 4)] == pytest.approx([0.125, 0.25, 0.5])
-    assert (found["sampled_reward"], found["reward"]) == (0.5, 0.0)
-    assert found["generator_pass_rate"] == 0.0
-
-
-def test_pass_at_k_needs_k_judged_programs(breaking):
-    breaking.on = {"broken"}
-    greedy = [episode(p, ("", 0.0, {})) for p in PROBLEMS]
-    sampled = [
-        episode(PROBLEMS[0], (DOUBLE, 0.0, {}), ("broken", None, {})),
-        episode(PROBLEMS[1], (TRIPLE, 0.0, {}), (LUCKY, 0.0, {})),
-    ]
-    found = scores(evaluator(breaking, samples=2, pass_at=(1, 2)), greedy, sampled).values
-    assert (found["pass_at_1"], found["pass_at_2"], found["unjudged"]) == (0.75, 1.0, 1.0)
-
-
-def test_nothing_judged_scores_nothing(breaking):
-    breaking.on = {"x"}
-    greedy = [episode(p, ("x", None, {"sandbox_failure": 1.0})) for p in PROBLEMS]
-    found = scores(evaluator(breaking), greedy)
-    assert found.values == {
-        "generator_pass_rate": 0.0,
-        "generator_test_rate": 0.0,
-        "reward": 0.0,
-        "unjudged": 2.0,
-    }
-    assert found.tasks == {}
-
-
 def test_what_is_asked_for(breaking):
     (greedy,) = evaluator(breaking).requests(None)
     assert greedy.problems == tuple(PROBLEMS)
@@ -154,3 +130,68 @@ def test_of_a_game_that_was_played(breaking):
     found = scores(evaluator(breaking), greedy)
     assert found.values["reward"] == 1.0 and found.values["generator_pass_rate"] == 0.0
     assert found.values["pass_rate"] == 0.5 and found.tasks == {"double": 0.75, "triple": 0.25}
+
+
+# ---------------------------------------------------------------------- the gap between what pays and what is hidden
+SPECIAL = "def f(n): return {0: 0, 1: 2}.get(n)"
+"""Passes the first two of GAPPED's three baseline tests, and one of its two hidden ones."""
+GAPPED = replace(
+    PROBLEMS[0],
+    baseline_tests=("assert f(0) == 0", "assert f(1) == 2", "assert f(5) == 10"),
+    hidden_tests=("assert f(2) == 4", "assert f(1) == 2"),
+)
+
+
+@pytest.mark.parametrize(
+    ("rules", "programs", "gap"),
+    [
+        (FIRST_TWO, [SPECIAL], 1 - 1 / 2),
+        (FIRST_TWO, [DOUBLE, SPECIAL], (1 - 1 / 2) / 2),
+        (CodeGolfRules(sandbox_limits=LIMITS), [SPECIAL], 2 / 3 - 1 / 2),
+        (NOTHING_PAYS, [SPECIAL], None),
+    ],
+)
+def test_the_gap_is_of_the_tests_that_pay(sandbox, rules, programs, gap):
+    problems = [replace(GAPPED, id=str(i)) for i in range(len(programs))]
+    greedy = [episode(p, (program, 0.5, {})) for p, program in zip(problems, programs, strict=True)]
+    found = scores(evaluator(sandbox, rules=rules, problems=problems), greedy).values
+    assert found.get("proxy_gold_gap") == (gap if gap is None else pytest.approx(gap))
+
+
+def test_without_hidden_tests_there_is_no_gap(sandbox):
+    shown = replace(GAPPED, hidden_tests=())
+    found = scores(
+        evaluator(sandbox, rules=FIRST_TWO, problems=[shown]), [episode(shown, (SPECIAL, 0.5, {}))]
+    )
+    assert "proxy_gold_gap" not in found.values
+
+
+def test_what_could_not_be_judged_is_in_no_gap(breaking):
+    breaking.on = {SPECIAL}
+    problems = [GAPPED, replace(GAPPED, id="other")]
+    greedy = [episode(p, (program, 0.5, {})) for p, program in zip(problems, (DOUBLE, SPECIAL), strict=True)]
+    found = scores(evaluator(breaking, rules=FIRST_TWO, problems=problems), greedy)
+    assert (found.values["proxy_gold_gap"], found.values["unjudged"]) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "changes", "gap"),
+    [
+        ("unit_tests_lua", (), True),
+        ("code_golf", (), True),
+        ("grpo_code_execution", ("--no-game.gate-on-tests",), False),
+        ("grpo_code_execution", ("--game.gate-on-tests",), True),
+    ],
+)
+def test_a_run_measures_the_gap_where_tests_pay(sandbox, recipe, changes, gap):
+    config = load_run(["--config", recipe, *changes])[0].to_config()
+    of_the_run = config.game.evaluator([GAPPED], sandbox, config.evaluation)
+    played = [episode(GAPPED, (SPECIAL, 0.5, {}))]
+    assert ("proxy_gold_gap" in scores(of_the_run, played, played).values) is gap
+
+
+def test_a_gap_alarm_that_cannot_ring_is_refused():
+    for recipe in ("embedded", "spiral_kuhn", "output_prediction"):
+        with pytest.raises(ConfigError, match=r"evaluation.gap_alarm has no effect"):
+            load_run(["--config", recipe, "--evaluation.gap-alarm", "0.1"])
+    assert load_run(["--config", "unit_tests_lua", "--evaluation.gap-alarm", "0.1"])

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from actors.scripted_policy import ScriptedPolicy
 from core.episode import Episode
 from core.interfaces import Branching, Player, Sampling, SandboxFailure
 from core.problem import Problem
@@ -17,7 +16,7 @@ from games.multistage.game import MultistageGame
 from games.multistage.rules import MultistageRules
 from games.multistage.stages import REASONING_STAGES, ReasoningStage
 from sandbox_workers.local import LocalSandbox
-from tests.playing import Letters
+from tests.playing import Letters, ScriptedPolicy
 
 
 @dataclass

@@ -130,7 +130,6 @@ def test_tree_credit_is_a_branchs_value_beyond_its_siblings() -> None:
             "stage_gae needs",
         ),
         ({"credit": {"kind": "tree", "branches": 3}}, "must be a multiple"),
-        ({"credit": {"branches": 8}}, r"credit\.stage\.branches"),
         (
             {
                 "credit": {"kind": "tree"},
@@ -138,7 +137,6 @@ def test_tree_credit_is_a_branchs_value_beyond_its_siblings() -> None:
             },
             "hierarchical_grpo compares prefixes",
         ),
-        ({"generator": {"learner": {"estimator": {"kind": "hierarchical_grpo"}}}}, "needs credit tree"),
         (
             {"discriminator": {"learner": {"estimator": {"kind": "hierarchical_grpo"}}}},
             "its suites do not branch",
@@ -165,12 +163,6 @@ def test_rae_remembers_from_batch_to_batch() -> None:
     for state in (credit, resumed):
         second, _ = state.samples(EPISODES, stage=1)
         assert [s.advantage for s in second] == pytest.approx([0.5, -0.5, 0.0, 0.0])
-
-
-def test_each_policy_learns_at_its_own_rate() -> None:
-    settings = config(learning_rate=1e-4, discriminator={"learner": {"learning_rate_scale": 3.0}})
-    assert settings.policy_learning_rate("generator") == 1e-4
-    assert settings.policy_learning_rate("discriminator") == pytest.approx(3e-4)
 
 
 @pytest.mark.parametrize("stage", [1, 2])

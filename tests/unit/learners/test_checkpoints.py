@@ -10,13 +10,9 @@ import pytest
 from learners import checkpoints
 from learners.checkpoints import CheckpointError, CheckpointStore, check_fits, read_checkpoint
 from learners.settings import LearnerSettings
+from tests.learning import Tokenizer
 
 STATE = {"step": 1, "score": 0.5, "parts": {"curriculum": {"done": 1, "memory": {}}}}
-
-
-class FakeTokenizer:
-    def save_pretrained(self, directory: Path) -> None:
-        (directory / "tokenizer.json").write_text("{}")
 
 
 class FullDisk:
@@ -31,7 +27,7 @@ class FullDiskInRust:
         raise Exception("No space left on device (os error 28)")
 
 
-TOKENIZERS = {"generator": FakeTokenizer(), "discriminator": FakeTokenizer()}
+TOKENIZERS = {"generator": Tokenizer(), "discriminator": Tokenizer()}
 
 
 @pytest.fixture

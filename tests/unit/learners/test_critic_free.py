@@ -33,27 +33,3 @@ def test_a_tied_group_speaks_in_reinforce_pp_unless_all_are_tied():
     tied, other = Advantages(settings).credit([[1.0, 1.0], [0.0, 1.0]], game="g", player="r")
     assert tied is not None and other is not None and tied[0][1] == tied[1][1] > 0
     assert Advantages(settings).credit([[1.0, 1.0], [1.0]], game="g", player="r") == [None, None]
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"estimator": {"kind": "grpo", "gamma": 0.9}}, r"estimator\.grpo\.gamma"),
-        ({"estimator": {"kind": "rloo", "value_clip": 0.2}}, r"estimator\.rloo\.value_clip"),
-        (
-            {"estimator": {"kind": "grpo"}, "kl": {"kind": "reward", "coefficient": 0.1}},
-            r"kl\.kind reward needs",
-        ),
-        ({"objective": "cispo", "dual_clip": 3.0}, "dual_clip has no effect with objective cispo"),
-        ({"objective": "gspo", "estimator": {"kind": "grpo"}}, "gspo is defined on sequences"),
-        ({"objective": "gspo", "loss_normaliser": "sequence"}, "gspo is defined on sequences"),
-        ({"loss_normaliser": "constant"}, "max_loss_tokens belongs to"),
-        ({"max_loss_tokens": 100}, "max_loss_tokens belongs to"),
-        ({"kl": {"estimator": "k2"}}, r"kl\.watched\.estimator"),
-        ({"kl": {"kind": "loss"}}, r"kl\.loss\.coefficient"),
-        ({"kl": {"kind": "loss", "estimator": "k1", "coefficient": 0.1}}, r"kl\.loss\.estimator"),
-    ],
-)
-def test_what_makes_no_sense_is_refused(settings, message):
-    with pytest.raises(ValueError, match=message):
-        LearnerSettings(**settings)

@@ -16,7 +16,7 @@ from learners.objective import Objective
 from learners.recovery import go_back, learn
 from learners.state import load_learner, save_learner
 from learners.tuning import WEIGHTS_FILE
-from tests.learning import batch, largest_difference, weights
+from tests.learning import Tokenizer, batch, largest_difference, weights
 
 
 @pytest.mark.parametrize("broken", [math.nan, math.inf])
@@ -175,7 +175,7 @@ def test_it_goes_back_beyond_the_update_that_broke_the_weights(make_learner, sam
     def saved(step: int) -> None:
         save_learner(learner, tmp_path / "policy")
         state = {"versions": {"policy": learner.version}}
-        store.save(step, {"policy": tmp_path / "policy"}, {"policy": NoTokenizer()}, state)
+        store.save(step, {"policy": tmp_path / "policy"}, {"policy": Tokenizer()}, state)
 
     def recovery_point(name: str, version: int) -> Path | None:
         found = store.newest_with(name, version)
@@ -194,8 +194,3 @@ def test_it_goes_back_beyond_the_update_that_broke_the_weights(make_learner, sam
     assert learn(learner, batch(good, step=7), recovery_point)["reloaded"] == 1
     assert largest_difference(weights(learner), whole) == 0
     assert learn(learner, batch(good, step=8), recovery_point)["skipped_updates"] == 0
-
-
-class NoTokenizer:
-    def save_pretrained(self, directory: Path) -> None:
-        (directory / "tokenizer.json").write_text("{}")

@@ -34,16 +34,6 @@ def test_scores_are_the_log_softmax_of_the_models_logits(make_learner):
 
 
 # ---------------------------------------------------------------------- which tokens learn
-def test_prompt_tokens_carry_no_loss(make_learner, sample_of):
-    """With the behaviour log-probability of prompt positions doctored, nothing changes."""
-    first, second = make_learner(), make_learner()
-    plain = sample_of(first, [3, 4, 5], [6, 7])
-    doctored = replace(plain, logprobs=(-9.0, -9.0, -9.0, *plain.logprobs[3:]))
-    first.step(batch(plain))
-    second.step(batch(doctored))
-    assert largest_difference(weights(first), weights(second)) == 0
-
-
 def test_the_loss_is_that_of_the_completion_given_the_prompt(make_learner, sample_of):
     learner = make_learner(learning_rate=1e-3, gradient_clip=1e9)
     sample = sample_of(learner, [3, 4, 5], [6, 7], advantage=1.0)
@@ -140,9 +130,10 @@ def test_only_the_stage_under_training_carries_loss(make_learner, sample_of):
     """Tokens outside the mask may have any behaviour log-probability; those inside decide the update."""
     first, second, third = make_learner(), make_learner(), make_learner()
     sample = sample_of(first, [3, 4], [6, 7, 8, 9], trained=[False, True, True, False])
-    logprobs = list(sample.logprobs)
-    logprobs[2], logprobs[5] = -20.0, -20.0
-    outside = replace(sample, logprobs=tuple(logprobs))
+    inside = sample.logprobs[3:5]
+    outside = replace(
+        sample, logprobs=(-9.0, -9.0, -20.0, *inside, -20.0)
+    )  # the prompt's two are outside, too
     all_trained = replace(sample, trained=sample.sampled)
     assert first.step(batch(sample))["trained_tokens"] == 2
     second.step(batch(outside))
@@ -244,26 +235,10 @@ def test_the_kl_term_pulls_back_to_the_warm_start(make_learner, sample_of):
     assert drifted[0] > 2 * drifted[1] > 0
 
 
-def test_the_learning_rate_rises_over_the_warm_up(make_learner, sample_of):
-    learner = make_learner(1e-2, schedule={"warmup_updates": 4})
-    rates = [
-        learner.step(batch(sample_of(learner, [3], [4]), step=step))["learning_rate"] for step in range(1, 7)
-    ]
-    assert rates == pytest.approx([0.0025, 0.005, 0.0075, 0.01, 0.01, 0.01])
-
-
 def test_epochs_and_minibatches_multiply_the_updates(make_learner, random_batch):
     learner = make_learner(epochs=2, minibatch_samples=4)
     learner.step(random_batch(learner, count=10))
     assert learner.updates == 2 * 3
-
-
-def test_gradient_checkpointing_gives_the_same_update(make_learner, random_batch):
-    plain, checkpointed = make_learner(1e-3), make_learner(1e-3, gradient_checkpointing=True)
-    played = random_batch(plain)
-    plain.step(played)
-    checkpointed.step(played)
-    assert largest_difference(weights(plain), weights(checkpointed)) < 1e-6
 
 
 def test_the_value_head_learns_the_return(make_learner, sample_of):

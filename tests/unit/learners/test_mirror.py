@@ -11,12 +11,8 @@ import pytest
 from learners import mirror
 from learners.checkpoints import CheckpointError, CheckpointStore, read_checkpoint
 from learners.mirror import Mirror, fetch
+from tests.learning import Tokenizer
 from tests.s3 import s3_server
-
-
-class Tokenizer:
-    def save_pretrained(self, directory: Path) -> None:
-        (directory / "tokenizer.json").write_text("{}")
 
 
 class Server:

@@ -5,7 +5,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from learners.schedule import Constant, Falling
-from learners.settings import LearnerSettings
 from tests.learning import largest_difference, weights
 
 
@@ -64,17 +63,3 @@ def test_a_critics_trunk_follows_the_schedule_and_its_head_only_the_halvings(mak
     assert (head, trunk) == (pytest.approx(5e-4), pytest.approx(5e-4))
     assert trunk == learner.optimizer.param_groups[0]["lr"]
     assert learner.current_learning_rate() == pytest.approx(1e-3), "of the next update"
-
-
-@pytest.mark.parametrize(
-    ("keys", "message"),
-    [
-        ({"kind": "cosine"}, r"schedule\.cosine\.decay_updates"),
-        ({"decay_updates": 100}, r"schedule\.constant\.decay_updates"),
-        ({"floor": 0.0}, r"schedule\.constant\.floor"),
-        ({"kind": "linear", "decay_updates": 5, "warmup_updates": 5}, "beyond warmup_updates"),
-    ],
-)
-def test_what_makes_no_sense_is_refused(keys, message):
-    with pytest.raises(ValueError, match=message):
-        LearnerSettings(schedule=keys)

@@ -193,25 +193,6 @@ def test_fp16_goes_on_after_a_broken_batch_and_gives_up_on_many(make_learner, sa
             learner.step(batch(bad, step=step))
 
 
-# ---------------------------------------------------------------------- refused
-@pytest.mark.parametrize(
-    ("keys", "message"),
-    [
-        ({**LORA, "trainable_layers": 1}, "trainable_layers has no effect with lora"),
-        ({**LORA, "sharding": "fsdp", "workers": 2}, "lora with sharding fsdp"),
-        ({"sharding": "fsdp"}, "sharding fsdp has no effect with workers 1"),
-        ({"sharding": "fsdp", "workers": 2, "estimator": {"critic": "model"}}, "sharding fsdp goes with"),
-        ({"sharding": "fsdp", "workers": 2, "precision": "fp16"}, "sharding fsdp goes with"),
-        ({"workers": 2, "min_workers": 3}, "min_workers .3. is above workers .2."),
-        ({"estimator": {"kind": "grpo", "critic": "model"}}, r"estimator\.grpo\.critic"),
-        ({"estimator": {"kind": "grpo", "decay": 0.5}}, r"estimator\.grpo\.decay"),
-    ],
-)
-def test_what_makes_no_sense_is_refused(keys, message):
-    with pytest.raises(ValueError, match=message):
-        LearnerSettings(**keys)
-
-
 # ---------------------------------------------------------------------- few bits
 def test_a_missing_bitsandbytes_is_named(make_learner, monkeypatch):
     monkeypatch.setattr(tuning, "find_spec", lambda name: None)

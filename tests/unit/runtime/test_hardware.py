@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from configs.load import RECIPES, load_run
 from configs.schema import Config
+from core.errors import SparringError
 from runtime import hardware as hardware_of_runs
 from runtime.hardware import Hardware, detect, said
 from runtime.memory_plan import Shape
-from runtime.start import SessionError, fit
+from runtime.start import fit
 
 CPU = Hardware(
     gpus=0, gpu=None, gpu_memory_gib=0.0, capability=(0, 0), cpu_cores=4, memory_gib=15.6, offline=False
@@ -222,8 +223,8 @@ def test_a_run_prints_what_it_found_and_chose(monkeypatch, capsys) -> None:
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_settings_that_do_not_go_with_the_machine_are_refused(monkeypatch) -> None:
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    with pytest.raises(SessionError, match="device cuda: torch finds no GPU on this machine"):
+    with pytest.raises(SparringError, match="device cuda: torch finds no GPU on this machine"):
         fit(Config(device="cuda"), detect())
     half = Config.model_validate({"generator": {"learner": {"precision": "fp16"}}})
-    with pytest.raises(SessionError, match=r"on this machine \(device cpu\): .*fp16 is for device cuda"):
+    with pytest.raises(SparringError, match=r"on this machine \(device cpu\): .*fp16 is for device cuda"):
         fit(half, detect())

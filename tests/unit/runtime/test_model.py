@@ -6,7 +6,6 @@ from core.errors import SparringError
 from core.problem import Problem
 from games.prompts import ChatFormat, TaggedFormat
 from runtime.model import Model, find_policies, open_model, room_for
-from runtime.start import SessionError
 
 NEEDS = {"a": 40, "b": 90, "c": 120}
 PROBLEMS = [
@@ -41,21 +40,21 @@ def test_the_room_is_what_the_longest_problem_may_take():
     ],
 )
 def test_problems_that_do_not_fit_are_counted_and_the_key_is_named(context, max_model_len, said):
-    with pytest.raises(SessionError, match=said):
+    with pytest.raises(SparringError, match=said):
         room(context, max_model_len)
 
 
 def test_what_is_no_model_is_refused(tmp_path):
-    with pytest.raises(SessionError, match=r"--policy /nowhere: no such directory"):
+    with pytest.raises(SparringError, match=r"--policy /nowhere: no such directory"):
         open_model("/nowhere", "--policy")
-    with pytest.raises(SessionError, match=r"--policy .*cannot be loaded"):
+    with pytest.raises(SparringError, match=r"--policy .*cannot be loaded"):
         open_model(str(tmp_path), "--policy")
 
 
 def test_a_checkpoint_of_several_models_is_refused_with_their_names(tmp_path):
     (tmp_path / "generator").mkdir()
     (tmp_path / "generator" / "config.json").write_text("{}")
-    with pytest.raises(SessionError, match=r"holds several models; give .*/generator"):
+    with pytest.raises(SparringError, match=r"holds several models; give .*/generator"):
         open_model(str(tmp_path), "--policy")
 
 

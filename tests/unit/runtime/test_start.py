@@ -3,14 +3,15 @@
 import pytest
 from huggingface_hub import constants
 
-from runtime.start import SessionError, load_tokenizers
+from core.errors import SparringError
+from runtime.start import load_tokenizers
 
 
 def test_offline_a_hub_id_without_a_copy_says_where_to_put_one(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)  # read from the variable at the import
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
-    with pytest.raises(SessionError) as caught:
+    with pytest.raises(SparringError) as caught:
         load_tokenizers({"generator": "nobody/such-model"})
     line = str(caught.value)
     assert line.startswith("generator.model nobody/such-model: cannot be loaded (") and "\n" not in line
@@ -22,5 +23,5 @@ def test_offline_a_hub_id_without_a_copy_says_where_to_put_one(tmp_path, monkeyp
 @pytest.mark.parametrize("offline", ["0", "1"])
 def test_a_directory_without_a_model_says_what_is_expected(tmp_path, monkeypatch, offline: str) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", offline)
-    with pytest.raises(SessionError, match=r"cannot be loaded .*give a directory in Hugging Face format"):
+    with pytest.raises(SparringError, match=r"cannot be loaded .*give a directory in Hugging Face format"):
         load_tokenizers({"generator": str(tmp_path)})

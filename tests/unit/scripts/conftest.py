@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from actors.scripted_policy import ScriptedPolicy
 from core.interfaces import Sampling
 from embedded.model import build_tokenizer
 from evaluation.writing import Writer
 from games.prompts import END, MARKER_TOKENS, PAD
 from runtime.model import Model
 from sandbox_workers.local import LocalSandbox
+from tests.playing import ScriptedPolicy
 
 
 @pytest.fixture(scope="session")
