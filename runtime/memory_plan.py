@@ -9,6 +9,7 @@ Qwen2, Llama or Mistral, within a few percent; `CONTEXT` and `ENGINE` from other
 (runtime/plan.py), tensor parallel engines, mixtures of experts (all experts are counted, their activations are not).
 """
 
+import itertools
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,8 +30,9 @@ LOGITS = 1 << 25
 """At once, by learners/models.py; 20 bytes each: bf16, fp32, log-softmax, its exponential, a gradient."""
 USABLE = 0.95
 """Of a GPU's memory: allocators cannot use the last bit."""
-_SEQUENCES = 4
-"""That an engine's cache must hold in full length, or it would starve."""
+STARVED, FED = 4, 32
+"""Sequences in full length that an engine's cache has room for: the least that is let run, and what it should have before
+updates are made any larger."""
 RUNGS = tuple((False, tokens) for tokens in (32768, 16384, 8192)) + tuple(
     (True, tokens) for tokens in (32768, 16384, 8192, 4096, 2048)
 )
@@ -135,11 +137,11 @@ def activations(shape: Shape, half: bool) -> int:
     return 36 * shape.hidden + 16 * shape.intermediate + 8 * shape.keys
 
 
-def engine_parts(shape: Shape, engine: Engine) -> dict[str, int]:
-    """The least that an engine of vLLM can run on."""
+def engine_parts(shape: Shape, engine: Engine, sequences: int = STARVED) -> dict[str, int]:
+    """What an engine of vLLM needs to have so many sequences in its cache."""
     size = 2 if engine.dtype == "bfloat16" else 4
-    sequences = min(engine.max_num_seqs or MAX_NUM_SEQS, _SEQUENCES)
-    cache = 2 * shape.keys * size * shape.layers * engine.max_model_len * sequences
+    at_once = min(engine.max_num_seqs or MAX_NUM_SEQS, sequences)
+    cache = 2 * shape.keys * size * shape.layers * engine.max_model_len * at_once
     given = getattr(engine, "kv_cache_mb", None)
     return {
         "weights": size * shape.parameters,
@@ -168,15 +170,15 @@ class Demand:
         return f"{self.of}: {self.bytes / GB:.1f} of {have / GB:.1f} GB ({shown})"
 
 
-def demands(config: Config, shapes: Mapping[str, Shape]) -> list[Demand]:
-    """shapes: by role. What has a share of a GPU is on one with all that has; what has whole ones has each its own."""
+def demands(config: Config, shapes: Mapping[str, Shape], sequences: int = STARVED) -> list[Demand]:
+    """shapes: by role; sequences: in each engine's cache. What has a share of a GPU is on one with all that has; what has whole ones has each its own."""
     learners = {role: _learner(config, role, shapes[role]) for role in config.policies}
     actors = _actors_together(config)
     shared = config.local or (config.rollout.gpus or 0) < 1
     engines = {
         f"{role}'s engine's {name}": size * actors
         for role in config.policies
-        for name, size in engine_parts(shapes[role], config.policy(role).engine).items()
+        for name, size in engine_parts(shapes[role], config.policy(role).engine, sequences).items()
     }
     on_own = [role for role in learners if not config.local and (config.policy(role).learner.gpus or 0) >= 1]
     found = [
@@ -225,13 +227,13 @@ def choose(config: Config, shapes: Mapping[str, Shape], have: int) -> dict[str, 
     """Dotted key -> value: the fastest rung on which all fits, else the last, and the engines' shares.
 
     have: bytes of the smallest GPU."""
-    suited: dict[str, Any] = {}
-    for checkpointing, tokens in RUNGS:
+    for sequences, (checkpointing, tokens) in itertools.product((FED, STARVED), RUNGS):
         rung = {"gradient_checkpointing": checkpointing, "microbatch_tokens": tokens}
-        found = demands(changed(config, dict.fromkeys(config.policies, rung), open_only=True), shapes)
-        suited = {f"{role}.learner.{key}": value for role in config.policies for key, value in rung.items()}
-        if not over(found, have):
+        on_rung = changed(config, dict.fromkeys(config.policies, rung), open_only=True)
+        if not over(demands(on_rung, shapes, sequences), have):
             break
+    suited: dict[str, Any] = {f"{role}.learner.{k}": v for role in config.policies for k, v in rung.items()}
+    found = demands(on_rung, shapes)
     engines = {role: config.policy(role).engine for role in config.policies}
     count = len(engines) * _actors_together(config)
     left = max(0, have - found[-1].bytes) / count  # goes to the caches, in equal parts
