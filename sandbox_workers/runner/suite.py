@@ -16,9 +16,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from .peer import TEST, Peer
-from .remote import is_from_program
-from .values import LIBRARY, plain_repr
+from .errors import is_from_program
+from .library import is_in_library
+from .peer import Peer
+from .permits import TEST
+from .values import plain_repr
 
 USUAL = (  # noqa: SIM905
     "math collections itertools functools heapq bisect re string operator random copy json datetime "
@@ -205,7 +207,7 @@ class Namespace(dict):
                 self[name] = value
             return value
         if not hasattr(builtins, name):
-            if (module := self._modules.get(name)) is not None and module.partition(".")[0] in LIBRARY:
+            if (module := self._modules.get(name)) is not None and is_in_library(module):
                 return self.setdefault(name, importlib.import_module(module))
             if (value := _of_library(name)) is not None:
                 return self.setdefault(name, value)

@@ -21,9 +21,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sandbox_workers.runner import suite
+from sandbox_workers.runner import streams, suite
 from sandbox_workers.runner.mirrors import Mirrors
-from sandbox_workers.runner.peer import Peer, remember_streams
+from sandbox_workers.runner.peer import Peer
 from sandbox_workers.runner.roles import load
 
 
@@ -34,7 +34,7 @@ def program(source: str) -> Iterator[Peer]:
     module = types.ModuleType("program")
     assert "names" in load(source, module)
     served, peer = Peer(theirs, "program"), Peer(ours, "test")
-    served.module = module
+    served.names = vars(module)
 
     def serve() -> None:
         with contextlib.suppress(EOFError, OSError):
@@ -369,7 +369,7 @@ def test_a_program_that_has_only_a_builtins_name_is_asked() -> None:
 
 def test_prints_and_input_of_a_program_are_the_tests() -> None:
     out = io.StringIO()
-    remember_streams()
+    streams.remember()
     with program("def greet():\n    print('Hello', input())") as peer, pytest.MonkeyPatch.context() as patch:
         patch.setattr("sys.stdin", io.StringIO("Bob\n"))
         with contextlib.redirect_stdout(out):
