@@ -8,7 +8,7 @@ from concurrent.futures import Future
 
 from core.verdict import Status, Verdict
 from sandbox_workers.jobs import Backend, BackendDied, Job, SandboxUnavailable
-from sandbox_workers.languages import require_commands
+from sandbox_workers.languages import all_commands, require_commands
 from sandbox_workers.runner.framing import Frames, pack
 from sandbox_workers.runner.judged import Judged
 
@@ -57,6 +57,15 @@ class ChannelBackend(Backend):
             late = isinstance(error, TimeoutError)
             why = f" within {START_TIMEOUT_S:g} s" if late else f": {error}"
             raise SandboxUnavailable(f"the sandbox did not start{why} ({way})") from None
+
+    def _environment(self, uid_base: int) -> dict[str, str]:
+        """Of every runner; see runner/supervisor.py."""
+        return {
+            "SLOTS": str(self.slots),
+            "UID_BASE": str(uid_base),
+            "PYTHONHASHSEED": "0",
+            "COMMANDS": " ".join(all_commands()),
+        }
 
     def commands(self) -> set[str]:
         return self._commands

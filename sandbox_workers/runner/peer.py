@@ -36,6 +36,8 @@ from .standins import ForeignClass, is_foreign
 ASKING, TESTING = b"asking", b"testing"
 """What a test process calls itself while it waits for the program, or reads what it sent; and else. The supervisor
 looks when a limit is passed: what the program makes the test do is the program's."""
+MOST_NESTED = 100
+"""Questions of a test within each other. Where there are more, and the stack ends, it is the program that called back."""
 _sleep = time.sleep
 
 
@@ -87,6 +89,11 @@ class Peer:
             except Fatal as error:
                 self.fatal = error
                 raise
+            except (RecursionError, NotServed):
+                if self._depth <= MOST_NESTED:
+                    raise
+                self.fatal = ProgramLied("it called back until the test's stack ended")
+                raise self.fatal from None
             finally:
                 self._depth -= 1
                 # Who takes many items at once goes on reading what the program sent.

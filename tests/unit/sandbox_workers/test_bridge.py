@@ -22,9 +22,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sandbox_workers.runner import streams, suite
+from sandbox_workers.runner.errors import ProgramLied
 from sandbox_workers.runner.mirrors import Mirrors
 from sandbox_workers.runner.peer import Peer
 from sandbox_workers.runner.roles import load
+from sandbox_workers.runner.zygote import RECURSION_LIMIT
 
 
 @contextlib.contextmanager
@@ -360,6 +362,25 @@ def test_a_programs_names_do_not_hide_the_librarys(test: str, value: str) -> Non
     with program(source) as peer:
         names = {"f", "sorted", "Counter"} if "f(" in test else {"f"}
         assert suite.run(suite.read(test), names, {}, peer) == value
+
+
+@pytest.mark.parametrize("before", range(9))
+def test_a_stack_that_ends_by_calls_back_is_the_programs_doing(before: int) -> None:
+    """Wherever in a question it ends, of which there are as many places as frames."""
+    read = suite.read("def again(f): return f(again)\nassert f(again) == 2")
+
+    def go(frames: int) -> None:
+        go(frames - 1) if frames else suite.run(read, {"f"}, {}, peer)
+
+    usual = sys.getrecursionlimit()
+    sys.setrecursionlimit(RECURSION_LIMIT)
+    try:
+        with program("def f(g): return g(f)") as peer:
+            with pytest.raises(BaseException):  # noqa: B017 - what sticks is what counts
+                go(before)
+            assert isinstance(peer.fatal, ProgramLied)
+    finally:
+        sys.setrecursionlimit(usual)
 
 
 def test_a_program_that_has_only_a_builtins_name_is_asked() -> None:
