@@ -234,8 +234,9 @@ class Codec:
         container = self.mirrors.values[number]
         if id(container) not in self.pending:
             return container
-        value = mirrors.make(mirrors.base_of(container), None)
-        mirrors.kind_of(container).fill(value, self.pending[id(container)][1])
+        kind = mirrors.base_of(container)
+        value = kind()
+        mirrors.KINDS[kind].fill(value, self.pending[id(container)][1])
         return value
 
     def _unwrap(self, body: list) -> Any:

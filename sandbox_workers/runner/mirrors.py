@@ -105,14 +105,7 @@ def base_of(value: Any) -> type | None:
 
 def kind_of(value: Any) -> Kind:
     """Raise KeyError where it is no container."""
-    return KINDS[base_of(value)]  # type: ignore[index]
-
-
-def make(kind: type, head: Any) -> Any:
-    """An empty container."""
-    value = kind()
-    begin(value, kind, head)
-    return value
+    return KINDS[base_of(value)]
 
 
 def begin(value: Any, kind: type, head: Any) -> None:

@@ -84,7 +84,7 @@ PLAIN: dict[type, tuple[str, Callable[[Any], Any], Callable[[Any], Any]]] = {
 }
 """Class: (tag, to JSON, from JSON)."""
 READERS: dict[str, Callable[[Any], Any]] = {
-    "member": lambda body: class_named(body[0])[body[1]],  # type: ignore[index]
+    "member": lambda body: class_named(body[0])[body[1]],
     "text": _read_text,
     **{tag: read for tag, _, read in PLAIN.values()},
 }

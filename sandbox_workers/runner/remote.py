@@ -189,7 +189,7 @@ class Remotes:
 
     def _known(self, number: int | None) -> Any:
         """The stand-in of an object; None where there is none."""
-        alive = self._alive.get(number)  # type: ignore[arg-type]
+        alive = self._alive.get(number)
         return None if alive is None else alive()
 
     def _watch(self, number: int, value: Any) -> None:
