@@ -35,9 +35,8 @@ def _pairs(base: Any) -> Kind:
 
     def fill(value: dict, parts: list) -> None:
         half = len(parts) // 2
-        new = dict(
-            zip(parts[:half], parts[half:], strict=True)
-        )  # hashing may ask the other end: before any change
+        # Hashing may ask the other end: before any change.
+        new = dict(zip(parts[:half], parts[half:], strict=True))
         base.clear(value)
         for key, item in new.items():
             base.__setitem__(value, key, item)

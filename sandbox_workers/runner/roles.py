@@ -147,9 +147,8 @@ def judge_job(control: socket.socket, rpc: socket.socket, tests: list[list], ine
     send_frame(control, {"loaded": True})
     for index, (read_suite, (source, plain)) in enumerate(zip(suites, tests, strict=True)):
         control.recv(1)  # the supervisor has read what was printed and the clocks: this test's begin at zero
-        random.seed(
-            source
-        )  # the same numbers in any company; a program cannot draw them: it does not know the test
+        # The same numbers in any company; a program cannot draw them: it does not know the test.
+        random.seed(source)
         peer.codec.remotes.plain = plain
         outcome = judge(read_suite, names, modules, peer)
         send_frame(control, {"index": index, **outcome, "last": peer.fatal is not None})
