@@ -5,6 +5,7 @@ import math
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TypeVar
 
@@ -353,7 +354,9 @@ class Learner:
     def export(self) -> WeightUpdate:
         """All workers must ask for it; only rank 0 gets the tensors."""
         self.policy.activate()
-        return export_weights(self.policy, self.version, keep=self.world.rank == 0)
+        in_half = self.settings.sharding == "fsdp"  # there layers have no other weights
+        with self._autocast() if in_half else nullcontext():
+            return export_weights(self.policy, self.version, keep=self.world.rank == 0)
 
 
 def total(norm: torch.Tensor) -> float:

@@ -22,6 +22,7 @@ CASES: dict[str, dict] = {
     "lora": {"estimator": {"kind": "grpo"}, "lora": {"rank": 4}},
     "fsdp": {"estimator": {"kind": "grpo"}, "sharding": "fsdp", "workers": 2, "microbatch_tokens": 64},
     "fsdp_critic": {"estimator": {"kind": "gae"}, "sharding": "fsdp", "workers": 2},
+    "fsdp_bf16": {"estimator": {"kind": "grpo"}, "sharding": "fsdp", "workers": 2, "precision": "bf16"},
 }
 STEPS = 3
 
@@ -91,7 +92,14 @@ def by_two(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, dict]:
     return directory, model, by_one
 
 
-def same(found: dict, expected: dict) -> None:
+def same(found: dict, expected: dict, case: str) -> None:
+    if (
+        case == "fsdp_bf16"
+    ):  # both round; Adam makes a whole step of a gradient's last bit, so only the first is compared
+        for name in ("gradient_norm", "entropy", "mismatch_max", "trained_tokens"):
+            one, other = found["metrics"][0][name], expected["metrics"][0][name]
+            assert one == pytest.approx(other, rel=0.03), name
+        return
     assert largest_difference(found["weights"], expected["weights"]) < 2e-4  # Adam's steps are up to 1e-2
     assert found["probe"] == pytest.approx(expected["probe"], abs=2e-3)
     for one, other in zip(found["critic_gradients"], expected["critic_gradients"], strict=True):
@@ -113,8 +121,8 @@ def same(found: dict, expected: dict) -> None:
 def test_two_workers_make_the_update_of_one(by_two, case: str) -> None:
     directory, _, by_one = by_two
     found = torch.load(directory / f"{case}.pt", weights_only=False)
-    same(found, by_one[case])
-    same(found["continued"], by_one[case]["continued"])
+    same(found, by_one[case], case)
+    same(found["continued"], by_one[case]["continued"], case)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -129,4 +137,4 @@ def test_two_workers_go_back_to_what_one_saved(by_two, case: str) -> None:
 def test_one_worker_continues_what_two_saved(by_two, case: str) -> None:
     directory, model, by_one = by_two
     learner = learner_of(case, model, alone=True, start=directory / f"{case}_by_two")
-    same(learn(learner, case, range(STEPS + 1, STEPS + 2)), by_one[case]["continued"])
+    same(learn(learner, case, range(STEPS + 1, STEPS + 2)), by_one[case]["continued"], case)
