@@ -5,73 +5,80 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Any
 
 from core.verdict import Status, Verdict
-from sandbox_workers.jobs import BackendDied, Job, SandboxUnavailable
-from sandbox_workers.languages import require_commands
+from sandbox_workers.jobs import Backend, BackendDied, Job, SandboxUnavailable
+from sandbox_workers.languages import all_commands, require_commands
 from sandbox_workers.runner.framing import Frames, pack
 from sandbox_workers.runner.judged import Judged
 
 START_TIMEOUT_S = 30.0
 CLOSE_WAIT_S = 5.0
+PATIENCE_S = 60.0
+"""How long the answers of one batch may take beyond what the jobs' own limits allow."""
 
 
-class RunnerChannel:
-    """Send jobs to one runner and match its answers.
+class ChannelBackend(Backend):
+    """A backend but for `start`, which must call `_connect`, and `close`. It is started once."""
 
-    Args:
-        send: writes all bytes to the runner's stdin.
-        receive: returns some bytes of its stdout, or none at its end.
-        last_words: what the runner wrote on stderr, for error texts.
-        patience_s: how long the answers of one batch may take beyond what the jobs' own limits allow.
-    """
-
-    def __init__(
-        self,
-        send: Callable[[bytes], object],
-        receive: Callable[[], bytes],
-        last_words: Callable[[], str],
-        patience_s: float = 60.0,
-    ) -> None:
-        self._send = send
-        self._frames = Frames(lambda _: receive(), most=1 << 40)  # the runner is trusted
-        self._last_words = last_words
-        self._patience_s = patience_s
+    def __init__(self, slots: int) -> None:
+        self.slots = slots
         self._ids = itertools.count()
         self._waiting: dict[int, Future] = {}
         self._lock = threading.Lock()
         self._ready: Future = Future()
-        self._ended: str | None = None
-        self.commands: set[str] = set()
-        """Of all languages, those that exist in the sandbox."""
-        self._last_answer = time.monotonic()
-        self._reader = threading.Thread(target=self._read_answers, daemon=True, name="sandbox-answers")
+        self._ended: str | None = "the sandbox is not started"
+        self._commands: set[str] = set()
+        self._last_words = bytearray()
+        self._last_answer = 0.0
+        self._reader: threading.Thread | None = None
+
+    def _connect(self, send: Callable[[bytes], object], receive: Callable[[], bytes], way: str) -> None:
+        """Wait until the runner is ready.
+
+        Args:
+            send: writes all bytes to the runner's stdin.
+            receive: returns some bytes of its stdout, or none at its end.
+            way: how it was started, for error texts.
+
+        Raises:
+            SandboxUnavailable: it does not start.
+        """
+        self._send, self._ended = send, None
+        frames = Frames(lambda _: receive(), most=1 << 40)  # the runner is trusted
+        self._reader = threading.Thread(
+            target=self._read_answers, args=(frames,), daemon=True, name="sandbox-answers"
+        )
         self._reader.start()
-
-    def wait_ready(self) -> str:
-        """The runner's Python version; from here on `commands` is known. Raise SandboxUnavailable where it ends or says nothing."""
         try:
-            return self._ready.result(START_TIMEOUT_S)
-        except TimeoutError:
-            raise SandboxUnavailable(f"the sandbox did not start within {START_TIMEOUT_S:g} s") from None
-        except BackendDied as error:
-            raise SandboxUnavailable(f"the sandbox did not start: {error}") from None
+            self._ready.result(START_TIMEOUT_S)
+        except (TimeoutError, BackendDied) as error:
+            self.close()
+            late = isinstance(error, TimeoutError)
+            why = f" within {START_TIMEOUT_S:g} s" if late else f": {error}"
+            raise SandboxUnavailable(f"the sandbox did not start{why} ({way})") from None
 
-    def alive(self) -> bool:
+    def _environment(self, uid_base: int) -> dict[str, str]:
+        """Of every runner; see runner/supervisor.py."""
+        return {
+            "SLOTS": str(self.slots),
+            "UID_BASE": str(uid_base),
+            "PYTHONHASHSEED": "0",
+            "COMMANDS": " ".join(all_commands()),
+        }
+
+    def commands(self) -> set[str]:
+        return self._commands
+
+    def healthy(self) -> bool:
         return self._ended is None
-
-    def wait_ended(self, timeout_s: float) -> None:
-        """Until the end of the runner's output was read. A descriptor that is closed before may be another's by the
-        time it is read again, and then whoever waits for an answer waits in vain."""
-        self._reader.join(timeout_s)
 
     def judge_batch(self, jobs: Sequence[Job]) -> list[list[Verdict]]:
         messages = [self._message(job) for job in jobs]
         futures = [self._submit(message) for message in messages]
         # Other batches may be ahead of this one: what counts is that the runner goes on answering. Each test of
         # a job may be judged twice, and a job is answered as a whole.
-        silence_s = self._patience_s + max(job.longest_s() for job in jobs)
+        silence_s = PATIENCE_S + max(job.longest_s() for job in jobs)
         submitted = time.monotonic()
         return [self._answer(future, submitted, silence_s) for future in futures]
 
@@ -87,7 +94,7 @@ class RunnerChannel:
     def _message(self, job: Job) -> dict:
         message = job.message()
         if message["language"] is not None:
-            require_commands(job.language, self.commands)
+            require_commands(job.language, self._commands)
         return message
 
     def _submit(self, message: dict) -> Future:
@@ -104,14 +111,14 @@ class RunnerChannel:
                 raise BackendDied(f"the sandbox takes no jobs: {error}") from None
         return future
 
-    def _read_answers(self) -> None:
+    def _read_answers(self, frames: Frames) -> None:
         reason = "the sandbox ended"
         try:
             while True:
-                message = self._frames.next()
+                message = frames.next()
                 if "ready" in message:
-                    self.commands = set(message["commands"])
-                    self._ready.set_result(message["ready"])
+                    self._commands = set(message["commands"])
+                    self._ready.set_result(None)
                     continue
                 with self._lock:
                     self._last_answer = time.monotonic()
@@ -121,7 +128,7 @@ class RunnerChannel:
             pass
         except Exception as error:
             reason = f"the sandbox's answer cannot be read: {type(error).__name__}: {error}"
-        if words := self._last_words().strip():
+        if words := self._last_words.decode("utf-8", "replace").strip():
             reason = f"{reason}: {words[-500:]}"
         with self._lock:
             self._ended = reason
@@ -130,56 +137,18 @@ class RunnerChannel:
             if not future.done():
                 future.set_exception(BackendDied(reason))
 
-
-def _verdict(judged: Judged) -> Verdict:
-    fields: dict[str, Any] = {**judged._asdict(), "status": Status(judged.status)}
-    return Verdict(**fields)
-
-
-class ChannelBackend:
-    """A backend but for `start`, which must call `_connect`, and `close`."""
-
-    def __init__(self, slots: int) -> None:
-        self.slots = slots
-        self._channel: RunnerChannel | None = None
-        self._last_words = bytearray()
-
-    def start(self) -> None:
-        raise NotImplementedError
-
-    def close(self) -> None:
-        raise NotImplementedError
-
-    def _connect(self, send: Callable[[bytes], object], receive: Callable[[], bytes], way: str) -> None:
-        """Wait until the runner is ready. `way`: how it was started, for error texts.
-
-        Raises:
-            SandboxUnavailable: it does not start.
-        """
-        self._channel = RunnerChannel(send, receive, lambda: self._last_words.decode("utf-8", "replace"))
-        try:
-            self._channel.wait_ready()
-        except SandboxUnavailable as error:
-            self.close()
-            raise SandboxUnavailable(f"{error} ({way})") from None
-
     def _keep_stderr(self, chunk: bytes) -> None:
+        """For error texts."""
         self._last_words += chunk
         del self._last_words[:-4096]
 
-    def commands(self) -> set[str]:
-        """Of all languages, those that exist in the sandbox."""
-        return self._channel.commands if self._channel is not None else set()
-
-    def judge_batch(self, jobs: Sequence[Job]) -> list[list[Verdict]]:
-        if self._channel is None:
-            raise BackendDied("the sandbox is not started")
-        return self._channel.judge_batch(jobs)
-
-    def healthy(self) -> bool:
-        return self._channel is not None and self._channel.alive()
-
     def _wait_ended(self) -> None:
-        """Before a descriptor of the channel's is closed: see RunnerChannel.wait_ended."""
-        if self._channel is not None:
-            self._channel.wait_ended(CLOSE_WAIT_S)
+        """Until the end of the runner's output was read. A descriptor that is closed before may be another's by the
+        time it is read again, and then whoever waits for an answer waits in vain."""
+        if self._reader is not None:
+            self._reader.join(CLOSE_WAIT_S)
+
+
+def _verdict(judged: Judged) -> Verdict:
+    fields = judged._asdict()
+    return Verdict(**{**fields, "status": Status(judged.status)})

@@ -20,7 +20,7 @@ import docker
 from core.verdict import Verdict
 from sandbox_workers.channel import ChannelBackend
 from sandbox_workers.jobs import Job, SandboxUnavailable
-from sandbox_workers.languages import all_commands, mounts
+from sandbox_workers.languages import mounts
 from sandbox_workers.seccomp import PROFILE
 
 LABEL, RUN_LABEL, OWNER_LABEL = "sparring.sandbox", "sparring.run", "sparring.owner"
@@ -181,12 +181,7 @@ class DockerBackend(ChannelBackend):
             "runtime": self._runtime,
             "ulimits": [Ulimit(name="core", soft=0, hard=0)],
             "volumes": {host: {"bind": inside, "mode": "ro"} for host, inside in mounts()},
-            "environment": {
-                "SLOTS": str(self.slots),
-                "UID_BASE": str(self._uid_base),
-                "PYTHONHASHSEED": "0",
-                "COMMANDS": " ".join(all_commands()),
-            },
+            "environment": self._environment(self._uid_base),
             "stdin_open": True,
             "auto_remove": True,
             "stop_signal": "SIGKILL",

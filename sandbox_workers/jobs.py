@@ -77,9 +77,8 @@ def _digest(test: str) -> bytes:
     return hashlib.sha256(test.encode("utf-8", "surrogatepass")).digest()
 
 
-@cached(
-    LRUCache(100_000), key=_digest, lock=Lock()
-)  # not by its text: a service's clients may send long ones
+# Kept not by its text: a service's clients may send long ones.
+@cached(LRUCache(100_000), key=_digest, lock=Lock())
 def is_inert(test: str) -> bool:
     """Whether a test is data rather than code: `f(<literals>)` or `assert f(<literals>) == <literal>`, f no builtin.
 

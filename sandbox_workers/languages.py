@@ -1,7 +1,7 @@
 """The languages of programs under test. A language is data: what its source is called, what builds and runs it."""
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from core.errors import SparringError
@@ -28,9 +28,6 @@ class Tested:
     files: dict[str, str]
     run: tuple[str, ...]
     build: tuple[str, ...] = ()
-
-    def message(self) -> dict:
-        return {"files": self.files, "run": self.run, "build": self.build}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,17 +56,9 @@ class Language:
 
     def message(self) -> dict:
         """What the runner needs of it."""
-        return {
-            "source": self.source,
-            "run": self.run,
-            "build": self.build,
-            "tested": self.tested and self.tested.message(),
-            "extra_memory_mb": self.extra_memory_mb,
-            "resident_mb": self.resident_mb,
-            "build_memory_mb": self.build_memory_mb,
-            "processes": self.processes,
-            "environment": self.environment,
-        }
+        message = asdict(self)
+        del message["name"], message["mounts"]
+        return message
 
     def commands(self) -> set[str]:
         """Programs that must exist in the sandbox."""

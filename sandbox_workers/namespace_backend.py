@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sandbox_workers.jobs import SandboxUnavailable
-from sandbox_workers.languages import all_commands, mounts
+from sandbox_workers.languages import mounts
 from sandbox_workers.piped import PipedBackend
 from sandbox_workers.seccomp import bpf_path
 
@@ -163,9 +163,7 @@ class NamespaceBackend(PipedBackend):
         environment = {
             "PATH": "/usr/bin:/bin",
             "LANG": "C.UTF-8",
-            "PYTHONHASHSEED": "0",
-            "SLOTS": str(self.slots),
-            "COMMANDS": " ".join(all_commands()),
+            **self._environment(self._inner_uid_base(mode)),
         }
         command = [bubblewrap, "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"]
         command += ["--unshare-cgroup-try", "--new-session"]
@@ -177,7 +175,6 @@ class NamespaceBackend(PipedBackend):
             for capability in ("CAP_SETUID", "CAP_SETGID", "CAP_CHOWN"):
                 command += ["--cap-add", capability]
             environment |= {"CHOWN_JOBS": "1"}
-        environment["UID_BASE"] = str(self._inner_uid_base(mode))
         command += self._root(prefix) + self._directories(mode)
         for host, inside in mounts():
             command += ["--perms", "0755", "--dir", os.path.dirname(inside), "--ro-bind", host, inside]

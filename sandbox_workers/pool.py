@@ -5,7 +5,6 @@ import contextlib
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -80,13 +79,10 @@ class SandboxShell:
             verdicts = self._worker.judge(jobs)
         finally:
             self._queue.set(self._worker.in_work)
-            self._restarts.set(self._worker.stats().backends_replaced)
+            self._restarts.set(self._worker.replaced)
         self._seconds.observe(time.perf_counter() - began)
         self._jobs.inc(len(jobs))
         return verdicts
-
-    def stats(self) -> dict[str, float]:
-        return asdict(self._worker.stats())
 
     def close(self) -> None:
         self._worker.close()
@@ -159,18 +155,6 @@ class SandboxPool:
         """A client of all workers, with a cache of its own."""
         transport = RayTransport(self.actors, self._patience_s)
         return SandboxClient(transport, version=self._choice.version, limits=self._limits)
-
-    def stats(self) -> dict[str, float]:
-        """Sums over the workers that answer: jobs, infrastructure_failures, backends_replaced, busy_s."""
-        total: dict[str, float] = {}
-        for actor in self.actors:
-            try:
-                stats: dict[str, float] = ray.get(actor.stats.remote(), timeout=10)
-            except (RayActorError, GetTimeoutError):
-                continue
-            for name, value in stats.items():
-                total[name] = total.get(name, 0) + value
-        return total
 
     def shutdown(self) -> None:
         """Close the sandboxes, then end the actors; a sandbox whose worker does not answer ends with it."""

@@ -12,7 +12,6 @@ from functools import cache
 from pathlib import Path
 
 from sandbox_workers.jobs import SandboxUnavailable
-from sandbox_workers.languages import all_commands
 from sandbox_workers.namespace_backend import RUNNER, TAKE_UID, TRIAL_TIMEOUT_S, interpreter
 from sandbox_workers.piped import PipedBackend
 from sandbox_workers.seccomp import bpf_path
@@ -79,16 +78,12 @@ class ProcessBackend(PipedBackend):
         for slot in range(self.slots):
             for role in "pt":
                 os.mkdir(f"{self._directory}/{slot}{role}", 0o700)
-        environment = {
+        environment = self._environment(self._uid_base) | {
             "PATH": "/usr/local/bin:/usr/bin:/bin",
             "LANG": "C.UTF-8",
-            "PYTHONHASHSEED": "0",
-            "SLOTS": str(self.slots),
-            "UID_BASE": str(self._uid_base),
             "JOBS": self._directory,
             "ISOLATION": "uids" if self._own_uids else "none",
             "CHOWN_JOBS": "1" if self._own_uids else "0",
-            "COMMANDS": " ".join(all_commands()),
         }
         if (bpf := _filter()) is not None:
             environment["SECCOMP_BPF"] = str(bpf)

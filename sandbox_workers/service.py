@@ -146,9 +146,8 @@ def make_app(sandbox: SandboxClient, most: Most) -> FastAPI:
 
 
 def as_json(answer: dict[str, Any], status: int = 200) -> Response:
-    return Response(
-        json.dumps(answer), status, media_type="application/json"
-    )  # ASCII: outputs may hold anything
+    body = json.dumps(answer)  # ASCII: outputs may hold anything
+    return Response(body, status, media_type="application/json")
 
 
 def as_job(request: RunCode, most: Most) -> JobRequest:

@@ -2,11 +2,10 @@
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from core.verdict import Status, Verdict
+from core.verdict import Verdict
 from sandbox_workers.jobs import Backend, BackendDied, Job, SandboxUnavailable, WorkerLost
 
 log = logging.getLogger(__name__)
@@ -23,20 +22,6 @@ class _Lease:
     jobs: int = 0
     users: int = 0
     retired: bool = False
-
-
-@dataclass(kw_only=True, slots=True)
-class WorkerStats:
-    """Counts since the worker started."""
-
-    jobs: int = 0
-    infrastructure_failures: int = 0
-    """Backends that died, and verdicts SANDBOX_ERROR."""
-    backends_replaced: int = 0
-    """Those that died; recycled ones are not counted."""
-    recycled: int = 0
-    busy_s: float = 0.0
-    """Seconds with at least one batch in work."""
 
 
 class SandboxWorker:
@@ -56,15 +41,11 @@ class SandboxWorker:
         self._lock = threading.Lock()
         self._lease: _Lease | None = None
         self._closed = False
-        self._stats = WorkerStats()
-        self._in_work = 0
-        self._busy_since = 0.0
-        self._release(self._take(0))
-
-    @property
-    def in_work(self) -> int:
+        self.in_work = 0
         """Batches that are being judged, or wait for it."""
-        return self._in_work
+        self.replaced = 0
+        """Backends that died; recycled ones are not counted."""
+        self._release(self._take(0))
 
     def judge(self, jobs: Sequence[Job]) -> list[list[Verdict]]:
         """Verdicts of all jobs, in order.
@@ -73,11 +54,12 @@ class SandboxWorker:
             BackendDied: the sandbox ended under them. The next jobs find another.
             WorkerLost: no sandbox starts, or the worker is closed.
         """
-        self._enter(len(jobs))
+        with self._lock:
+            self.in_work += 1
         try:
             lease = self._take(len(jobs))
             try:
-                verdicts = lease.backend.judge_batch(jobs)
+                return lease.backend.judge_batch(jobs)
             except BackendDied as error:
                 self._discard(lease, f"{len(jobs)} jobs: {error}")
                 raise
@@ -88,11 +70,8 @@ class SandboxWorker:
                 log.warning("no sandbox starts: %s", error)
             raise WorkerLost(str(error)) from None
         finally:
-            self._leave()
-        failed = sum(v.status is Status.SANDBOX_ERROR for of_job in verdicts for v in of_job)
-        with self._lock:
-            self._stats.infrastructure_failures += failed
-        return verdicts
+            with self._lock:
+                self.in_work -= 1
 
     def _take(self, jobs: int) -> _Lease:
         """The backend, started anew where the last one died or has served its time."""
@@ -102,7 +81,6 @@ class SandboxWorker:
             if self._lease is not None and not self._lease.backend.healthy():
                 self._drop()
             if self._lease is not None and self._lease.jobs >= self._recycle_jobs:
-                self._stats.recycled += 1
                 self._retire()
             if self._lease is None:
                 backend = self._make_backend()
@@ -136,27 +114,9 @@ class SandboxWorker:
 
     def _drop(self) -> None:
         assert self._lease is not None
-        self._stats.infrastructure_failures += 1
-        self._stats.backends_replaced += 1
+        self.replaced += 1
         self._lease.backend.close()
         self._lease = None
-
-    def _enter(self, jobs: int) -> None:
-        with self._lock:
-            self._stats.jobs += jobs
-            if self._in_work == 0:
-                self._busy_since = time.monotonic()
-            self._in_work += 1
-
-    def _leave(self) -> None:
-        with self._lock:
-            self._in_work -= 1
-            if self._in_work == 0:
-                self._stats.busy_s += time.monotonic() - self._busy_since
-
-    def stats(self) -> WorkerStats:
-        with self._lock:
-            return replace(self._stats)
 
     def close(self) -> None:
         with self._lock:

@@ -4,8 +4,21 @@ import os
 
 import pytest
 
-from sandbox_workers.backends import choose_backend
+from sandbox_workers.backends import Kind, choose_backend
 from sandbox_workers.jobs import SandboxUnavailable
+
+DOCKER_IS_REQUIRED = os.environ.get("SPARRING_REQUIRE_DOCKER") == "1"
+"""A missing Docker is a failure."""
+
+
+def require(kind: Kind) -> None:
+    """Skip where such a sandbox cannot run."""
+    try:
+        choose_backend(kind)
+    except SandboxUnavailable as missing:
+        if kind == "docker" and DOCKER_IS_REQUIRED:
+            pytest.fail(str(missing))
+        pytest.skip(str(missing))
 
 
 def kinds() -> list[object]:
@@ -14,18 +27,13 @@ def kinds() -> list[object]:
     try:
         choose_backend("docker")
     except SandboxUnavailable:
-        if os.environ.get("SPARRING_REQUIRE_DOCKER") != "1":
+        if not DOCKER_IS_REQUIRED:
             first, second = second, first
     return [first, pytest.param(second, marks=pytest.mark.slow)]
 
 
 @pytest.fixture(scope="session", params=kinds())
-def kind(request: pytest.FixtureRequest) -> str:
+def kind(request: pytest.FixtureRequest) -> Kind:
     """A kind of sandbox that runs here."""
-    try:
-        choose_backend(request.param)
-    except SandboxUnavailable as missing:
-        if request.param == "docker" and os.environ.get("SPARRING_REQUIRE_DOCKER") == "1":
-            pytest.fail(str(missing))
-        pytest.skip(str(missing))
+    require(request.param)
     return request.param

@@ -13,30 +13,32 @@
 | `{"B": "module:name"}` | a function of HARMLESS modules of the library |
 | `{"g": [number, name]}` | a method of the receiver's object |
 | `{"e": [number, class, args, text, attributes, cause, context, hidden]}` | an exception |
-| `{"w": [name, dict]}` | a view of a dict |
-| `{"u": [class, attribute, value]}` | a wrapper of the library around one value: WRAPPERS |
-| `{"v": [tag, body]}` | a value of another plain type: PLAIN, BY_TEXT |
+| `{"s": [start, stop, step]}` `{"p": dict}` `{"w": [name, dict]}` | slice; read-only view of a dict; its keys, values or items |
+| `{"u": [class, value]}` | a wrapper of the library around one value: WRAPPERS |
+| `{"v": [tag, body]}` | a value of another plain type: plain.py |
 """
 
 import collections
-import datetime
-import decimal
-import enum
-import fractions
 import gc
-import importlib
-import re
-import sys
 import types
 from collections.abc import Callable
 from typing import Any
 
-from . import mirrors, remote
-from .values import ATOMS, LIBRARY, base_value
+from . import library, mirrors, plain, remote
+from .errors import describe
+from .standins import NUMBER, class_number, number_of
+from .values import ATOMS, base_value
 
 NOT_INT = ATOMS - {int}
 MOST_DIGITS = 1 << 13_000
 """Beyond about as many bits JSON's own way to write an int is refused by the interpreter."""
+WRAPPERS = {
+    "collections:UserList": "data",
+    "collections:UserDict": "data",
+    "collections:UserString": "data",
+    "collections:ChainMap": "maps",
+}
+"""Class: the attribute that holds the value."""
 
 
 class Codec:
@@ -71,7 +73,7 @@ class Codec:
         if (encoder := _ENCODERS.get(kind)) is not None:
             return encoder(self, value)
         if kind in mirrors.KINDS:
-            return self._container(value, kind, None)
+            return self._container(value, kind)
         return self._other(value, kind)
 
     def items(self, values: Any) -> list:
@@ -81,15 +83,14 @@ class Codec:
         encode = self.encode
         return [encode(value) for value in values]
 
-    def _container(self, value: Any, kind: type, cls: Any) -> Any:
-        if not self.shared and kind is list and cls is None:
-            return self.items(value)
+    def _container(self, value: Any, kind: type, cls: list | None = None) -> Any:
+        number = None
         if self.shared:
             if (number := self.mirrors.number_of(value)) is not None:
                 return {"=": number}
             number = self.mirrors.add(value, kind)
-        else:
-            number = None
+        elif kind is list and cls is None:
+            return self.items(value)
         how = mirrors.KINDS[kind]
         parts = how.parts(value)
         if number is not None:
@@ -102,30 +103,26 @@ class Codec:
     def _other(self, value: Any, kind: type) -> Any:
         if isinstance(value, type):
             return self._class(value)
-        if (number := remote.number_of(value)) is not None:
+        if (number := number_of(value)) is not None:
             return {"r": number}
         if issubclass(kind, BaseException):
             return self._exception(value)
-        if isinstance(value, _FUNCTIONS) and (function := library_function(value)) is not None:
+        if isinstance(value, library.FUNCTIONS) and (function := library.function_name(value)) is not None:
             return {"B": function}
-        name = library_name(kind)
-        if name == "array:array":
-            return {"v": ["array", [value.typecode, value.tolist()]]}
-        if name in BY_TEXT:
-            return {"v": ["text", [name, str(value)]]}
+        name = library.class_name(kind)
+        if (message := plain.named(name, value)) is not None:
+            return {"v": message}
         if name in WRAPPERS:
             return {"u": [name, self.encode(getattr(value, WRAPPERS[name]))]}
-        if name is not None and issubclass(kind, enum.Enum) and value.name in kind.__members__:
-            return {"v": ["member", [name, value.name]]}
         return self._handle(value)
 
     def _handle(self, value: Any) -> Any:
         kind = type(value)
-        body = [self.number(value), self.encode_class(kind)]
+        body = [self.number(value), self._described_class(kind)]
         if (base := mirrors.base_of(value)) is not None:
             return self._container(value, base, body)
-        if (plain := base_value(value)) is not None:
-            body.append(self.encode(plain[0]))
+        if (reduced := base_value(value)) is not None:
+            body.append(self.encode(reduced[0]))
         return {"h": body}
 
     def number(self, value: Any) -> int:
@@ -143,7 +140,13 @@ class Codec:
             if number not in self._described and (value := self.objects.pop(number, None)) is not None:
                 del self._numbers[id(value)]
 
-    def encode_class(self, cls: type) -> list:
+    def _class(self, cls: type) -> Any:
+        if (number := class_number(cls)) is not None:
+            return {"r": number}
+        name = library.class_name(cls)
+        return {"K": name} if name is not None else {"c": self._described_class(cls)}
+
+    def _described_class(self, cls: type) -> list:
         """[number], or [number, description] the first time."""
         number = self.number(cls)
         if number in self._described:
@@ -151,14 +154,8 @@ class Codec:
         self._described.add(number)
         return [number, remote.describe_class(cls, self._class)]
 
-    def _class(self, cls: type) -> Any:
-        if (number := remote.class_number(cls)) is not None:
-            return {"r": number}
-        name = library_name(cls)
-        return {"K": name} if name is not None else {"c": self.encode_class(cls)}
-
     def _method(self, value: types.MethodType) -> Any:
-        if (number := remote.number_of(value.__self__)) is not None:
+        if (number := number_of(value.__self__)) is not None:
             return {"g": [number, value.__name__]}
         return self._handle(value)
 
@@ -170,26 +167,26 @@ class Codec:
 
     def _exception(self, error: BaseException) -> Any:
         own = BaseException.__getattribute__(error, "__dict__")
-        if remote.NUMBER in own:
-            return {"r": own[remote.NUMBER]}
+        if NUMBER in own:
+            return {"r": own[NUMBER]}
+        kind = type(error)
         slots = [
             name
-            for name in dir(type(error))
-            if name[:1] != "_" and isinstance(getattr(type(error), name, None), _SLOT)
+            for name in dir(kind)
+            if name[:1] != "_" and isinstance(getattr(kind, name, None), types.MemberDescriptorType)
         ]
         attributes = {name: value for name in slots if (value := getattr(error, name, None)) is not None}
         attributes |= {name: value for name, value in own.items() if name[:1] != "_" or name == "__notes__"}
-        context = True if error.__context__ is error.__cause__ else error.__context__
-        cls = self._class(type(error))
+        cls = self._class(kind)
         return {
             "e": [
                 None if "K" in cls and self.role == "program" else self.number(error),
                 cls,
                 self._safe(error.args),
-                remote.describe(error),
+                describe(error),
                 self._safe(attributes),
                 self._safe(error.__cause__),
-                context if context is True else self._safe(context),
+                True if error.__context__ is error.__cause__ else self._safe(error.__context__),
                 error.__suppress_context__,
             ]
         }
@@ -237,190 +234,35 @@ class Codec:
         container = self.mirrors.values[number]
         if id(container) not in self.pending:
             return container
-        value = mirrors.make(mirrors.base_of(container), None)
-        mirrors.kind_of(container).fill(value, self.pending[id(container)][1])
+        kind = mirrors.base_of(container)
+        value = kind()
+        mirrors.KINDS[kind].fill(value, self.pending[id(container)][1])
         return value
 
-    def _decode_view(self, body: list) -> Any:
-        return getattr(dict, body[0])(self.decode(body[1]))
-
     def _unwrap(self, body: list) -> Any:
-        cls = library_class(body[0])
+        cls = library.class_named(body[0])
         value = cls.__new__(cls)
         setattr(value, WRAPPERS[body[0]], self.decode(body[1]))
         return value
-
-
-# ---------------------------------------------------------------- classes that both ends have
-
-
-def library_name(cls: type) -> str | None:
-    """ "module:name" of a class of the standard library; None for any other."""
-    module, name = cls.__module__, cls.__qualname__
-    if module.partition(".")[0] not in LIBRARY:
-        return None
-    found: Any = sys.modules.get(module)
-    for part in name.split("."):
-        found = getattr(found, part, None)
-    return f"{module}:{name}" if found is cls else None
-
-
-def library_class(text: str) -> type:
-    module, _, name = text.partition(":")
-    if module.partition(".")[0] not in LIBRARY or "__" in module:
-        raise ValueError("no module of the library")
-    found: Any = importlib.import_module(module)
-    for part in name.split("."):
-        found = getattr(found, part)
-    if not isinstance(found, type):
-        raise TypeError("no class")
-    return found
-
-
-def library_function(value: Any) -> str | None:
-    """ "module:name" of a function that both ends have and a test may hand to a program; None for any other."""
-    holder = getattr(value, "__objclass__", None)
-    module = holder.__module__ if holder is not None else getattr(value, "__module__", None)
-    name = (
-        f"{holder.__qualname__}.{value.__name__}"
-        if holder is not None
-        else getattr(value, "__qualname__", "")
-    )
-    if module not in HARMLESS or "." in name.removeprefix("str.") or value.__name__ in HARMFUL:
-        return None
-    return f"{module}:{name}" if _found(module, name) is value else None
-
-
-def read_function(text: str) -> Any:
-    module, _, name = text.partition(":")
-    value = _found(module, name)
-    if module not in HARMLESS or value is None or library_function(value) != text:
-        raise ValueError("no function of the library")
-    return value
-
-
-def _found(module: str, name: str) -> Any:
-    found: Any = sys.modules.get(module)
-    for part in name.split("."):
-        found = getattr(found, part, None)
-    return found
-
-
-HARMLESS = frozenset(
-    "builtins math cmath operator _operator functools _functools itertools statistics random _random heapq _heapq bisect "  # noqa: SIM905
-    "_bisect string re decimal _decimal fractions datetime _datetime collections _collections time copy textwrap".split()
-)
-"""Modules of the library whose functions a test may hand to a program."""
-HARMFUL = frozenset(
-    "eval exec compile open getattr setattr delattr hasattr vars globals locals dir __import__ input print breakpoint "  # noqa: SIM905
-    "__build_class__ attrgetter methodcaller sleep".split()
-)
-_FUNCTIONS = (types.BuiltinFunctionType, types.FunctionType, types.MethodDescriptorType)
-
-
-# ---------------------------------------------------------------- plain types beside the atoms and containers
 
 
 def _tagged(tag: str, pack: Callable[[Any], Any]) -> Callable[[Codec, Any], Any]:
     return lambda codec, value: {"v": [tag, pack(value)]}
 
 
-def _read_decimal(text: str) -> decimal.Decimal:
-    number = decimal.Decimal(text)
-    if number.is_snan():  # a signalling NaN raises in the reader's comparisons
-        raise ValueError("signalling NaN")
-    return number
-
-
-def _read_zone(body: list) -> datetime.timezone:
-    return datetime.timezone(datetime.timedelta(seconds=body[0]), body[1])
-
-
-def _read_array(body: list) -> Any:
-    import array
-
-    return array.array(str(body[0]), body[1])
-
-
-def _read_member(body: list) -> Any:
-    return library_class(body[0])[body[1]]  # type: ignore[index]
-
-
-def _read_text(body: list) -> Any:
-    if body[0] not in BY_TEXT:
-        raise ValueError("no class that its text makes")
-    return library_class(body[0])(body[1])
-
-
-BY_TEXT = frozenset(
-    (
-        "uuid:UUID",
-        "zoneinfo:ZoneInfo",
-        "ipaddress:IPv4Address",
-        "ipaddress:IPv6Address",
-        "ipaddress:IPv4Network",
-    )
-) | {f"pathlib:{name}" for name in ("PurePosixPath", "PureWindowsPath", "PosixPath")}
-"""Classes whose objects are what their text says."""
-WRAPPERS = {"collections:UserList": "data", "collections:UserDict": "data", "collections:ChainMap": "maps"}
-WRAPPERS["collections:UserString"] = "data"
-"""Class: the attribute that holds the value."""
-PLAIN: dict[type, tuple[str, Callable[[Any], Any], Callable[[Any], Any]]] = {
-    bytes: ("b", bytes.hex, bytes.fromhex),
-    complex: ("c", lambda value: [value.real, value.imag], lambda body: complex(*body)),
-    range: (
-        "range",
-        lambda value: [hex(part) for part in (value.start, value.stop, value.step)],
-        lambda body: range(*(int(part, 16) for part in body)),
-    ),
-    fractions.Fraction: (
-        "F",
-        lambda value: [hex(value.numerator), hex(value.denominator)],
-        lambda body: fractions.Fraction(int(body[0], 16), int(body[1], 16)),
-    ),
-    decimal.Decimal: ("D", str, _read_decimal),
-    datetime.date: ("date", datetime.date.isoformat, datetime.date.fromisoformat),
-    datetime.datetime: ("datetime", datetime.datetime.isoformat, datetime.datetime.fromisoformat),
-    datetime.time: ("time", datetime.time.isoformat, datetime.time.fromisoformat),
-    datetime.timedelta: (
-        "timedelta",
-        lambda value: [value.days, value.seconds, value.microseconds],
-        lambda body: datetime.timedelta(*body),
-    ),
-    datetime.timezone: (
-        "tz",
-        lambda value: [value.utcoffset(None).total_seconds(), value.tzname(None)],
-        _read_zone,
-    ),
-    re.Pattern: ("re", lambda value: [value.pattern, value.flags], lambda body: re.compile(*body)),
-    type(NotImplemented): ("N", lambda value: None, lambda body: NotImplemented),
-    type(...): ("...", lambda value: None, lambda body: ...),
-}
-"""Class: (tag, to JSON, from JSON)."""
-_SLOT = types.MemberDescriptorType
-_READERS: dict[str, Callable[[Any], Any]] = {
-    "I": lambda body: int(body, 16),
-    "view": lambda body: memoryview(bytes.fromhex(body)),
-    "array": _read_array,
-    "member": _read_member,
-    "text": _read_text,
-    **{tag: read for tag, _, read in PLAIN.values()},
-}
 _VIEWS = [
     type(view)
     for empty in ({}, collections.OrderedDict())
     for view in (empty.keys(), empty.values(), empty.items())
 ]
 _ENCODERS: dict[type, Callable[[Codec, Any], Any]] = {
-    int: lambda codec, value: {"v": ["I", hex(value)]},
     tuple: lambda codec, value: {"t": codec.items(value)},
     frozenset: lambda codec, value: {"z": codec.items(value)},
     slice: lambda codec, value: {"s": codec.items((value.start, value.stop, value.step))},
     types.MappingProxyType: lambda codec, value: {"p": codec.encode(value.copy())},
-    memoryview: lambda codec, value: {"v": ["view", value.tobytes().hex()]},
     types.MethodType: Codec._method,
     **dict.fromkeys(_VIEWS, Codec._view),
-    **{kind: _tagged(tag, pack) for kind, (tag, pack, _) in PLAIN.items()},
+    **{kind: _tagged(tag, pack) for kind, (tag, pack, _) in plain.PLAIN.items()},
 }
 _DECODERS: dict[str, Callable[[Codec, Any], Any]] = {
     "t": lambda codec, body: tuple(map(codec.decode, body)),
@@ -431,12 +273,12 @@ _DECODERS: dict[str, Callable[[Codec, Any], Any]] = {
     "r": lambda codec, body: codec.objects[body],
     "g": lambda codec, body: getattr(codec.objects[body[0]], body[1]),
     "c": lambda codec, body: codec.remotes.class_of(*body),
-    "K": lambda codec, body: library_class(body),
-    "B": lambda codec, body: read_function(body),
-    "e": lambda codec, body: codec.remotes.exception(*body),
+    "K": lambda codec, body: library.class_named(body),
+    "B": lambda codec, body: library.function_named(body),
+    "e": lambda codec, body: codec.remotes.exception(body),
     "s": lambda codec, body: slice(*map(codec.decode, body)),
     "p": lambda codec, body: types.MappingProxyType(codec.decode(body)),
-    "w": Codec._decode_view,
+    "w": lambda codec, body: getattr(dict, body[0])(codec.decode(body[1])),
     "u": Codec._unwrap,
-    "v": lambda codec, body: _READERS[body[0]](body[1]),
+    "v": lambda codec, body: plain.READERS[body[0]](body[1]),
 }

@@ -28,10 +28,8 @@ def run(control: socket.socket, command: list[str], environment: dict[str, str])
         os.dup2(os.open(".stdin", os.O_RDONLY), 0)
     os.unlink(".stdin")
     os.environ.update(environment)
-    for ignored in (
-        signal.SIGPIPE,
-        signal.SIGXFSZ,
-    ):  # by Python, and exec passes it on: `yes | head` must end
+    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):
+        # by Python, and exec passes it on: `yes | head` must end
         signal.signal(ignored, signal.SIG_DFL)
     try:
         os.execvp(command[0], command)

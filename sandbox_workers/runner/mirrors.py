@@ -35,9 +35,8 @@ def _pairs(base: Any) -> Kind:
 
     def fill(value: dict, parts: list) -> None:
         half = len(parts) // 2
-        new = dict(
-            zip(parts[:half], parts[half:], strict=True)
-        )  # hashing may ask the other end: before any change
+        # Hashing may ask the other end: before any change.
+        new = dict(zip(parts[:half], parts[half:], strict=True))
         base.clear(value)
         for key, item in new.items():
             base.__setitem__(value, key, item)
@@ -105,14 +104,7 @@ def base_of(value: Any) -> type | None:
 
 def kind_of(value: Any) -> Kind:
     """Raise KeyError where it is no container."""
-    return KINDS[base_of(value)]  # type: ignore[index]
-
-
-def make(kind: type, head: Any) -> Any:
-    """An empty container."""
-    value = kind()
-    begin(value, kind, head)
-    return value
+    return KINDS[base_of(value)]
 
 
 def begin(value: Any, kind: type, head: Any) -> None:

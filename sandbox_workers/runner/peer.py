@@ -1,57 +1,44 @@
 """The value RPC between a program (S) and its test (T): two ends of one socket, one request at a time.
 
-T may ask S for anything. S may ask T only for what a test hands over to be used: its functions, iterators, and the
-objects of its own classes, by names without an underscore; never for what leads from there to the verdict pipe
-(`__globals__`, `gi_frame`), nor for functions of the library that do (`eval`, `getattr`). No deadline here: the
-supervisor keeps time.
+T may ask S for anything, S only for what `permits` allows. No deadline here: the supervisor keeps time.
+
+A message is a request, `{"o": operation, "i": number of the object, "a": args, "k": kwargs}`, or the answer to one,
+`{"v": value}`, `{"x": exception}`, `{"big": why it does not fit}`. Each holds its turn, `t`, and what goes along: `u`,
+parts of containers that changed; `z`, containers that are given up; `y`, objects that were let go of; a request also
+`p`, the test's standard streams, and `s` where containers are to have no twins.
 """
 
 import _thread  # `threading` would cost each fork a hundred page faults
-import builtins
-import contextlib
-import copy
-import functools
-import operator
 import os
 import select
 import socket
-import sys
 import time
-import types
-from collections.abc import Callable
 from typing import Any
 
-from . import kernel, remote
-from .codec import HARMFUL, HARMLESS, Codec
+from . import kernel, streams
+from .codec import Codec
+from .errors import (
+    Fatal,
+    NotServed,
+    ProgramGone,
+    ProgramLied,
+    Refused,
+    ValueTooLarge,
+    mark_from_program,
+    of_reading,
+)
 from .framing import MAX_VALUE, Frames, FrameTooLarge, send_frame
 from .mirrors import kind_of
-from .remote import NotServed, mark_from_program
+from .operations import perform
+from .permits import OF_GENERATORS, is_permitted
+from .standins import ForeignClass, is_foreign
 
 ASKING, TESTING = b"asking", b"testing"
 """What a test process calls itself while it waits for the program, or reads what it sent; and else. The supervisor
 looks when a limit is passed: what the program makes the test do is the program's."""
+MOST_NESTED = 100
+"""Questions of a test within each other. Where there are more, and the stack ends, it is the program that called back."""
 _sleep = time.sleep
-AT_ONCE_S = 0.001
-"""How long one request may gather items of an iterator."""
-TEST = "__main__"
-"""What a test calls its own module."""
-
-
-class ProgramGone(BaseException):
-    """The program's process ended. A BaseException, and sticky: a test's `except Exception` cannot hide
-    it."""
-
-
-class ProgramLied(BaseException):
-    """The program's process sent what the protocol does not know."""
-
-
-class ValueTooLarge(BaseException):
-    """A value does not fit a frame."""
-
-
-class Refused(AttributeError):
-    """What a program may not ask of a test's object is not there."""
 
 
 def _plain_error(name: str, text: str) -> dict:
@@ -60,7 +47,6 @@ def _plain_error(name: str, text: str) -> dict:
 
 OUT_OF_MEMORY = _plain_error("MemoryError", "")
 REFUSED = _plain_error("AttributeError", "not served")
-Fatal = (ProgramGone, ProgramLied, ValueTooLarge)
 
 
 class Peer:
@@ -78,7 +64,7 @@ class Peer:
         """The program's functions and classes, by name."""
         self.not_served = ""
         """What the program wanted of the test's objects and does not get."""
-        self.module: Any = None
+        self.names: dict[str, Any] | None = None
         """The program's, in its own process."""
         self.holding = 0
         """Within how many comparisons a test is: what the program does to the test's containers is seen after."""
@@ -90,10 +76,9 @@ class Peer:
 
     def ask(self, number: int | None, operation: str, args: tuple = (), kwargs: dict | None = None) -> Any:
         """Have the other end apply `operation` to its object `number`; raise what it raised."""
-        if self.role == "program":
-            with self._lock:
-                return self._result(operation, args, self._exchange(number, operation, args, kwargs))
         with self._lock:
+            if self.role == "program":
+                return self._result(operation, args, self._exchange(number, operation, args, kwargs))
             if self.fatal is not None:
                 raise self.fatal
             self._depth += 1
@@ -104,6 +89,11 @@ class Peer:
             except Fatal as error:
                 self.fatal = error
                 raise
+            except (RecursionError, NotServed):
+                if self._depth <= MOST_NESTED:
+                    raise
+                self.fatal = ProgramLied("it called back until the test's stack ended")
+                raise self.fatal from None
             finally:
                 self._depth -= 1
                 # Who takes many items at once goes on reading what the program sent.
@@ -120,33 +110,23 @@ class Peer:
             self.asked += 1
             return self.known[name]
         value = self.ask(None, "name", (name,))
-        if isinstance(value, remote.ForeignClass):
+        if isinstance(value, ForeignClass):
             self.codec.remotes.named.add(value)
-        if isinstance(value, type) or (callable(value) and remote.is_foreign(value)):
+        if isinstance(value, type) or (callable(value) and is_foreign(value)):
             self.known[name] = value
         return value
 
     def _exchange(self, number: int | None, operation: str, args: tuple, kwargs: dict | None) -> dict:
-        codec = self.codec
-        codec.remotes.asked(number, operation, args)
+        self.codec.remotes.asked(number, operation, args)
         self.asked += 1
         turn = self.asked
         request: dict[str, Any] = {"o": operation, "i": number, "t": turn}
-        mark = codec.mirrors.mark()
+        mark = self.codec.mirrors.mark()
         try:
-            self._add_changes(request)
-            if args:
-                request["a"] = [codec.encode(value) for value in args]
-            if kwargs:
-                request["k"] = {name: codec.encode(value) for name, value in kwargs.items()}
-            if not codec.shared:
-                request["s"] = 1
-            elif self.role == "test":
-                self._lend_streams(request)
-            self._add_dropped(request)
+            self._fill(request, args, kwargs)
             send_frame(self.connection, request, MAX_VALUE)
         except (FrameTooLarge, RecursionError) as error:  # this end's own doing
-            codec.mirrors.undo(mark)
+            self.codec.mirrors.undo(mark)
             raise NotServed(f"a value too large to pass between program and test: {error}") from None
         except OSError:
             raise ProgramGone("the program's process ended") from None
@@ -159,12 +139,21 @@ class Peer:
                         raise ValueError("an answer to another question")
                     return message
                 self.serve_one(message)  # the other end calls back
-        except (EOFError, ConnectionError):
-            raise ProgramGone("the program's process ended") from None
-        except (FrameTooLarge, MemoryError) as error:
-            raise ValueTooLarge(str(error)) from None
         except Exception as error:
-            raise ProgramLied(type(error).__name__) from None
+            raise of_reading(error) from None
+
+    def _fill(self, request: dict, args: tuple, kwargs: dict | None) -> None:
+        codec = self.codec
+        self._add_changes(request)
+        if args:
+            request["a"] = [codec.encode(value) for value in args]
+        if kwargs:
+            request["k"] = {name: codec.encode(value) for name, value in kwargs.items()}
+        if not codec.shared:
+            request["s"] = 1
+        elif self.role == "test" and (replaced := streams.replaced()):
+            request["p"] = {name: codec.encode(stream) for name, stream in replaced.items()}
+        self._add_dropped(request)
 
     def _result(self, operation: str, args: tuple, reply: dict) -> Any:
         raised = None
@@ -217,12 +206,11 @@ class Peer:
         for number, parts in message.get("u", ()):
             if number not in codec.mirrors.values:
                 continue
-            new = codec.parts(parts)
+            value, new = codec.mirrors.values[number], codec.parts(parts)
             if unseen and codec.mirrors.is_own(number):
-                value = codec.mirrors.values[number]
                 codec.pending[id(value)] = value, new
             else:
-                codec.pending.pop(id(codec.mirrors.values[number]), None)
+                codec.pending.pop(id(value), None)
                 codec.mirrors.fill(number, new)
 
     def _forget(self, message: dict) -> None:
@@ -230,38 +218,6 @@ class Peer:
             self.codec.mirrors.forget(number)
         if "y" in message:
             self.codec.release(message["y"])
-
-    def sleep(self, seconds: float) -> None:
-        """A test's `time.sleep`: a program's thread may call back meanwhile."""
-        if os.getpid() != self._pid:  # a child that the test forked
-            _sleep(seconds)
-            return
-        until = time.monotonic() + seconds
-        while (left := until - time.monotonic()) > 0:
-            if self.frames.waiting() or select.select([self.connection], [], [], left)[0]:
-                with self._lock:
-                    kernel.set_name(ASKING)
-                    try:
-                        self.serve_one(self.frames.next())
-                    except Exception as error:
-                        self.fatal = ProgramLied(type(error).__name__)
-                        raise self.fatal from None
-                    finally:
-                        kernel.set_name(TESTING)
-
-    def serve(self) -> None:
-        """In the program: until the test is gone."""
-        while True:
-            if _thread._count():  # one of them may be waiting for an answer: only one may read
-                if not self.frames.waiting():
-                    select.select([self.connection], [], [])
-                with self._lock:
-                    if not (self.frames.waiting() or select.select([self.connection], [], [], 0)[0]):
-                        continue
-                    request = self.frames.next()
-            else:
-                request = self.frames.next()
-            self.serve_one(request)
 
     def see_changes(self) -> None:
         """What the program did to the test's containers during a comparison, done now."""
@@ -273,13 +229,42 @@ class Peer:
                 kind_of(value).fill(value, parts)
         self.codec.pending.clear()
 
-    def _lend_streams(self, request: dict) -> None:
-        """What the test has put in the place of standard streams, `input` and `print` serves the program, too."""
-        for place, name, original in _STREAMS:
-            if (now := getattr(place, name)) is not original:
-                request.setdefault("p", {})[name] = self.codec.encode(now)
-
     # ------------------------------------------------------------ serving
+
+    def serve(self) -> None:
+        """In the program: until the test is gone."""
+        while True:
+            if _thread._count():  # one of them may be waiting for an answer: only one may read
+                self._is_asked()
+                with self._lock:
+                    if not self._is_asked(0):
+                        continue
+                    request = self.frames.next()
+            else:
+                request = self.frames.next()
+            self.serve_one(request)
+
+    def sleep(self, seconds: float) -> None:
+        """A test's `time.sleep`: a program's thread may call back meanwhile."""
+        if os.getpid() != self._pid:  # a child that the test forked
+            _sleep(seconds)
+            return
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            if self._is_asked(left):
+                with self._lock:
+                    kernel.set_name(ASKING)
+                    try:
+                        self.serve_one(self.frames.next())
+                    except Exception as error:
+                        self.fatal = ProgramLied(type(error).__name__)
+                        raise self.fatal from None
+                    finally:
+                        kernel.set_name(TESTING)
+
+    def _is_asked(self, timeout_s: float | None = None) -> bool:
+        """Within this time; None: wait for it."""
+        return self.frames.waiting() or bool(select.select([self.connection], [], [], timeout_s)[0])
 
     def serve_one(self, request: dict) -> None:
         """Answer one request. In the program, `os._exit` and its like end the process, as they would anywhere."""
@@ -288,25 +273,15 @@ class Peer:
         reply: dict[str, Any] = {"t": request["t"]}
         shared, codec.shared = codec.shared, "s" not in request
         try:
-            self._read_changes(request)
-            args = codec.parts(request["a"]) if "a" in request else ()
-            kwargs = (
-                {name: codec.decode(item) for name, item in request["k"].items()} if "k" in request else {}
-            )
-            self._forget(request)
-            target = None if request["i"] is None else codec.objects[request["i"]]
-            if self.role == "test":
-                self._permit(target, request["o"], args)
-            with self._streams(request["p"]) if "p" in request else NO_STREAMS:
-                value = self._perform(target, request["o"], args, kwargs)
+            value = self._served(request)
         except BaseException as raised:
             if isinstance(raised, GeneratorExit) or (self.role == "test" and isinstance(raised, Fatal)):
                 raise
             error = raised
         self._answer(reply, value, error)
-        args = kwargs = target = value = error = None  # what only they hold is nobody's
+        value = error = None  # what only they hold is nobody's
         self._add_dropped(reply)
-        flush_output()
+        streams.flush()
         try:
             send_frame(self.connection, reply, MAX_VALUE)
         except (FrameTooLarge, RecursionError) as large:
@@ -315,17 +290,28 @@ class Peer:
             send_frame(self.connection, {"t": reply["t"], "x": OUT_OF_MEMORY})
         codec.shared = shared
 
-    def _perform(self, target: Any, operation: str, args: Any, kwargs: dict) -> Any:
-        if operation == "name":
-            return self.module.__dict__[args[0]]
-        if operation == "rename":
-            self.module.__dict__[args[0]] = args[1]
-            return None
-        if operation == "function":
-            return self.module.__dict__[args[0]](*args[1:], **kwargs)
-        if operation in OPERATIONS:
-            return OPERATIONS[operation](target, *args, **kwargs)
-        return getattr(type(target), operation)(target, *args)
+    def _served(self, request: dict) -> Any:
+        codec = self.codec
+        self._read_changes(request)
+        args = codec.parts(request["a"]) if "a" in request else ()
+        kwargs = {name: codec.decode(item) for name, item in request["k"].items()} if "k" in request else {}
+        self._forget(request)
+        target = self.names if request["i"] is None else codec.objects[request["i"]]
+        if self.role == "test":
+            self._permit(target, request["o"], args)
+        if "p" not in request:
+            return perform(target, request["o"], args, kwargs)
+        with streams.lent({name: codec.decode(stream) for name, stream in request["p"].items()}):
+            return perform(target, request["o"], args, kwargs)
+
+    def _permit(self, target: Any, operation: str, args: Any) -> None:
+        if is_permitted(target, operation, args):
+            return
+        if operation == "get" and not hasattr(target, args[0]):
+            raise Refused
+        what = f" {args[0]}" if operation in ("get", "set", "method") and args else ""
+        self.not_served = f"{operation}{what} on the test's {type(target).__name__}"
+        raise Refused
 
     def _answer(self, reply: dict, value: Any, error: BaseException | None) -> None:
         codec = self.codec
@@ -343,183 +329,3 @@ class Peer:
             error.__traceback__ = None
         except MemoryError:
             reply["x"] = OUT_OF_MEMORY
-
-    @contextlib.contextmanager
-    def _streams(self, lent: dict) -> Any:
-        with contextlib.ExitStack() as stack:
-            for place, name, original in _STREAMS:
-                if name in lent:
-                    setattr(place, name, self.codec.decode(lent[name]))
-                    stack.callback(setattr, place, name, original)
-            yield
-
-    # ------------------------------------------------------------ what a program may ask of its test
-
-    def _permit(self, target: Any, operation: str, args: Any) -> None:
-        if self._is_permitted(target, operation, args):
-            return
-        if operation == "get" and not hasattr(target, args[0]):
-            raise Refused
-        what = f" {args[0]}" if operation in ("get", "set", "method") and args else ""
-        self.not_served = f"{operation}{what} on the test's {type(target).__name__}"
-        raise Refused
-
-    def _is_permitted(self, target: Any, operation: str, args: Any) -> bool:
-        kind = type(target)
-        own_class = isinstance(target, type) and target.__module__ == TEST
-        is_own = kind.__module__ == TEST or kind.__module__ == "unittest.mock"
-        if operation in ("get", "method"):
-            name = args[0]
-            if type(name) is not str:
-                return False
-            if isinstance(target, types.FunctionType):
-                return operation == "get" and name in OF_FUNCTIONS
-            if isinstance(target, types.GeneratorType):
-                return name in OF_GENERATORS
-            return (is_own or own_class) and (name[:1] != "_" or name in NAMED)
-        if operation in ("set", "del"):
-            if kind.__module__ != TEST or type(args[0]) is not str or args[0][:1] == "_":
-                return False
-            return not callable(getattr(kind, args[0], None))  # `assertEqual` stays what it is
-        if operation == "call":
-            return self._may_be_called(target)
-        if operation in ("take", "__iter__", "__len__", "__contains__", "__bool__"):
-            return True
-        return is_own and operation in remote.DUNDERS
-
-    def _may_be_called(self, target: Any) -> bool:
-        if isinstance(target, functools.partial):
-            return self._may_be_called(target.func)
-        if isinstance(target, types.MethodType):
-            return self._may_be_called(target.__func__) or type(target.__self__).__module__ == "unittest.mock"
-        if isinstance(target, types.FunctionType):
-            return (
-                target.__globals__.get("__name__") == TEST
-                or target.__module__ in HARMLESS
-                or target in (builtins.input, builtins.print)
-            )
-        if isinstance(target, type):
-            return target.__module__ == TEST or target in _MADE_BY_CALL
-        if isinstance(
-            target, types.BuiltinFunctionType | types.MethodDescriptorType | types.MethodWrapperType
-        ):
-            holder = getattr(target, "__self__", None)
-            if holder is None or isinstance(holder, types.ModuleType):
-                return (
-                    getattr(target, "__module__", None) or "builtins"
-                ) in HARMLESS and target.__name__ not in HARMFUL
-            return not isinstance(holder, types.ModuleType)
-        return type(target).__module__ in (TEST, "unittest.mock", *HARMLESS)
-
-
-_SIGNATURE = ("name", "qualname", "module", "doc", "code", "defaults", "kwdefaults", "annotations")
-NAMED = frozenset(("_fields", "_asdict", "_replace", "_make", "_field_defaults"))
-"""What a namedtuple's users call, too."""
-CODE = (
-    "co_name",
-    "co_argcount",
-    "co_posonlyargcount",
-    "co_kwonlyargcount",
-    "co_flags",
-    "co_varnames",
-    "co_nlocals",
-    "co_firstlineno",
-)
-"""What is told of a function's code: its shape."""
-OF_FUNCTIONS = frozenset(f"__{name}__" for name in _SIGNATURE)
-OF_GENERATORS = frozenset(("send", "throw", "close"))
-_MADE_BY_CALL = (staticmethod, classmethod, property)
-
-
-def _special_get(target: Any, name: str) -> Any:
-    """An attribute. A function's code is told by its shape: what `inspect` reads of it."""
-    value = getattr(target, name)
-    if name == "__code__" and isinstance(value, types.CodeType):
-        return types.SimpleNamespace(**{part: getattr(value, part) for part in CODE})
-    return value
-
-
-def _take(iterator: Any, most: int) -> tuple[list, BaseException | None]:
-    """(up to `most` items, none where there are no more; what was raised after them)"""
-    items: list[Any] = []
-    until = time.monotonic() + AT_ONCE_S
-    try:
-        while not items or (len(items) < most and time.monotonic() < until):
-            items.append(next(iterator))
-    except StopIteration as stop:
-        return items, stop if stop.value is not None else None
-    except Exception as error:
-        if not items:
-            raise
-        return items, error
-    return items, None
-
-
-def _details(error: BaseException | None) -> tuple:
-    return (None, None, None) if error is None else (type(error), error, error.__traceback__)
-
-
-def _run(awaitable: Any) -> Any:
-    import asyncio  # few programs need it, and each child would pay for it
-
-    async def whole() -> Any:
-        return await awaitable
-
-    if not _LOOP:  # one for all: an asynchronous generator stays with its own
-        _LOOP.append(asyncio.new_event_loop())
-    return _LOOP[0].run_until_complete(whole())
-
-
-_LOOP: list[Any] = []
-
-
-def _fields(target: Any) -> list:
-    return [name for name, field in target.__dataclass_fields__.items() if field._field_type.name == "_FIELD"]
-
-
-OPERATIONS: dict[str, Callable[..., Any]] = {
-    "call": lambda target, /, *args, **kwargs: target(*args, **kwargs),
-    "method": lambda target, name, /, *args, **kwargs: getattr(target, name)(*args, **kwargs),
-    "get": _special_get,
-    "set": setattr,
-    "del": delattr,
-    "take": _take,
-    "dir": dir,
-    "vars": lambda target: target.__dict__,
-    "copy": copy.copy,
-    "deepcopy": copy.deepcopy,
-    "fields": _fields,
-    "__iter__": iter,
-    "__next__": next,
-    "__len__": len,
-    "__bool__": bool,
-    "__str__": str,
-    "__repr__": repr,
-    "__hash__": hash,
-    "__format__": format,
-    "__getitem__": operator.getitem,
-    "__setitem__": operator.setitem,
-    "__delitem__": operator.delitem,
-    "__contains__": operator.contains,
-    "__reversed__": reversed,
-    "__exit__": lambda target, error: type(target).__exit__(target, *_details(error)),
-    "__await__": _run,
-    "__anext__": lambda target: _run(type(target).__anext__(target)),
-    "__aenter__": lambda target: _run(type(target).__aenter__(target)),
-    "__aexit__": lambda target, error: _run(type(target).__aexit__(target, *_details(error))),
-}
-"""Beside the special methods of the object's class, under their own names."""
-NO_STREAMS = contextlib.nullcontext()
-_STREAMS: list[tuple[Any, str, Any]] = []
-
-
-def remember_streams() -> None:
-    """As they are before a test, or a program, can change them."""
-    names = [(sys, "stdout"), (sys, "stderr"), (sys, "stdin"), (builtins, "input"), (builtins, "print")]
-    _STREAMS[:] = [(place, name, getattr(place, name)) for place, name in names]
-
-
-def flush_output() -> None:
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(BaseException):
-            stream.flush()

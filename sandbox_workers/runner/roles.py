@@ -10,19 +10,19 @@ import sys
 import time
 import types
 
-from . import kernel, suite
-from .framing import MAX_VALUE, FrameTooLarge, recv_frame, send_frame
-from .peer import (
-    ASKING,
-    TESTING,
-    Peer,
+from . import kernel, streams, suite
+from .errors import (
+    NotServed,
     ProgramGone,
     ProgramLied,
     ValueTooLarge,
-    flush_output,
-    remember_streams,
+    describe,
+    is_from_program,
+    of_reading,
 )
-from .remote import NotServed, describe, is_from_program
+from .framing import MAX_VALUE, FrameTooLarge, recv_frame, send_frame
+from .peer import ASKING, TESTING, Peer
+from .permits import TEST
 from .values import NotPlain, TooLong
 
 PICKLED = {
@@ -34,9 +34,7 @@ PICKLED = {
     "copyreg": "_reconstructor",
 }
 """What a pickle may name, in a test."""
-NOT_TOLD = frozenset(
-    ("__builtins__", "__name__", "__doc__", "__file__", "__loader__", "__spec__", "__package__")
-)
+NOT_TOLD = frozenset("__builtins__ __name__ __doc__ __file__ __loader__ __spec__ __package__".split())  # noqa: SIM905
 """Names that every module has."""
 MAX_ERROR = 500
 """Characters of an error text in a verdict."""
@@ -52,10 +50,10 @@ def run_program(control: socket.socket, rpc: socket.socket) -> None:
     module = types.ModuleType("program")
     sys.modules["program"] = sys.modules["solution"] = module
     peer = Peer(rpc, "program")
-    peer.module = module
-    remember_streams()
+    peer.names = module.__dict__
+    streams.remember()
     hello = load(source, module)
-    flush_output()
+    streams.flush()
     try:
         send_frame(rpc, hello, MAX_VALUE)
         peer.serve()
@@ -104,7 +102,7 @@ class LoadFailed(Exception):
 def run_tests(control: socket.socket) -> None:
     """Judge jobs until the supervisor closes the connection: a byte with the RPC's end, then a frame with tests."""
     sys.addaudithook(refuse_pickled_code)
-    main = sys.modules[suite.TEST]
+    main = sys.modules[TEST]
     while True:
         _, descriptors, _, _ = socket.recv_fds(control, 1, 1)
         if not descriptors:
@@ -112,13 +110,9 @@ def run_tests(control: socket.socket) -> None:
         with socket.socket(fileno=descriptors[0]) as rpc:
             job = recv_frame(control)
             judge_job(control, rpc, job["tests"], job["inert"])
-        for name in (
-            suite.TEST,
-            "program",
-            "solution",
-        ):  # what a job left there would be the next one's burden
+        for name in (TEST, "program", "solution"):  # what a job left there would be the next one's burden
             sys.modules.pop(name, None)
-        sys.modules[suite.TEST] = main
+        sys.modules[TEST] = main
 
 
 def refuse_pickled_code(event: str, args: tuple) -> None:
@@ -138,7 +132,7 @@ def judge_job(control: socket.socket, rpc: socket.socket, tests: list[list], ine
     peer.codec.shared = not inert
     import random  # loaded by the zygote, in its own way
 
-    remember_streams()
+    streams.remember()
     time.sleep = peer.sleep
     # All before the program runs on: it can see how long that takes.
     suites = [read(source, inert) for source, _ in tests]
@@ -153,9 +147,8 @@ def judge_job(control: socket.socket, rpc: socket.socket, tests: list[list], ine
     send_frame(control, {"loaded": True})
     for index, (read_suite, (source, plain)) in enumerate(zip(suites, tests, strict=True)):
         control.recv(1)  # the supervisor has read what was printed and the clocks: this test's begin at zero
-        random.seed(
-            source
-        )  # the same numbers in any company; a program cannot draw them: it does not know the test
+        # The same numbers in any company; a program cannot draw them: it does not know the test.
+        random.seed(source)
         peer.codec.remotes.plain = plain
         outcome = judge(read_suite, names, modules, peer)
         send_frame(control, {"index": index, **outcome, "last": peer.fatal is not None})
@@ -172,21 +165,20 @@ def read(test: str, inert: bool) -> suite.Suite | BaseException:
 
 def meet_program(peer: Peer) -> tuple[frozenset[str], dict[str, str]]:
     """The program's names, and the modules of the library that it imports, by its own names for them."""
+    failure = None
+    names: frozenset[str] = frozenset()
+    modules: dict[str, str] = {}
     try:
         hello = peer.frames.next()
-    except (EOFError, ConnectionError):
-        raise ProgramGone("the program's process ended while it was loaded") from None
-    except FrameTooLarge as error:
-        raise ValueTooLarge(str(error)) from None
+        if "failed" in hello:
+            failure = LoadFailed(str(hello["failed"]), str(hello.get("error")))
+        else:
+            names = frozenset(name for name in hello["names"] if type(name) is str and name not in NOT_TOLD)
+            modules = {str(name): str(module) for name, module in hello["modules"].items()}
     except Exception as error:
-        raise ProgramLied(type(error).__name__) from None
-    if type(hello) is dict and "failed" in hello:
-        raise LoadFailed(str(hello["failed"]), str(hello.get("error")))
-    try:
-        names = frozenset(name for name in hello["names"] if type(name) is str and name not in NOT_TOLD)
-        modules = {str(name): str(module) for name, module in hello["modules"].items()}
-    except Exception as error:
-        raise ProgramLied(type(error).__name__) from None
+        raise of_reading(error) from None
+    if failure is not None:
+        raise failure
     return names, modules
 
 

@@ -86,9 +86,8 @@ class Round:
         if wall_left <= 0 and self.stop is None:
             stop = self._wall.expired()
             self.stop = self._by_whom(stop) if stop.status == "TIME_LIMIT" else stop
-        if self.program.holds_more_than(
-            memory_mb := self._most_resident_mb()
-        ):  # the wall may have looked, too
+        memory_mb = self._most_resident_mb()
+        if self.program.holds_more_than(memory_mb):  # the wall may have looked, too
             self.stop = Stop("MEMORY_LIMIT", f"its processes hold more than {memory_mb} MiB")
         return max(TICK_S, min(cpu_left, wall_left, self.program.until_look_s()))
 

@@ -16,9 +16,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from .peer import TEST, Peer
-from .remote import is_from_program
-from .values import LIBRARY, plain_repr
+from .errors import is_from_program
+from .library import is_in_library
+from .peer import Peer
+from .permits import TEST
+from .values import plain_repr
 
 USUAL = (  # noqa: SIM905
     "math collections itertools functools heapq bisect re string operator random copy json datetime "
@@ -78,7 +80,7 @@ def read(source: str, inert: bool = False) -> Suite:
     is_expression = len(tree.body) == 1 and isinstance(tree.body[0], ast.Expr)
     if any(map(_holds, nodes)):
         tree = ast.fix_missing_locations(_Seams().visit(tree))
-    compiled: Any = ast.Expression(tree.body[0].value) if is_expression else tree  # type: ignore[attr-defined]
+    compiled: Any = ast.Expression(tree.body[0].value) if is_expression else tree
     code = compile(compiled, "test.py", "eval" if is_expression else "exec", dont_inherit=True)
     only_loads = all(isinstance(statement, ast.Pass) for statement in tree.body)
     return Suite(
@@ -156,7 +158,7 @@ class _Seams(ast.NodeTransformer):
         if holds:
             level = ast.Constant(self.depth)
             began = ast.Call(ast.Name(BEFORE, ast.Load()), [level], [])
-            value = ast.BoolOp(ast.Or(), [began, node])  # type: ignore[list-item]
+            value = ast.BoolOp(ast.Or(), [began, node])
             node = ast.Call(ast.Name(AFTER, ast.Load()), [level, value], [])
             self.depth -= 1
         see = ast.Expr(ast.Call(ast.Name(SEE, ast.Load()), [], []))
@@ -205,7 +207,7 @@ class Namespace(dict):
                 self[name] = value
             return value
         if not hasattr(builtins, name):
-            if (module := self._modules.get(name)) is not None and module.partition(".")[0] in LIBRARY:
+            if (module := self._modules.get(name)) is not None and is_in_library(module):
                 return self.setdefault(name, importlib.import_module(module))
             if (value := _of_library(name)) is not None:
                 return self.setdefault(name, value)
@@ -313,7 +315,7 @@ def run(suite: Suite, names: Set[str], modules: dict[str, str], peer: Peer) -> s
     if "unittest" in suite.code.co_names:
         import unittest
 
-        unittest.main = lambda *args, **kwargs: None  # type: ignore[assignment,misc]  # all cases are run below
+        unittest.main = lambda *args, **kwargs: None  # all cases are run below
     for name in suite.in_classes:
         with contextlib.suppress(KeyError):
             namespace[name]

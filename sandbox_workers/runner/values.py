@@ -4,29 +4,16 @@ import collections
 import datetime
 import decimal
 import fractions
-import sys
 from typing import Any
 
 ATOMS = frozenset((bool, int, float, str, type(None)))
-LIBRARY = sys.stdlib_module_names - {
-    "antigravity",
-    "this",
-    "idlelib",
-    "lib2to3",
-    "tkinter",
-    "turtle",
-    "turtledemo",
-}
-"""Modules that a program may have its test import: not those that do something then."""
+BY_REPR = ATOMS | {bytes, bytearray, complex, datetime.date, datetime.datetime, decimal.Decimal}
+"""Classes whose repr says all, and calls nothing of a program's."""
 MAX_DEPTH = 150
 MAX_REPR = 4000
 """Characters of a value's repr."""
-
-
 PLAIN_TYPES = (bool, int, float, complex, str, bytes, bytearray, list, tuple, set, frozenset, dict)
 """Classes that are the same on both sides."""
-
-
 CONTAINERS = (list, tuple, set, frozenset, dict)
 
 
@@ -75,18 +62,10 @@ def _repr(value: Any, depth: int) -> str:
     kind = type(value)
     if depth > MAX_DEPTH:
         raise NotPlain("value nested too deeply")
-    if (
-        kind is int and abs(value) >> 13288
-    ):  # 4000 digits: repr() itself refuses 4300 and is quadratic on the way
+    # 4000 digits: repr() itself refuses 4300 and is quadratic on the way
+    if kind is int and abs(value) >> 13288:
         raise TooLong(f"an int of more than {MAX_REPR} digits")
-    if kind in ATOMS or kind in (
-        bytes,
-        bytearray,
-        complex,
-        datetime.date,
-        datetime.datetime,
-        decimal.Decimal,
-    ):
+    if kind in BY_REPR:
         return repr(value)
     if kind is fractions.Fraction:
         return f"Fraction({_repr(value.numerator, depth)}, {_repr(value.denominator, depth)})"

@@ -22,9 +22,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from . import command, kernel, roles
+from . import command, kernel, roles, streams
 from .framing import send_frame
-from .peer import flush_output
 
 ROLES: tuple[str, ...] = ("program", "test")
 UIDS_PER_SANDBOX = 64
@@ -271,7 +270,7 @@ class Zygote:
         except BaseException as error:
             os.write(2, f"\n{type(error).__name__}: {error}\n"[:300].encode())
             os._exit(1)
-        flush_output()
+        streams.flush()
         os._exit(0)
 
     def _watch(self, pid: int, timeout_ms: int | None = None) -> tuple[list | None, bytes]:

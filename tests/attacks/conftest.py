@@ -41,7 +41,7 @@ def attack(warm: LocalSandbox) -> Iterator[Callable[..., Verdict]]:
     """Judges (program, test, limits that differ). Afterwards an honest program and a wrong one must be judged
     rightly, and no file, no process and no loss of a sandbox be left."""
     (before,) = judge(warm, LOOK, "look()")
-    replaced = warm.worker.stats().backends_replaced
+    replaced = warm.worker.replaced
 
     def attack(program: str, test: str, changed: Mapping[str, float] | None = None) -> Verdict:
         (verdict,) = judge(warm, program, test, limits=LIMITS.model_copy(update=changed))
@@ -56,7 +56,7 @@ def attack(warm: LocalSandbox) -> Iterator[Callable[..., Verdict]]:
     (after,) = judge(warm, LOOK, "look()")
     assert after.status is Status.PASSED and str(after.value).startswith("([], ")
     assert after.value == before.value
-    assert warm.worker.stats().backends_replaced == replaced
+    assert warm.worker.replaced == replaced
 
 
 @pytest.fixture

@@ -12,40 +12,34 @@ OTHERS = (
     "clocks = [(~p << 3) | kind for p in others for kind in (0, 1, 2, 4, 5, 6)]\n"
     "def works(call, *args):\n    try: return call(*args) is not None\n    except OSError: return False\n"
 )
-# program, test, value
-ATTACKS: dict[str, tuple[str, str, str]] = {
+# program, value of its f()
+ATTACKS: dict[str, tuple[str, str]] = {
     "CPU clocks of other processes": (
         OTHERS
         + "def f(): return [c for c in clocks if works(time.clock_gettime, c) or works(time.clock_getres, c)]",
-        "f()",
         "[]",
     ),
     "CPU clocks of other processes, with bits that the kernel drops": (
         OTHERS + "def f():\n    low = [ctypes.c_long(c & 0xffffffff) for c in clocks]\n"
         "    return [c.value for c in low if libc.clock_gettime(c, bytes(16)) == 0]",
-        "f()",
         "[]",
     ),
     "timers by the clock of another process": (
         OTHERS + "def f(): return [c for c in clocks if libc.timer_create(c, None, bytes(8)) == 0]",
-        "f()",
         "[]",
     ),
     "sleeping by the clock of another process": (
         OTHERS + "def f(): return [c for c in clocks if libc.clock_nanosleep(c, 0, bytes(16), None) == 0]",
-        "f()",
         "[]",
     ),
     "number of tests by a limit of its own": (
         "import resource\ndef f(): return resource.getrlimit(resource.RLIMIT_CPU)",
-        "f()",
         "(-1, -1)",
     ),
     "number of tests by the limits of all": (
         "import os\ndef f():\n    seen = set()\n    for p in filter(str.isdigit, os.listdir('/proc')):\n"
         "        try: seen |= {l.split()[3] for l in open(f'/proc/{p}/limits') if l.startswith('Max cpu time')}\n"
         "        except OSError: pass\n    return seen",
-        "f()",
         "{'unlimited'}",
     ),
     "notices and leases of files that others open": (
@@ -55,12 +49,10 @@ ATTACKS: dict[str, tuple[str, str, str]] = {
         "        if path == 'note': open(path, 'w').close()\n"
         "        try: fcntl.fcntl(__import__('os').open(path, 0), command, value); got.append(path)\n"
         "        except OSError: pass\n    return got",
-        "f()",
         "[]",
     ),
     "files in memory, which are on nobody's account": (
         "import os\ndef f():\n    try: return os.memfd_create('x')\n    except OSError: return 'refused'",
-        "f()",
         "'refused'",
     ),
 }
@@ -68,8 +60,8 @@ ATTACKS: dict[str, tuple[str, str, str]] = {
 
 @pytest.mark.parametrize("name", ATTACKS)
 def test_leak(attack: Callable, name: str) -> None:
-    program, test, value = ATTACKS[name]
-    verdict = attack(program, test)
+    program, value = ATTACKS[name]
+    verdict = attack(program, "f()")
     assert verdict.status is Status.PASSED, verdict
     assert verdict.value == value
 

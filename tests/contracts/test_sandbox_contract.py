@@ -1,7 +1,6 @@
 """One suite for every sandbox: each backend behind the local client, containers under gVisor, the pool of actors."""
 
 import asyncio
-import os
 import uuid
 from collections.abc import Iterator
 
@@ -9,21 +8,11 @@ import pytest
 
 from core.interfaces import Sandbox
 from core.verdict import Limits, Status, Verdict
-from sandbox_workers.backends import choose_backend
 from sandbox_workers.jobs import SandboxUnavailable
 from sandbox_workers.local import LocalSandbox
+from tests.sandboxes import require
 
 QUICK = Limits(cpu_s=0.5, wall_s=3.0, memory_mb=128, output_kb=16)
-
-
-def require(kind: str) -> None:
-    """Skip where the backend cannot run; SPARRING_REQUIRE_DOCKER=1 makes a missing Docker a failure."""
-    try:
-        choose_backend(kind)
-    except SandboxUnavailable as missing:
-        if kind == "docker" and os.environ.get("SPARRING_REQUIRE_DOCKER") == "1":
-            pytest.fail(str(missing))
-        pytest.skip(str(missing))
 
 
 @pytest.fixture(scope="module", params=["docker", "runsc", "namespace", "process", "pool"])

@@ -11,7 +11,7 @@ import pytest
 from core.verdict import Limits, OutputTest, Status, Verdict
 from sandbox_workers.languages import UnknownLanguage
 from sandbox_workers.local import LocalSandbox
-from tests.contracts.test_sandbox_contract import require
+from tests.sandboxes import require
 
 QUICK = Limits(cpu_s=1.0, wall_s=6.0, memory_mb=128, output_kb=16)
 ADD = {

@@ -18,6 +18,7 @@ from core.verdict import Limits
 from sandbox_workers.backends import choose_backend
 from sandbox_workers.jobs import BackendDied, Job, SandboxUnavailable
 from sandbox_workers.local import LocalSandbox
+from tests.sandboxes import require
 
 ROOT = Path(__file__).parents[2]
 OWNER = """
@@ -30,15 +31,6 @@ assert asyncio.run(sandbox.judge("def f(): return 1", ["assert f() == 1"]))[0].p
 print("judged", flush=True)
 {then}
 """
-
-
-def require(kind: str) -> None:
-    try:
-        choose_backend(kind)  # type: ignore[arg-type]
-    except SandboxUnavailable as missing:
-        if kind == "docker" and os.environ.get("SPARRING_REQUIRE_DOCKER") == "1":
-            pytest.fail(str(missing))
-        pytest.skip(str(missing))
 
 
 def containers_of(run: str) -> int:
@@ -162,7 +154,7 @@ def test_a_killed_sandbox_is_replaced(kind: str) -> None:
                 os.kill(int(inner[0]), signal.SIGKILL)  # init of its pid namespace
             verdicts = asyncio.run(asyncio.wait_for(sandbox.judge(f"def f(): return {attempt}", ["f()"]), 30))
             assert verdicts[0].value == str(attempt)
-        assert worker.stats().backends_replaced == 2
+        assert worker.replaced == 2
 
 
 @pytest.mark.parametrize("kind", ["docker", "namespace", "process"])
@@ -208,7 +200,6 @@ def test_a_killed_actor_costs_no_verdict() -> None:
         verdicts = asyncio.run(kill_in_between())
         assert [v[0].value for v in verdicts] == ["0", "1", "2", "3"]
         assert client.stats()["retries"] >= 1
-        assert pool.stats()["jobs"] >= 4
         pool.shutdown()
         if "Docker containers" in pool.description:
             assert eventually(lambda: containers_of(run) == 0)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from core.verdict import Limits, Status, Verdict
 from sandbox_workers.local import LocalSandbox
-from tests.contracts.test_sandbox_contract import require
+from tests.sandboxes import require
 
 EXAMPLES = 100
 LIMITS = Limits(cpu_s=0.2, wall_s=10.0, memory_mb=128, output_kb=16)

@@ -21,10 +21,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sandbox_workers.runner import suite
+from sandbox_workers.runner import streams, suite
+from sandbox_workers.runner.errors import ProgramLied
 from sandbox_workers.runner.mirrors import Mirrors
-from sandbox_workers.runner.peer import TEST, Peer, remember_streams
+from sandbox_workers.runner.peer import Peer
+from sandbox_workers.runner.permits import TEST
 from sandbox_workers.runner.roles import load
+from sandbox_workers.runner.zygote import RECURSION_LIMIT
 
 
 @contextlib.contextmanager
@@ -36,7 +39,7 @@ def program(source: str) -> Iterator[Peer]:
     module = types.ModuleType("program")
     assert "names" in load(source, module)
     served, peer = Peer(theirs, "program"), Peer(ours, "test")
-    served.module = module
+    served.names = vars(module)
 
     def serve() -> None:
         with contextlib.suppress(EOFError, OSError):
@@ -365,6 +368,25 @@ def test_a_programs_names_do_not_hide_the_librarys(test: str, value: str) -> Non
         assert suite.run(suite.read(test), names, {}, peer) == value
 
 
+@pytest.mark.parametrize("before", range(9))
+def test_a_stack_that_ends_by_calls_back_is_the_programs_doing(before: int) -> None:
+    """Wherever in a question it ends, of which there are as many places as frames."""
+    read = suite.read("def again(f): return f(again)\nassert f(again) == 2")
+
+    def go(frames: int) -> None:
+        go(frames - 1) if frames else suite.run(read, {"f"}, {}, peer)
+
+    usual = sys.getrecursionlimit()
+    sys.setrecursionlimit(RECURSION_LIMIT)
+    try:
+        with program("def f(g): return g(f)") as peer:
+            with pytest.raises(BaseException):  # noqa: B017 - what sticks is what counts
+                go(before)
+            assert isinstance(peer.fatal, ProgramLied)
+    finally:
+        sys.setrecursionlimit(usual)
+
+
 def test_a_program_that_has_only_a_builtins_name_is_asked() -> None:
     with program("def sum(a, b): return a * b") as peer:
         assert suite.run(suite.read("sum(3, 4)"), {"sum"}, {}, peer) == "12"
@@ -372,7 +394,7 @@ def test_a_program_that_has_only_a_builtins_name_is_asked() -> None:
 
 def test_prints_and_input_of_a_program_are_the_tests() -> None:
     out = io.StringIO()
-    remember_streams()
+    streams.remember()
     with program("def greet():\n    print('Hello', input())") as peer, pytest.MonkeyPatch.context() as patch:
         patch.setattr("sys.stdin", io.StringIO("Bob\n"))
         with contextlib.redirect_stdout(out):

@@ -63,9 +63,7 @@ def test_one_backend_serves_all_batches() -> None:
     worker = SandboxWorker(factory)
     assert len(worker.judge([job("a", 2), job("b")])[0]) == 2
     worker.judge([job("c")])
-    assert len(factory.made) == 1 and factory.made[0].alive
-    stats = worker.stats()
-    assert (stats.jobs, stats.infrastructure_failures, stats.backends_replaced) == (3, 0, 0)
+    assert len(factory.made) == 1 and factory.made[0].alive and worker.replaced == 0
 
 
 def test_a_dead_backend_is_replaced_for_the_next_jobs(caplog: pytest.LogCaptureFixture) -> None:
@@ -75,9 +73,7 @@ def test_a_dead_backend_is_replaced_for_the_next_jobs(caplog: pytest.LogCaptureF
         worker.judge([job("a"), job("b")])
     assert "sandbox died under 2 jobs: scripted" in caplog.text
     assert all(v.passed for of_job in worker.judge([job("a"), job("b")]) for v in of_job)
-    assert len(factory.made) == 2 and factory.made[0].closed
-    stats = worker.stats()
-    assert (stats.backends_replaced, stats.infrastructure_failures) == (1, 1)
+    assert len(factory.made) == 2 and factory.made[0].closed and worker.replaced == 1
 
 
 def test_a_deadly_job_takes_no_other_with_it() -> None:
@@ -162,6 +158,4 @@ def test_a_backend_is_recycled_after_its_jobs_and_its_users_may_finish() -> None
     worker.judge([job("c")])
     assert len(factory.made) == 2 and factory.made[0].alive
     worker._release(first)
-    assert factory.made[0].closed and factory.made[1].alive
-    stats = worker.stats()
-    assert (stats.recycled, stats.backends_replaced, stats.infrastructure_failures) == (1, 0, 0)
+    assert factory.made[0].closed and factory.made[1].alive and worker.replaced == 0

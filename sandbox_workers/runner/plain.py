@@ -1,0 +1,91 @@
+"""Values of plain types beside the atoms and the containers, as JSON: [tag, body]."""
+
+import array
+import datetime
+import decimal
+import enum
+import fractions
+import re
+from collections.abc import Callable
+from typing import Any
+
+from .library import class_named
+
+BY_TEXT = frozenset(
+    "uuid:UUID zoneinfo:ZoneInfo ipaddress:IPv4Address ipaddress:IPv6Address ipaddress:IPv4Network "  # noqa: SIM905
+    "pathlib:PurePosixPath pathlib:PureWindowsPath pathlib:PosixPath".split()
+)
+"""Classes whose objects are what their text says."""
+
+
+def named(name: str | None, value: Any) -> list | None:
+    """An object of the library's class of this name; None where its name and a text do not say all."""
+    if name in BY_TEXT:
+        return ["text", [name, str(value)]]
+    if name is not None and issubclass(type(value), enum.Enum) and value.name in type(value).__members__:
+        return ["member", [name, value.name]]
+    return None
+
+
+def _read_text(body: list) -> Any:
+    if body[0] not in BY_TEXT:
+        raise ValueError("no class that its text makes")
+    return class_named(body[0])(body[1])
+
+
+def _read_decimal(text: str) -> decimal.Decimal:
+    number = decimal.Decimal(text)
+    if number.is_snan():  # a signalling NaN raises in the reader's comparisons
+        raise ValueError("signalling NaN")
+    return number
+
+
+def _read_int(body: str) -> int:
+    return int(body, 16)
+
+
+PLAIN: dict[type, tuple[str, Callable[[Any], Any], Callable[[Any], Any]]] = {
+    int: ("I", hex, _read_int),
+    bytes: ("b", bytes.hex, bytes.fromhex),
+    memoryview: ("view", lambda value: value.tobytes().hex(), lambda body: memoryview(bytes.fromhex(body))),
+    array.array: (
+        "array",
+        lambda value: [value.typecode, value.tolist()],
+        lambda body: array.array(str(body[0]), body[1]),
+    ),
+    complex: ("c", lambda value: [value.real, value.imag], lambda body: complex(*body)),
+    range: (
+        "range",
+        lambda value: [hex(part) for part in (value.start, value.stop, value.step)],
+        lambda body: range(*map(_read_int, body)),
+    ),
+    fractions.Fraction: (
+        "F",
+        lambda value: [hex(value.numerator), hex(value.denominator)],
+        lambda body: fractions.Fraction(*map(_read_int, body)),
+    ),
+    decimal.Decimal: ("D", str, _read_decimal),
+    datetime.date: ("date", datetime.date.isoformat, datetime.date.fromisoformat),
+    datetime.datetime: ("datetime", datetime.datetime.isoformat, datetime.datetime.fromisoformat),
+    datetime.time: ("time", datetime.time.isoformat, datetime.time.fromisoformat),
+    datetime.timedelta: (
+        "timedelta",
+        lambda value: [value.days, value.seconds, value.microseconds],
+        lambda body: datetime.timedelta(*body),
+    ),
+    datetime.timezone: (
+        "tz",
+        lambda value: [value.utcoffset(None).total_seconds(), value.tzname(None)],
+        lambda body: datetime.timezone(datetime.timedelta(seconds=body[0]), body[1]),
+    ),
+    re.Pattern: ("re", lambda value: [value.pattern, value.flags], lambda body: re.compile(*body)),
+    type(NotImplemented): ("N", lambda value: None, lambda body: NotImplemented),
+    type(...): ("...", lambda value: None, lambda body: ...),
+}
+"""Class: (tag, to JSON, from JSON)."""
+READERS: dict[str, Callable[[Any], Any]] = {
+    "member": lambda body: class_named(body[0])[body[1]],
+    "text": _read_text,
+    **{tag: read for tag, _, read in PLAIN.values()},
+}
+"""By tag."""
