@@ -21,7 +21,8 @@ from typing import Any
 if not __package__:  # run as a file: the rooms are found from the root
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
-from core.errors import SparringError, exit_with
+from core.commands import parser_of, plain_endings
+from core.errors import SparringError
 from tracking.runs import find_run
 
 DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
@@ -31,18 +32,12 @@ _TAGGED = "{%% for m in messages %%}%s{{ m['content'] }}%s{%% endfor %%}"
 
 def main(arguments: Sequence[str]) -> None:
     options = _options(arguments)
-    try:
+    with plain_endings():
         export(options)
-    except (SparringError, OSError) as error:
-        exit_with(error)
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m scripts.export",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = parser_of("scripts.export", __doc__)
     parser.add_argument("run", help="a run's directory or name")
     parser.add_argument("--policy", required=True, help="generator or discriminator")
     parser.add_argument("--to", required=True, type=Path, help="a directory that is not there, or empty")

@@ -27,7 +27,8 @@ if not __package__:  # run as a file: the rooms are found from the root
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-from core.errors import SparringError, exit_with
+from core.commands import parser_of, plain_endings
+from core.errors import SparringError
 from runtime.logs import quiet_logs
 
 _ONGOING = 4096
@@ -39,20 +40,14 @@ _GRACE_S = 10
 
 def main(arguments: Sequence[str]) -> None:
     options = _options(arguments)
-    try:
+    with plain_endings():
         serve_until_told(options)
-    except (SparringError, OSError) as error:
-        exit_with(error)
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
     from web.service import add_options
 
-    parser = argparse.ArgumentParser(
-        prog="python -m scripts.serve",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = parser_of("scripts.serve", __doc__)
     add = parser.add_argument
     add(
         "--model",

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 if not __package__:  # run as a file: the rooms are found from the root
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
-from core.errors import SparringError, exit_with
+from core.commands import parser_of, plain_endings
+from core.errors import SparringError
 from tracking.runs import BECAME, NAMED, Row, find_run, is_suite, played, rules_of, why
 
 _ATTEMPTS = 10
@@ -29,24 +30,19 @@ _SCORES = 4
 
 def main(arguments: Sequence[str]) -> None:
     options = _options(arguments)
-    try:
+    with plain_endings():
         run = find_run(options.run, options.output_dir)
-        if any(value is not None for value in (options.step, options.problem, options.player)):
-            _show_attempts(run, options)
-        else:
-            _show_run(run)
-    except SparringError as error:
-        exit_with(error)
-    except BrokenPipeError:  # piped into head
-        sys.stderr.close()
+        try:
+            if any(value is not None for value in (options.step, options.problem, options.player)):
+                _show_attempts(run, options)
+            else:
+                _show_run(run)
+        except BrokenPipeError:  # piped into head
+            sys.stderr.close()
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m scripts.show",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = parser_of("scripts.show", __doc__)
     parser.add_argument("run", nargs="?", help="a run's directory or name; without it the latest run")
     parser.add_argument("--step", type=int, help="attempts of this step")
     parser.add_argument("--problem", help="attempts at the problem with this id")

@@ -91,7 +91,7 @@ class DriverTrial(tune.Trainable):
                 resume_from = ["--resume-from", str(self._from)]
         forget_failure(self._run)
         rows = read_rows(self._run / "metrics.jsonl")
-        if RunFiles(self._run, "", "").state == "unfinished":
+        if RunFiles(self._run).state == "unfinished":
             name = self._run.name
             file = write_recipe(self._directory, name, recipe)
             arguments = arguments_of(self._sweep, self._trial, file, self._directory, name)
@@ -138,13 +138,13 @@ class _Told(tune.Callback):
 
     def on_trial_complete(self, iteration: int, trials: Any, trial: Any, **_: Any) -> None:
         run = self._run(trial)
-        if RunFiles(run, "", "").state == "unfinished":
+        if RunFiles(run).state == "unfinished":
             mark_stopped(run, trial.last_result["step"], self._sweep.kind)
-        self._say(trial, RunFiles(run, "", "").state)
+        self._say(trial, RunFiles(run).state)
 
     def on_trial_error(self, iteration: int, trials: Any, trial: Any, **_: Any) -> None:
         run = self._run(trial)
-        error = RunFiles(run, "", "").error
+        error = RunFiles(run).error
         if not error:  # its actor died
             error = str(trial.get_error()).strip().splitlines()[-1]
             mark_failed(run, error)

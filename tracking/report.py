@@ -24,7 +24,7 @@ import yaml
 
 from games.multistage.stages import REASONING_STAGES
 from tracking.kills import KillMatrix
-from tracking.rows import read_rows
+from tracking.rows import read_json, read_rows
 from tracking.runs import BECAME, Row, is_suite, played, rules_of, why
 from tracking.step import mean
 
@@ -70,8 +70,8 @@ def gather(run: Path, name: str) -> Gathered:
             "game": config.get("game.kind", "unknown"),
             "state": state,
             "total": total,
-            "versions": _json(run / "versions.json"),
-            "seconds": _json(run / "training_results.json").get("wall_time_s", {})
+            "versions": read_json(run / "versions.json"),
+            "seconds": read_json(run / "training_results.json").get("wall_time_s", {})
             if state == "finished"
             else {},
             "config": config,
@@ -228,13 +228,6 @@ def _config(run: Path) -> dict[str, Any]:
     except (OSError, yaml.YAMLError):
         return {}
     return config if isinstance(config, dict) else {}
-
-
-def _json(file: Path) -> dict[str, Any]:
-    try:
-        return json.loads(file.read_text())
-    except (OSError, ValueError):
-        return {}
 
 
 def _checkpoints(run: Path) -> dict[str, Any]:
