@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 from core.commands import parser_of, plain_endings
 from core.errors import SparringError
 from runtime.logs import quiet_logs
+from web.options import add_options
 
 _ONGOING = 4096
 """Requests at once; the engine's own queue holds them."""
@@ -45,8 +46,6 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
-    from web.service import add_options
-
     parser = parser_of("scripts.serve", __doc__)
     add = parser.add_argument
     add(
@@ -103,11 +102,9 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
 
 def serve_until_told(options: argparse.Namespace) -> None:
     """Raises SparringError."""
-    from fastapi import FastAPI
-
     from sandbox_workers.backends import choose_backend
     from serving.models import fitting, open_models
-    from web.service import guarded
+    from web.service import check
 
     leasts = {"max_models": 1, "max_tokens": 1, "max_model_len": 32, "kv_cache_mb": 16, "slots": 1}
     for option, least in leasts.items():
@@ -115,7 +112,7 @@ def serve_until_told(options: argparse.Namespace) -> None:
             raise SparringError(f"--{option.replace('_', '-')} {value}: {least} or more")
     if options.idle_s <= 0:
         raise SparringError(f"--idle-s {options.idle_s:g}: more than 0")
-    guarded(FastAPI(), options)  # what is wrong with the options is said now, not in a replica's log
+    check(options)  # now, not in a replica's log
     models = open_models(options.model, "--model")
     if options.device == "cpu":
         options.max_models = fitting(models, options.max_models, options.dtype, options.kv_cache_mb)

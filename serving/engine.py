@@ -101,9 +101,8 @@ def _open(name: str, model: Model, options: EngineOptions) -> tuple[Any, FastAPI
     add_chat(app)
     add_completions(app)
     init_exception_handler(app)
-    app.state.server = (
-        SimpleNamespace()
-    )  # vLLM would stop it where an engine is dead; ours starts another engine
+    # vLLM would stop it where an engine is dead; ours starts another engine
+    app.state.server = SimpleNamespace()
     try:
         return AsyncLLM.from_engine_args(args), app, frontend
     except Exception as error:
