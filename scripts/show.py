@@ -22,7 +22,8 @@ if not __package__:  # run as a file: the rooms are found from the root
 
 from core.commands import parser_of, plain_endings
 from core.errors import SparringError
-from tracking.runs import BECAME, NAMED, Row, find_run, is_suite, played, rules_of, why
+from tracking.rows import read_rows
+from tracking.runs import BECAME, NAMED, Row, find_run, is_suite, played, players_of, rules_of, why
 
 _ATTEMPTS = 10
 _SCORES = 4
@@ -93,23 +94,16 @@ def _show_run(run: Path) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from tracking.rows import read_rows
-
     rows = list(read_rows(run / "metrics.jsonl"))
-    rewards = list(dict.fromkeys(key for row in rows for key in row if key.endswith("_reward")))
+    players = players_of(rows)
     scores = list(dict.fromkeys(key for row in rows for key in row.get("held_out", {})))[:_SCORES]
     table = Table(title=str(run), title_justify="left")
-    names = [key.removesuffix("_reward") for key in rewards] + ["valid", "kill"]
-    for heading in (
-        "step",
-        "stage",
-        "phase",
-        *names,
-        *(f"held out: {key}".replace("_", " ") for key in scores),
-    ):
+    held_out = (f"held out: {key}".replace("_", " ") for key in scores)
+    for heading in ("step", "stage", "phase", *players, "valid", "kill", *held_out):
         table.add_column(heading, justify="left" if heading == "phase" else "right")
     for row in rows:
-        figures = [row.get(key) for key in (*rewards, "validity", "kill_rate")]
+        figures = [row.get(f"{player}_reward") for player in players]
+        figures += [row.get("validity"), row.get("kill_rate")]
         figures += [row.get("held_out", {}).get(key) for key in scores]
         table.add_row(
             str(row["step"]), str(row.get("stage") or ""), row.get("phase", ""), *map(_figure, figures)

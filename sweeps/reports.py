@@ -27,6 +27,7 @@ from sweeps.statistics import (
     unlike_tokens,
 )
 from sweeps.tables import Cell, Table
+from tracking.runs import players_of
 
 Groups = Mapping[str, Sequence[RunFiles]]
 """Runs by setting: all of them for `summary` and `completeness`, for the others those that are `counted`."""
@@ -320,7 +321,7 @@ def missing(row: Mapping[str, Any]) -> list[str]:
     """What a step's row lacks. A policy that had no sample in the step has no loss there: that is named, too."""
     if row["step"] == 0:
         return []
-    players = [key.removesuffix("_reward") for key in row if key.endswith("_reward")]
+    players = players_of([row])
     lacking = [f"{player}_reward" for player in players if row[f"{player}_reward"] is None]
     lacking += [] if players else ["reward"]
     if success_rate(row) is None:
@@ -379,8 +380,8 @@ def after(groups: Groups, metric: str) -> dict[str, Interval]:
 
 def training_column(run: RunFiles) -> str:
     """The reward of the player that learns first: the generator's, in self-play the first seat's."""
-    names = [key for row in run.rows for key in row if key.endswith("_reward")]
-    return "generator_reward" if "generator_reward" in names or not names else names[0]
+    players = players_of(run.rows)
+    return "generator_reward" if "generator" in players or not players else f"{players[0]}_reward"
 
 
 def training_reward(run: RunFiles) -> float | None:

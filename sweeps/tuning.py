@@ -79,14 +79,10 @@ class DriverTrial(tune.Trainable):
         """Step and score of each evaluation: of the run that is there, and as it goes on."""
         recipe = recipe_of(self._sweep, self._trial, self._keys)
         after, resume_from = 0, []
-        if (
-            self._from is not None
-        ):  # Tune says where from: the run at hand, unless it is another's or has new keys
+        if self._from is not None:  # Tune says where from
             after = step_of(self._from)
-            if (
-                self._from.parent.parent != self._run
-                or read_written(self._directory, self._run.name) != recipe
-            ):
+            anothers = self._from.parent.parent != self._run
+            if anothers or read_written(self._directory, self._run.name) != recipe:  # new keys
                 self._number += 1
                 resume_from = ["--resume-from", str(self._from)]
         forget_failure(self._run)
@@ -164,12 +160,9 @@ def run_sweep(sweep: Sweep, directory: Path, parallel: int, gpus: float) -> None
     """
     directory = directory.resolve()
     os.environ.update(_QUIET)
-    logging.getLogger("ray.tune").setLevel(
-        logging.CRITICAL
-    )  # a trial that dies is told by _Told, in one line
-    there = bool(os.environ.get("RAY_ADDRESS"))
+    logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # _Told says of a trial that dies, in one line
     how: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
-    if not there:  # `local`: not any cluster that `ray start` left on this machine
+    if not os.environ.get("RAY_ADDRESS"):  # `local`: not any cluster that `ray start` left on this machine
         how |= {"address": "local", "num_cpus": parallel, "include_dashboard": False}
     ray.init(**how)
     scratch = directory / ".tune"

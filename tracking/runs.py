@@ -1,16 +1,19 @@
 """Runs on disk: where they are, and what the rows of their attempts mean in words."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.errors import SparringError
+from tracking.episodes import episode_files
+from tracking.rows import read_rows
 
 if TYPE_CHECKING:
     from games.rules import Rules
 
 Row = Mapping[str, Any]
 NAMED = 12
+_REWARD = "_reward"
 UNJUDGED = {
     "sandbox_failure": "the sandbox failed, so the attempt was dropped",
     "no_valid_test": "there was no valid test to meet, so the attempt was dropped",
@@ -49,11 +52,14 @@ def find_run(name: str | None, output: Path) -> Path:
 
 def played(run: Path) -> Iterator[Row]:
     """Rows of all its attempts, the oldest first."""
-    from tracking.episodes import episode_files
-    from tracking.rows import read_rows
-
     for file in episode_files(run):
         yield from read_rows(file)
+
+
+def players_of(rows: Iterable[Row]) -> list[str]:
+    """Those whose rewards the rows of metrics have."""
+    columns = dict.fromkeys(column for row in rows for column in row)
+    return [column.removesuffix(_REWARD) for column in columns if column.endswith(_REWARD)]
 
 
 def rules_of(run: Path) -> "Rules | None":

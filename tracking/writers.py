@@ -89,9 +89,8 @@ class Writers:
         for name, writer in list(self._writers.items()):
             try:
                 what(writer)
-            except (
-                Exception
-            ) as error:  # whatever a library raises: the run is worth more than its picture elsewhere
+            # whatever a library raises: the run is worth more than its picture elsewhere
+            except Exception as error:
                 del self._writers[name]
                 reason = str(error).strip().splitlines() or [""]
                 log.warning(
