@@ -26,8 +26,6 @@ from core.errors import SparringError
 from tracking.runs import find_run
 
 DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
-_TAGGED = "{%% for m in messages %%}%s{{ m['content'] }}%s{%% endfor %%}"
-"""Chat template of the embedded models: a message stands between two marks. What follows is the model's."""
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -187,18 +185,15 @@ def write_tokenizer(source: Path, target: Path, config: Mapping[str, Any], polic
     config's."""
     from transformers import AutoTokenizer, GenerationConfig
 
-    from games.prompts import ATTACK, END, PROBLEM, STAGE_MARKERS, TESTS, ChatFormat, format_for
+    from games.prompts import END, ChatFormat, format_for, served_template
 
     tokenizer: Any = AutoTokenizer.from_pretrained(source)
-    style = format_for(tokenizer)
+    staged, style = config["game"]["kind"] == "multistage", format_for(tokenizer)
+    tokenizer.chat_template = served_template(tokenizer, policy, staged) or tokenizer.chat_template
+    # a model with marker tokens goes on through its stages
+    ends = [tokenizer.convert_tokens_to_ids(END)]
     if isinstance(style, ChatFormat):
-        tokenizer.chat_template, ends = style.template, list(style.stop_token_ids())
-    else:
-        staged = config["game"]["kind"] == "multistage"
-        marks = (
-            (ATTACK, TESTS) if policy == "discriminator" else (PROBLEM, STAGE_MARKERS[0] if staged else TESTS)
-        )
-        tokenizer.chat_template, ends = _TAGGED % marks, [tokenizer.convert_tokens_to_ids(END)]
+        ends = list(style.stop_token_ids())
     tokenizer.save_pretrained(target)
     generation = (
         GenerationConfig.from_pretrained(source)
