@@ -2,16 +2,17 @@
 
 import json
 import sys
-import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.responses import Response
 
 from core.errors import SparringError
+from tests.serving import served
 from tests.trackers import wandb_config, wandb_history
 from tracking.writers import Ending, TrackedRun, open_writer
 
@@ -125,47 +126,33 @@ def test_wandb_is_offline_where_its_server_does_not_answer(
     assert "offline, as http://127.0.0.1:9 does not answer" in writer.where
 
 
-class _Refusing(BaseHTTPRequestHandler):
-    """A server that knows nobody."""
+@contextmanager
+def wandb_server(status: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Its URL; it answers everything with the status."""
 
-    status = 401
+    async def answer(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            await Response(status_code=status)(scope, receive, send)
 
-    def do_POST(self) -> None:
-        self.send_response(self.status)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    do_HEAD = do_POST
-
-    def log_message(self, *_: Any) -> None:
-        pass
+    with served(answer) as url:
+        monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
+        monkeypatch.setenv("WANDB_BASE_URL", url)
+        yield url
 
 
 @pytest.mark.slow
 def test_a_key_that_wandb_refuses_refuses_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Refusing) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
-        monkeypatch.setenv("WANDB_BASE_URL", f"http://127.0.0.1:{server.server_port}")
-        with pytest.raises(SparringError, match=r"tracking\.to wandb: .*401.*mend WANDB_API_KEY"):
-            open_writer("wandb", tracked(tmp_path))
-        server.shutdown()
-
-
-class _Broken(_Refusing):
-    status = 503
+    refused = pytest.raises(SparringError, match=r"tracking\.to wandb: .*401.*mend WANDB_API_KEY")
+    with wandb_server(401, monkeypatch), refused:
+        open_writer("wandb", tracked(tmp_path))
 
 
 @pytest.mark.slow
 def test_wandb_is_offline_where_its_server_is_broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Broken) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
-        monkeypatch.setenv("WANDB_BASE_URL", f"http://127.0.0.1:{server.server_port}")
+    with wandb_server(503, monkeypatch) as url:
         writer: Any = open_writer("wandb", tracked(tmp_path))
-        server.shutdown()
     writer.close("finished")
-    assert f"offline, as http://127.0.0.1:{server.server_port} answers 503" in writer.where
+    assert f"offline, as {url} answers 503" in writer.where
     assert 0 < writer._run.settings.finish_timeout < 1000, (
         "a network that is lost would hold up the end for ever"
     )
@@ -259,13 +246,5 @@ def test_a_run_that_is_killed_and_goes_on_is_one_run_in_tensorboard(
     assert stored.Images("learning_curves") and stored.Tensors("samples/text_summary")
     events = json.loads((run / "trace.json").read_text().rstrip().rstrip(",") + "]")
     named = {event["args"]["name"] for event in events if event["ph"] == "M"}
-    assert {
-        "startup",
-        "rollout",
-        "generate",
-        "sandbox",
-        "learn",
-        "publish",
-        "checkpoint",
-        "evaluation",
-    } <= named
+    parts = {"startup", "rollout", "generate", "sandbox", "learn", "publish", "checkpoint", "evaluation"}
+    assert parts <= named

@@ -100,28 +100,19 @@ def test_a_run_is_a_directory_a_name_or_the_latest(show: Show, run: Path, sandbo
     ("arguments", "reason"),
     [
         (["--step", "7"], "no attempt with step 7 in episodes.jsonl; it has steps 1 to 1"),
-        (
-            ["--problem", "doubel"],
-            "no attempt with problem doubel in episodes.jsonl; such as double (1 in all)",
-        ),
+        (["--problem", "doubel"], "problem doubel in episodes.jsonl; such as double (1 in all)"),
         (["--player", "author"], "such as generator, discriminator (2 in all)"),
     ],
 )
-def test_what_is_not_there(run: Path, capsys, arguments: list[str], reason: str) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main([str(run), *arguments])
-    assert ended.value.code == 2
-    assert reason in capsys.readouterr().err
+def test_what_is_not_there(run: Path, refused, arguments: list[str], reason: str) -> None:
+    assert reason in refused(main, run, *arguments)
 
 
-def test_no_such_run(run: Path, tmp_path: Path, capsys) -> None:
-    for arguments, reason in [
-        (["other", "--output-dir", str(run.parent)], f"other: no run (a directory with metrics.jsonl); the latest runs in {run.parent}: a"),
-        (["--output-dir", str(tmp_path / "empty")], f"there is none in {tmp_path / 'empty'}"),
-    ]:  # fmt: skip
-        with pytest.raises(SystemExit):
-            main(arguments)
-        assert reason in capsys.readouterr().err
+def test_no_such_run(run: Path, tmp_path: Path, refused) -> None:
+    said = refused(main, "other", "--output-dir", run.parent)
+    assert f"other: no run (a directory with metrics.jsonl); the latest runs in {run.parent}: a" in said
+    empty = tmp_path / "empty"
+    assert f"there is none in {empty}" in refused(main, "--output-dir", empty)
 
 
 def test_an_attempt_without_reward_says_why(show: Show, tmp_path: Path) -> None:
