@@ -15,7 +15,7 @@ from core.errors import SparringError
 from problems.contamination import normalised
 from runtime.problem_sets import load_splits
 from sweeps import plots, reports
-from sweeps.runs import RunFiles, read_runs, step_of, value_of
+from sweeps.runs import RunFiles, read_runs, value_of
 from sweeps.spec import DEFAULT_METRIC, Sweep, SweepError
 from sweeps.tables import Table
 from tracking.rows import write_json, write_text
@@ -174,8 +174,7 @@ def _tokenizers(groups: reports.Groups) -> Table | None:
 
 def _policy(run: RunFiles) -> Path | None:
     """The generator in the newest checkpoint."""
-    found = sorted(run.directory.glob("checkpoints/step_*/generator"), key=lambda path: step_of(path.parent))
-    return found[-1] if found else None
+    return max(run.directory.glob("checkpoints/step_*/generator"), default=None)
 
 
 def _run_row(run: RunFiles, metric: str) -> dict[str, Any]:

@@ -127,11 +127,15 @@ def run_name(trial: str, number: int) -> str:
     return f"{trial}.g{number}" if number else trial
 
 
+def newest_run(directory: Path, trial: str) -> Path:
+    return directory / "runs" / run_name(trial, generation(directory, trial))
+
+
 def runs_of(sweep: Sweep, directory: Path) -> list[RunFiles]:
     """One for each trial, whether it has begun or not."""
     return [
         RunFiles(
-            directory / "runs" / run_name(trial.name, generation(directory, trial.name)),
+            newest_run(directory, trial.name),
             trial.setting.name,
             trial.replicate.name,
             trial.setting.amount,

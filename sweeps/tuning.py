@@ -25,6 +25,7 @@ from sweeps.runs import (
     generation,
     mark_failed,
     mark_stopped,
+    newest_run,
     run_name,
     step_of,
     value_of,
@@ -133,21 +134,18 @@ class _Told(tune.Callback):
             self._say(trial, f"step {result['step']}: {self._sweep.metric} {value:.3f}")
 
     def on_trial_complete(self, iteration: int, trials: Any, trial: Any, **_: Any) -> None:
-        run = self._run(trial)
+        run = newest_run(self._directory, str(trial))
         if RunFiles(run).state == "unfinished":
             mark_stopped(run, trial.last_result["step"], self._sweep.kind)
         self._say(trial, RunFiles(run).state)
 
     def on_trial_error(self, iteration: int, trials: Any, trial: Any, **_: Any) -> None:
-        run = self._run(trial)
+        run = newest_run(self._directory, str(trial))
         error = RunFiles(run).error
         if not error:  # its actor died
             error = str(trial.get_error()).strip().splitlines()[-1]
             mark_failed(run, error)
         self._say(trial, f"failed: {error}")
-
-    def _run(self, trial: Any) -> Path:
-        return self._directory / "runs" / run_name(str(trial), generation(self._directory, str(trial)))
 
     def _say(self, trial: Any, text: str) -> None:
         print(f"{trial} ({self._named[str(trial)]}): {text}", flush=True)
