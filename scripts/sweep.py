@@ -73,9 +73,9 @@ def main(arguments: Sequence[str]) -> None:
 
 def carry_out(sweep: Sweep, directory: Path, options: argparse.Namespace) -> None:
     """To its end, and what it came to. Raises SparringError; SystemExit where it did not get there."""
+    print(f"sweep: {directory}: {len(sweep.settings)} settings x {len(sweep.replicates)}", flush=True)
     from sweeps.tuning import run_sweep  # with all of Ray
 
-    print(f"sweep: {directory}: {len(sweep.settings)} settings x {len(sweep.replicates)}", flush=True)
     again = f"python -m scripts.sweep resume {directory}"
     try:
         run_sweep(sweep, directory, options.parallel, options.gpus)

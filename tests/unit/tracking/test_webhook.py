@@ -12,6 +12,7 @@ from starlette.responses import Response
 from configs.load import ConfigError, load_run
 from games.programs.gap import GapAlarm
 from tests.serving import served
+from tests.trackers import tracked
 from tracking.writers import TrackedRun, open_writers
 from web.guard import Receive, Send
 
@@ -37,16 +38,7 @@ def hook() -> Iterator[Hook]:
 
 
 def run(directory: Path, hook: Hook) -> TrackedRun:
-    return TrackedRun(
-        directory=directory,
-        name="r1",
-        project=None,
-        mlflow_uri=None,
-        webhook=hook.url,
-        settings={"evaluation.gap_alarm": 0.3},
-        environment={},
-        done=-1,
-    )
+    return tracked(directory, webhook=hook.url, settings={"evaluation.gap_alarm": 0.3})
 
 
 def test_an_alarm_and_the_end_are_told_and_nothing_else(hook: Hook, tmp_path: Path) -> None:
@@ -56,7 +48,7 @@ def test_an_alarm_and_the_end_are_told_and_nothing_else(hook: Hook, tmp_path: Pa
         writers.metrics(2, {"held_out/proxy_gold_gap": 0.4})
         writers.text(2, "sample", "text")
     assert [(told["event"], told["step"]) for told in hook.heard] == [("alarm", 2), ("finished", 2)]
-    assert hook.heard[0]["text"] == f"r1: {GapAlarm(0.3).message(0.4)}"
+    assert hook.heard[0]["text"] == f"mine: {GapAlarm(0.3).message(0.4)}"
 
 
 @pytest.mark.parametrize(("error", "event"), [(RuntimeError, "failed"), (KeyboardInterrupt, "killed")])
