@@ -12,6 +12,7 @@ import pytest
 from starlette.responses import Response
 
 from core.errors import SparringError
+from tests.integration.conftest import rows_of
 from tests.serving import served
 from tests.trackers import tracked, wandb_config, wandb_history
 from tracking.writers import Ending, TrackedRun, open_writer
@@ -227,7 +228,7 @@ def test_a_run_that_is_killed_and_goes_on_is_one_run_in_tensorboard(
     assert done.out.count(f"tracking: tensorboard --logdir {run}") == 1
     stored = EventAccumulator(str(run / "tensorboard"))
     stored.Reload()
-    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    rows = rows_of(run)
     for name, of_row in {
         "generator_reward": lambda row: row.get("generator_reward"),
         "reward/avg_batch_reward": lambda row: row.get("generator_reward"),

@@ -11,8 +11,7 @@ import pytest
 from core.problem import Problem
 from core.verdict import OutputTest
 from games import GameRules
-from games.boards.game import BoardGame
-from games.boards.rules import TicTacToeRules, training_matches
+from games.boards.rules import TicTacToeRules
 from games.multistage.rewards import RewardRules
 from games.multistage.rules import MultistageRules
 from games.prediction.rules import OutputPredictionRules
@@ -20,8 +19,8 @@ from games.programs.code_execution import CodeExecutionRules
 from games.programs.code_golf import CodeGolfRules
 from games.programs.unit_tests import UnitTestsRules
 from scripts.show import main
-from tests.playing import Breaking, play, player, reader
-from tests.recorded import DOUBLE, record, spar
+from tests.playing import Breaking, play, reader
+from tests.recorded import DOUBLE, PROGRAMS, match, record, spar
 
 ROOT = Path(__file__).parents[3]
 Show = Callable[..., str]
@@ -40,9 +39,8 @@ def show(capsys) -> Show:
 @pytest.fixture
 def run(tmp_path: Path, sandbox) -> Path:
     rules = MultistageRules(rewards=RewardRules(validity_slots=3, validity_weight=0.3))
-    programs = ["def f(n): return n + n", "def f(n): return 7 if n == 3 else n * 2", "def f(n): return 1 / 0"]
     suites = ["assert f(1) == 2\nassert f(3) == 6\nassert f(3)==6", "hm", "assert f(1) == 5"]
-    record(tmp_path / "a", rules, [spar(rules, programs, suites, sandbox)], [])
+    record(tmp_path / "a", rules, [spar(rules, PROGRAMS, suites, sandbox)], [])
     return tmp_path / "a"
 
 
@@ -172,10 +170,7 @@ def test_predictions_and_boards_say_what_they_paid_for(show: Show, tmp_path: Pat
         "the program prints '6'  [author #0]: WRONG_ANSWER",
     ):
         assert expected in said
-    boards = TicTacToeRules()
-    moves = {"first": ["1", "2", "3"], "second": ["4", "4"]}
-    seats = [player(name, lambda *_, name=name: moves[name].pop(0)) for name in moves]
-    record(tmp_path / "b", boards, [play(BoardGame(boards), training_matches("tictactoe", 1)[0], seats)])
+    record(tmp_path / "b", TicTacToeRules(), [match()])
     said = show(tmp_path / "b", "--step", 1)
     assert "reward -2 = made an illegal move (game.illegal_reward)" in said
     assert "reward 0 = the other side made an illegal move" in said
