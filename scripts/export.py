@@ -185,16 +185,15 @@ def write_tokenizer(source: Path, target: Path, config: Mapping[str, Any], polic
     config's."""
     from transformers import AutoTokenizer, GenerationConfig
 
-    from games.prompts import END, ChatFormat, format_for, served_template
+    from games.prompts import END, TaggedFormat, format_for, served_template
 
     tokenizer: Any = AutoTokenizer.from_pretrained(source)
     staged, style = config["game"]["kind"] == "multistage", format_for(tokenizer)
     tokenizer.chat_template = served_template(tokenizer, policy, staged) or tokenizer.chat_template
-    # a model with marker tokens goes on through its stages
-    ends = [tokenizer.convert_tokens_to_ids(END)]
-    if isinstance(style, ChatFormat):
-        ends = list(style.stop_token_ids())
     tokenizer.save_pretrained(target)
+    ends = list(style.stop_token_ids())
+    if isinstance(style, TaggedFormat):  # it goes on through its stages
+        ends = [tokenizer.convert_tokens_to_ids(END)]
     generation = (
         GenerationConfig.from_pretrained(source)
         if (source / "generation_config.json").is_file()

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
 Row = Mapping[str, Any]
 NAMED = 12
-_REWARD = "_reward"
 UNJUDGED = {
     "sandbox_failure": "the sandbox failed, so the attempt was dropped",
     "no_valid_test": "there was no valid test to meet, so the attempt was dropped",
@@ -59,7 +58,7 @@ def played(run: Path) -> Iterator[Row]:
 def players_of(rows: Iterable[Row]) -> list[str]:
     """Those whose rewards the rows of metrics have."""
     columns = dict.fromkeys(column for row in rows for column in row)
-    return [column.removesuffix(_REWARD) for column in columns if column.endswith(_REWARD)]
+    return [column.removesuffix("_reward") for column in columns if column.endswith("_reward")]
 
 
 def rules_of(run: Path) -> "Rules | None":
