@@ -60,13 +60,13 @@ def place(location: Sequence[Any], root: type[Settings]) -> tuple[str, type[Sett
     return ".".join(keys), section
 
 
-def leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def leaves(values: Mapping[str, Any], dot: str = ".") -> Iterator[tuple[str, Any]]:
     """(dotted key, value) of a nested mapping."""
     for key, value in values.items():
         if isinstance(value, Mapping):
-            yield from leaves(value, f"{prefix}{key}.")
+            yield from ((f"{key}{dot}{path}", leaf) for path, leaf in leaves(value, dot))
         else:
-            yield f"{prefix}{key}", value
+            yield key, value
 
 
 def nested(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -116,12 +116,15 @@ class ChatFormat:
         return self._tokenizer.encode(text, add_special_tokens=False)
 
 
-def served_template(tokenizer: Any, marks: tuple[str, str]) -> str | None:
-    """The chat template for a server that renders messages itself; None: the tokenizer's own. A model with marker tokens
-    takes one message, the last one, between the marks."""
-    if isinstance(format_for(tokenizer), TaggedFormat):
-        return f"{marks[0]}{{{{ messages[-1]['content'] }}}}{marks[1]}"
-    return None if tokenizer.chat_template else _PLAIN_TEMPLATE
+def served_template(tokenizer: Any, policy: str, staged: bool) -> str | None:
+    """The chat template for who renders messages without us; None: the tokenizer's own. A model with marker tokens takes
+    one message, the last one, between the marks that the policy was trained on. staged: in the multi-stage game."""
+    if not isinstance(format_for(tokenizer), TaggedFormat):
+        return None if tokenizer.chat_template else _PLAIN_TEMPLATE
+    opens, asks = PROBLEM, TESTS
+    if staged:
+        opens, asks = (ATTACK, TESTS) if policy == "discriminator" else (PROBLEM, STAGE_MARKERS[0])
+    return f"{opens}{{{{ messages[-1]['content'] }}}}{asks}"
 
 
 def format_for(tokenizer: Any) -> PromptFormat:

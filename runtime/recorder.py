@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,9 @@ from runtime.parts import LearnerHandle, Start, Stateful
 from runtime.start import STARTED_FROM
 from tracking.clock import Clock
 from tracking.episodes import episode_rows
-from tracking.plots import LearningCurves
+from tracking.plots import plot_learning_curves
 from tracking.progress import Display
+from tracking.run_log import harmless
 from tracking.run_record import RunRecord, versions
 
 _SECONDS = (
@@ -47,7 +49,10 @@ class Recorder:
         self._store = CheckpointStore(directory / "checkpoints", config.checkpoint.keep)
         mirror = config.checkpoint.mirror
         self._mirror = Mirror(mirror, directory.name) if mirror else None
-        self._curves = LearningCurves(directory / CURVES, shown, tuple(config.seats))
+        self._draw_curves = harmless(
+            CURVES,
+            partial(plot_learning_curves, path=directory / CURVES, shown=shown, players=tuple(config.seats)),
+        )
         self._before: dict[str, float] = {}
         self._stages: list[dict[str, Any]] = []
         self._stage_began: dict[str, float] = {}
@@ -112,7 +117,7 @@ class Recorder:
             self._record.add_samples(f"stage_{stage}_step_{step:06d}", episodes[:SAMPLES])
         self._record.add(row)
         if last_of_stage or scores is not None:
-            self._curves.draw(self._record.rows())
+            self._draw_curves(self._record.rows())
         self._clock.lap("records")
 
     def save_is_due(self, step: int, row: Mapping[str, Any]) -> bool:
@@ -176,7 +181,7 @@ class Recorder:
             "config": config,
             "versions": versions(),
         }
-        self._curves.draw(self._record.rows())
+        self._draw_curves(self._record.rows())
         path = self._write_results()
         if self._before and after:  # evaluation was on at both ends
             self._show.summary(self._before, after, self._shown)

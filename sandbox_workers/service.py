@@ -26,7 +26,7 @@ from core.verdict import Limits, Status, Verdict
 from sandbox_workers.client import SandboxClient
 from sandbox_workers.languages import UnknownLanguage
 from sandbox_workers.lines import JobRequest, line_of
-from web.service import error_answer
+from web.guard import error_answer
 
 VERDICTS = Counter("sparring_verdicts", "Verdicts given by the service", ["status"])
 FAILURES = Counter("sparring_sandbox_failures", "Requests that the sandbox could not judge")

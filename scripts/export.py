@@ -21,28 +21,21 @@ from typing import Any
 if not __package__:  # run as a file: the rooms are found from the root
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
-from core.errors import SparringError, exit_with
+from core.commands import parser_of, plain_endings
+from core.errors import SparringError
 from tracking.runs import find_run
 
 DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
-_TAGGED = "{%% for m in messages %%}%s{{ m['content'] }}%s{%% endfor %%}"
-"""Chat template of the embedded models: a message stands between two marks. What follows is the model's."""
 
 
 def main(arguments: Sequence[str]) -> None:
     options = _options(arguments)
-    try:
+    with plain_endings():
         export(options)
-    except (SparringError, OSError) as error:
-        exit_with(error)
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m scripts.export",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = parser_of("scripts.export", __doc__)
     parser.add_argument("run", help="a run's directory or name")
     parser.add_argument("--policy", required=True, help="generator or discriminator")
     parser.add_argument("--to", required=True, type=Path, help="a directory that is not there, or empty")
@@ -192,19 +185,15 @@ def write_tokenizer(source: Path, target: Path, config: Mapping[str, Any], polic
     config's."""
     from transformers import AutoTokenizer, GenerationConfig
 
-    from games.prompts import ATTACK, END, PROBLEM, STAGE_MARKERS, TESTS, ChatFormat, format_for
+    from games.prompts import END, TaggedFormat, format_for, served_template
 
     tokenizer: Any = AutoTokenizer.from_pretrained(source)
-    style = format_for(tokenizer)
-    if isinstance(style, ChatFormat):
-        tokenizer.chat_template, ends = style.template, list(style.stop_token_ids())
-    else:
-        staged = config["game"]["kind"] == "multistage"
-        marks = (
-            (ATTACK, TESTS) if policy == "discriminator" else (PROBLEM, STAGE_MARKERS[0] if staged else TESTS)
-        )
-        tokenizer.chat_template, ends = _TAGGED % marks, [tokenizer.convert_tokens_to_ids(END)]
+    staged, style = config["game"]["kind"] == "multistage", format_for(tokenizer)
+    tokenizer.chat_template = served_template(tokenizer, policy, staged) or tokenizer.chat_template
     tokenizer.save_pretrained(target)
+    ends = list(style.stop_token_ids())
+    if isinstance(style, TaggedFormat):  # it goes on through its stages
+        ends = [tokenizer.convert_tokens_to_ids(END)]
     generation = (
         GenerationConfig.from_pretrained(source)
         if (source / "generation_config.json").is_file()

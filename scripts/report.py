@@ -16,7 +16,8 @@ from pathlib import Path
 if not __package__:  # run as a file: the rooms are found from the root
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
-from core.errors import SparringError, exit_with
+from core.commands import parser_of, plain_endings
+from core.errors import SparringError
 from tracking.runs import find_run
 
 _EVERY_S = 5.0
@@ -27,20 +28,14 @@ _WATCHED = ("metrics.jsonl", "episodes.jsonl", "training_results.json", "run.log
 
 def main(arguments: Sequence[str]) -> None:
     options = _options(arguments)
-    try:
+    with plain_endings():
         runs = _runs(options.run, options.output_dir)
         output = _output(options.output, runs)
         _follow(runs, output, options.every) if options.follow else _write(runs, output, live=False)
-    except (SparringError, OSError) as error:
-        exit_with(error)
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m scripts.report",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = parser_of("scripts.report", __doc__)
     parser.add_argument(
         "run", nargs="*", help="directories or names of runs, side by side; without one the latest run"
     )

@@ -27,8 +27,10 @@ if not __package__:  # run as a file: the rooms are found from the root
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-from core.errors import SparringError, exit_with
+from core.commands import parser_of, plain_endings
+from core.errors import SparringError
 from runtime.logs import quiet_logs
+from web.options import add_options
 
 _ONGOING = 4096
 """Requests at once; the engine's own queue holds them."""
@@ -39,20 +41,12 @@ _GRACE_S = 10
 
 def main(arguments: Sequence[str]) -> None:
     options = _options(arguments)
-    try:
+    with plain_endings():
         serve_until_told(options)
-    except (SparringError, OSError) as error:
-        exit_with(error)
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
-    from web.service import add_options
-
-    parser = argparse.ArgumentParser(
-        prog="python -m scripts.serve",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = parser_of("scripts.serve", __doc__)
     add = parser.add_argument
     add(
         "--model",
@@ -108,11 +102,9 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
 
 def serve_until_told(options: argparse.Namespace) -> None:
     """Raises SparringError."""
-    from fastapi import FastAPI
-
     from sandbox_workers.backends import choose_backend
     from serving.models import fitting, open_models
-    from web.service import guarded
+    from web.service import check
 
     leasts = {"max_models": 1, "max_tokens": 1, "max_model_len": 32, "kv_cache_mb": 16, "slots": 1}
     for option, least in leasts.items():
@@ -120,7 +112,7 @@ def serve_until_told(options: argparse.Namespace) -> None:
             raise SparringError(f"--{option.replace('_', '-')} {value}: {least} or more")
     if options.idle_s <= 0:
         raise SparringError(f"--idle-s {options.idle_s:g}: more than 0")
-    guarded(FastAPI(), options)  # what is wrong with the options is said now, not in a replica's log
+    check(options)  # now, not in a replica's log
     models = open_models(options.model, "--model")
     if options.device == "cpu":
         options.max_models = fitting(models, options.max_models, options.dtype, options.kv_cache_mb)

@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 if not __package__:  # run as a file: the rooms are found from the root
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
-from core.errors import SparringError, exit_with
-from tracking.runs import BECAME, NAMED, Row, find_run, is_suite, played, rules_of, why
+from core.commands import parser_of, plain_endings
+from core.errors import SparringError
+from tracking.rows import read_rows
+from tracking.runs import BECAME, NAMED, Row, find_run, is_suite, played, players_of, rules_of, why
 
 _ATTEMPTS = 10
 _SCORES = 4
@@ -29,24 +31,19 @@ _SCORES = 4
 
 def main(arguments: Sequence[str]) -> None:
     options = _options(arguments)
-    try:
+    with plain_endings():
         run = find_run(options.run, options.output_dir)
-        if any(value is not None for value in (options.step, options.problem, options.player)):
-            _show_attempts(run, options)
-        else:
-            _show_run(run)
-    except SparringError as error:
-        exit_with(error)
-    except BrokenPipeError:  # piped into head
-        sys.stderr.close()
+        try:
+            if any(value is not None for value in (options.step, options.problem, options.player)):
+                _show_attempts(run, options)
+            else:
+                _show_run(run)
+        except BrokenPipeError:  # piped into head
+            sys.stderr.close()
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m scripts.show",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = parser_of("scripts.show", __doc__)
     parser.add_argument("run", nargs="?", help="a run's directory or name; without it the latest run")
     parser.add_argument("--step", type=int, help="attempts of this step")
     parser.add_argument("--problem", help="attempts at the problem with this id")
@@ -97,23 +94,16 @@ def _show_run(run: Path) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from tracking.rows import read_rows
-
     rows = list(read_rows(run / "metrics.jsonl"))
-    rewards = list(dict.fromkeys(key for row in rows for key in row if key.endswith("_reward")))
+    players = players_of(rows)
     scores = list(dict.fromkeys(key for row in rows for key in row.get("held_out", {})))[:_SCORES]
     table = Table(title=str(run), title_justify="left")
-    names = [key.removesuffix("_reward") for key in rewards] + ["valid", "kill"]
-    for heading in (
-        "step",
-        "stage",
-        "phase",
-        *names,
-        *(f"held out: {key}".replace("_", " ") for key in scores),
-    ):
+    held_out = (f"held out: {key}".replace("_", " ") for key in scores)
+    for heading in ("step", "stage", "phase", *players, "valid", "kill", *held_out):
         table.add_column(heading, justify="left" if heading == "phase" else "right")
     for row in rows:
-        figures = [row.get(key) for key in (*rewards, "validity", "kill_rate")]
+        figures = [row.get(f"{player}_reward") for player in players]
+        figures += [row.get("validity"), row.get("kill_rate")]
         figures += [row.get("held_out", {}).get(key) for key in scores]
         table.add_row(
             str(row["step"]), str(row.get("stage") or ""), row.get("phase", ""), *map(_figure, figures)

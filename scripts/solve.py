@@ -25,8 +25,9 @@ from rich.console import Console
 
 from actors.settings import ENGINES
 from configs.solve import SolveOptions
+from core.commands import plain_endings
 from core.episode import Outcome, Turn
-from core.errors import RunFailed, SparringError, exit_with
+from core.errors import RunFailed, SparringError
 from core.interfaces import Sandbox
 from core.problem import Problem
 from evaluation.solving import Solution, Solver, Tester, is_function, stage_name
@@ -268,12 +269,8 @@ def _print_outcome(console: Console, outcome: Outcome) -> None:
 
 
 def main(arguments: Sequence[str]) -> None:
-    try:
+    with plain_endings():
         solve(SolveOptions.read(arguments))
-    except (SparringError, OSError) as error:
-        exit_with(error)
-    except KeyboardInterrupt:
-        raise SystemExit("interrupted") from None
 
 
 if __name__ == "__main__":

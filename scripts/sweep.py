@@ -26,10 +26,11 @@ if not __package__:  # run as a file: the rooms are found from the root
 
 from configs.load import DEFAULT_RECIPE
 from configs.schema import Config
-from core.errors import SparringError, exit_with
+from core.commands import parser_of, plain_endings
 from runtime.logs import quiet_logs
 from sweeps.ablations import NAMES, ablation
 from sweeps.problem_files import embedded_models, folds, keys_of, nested_parts, write_problems
+from sweeps.reporting import write_report
 from sweeps.runs import runs_of
 from sweeps.spec import (
     DEFAULT_METRIC,
@@ -50,35 +51,39 @@ from tracking.run_record import command_line, versions
 
 BASELINE = "baseline"
 _DRAWN = ("random", "asha", "pbt")
+_REPORT = (
+    "Tables on the terminal; report.md, report.json, runs.csv and pictures in the (first) directory, or --to."
+)
 
 
 def main(arguments: Sequence[str]) -> None:
     own, rest = list(arguments), []
     if "--" in own:
         own, rest = own[: own.index("--")], own[own.index("--") + 1 :]
-    options, directory = _options(own), Path()
-    try:
+    options = _options(own)
+    with plain_endings():
         if options.kind == "report":
-            return report(options)
-        if options.kind == "resume":
-            sweep, directory = load_sweep(options.directory), options.directory
+            write_report(options.runs, options.to, options.metric, options.mode, options.threshold)
+        elif options.kind == "resume":
+            carry_out(load_sweep(options.directory), options.directory, options)
         else:
             directory = options.to or Path("output") / f"sweep-{time.strftime('%Y%m%d-%H%M%S')}"
-            sweep = new_sweep(options, rest, directory)
-        print(f"sweep: {directory}: {len(sweep.settings)} settings x {len(sweep.replicates)}", flush=True)
-        from sweeps.tuning import run_sweep
+            carry_out(new_sweep(options, rest, directory), directory, options)
 
+
+def carry_out(sweep: Sweep, directory: Path, options: argparse.Namespace) -> None:
+    """To its end, and what it came to. Raises SparringError; SystemExit where it did not get there."""
+    print(f"sweep: {directory}: {len(sweep.settings)} settings x {len(sweep.replicates)}", flush=True)
+    from sweeps.tuning import run_sweep  # with all of Ray
+
+    again = f"python -m scripts.sweep resume {directory}"
+    try:
         run_sweep(sweep, directory, options.parallel, options.gpus)
-        options.runs, options.threshold = [directory], None
-        report(options)
-        if failed := [run for run in runs_of(sweep, directory) if run.state == "failed"]:
-            raise SystemExit(
-                f"{len(failed)} trials failed, see above; try them again: python -m scripts.sweep resume {directory}"
-            )
-    except (SparringError, OSError) as error:
-        exit_with(error)
+        write_report([directory])
     except KeyboardInterrupt:
-        raise SystemExit(f"interrupted; continue with: python -m scripts.sweep resume {directory}") from None
+        raise SystemExit(f"interrupted; continue with: {again}") from None
+    if failed := [run for run in runs_of(sweep, directory) if run.state == "failed"]:
+        raise SystemExit(f"{len(failed)} trials failed, see above; try them again: {again}")
 
 
 # ---------------------------------------------------------------------- what is to be run
@@ -187,21 +192,9 @@ def _divided(
     return (grid(keys) if keys else [Setting(name=BASELINE, keys={})]), divided
 
 
-# ---------------------------------------------------------------------- what it came to
-def report(options: argparse.Namespace) -> None:
-    """Tables on the terminal; report.md, report.json, runs.csv and pictures in the (first) directory, or --to."""
-    from sweeps.reporting import write_report
-
-    metric, mode = getattr(options, "metric", None), getattr(options, "mode", None)
-    write_report(options.runs, options.to, metric, mode, options.threshold)
-
-
+# ---------------------------------------------------------------------- the command line
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m scripts.sweep",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = parser_of("scripts.sweep", __doc__)
     kinds = parser.add_subparsers(dest="kind", required=True, metavar="WHAT")
     run = argparse.ArgumentParser(add_help=False)
     run.add_argument("--parallel", type=int, default=1, help="trials at once (%(default)s)")
@@ -222,8 +215,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     _add_series(kinds, common)
     resume = kinds.add_parser("resume", help="go on with a sweep that was interrupted", parents=[run])
     resume.add_argument("directory", type=Path)
-    resume.add_argument("--to", type=Path, help=argparse.SUPPRESS)
-    of = kinds.add_parser("report", help="of a sweep, or of several runs", description=report.__doc__)
+    of = kinds.add_parser("report", help="of a sweep, or of several runs", description=_REPORT)
     of.add_argument("runs", nargs="+", type=Path, help="a sweep's directory, or runs' directories")
     of.add_argument("--metric", help=f"(the sweep's, or {DEFAULT_METRIC})")
     of.add_argument(

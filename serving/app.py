@@ -20,8 +20,7 @@ from serving.engine import Engine, EngineOptions, start_engine
 from serving.models import open_models
 from serving.shelf import Shelf
 from serving.solve import LIMITS, Solving, unknown_model
-from web.guard import Message, Receive, Send
-from web.service import error_answer
+from web.guard import Receive, Send, again, error_answer
 
 _INVALID = "invalid_request_error"
 _COMPLETION_TOKENS = 16
@@ -51,7 +50,7 @@ class OpenAI:
             return await refused(scope, receive, send)
         try:
             async with self._shelf.use(asked["model"]) as engine:
-                await answer_from(engine.cache, key, engine.app, scope, _again(body, receive), send)
+                await answer_from(engine.cache, key, engine.app, scope, again(body, receive), send)
         except SparringError as error:
             await error_answer(503, str(error), "model_not_loaded")(scope, receive, send)
 
@@ -88,20 +87,6 @@ def asked_tokens(path: str, asked: Mapping[str, Any], limit: int) -> int:
     unsaid = limit if chat else min(limit, _COMPLETION_TOKENS)
     each = next((said[name] for name in names if name in said), unsaid)
     return each * said.get("n", 1) * prompts
-
-
-def _again(body: bytes, receive: Receive) -> Receive:
-    """What the client sent, from the beginning."""
-    read = False
-
-    async def receive_again() -> Message:
-        nonlocal read
-        if read:
-            return await receive()
-        read = True
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    return receive_again
 
 
 def build_app(options: argparse.Namespace) -> FastAPI:

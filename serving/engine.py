@@ -7,6 +7,7 @@ there: no sleeping, no adapters by request, no tokenizer service.
 import asyncio
 import os
 from dataclasses import dataclass
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,7 +19,6 @@ from core.interfaces import EngineFailure
 from games.prompts import served_template
 from runtime.model import Model
 from serving.cache import Answer
-from serving.models import marks_of
 
 os.environ.setdefault("VLLM_CONFIGURE_LOGGING", "0")  # else it closes the log handlers of this process
 _AT_ONCE = 128
@@ -95,15 +95,14 @@ def _open(name: str, model: Model, options: EngineOptions) -> tuple[Any, FastAPI
     args.logprobs_mode = "raw_logprobs"  # as OpenAI's clients expect them
     frontend: Any = make_arg_parser(FlexibleArgumentParser()).parse_args([])
     frontend.model, frontend.served_model_name = model.path, [name]
-    frontend.chat_template = served_template(model.tokenizer, marks_of(model))
+    frontend.chat_template = served_template(model.tokenizer, Path(model.path).name, model.knows_stages)
     frontend.disable_log_stats = True
     app = FastAPI(openapi_url=None)
     add_chat(app)
     add_completions(app)
     init_exception_handler(app)
-    app.state.server = (
-        SimpleNamespace()
-    )  # vLLM would stop it where an engine is dead; ours starts another engine
+    # vLLM would stop it where an engine is dead; ours starts another engine
+    app.state.server = SimpleNamespace()
     try:
         return AsyncLLM.from_engine_args(args), app, frontend
     except Exception as error:

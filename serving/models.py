@@ -6,7 +6,6 @@ from pathlib import Path
 import psutil
 
 from core.errors import SparringError
-from games.prompts import ATTACK, PROBLEM, STAGE_MARKERS, TESTS
 from runtime.model import Model, check_writes_programs, find_policies, open_model
 from runtime.plan import parameters
 
@@ -28,13 +27,6 @@ def open_models(named: Iterable[str], key: str) -> dict[str, Model]:
         models[name] = model = open_model(find_policies(where, Path())[0], key)
         check_writes_programs(f"{key} {text}", model)
     return models
-
-
-def marks_of(model: Model) -> tuple[str, str]:
-    """Between which a message stands, where the model has marker tokens (games/prompts.py)."""
-    if not model.knows_stages:
-        return PROBLEM, TESTS
-    return (ATTACK, TESTS) if Path(model.path).name == "discriminator" else (PROBLEM, STAGE_MARKERS[0])
 
 
 def fitting(models: Mapping[str, Model], wanted: int, dtype: str | None, kv_cache_mb: int) -> int:

@@ -30,7 +30,7 @@ from games.multistage.stages import REASONING_STAGES
 from runtime.model import Model, program_game, suite_rules
 from serving.engine import Engine
 from serving.shelf import Shelf
-from web.service import error_answer
+from web.guard import error_answer
 
 LIMITS = Limits(cpu_s=5, wall_s=20)
 _LEAST_TOKENS = 16

@@ -1,7 +1,9 @@
 """A report: all tables that the runs give, on the terminal and as report.md, report.json, runs.csv, tasks.csv, pictures."""
 
 import csv
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +15,12 @@ from core.errors import SparringError
 from problems.contamination import normalised
 from runtime.problem_sets import load_splits
 from sweeps import plots, reports
-from sweeps.runs import RunFiles, read_runs, step_of, value_of
+from sweeps.runs import RunFiles, read_runs, value_of
 from sweeps.spec import DEFAULT_METRIC, Sweep, SweepError
 from sweeps.tables import Table
-from tracking.episodes import episode_files
-from tracking.rows import read_rows, write_json, write_text
+from tracking.rows import write_json, write_text
 from tracking.run_record import versions
+from tracking.runs import played
 
 _PROGRAMS = 200
 """Of the training, on which tokenizers are compared."""
@@ -26,16 +28,17 @@ _PROGRAMS = 200
 
 def write_report(
     directories: Sequence[Path],
-    to: Path | None,
-    metric: str | None,
-    mode: str | None,
-    threshold: float | None,
+    to: Path | None = None,
+    metric: str | None = None,
+    mode: str | None = None,
+    threshold: float | None = None,
 ) -> None:
-    """Raises SweepError."""
+    """Raises SweepError. Metric and mode are the sweep's unless given; to: the first directory."""
     runs, sweep = read_runs(directories)
     metric = metric or (sweep.metric if sweep else DEFAULT_METRIC)
     mode = mode or (sweep.mode if sweep else "max")
     groups = reports.by_setting(runs)
+    counted = reports.counted(groups)
     _check(runs, metric)
     tables = tables_of(groups, metric, mode, threshold, sweep)
     for table in tables:
@@ -48,9 +51,8 @@ def write_report(
     write_text(to / "report.md", _markdown(tables, origin))
     _write_csv(to / "runs.csv", (_run_row(run, metric) for run in runs))
     _write_csv(to / "tasks.csv", (row for run in runs for row in task_rows(run)))
-    plots.save(plots.learning_curves(reports.curves(groups, metric), metric), to / "learning_curves.png")
-    after = reports.after(groups, metric)
-    if after:
+    plots.save(plots.learning_curves(reports.curves(counted, metric), metric), to / "learning_curves.png")
+    if after := reports.after(counted, metric):
         plots.save(plots.settings_beside(after, metric), to / "settings.png")
     print(f"\nreport: {to / 'report.md'}, with report.json, runs.csv, tasks.csv and pictures beside it")
 
@@ -58,32 +60,31 @@ def write_report(
 def tables_of(
     groups: reports.Groups, metric: str, mode: str, threshold: float | None, sweep: Sweep | None
 ) -> list[Table]:
+    counted = reports.counted(groups)
     amount = parameters if sweep is not None and sweep.kind == "model-size" else (lambda run: run.amount)
     found = [
         reports.summary(groups, metric),
-        population(groups, metric, sweep) if sweep is not None and sweep.kind == "pbt" else None,
-        reports.impact(groups, metric),
-        reports.spread(groups, metric),
-        reports.series(groups, metric, amount),
-        reports.convergence(groups, metric, threshold, mode),
-        reports.entropy(groups),
-        reports.same_tasks(groups),
-        _tokenizers(groups),
-        reports.zero_shot(groups),
-        reports.transfer(groups, likeness),
+        population(counted, metric, sweep) if sweep is not None and sweep.kind == "pbt" else None,
+        reports.impact(counted, metric),
+        reports.spread(counted, metric),
+        reports.series(counted, metric, amount),
+        reports.convergence(counted, metric, threshold, mode),
+        reports.entropy(counted),
+        reports.same_tasks(counted),
+        _tokenizers(counted),
+        reports.zero_shot(counted),
+        reports.transfer(counted, likeness),
         reports.completeness(groups),
-        reports.syntax(groups, programs_of),
+        reports.syntax(counted, programs_of),
     ]
     return [table for table in found if table is not None]
 
 
 def population(groups: reports.Groups, metric: str, sweep: Sweep) -> Table:
     """Of PBT: the keys that each member began with, and those that it came to, the best member first."""
-    runs = [run for of in groups.values() for run in reports.measured(of)]
     better = -1 if sweep.mode == "max" else 1
-    runs.sort(key=lambda run: better * (run.last(metric) or 0.0))
     rows = []
-    for run in runs:
+    for run in sorted(chain(*groups.values()), key=lambda run: better * (run.last(metric) or 0.0)):
         keys = dict(leaves(run.config))
         ended = " ".join(f"{key}={keys.get(key)}" for key in sweep.mutations)
         rows.append([run.directory.name.partition(".")[0], run.setting, ended, run.last(metric)])
@@ -100,19 +101,21 @@ def _check(runs: Sequence[RunFiles], metric: str) -> None:
 
 def programs_of(run: RunFiles) -> list[str]:
     """The generator's, in the order in which training played them."""
-    rows = (row for file in episode_files(run.directory) for row in read_rows(file))
-    return [row["artifact"] for row in rows if row["player"] == "generator" and row.get("artifact")]
+    return [
+        row["artifact"]
+        for row in played(run.directory)
+        if row["player"] == "generator" and row.get("artifact")
+    ]
 
 
 def task_rows(run: RunFiles) -> Iterator[dict[str, Any]]:
     """R3, 34: each problem's history over the steps, of those trained on (share of attempts that solve it) and of those
     held out (share of tests passed)."""
     tried: dict[tuple[str, int], list[float]] = {}
-    for file in episode_files(run.directory):
-        for row in read_rows(file):
-            if row["player"] == "generator" and row["reward"] is not None:
-                solved = row["components"].get("solved", 0.0)
-                tried.setdefault((row["problem"], row["step"]), []).append(solved)
+    for row in played(run.directory):
+        if row["player"] == "generator" and row["reward"] is not None:
+            solved = row["components"].get("solved", 0.0)
+            tried.setdefault((row["problem"], row["step"]), []).append(solved)
     origin = {"setting": run.setting, "replicate": run.replicate}
     for (problem, step), solved in sorted(tried.items()):
         value = sum(solved) / len(solved)
@@ -130,11 +133,8 @@ def parameters(run: RunFiles) -> float | None:
     count = 0
     for file in folder.glob("*.safetensors") if folder else ():
         with safe_open(file, "pt") as tensors:
-            for name in tensors.keys():  # noqa: SIM118 - it is no mapping
-                size = 1
-                for length in tensors.get_slice(name).get_shape():
-                    size *= length
-                count += size
+            names = tensors.keys()
+            count += sum(math.prod(tensors.get_slice(name).get_shape()) for name in names)
     return float(count) or None
 
 
@@ -159,9 +159,7 @@ def likeness(run: RunFiles) -> dict[str, float]:
 
 def _tokenizers(groups: reports.Groups) -> Table | None:
     """Where the settings' generators are other models."""
-    models = {
-        s: run for s, of in groups.items() if (run := next(iter(reports.measured(of)), None)) is not None
-    }
+    models = {setting: of[0] for setting, of in groups.items() if of}
     if len({repr(run.config.get("generator", {}).get("model")) for run in models.values()}) < 2:
         return None
     from transformers import AutoTokenizer
@@ -176,8 +174,7 @@ def _tokenizers(groups: reports.Groups) -> Table | None:
 
 def _policy(run: RunFiles) -> Path | None:
     """The generator in the newest checkpoint."""
-    found = sorted(run.directory.glob("checkpoints/step_*/generator"), key=lambda path: step_of(path.parent))
-    return found[-1] if found else None
+    return max(run.directory.glob("checkpoints/step_*/generator"), default=None)
 
 
 def _run_row(run: RunFiles, metric: str) -> dict[str, Any]:

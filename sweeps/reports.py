@@ -9,6 +9,7 @@ never assumed.
 import ast
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from statistics import fmean, stdev
 from typing import Any
 
@@ -19,7 +20,6 @@ from sweeps.statistics import (
     by_tag,
     correlation,
     correlation_range,
-    excludes_zero,
     falls,
     rank_correlation,
     steps_to,
@@ -27,9 +27,10 @@ from sweeps.statistics import (
     unlike_tokens,
 )
 from sweeps.tables import Cell, Table
+from tracking.runs import players_of
 
 Groups = Mapping[str, Sequence[RunFiles]]
-"""Runs by setting."""
+"""Runs by setting: all of them for `summary` and `completeness`, for the others those that are `counted`."""
 
 
 def by_setting(runs: Iterable[RunFiles]) -> dict[str, list[RunFiles]]:
@@ -39,30 +40,32 @@ def by_setting(runs: Iterable[RunFiles]) -> dict[str, list[RunFiles]]:
     return groups
 
 
-def measured(runs: Sequence[RunFiles]) -> list[RunFiles]:
-    """Those that are finished; where none is, those that were stopped on purpose."""
-    finished = [run for run in runs if run.state == "finished"]
-    return finished or [run for run in runs if run.state == "stopped"]
+def counted(groups: Groups) -> dict[str, list[RunFiles]]:
+    """Of each setting the runs that are finished; where none is, those that were stopped on purpose."""
+
+    def of_state(runs: Sequence[RunFiles], state: str) -> list[RunFiles]:
+        return [run for run in runs if run.state == state]
+
+    return {s: of_state(runs, "finished") or of_state(runs, "stopped") for s, runs in groups.items()}
 
 
 def summary(groups: Groups, metric: str) -> Table:
     """What there is of each setting, and how well it did."""
     rows: list[list[Cell]] = []
-    for setting, runs in groups.items():
-        states = [run.state for run in runs]
-        counted = measured(runs)
-        steps = sorted({run.rows[-1]["step"] for run in counted if run.rows})
+    for setting, that_count in counted(groups).items():
+        states = [run.state for run in groups[setting]]
+        steps = sorted({run.rows[-1]["step"] for run in that_count if run.rows})
         rows.append(
             [
                 setting,
-                f"{states.count('finished')} of {len(runs)}",
+                f"{states.count('finished')} of {len(states)}",
                 ", ".join(
                     f"{states.count(s)} {s}" for s in ("stopped", "failed", "unfinished") if s in states
                 ),
-                over(counted, lambda run: run.before(metric)),
-                over(counted, lambda run: run.last(metric)),
+                over(that_count, lambda run: run.before(metric)),
+                over(that_count, lambda run: run.last(metric)),
                 "-".join(str(step) for step in dict.fromkeys([*steps[:1], *steps[-1:]])),
-                over(counted, lambda run: run.results.get("wall_time_s", {}).get("total")),
+                over(that_count, lambda run: run.results.get("wall_time_s", {}).get("total")),
             ]
         )
     said = [
@@ -84,22 +87,18 @@ def summary(groups: Groups, metric: str) -> Table:
 def impact(groups: Groups, metric: str) -> Table | None:
     """R3, 40: what each setting changes against the first, paired by seed or fold."""
     (base, first), *others = groups.items()
-    at = {run.replicate: run.last(metric) for run in measured(first)}
+    at = {run.replicate: run.last(metric) for run in first}
     rows: list[list[Cell]] = []
     for setting, runs in others:
-        pairs = [(run, run.last(metric), at.get(run.replicate)) for run in measured(runs)]
+        pairs = [(run, run.last(metric), at.get(run.replicate)) for run in runs]
         change = over_units((unit(run), a - b) for run, a, b in pairs if a is not None and b is not None)
         if change is not None:
             rows.append([setting, change, len(change.by_seed), _measurable(change)])
-    return (
-        Table(
-            title=f"{metric}, change against {base!r}, paired",
-            header=("setting", "change", "pairs", "measurable"),
-            rows=rows,
-            note="measurable: the 95% interval of the change does not hold 0",
-        )
-        if rows
-        else None
+    return _table(
+        f"{metric}, change against {base!r}, paired",
+        ("setting", "change", "pairs", "measurable"),
+        rows,
+        "measurable: the 95% interval of the change does not hold 0",
     )
 
 
@@ -107,15 +106,14 @@ def convergence(groups: Groups, metric: str, threshold: float | None, mode: str)
     """R3, 45: steps until the metric reaches a threshold; by default half of the way from its mean before to the best
     setting's mean after."""
     found = [end.mean for end in after(groups, metric).values()]
-    all_runs = [run for runs in groups.values() for run in measured(runs)]
-    before = over(all_runs, lambda run: run.before(metric))
+    before = over(chain(*groups.values()), lambda run: run.before(metric))
     if threshold is None:
         if not found or before is None:
             return None
         threshold = (before.mean + (max if mode == "max" else min)(found)) / 2
     rows: list[list[Cell]] = []
     for setting, runs in groups.items():
-        steps = [(unit(run), steps_to(run.curve(metric), threshold, mode)) for run in measured(runs)]
+        steps = [(unit(run), steps_to(run.curve(metric), threshold, mode)) for run in runs]
         reached = sum(step is not None for _, step in steps)
         rows.append([setting, f"{reached} of {len(steps)}", over_units(steps)])
     return Table(
@@ -132,12 +130,12 @@ def series(groups: Groups, metric: str, amount: Callable[[RunFiles], float | Non
         setting: next((a for r in runs if (a := amount(r)) is not None), None)
         for setting, runs in groups.items()
     }
-    known = {setting: a for setting, a in amounts.items() if a is not None and measured(groups[setting])}
+    known = {setting: a for setting, a in amounts.items() if a is not None}
     if len(set(known.values())) < 2:
         return None
     ordered = sorted(known, key=lambda setting: known[setting])
-    train = {s: over(measured(groups[s]), training_reward) for s in ordered}
-    held_out = {s: over(measured(groups[s]), lambda run: run.last(metric)) for s in ordered}
+    train = {s: over(groups[s], training_reward) for s in ordered}
+    held_out = {s: over(groups[s], lambda run: run.last(metric)) for s in ordered}
     said = []
     for name, means in (("training reward", train), (metric, held_out)):
         values = [found.mean for s in ordered if (found := means[s]) is not None]
@@ -145,11 +143,11 @@ def series(groups: Groups, metric: str, amount: Callable[[RunFiles], float | Non
         verdict = "rises, or stays, throughout" if not drops else f"falls at {ordered[drops[0]]}"
         said.append(f"{name} {verdict}")
     ranks = []
-    for replicate in dict.fromkeys(run.replicate for s in ordered for run in measured(groups[s])):
+    for replicate in dict.fromkeys(run.replicate for s in ordered for run in groups[s]):
         points = [
             (known[s], value)
             for s in ordered
-            for run in measured(groups[s])
+            for run in groups[s]
             if run.replicate == replicate and (value := run.last(metric)) is not None
         ]
         rank = rank_correlation(*zip(*points, strict=True)) if len(points) > 1 else None
@@ -168,20 +166,16 @@ def spread(groups: Groups, metric: str) -> Table | None:
     """R3, 39: how much the metric varies over folds or seeds."""
     rows: list[list[Cell]] = []
     for setting, runs in groups.items():
-        found = over(measured(runs), lambda run: run.last(metric))
+        found = over(runs, lambda run: run.last(metric))
         if found is not None and len(found.by_seed) > 1:
             values = found.by_seed
             rows.append(
                 [setting, len(values), found, stdev(values), stdev(values) ** 2, min(values), max(values)]
             )
-    return (
-        Table(
-            title=f"{metric} over folds or seeds",
-            header=("setting", "folds or seeds", "mean", "deviation", "variance", "least", "most"),
-            rows=rows,
-        )
-        if rows
-        else None
+    return _table(
+        f"{metric} over folds or seeds",
+        ("setting", "folds or seeds", "mean", "deviation", "variance", "least", "most"),
+        rows,
     )
 
 
@@ -190,47 +184,35 @@ def entropy(groups: Groups) -> Table | None:
     rows: list[list[Cell]] = []
     for setting, runs in groups.items():
         for policy in ("generator", "discriminator"):
-            curves = [(run, [value for _, value in run.curve(f"{policy}.entropy")]) for run in measured(runs)]
-            ends = [(unit(run), *found) for run, curve in curves if (found := thirds(curve)) is not None]
-            if ends:
-                first = over_units((of, a) for of, a, _ in ends)
-                last = over_units((of, b) for of, _, b in ends)
-                change = over_units((of, b - a) for of, a, b in ends)
-                fell = sum(b < a for _, a, b in ends)
-                rows.append([setting, policy, first, last, change, f"{fell} of {len(ends)}"])
-    return (
-        Table(
-            title="entropy, first and last third of the updates",
-            header=("setting", "policy", "first", "last", "change", "falls in"),
-            rows=rows,
-        )
-        if rows
-        else None
+            curves = [(run, [value for _, value in run.curve(f"{policy}.entropy")]) for run in runs]
+            if ends := _ends(curves):
+                fell = sum(last < first for _, first, last in ends)
+                rows.append([setting, policy, *_from_to(ends), f"{fell} of {len(ends)}"])
+    return _table(
+        "entropy, first and last third of the updates",
+        ("setting", "policy", "first", "last", "change", "falls in"),
+        rows,
     )
 
 
 def same_tasks(groups: Groups) -> Table | None:
     """R3, 43: settings compared on the held-out problems that both were measured on, problem by problem."""
     (base, first), *others = groups.items()
-    at = _by_task(measured(first))
+    at = _by_task(first)
     rows: list[list[Cell]] = []
     for setting, runs in others:
-        found = _by_task(measured(runs))
+        found = _by_task(runs)
         shared = sorted(at.keys() & found.keys())
         if found:
             change = interval([found[task] - at[task] for task in shared]) if shared else None
             rows.append(
                 [setting, f"{len(shared)} of {len(at.keys() | found.keys())}", change, _measurable(change)]
             )
-    return (
-        Table(
-            title=f"share of a problem's tests passed, change against {base!r} on the same problems",
-            header=("setting", "problems in common", "change", "measurable"),
-            rows=rows,
-            note="the interval is over problems, each problem's figure a mean over the runs",
-        )
-        if rows
-        else None
+    return _table(
+        f"share of a problem's tests passed, change against {base!r} on the same problems",
+        ("setting", "problems in common", "change", "measurable"),
+        rows,
+        "the interval is over problems, each problem's figure a mean over the runs",
     )
 
 
@@ -261,7 +243,7 @@ def zero_shot(groups: Groups) -> Table | None:
         found: dict[tuple[bool, str], list[tuple[object, float]]] = {}  # by whether training has it, and tag
         gaps: list[tuple[object, float]] = []
         sizes: dict[tuple[bool, str], int] = {}
-        for run in measured(runs):
+        for run in runs:
             tags = {task: tuple(of) for task, of in run.categories.get("held_out", {}).items()}
             trained = set(run.categories.get("trained", ()))
             solved = {task: float(history[-1][1] == 1.0) for task, history in run.tasks().items()}
@@ -279,14 +261,10 @@ def zero_shot(groups: Groups) -> Table | None:
             rows.append([setting, tag, shown, sizes[key], over_units(found[key])])
         if gaps:
             rows.append([setting, "(difference)", "zero-shot - trained", None, over_units(gaps)])
-    return (
-        Table(
-            title="held-out problems solved, by category",
-            header=("setting", "category", "in training", "problems", "solved"),
-            rows=rows,
-        )
-        if rows
-        else None
+    return _table(
+        "held-out problems solved, by category",
+        ("setting", "category", "in training", "problems", "solved"),
+        rows,
     )
 
 
@@ -299,7 +277,7 @@ def transfer(groups: Groups, similarity: Callable[[RunFiles], Mapping[str, float
     for setting, runs in groups.items():
         gains: dict[str, list[float]] = {}
         nearest: dict[str, float] = {}
-        for run in measured(runs):
+        for run in runs:
             tasks_of_run = run.tasks()
             if not tasks_of_run.keys() <= nearest.keys():  # folds hold out other problems
                 nearest |= similarity(run)
@@ -311,14 +289,10 @@ def transfer(groups: Groups, similarity: Callable[[RunFiles], Mapping[str, float
         if r is not None:
             low, high = correlation_range(r, len(tasks))
             rows.append([setting, len(tasks), r, f"{low:.3f} to {high:.3f}"])
-    return (
-        Table(
-            title="correlation of likeness to training with gain, over held-out problems",
-            header=("setting", "problems", "correlation", "95% interval"),
-            rows=rows,
-        )
-        if rows
-        else None
+    return _table(
+        "correlation of likeness to training with gain, over held-out problems",
+        ("setting", "problems", "correlation", "95% interval"),
+        rows,
     )
 
 
@@ -336,14 +310,10 @@ def completeness(groups: Groups) -> Table | None:
         example = "{}, step {}: {}".format(*lacking[0][:2], ", ".join(lacking[0][2])) if lacking else ""
         if steps:
             rows.append([setting, steps, steps - len(lacking), example])
-    return (
-        Table(
-            title="steps with reward, loss and success rate",
-            header=("setting", "steps", "complete", "the first that is not"),
-            rows=rows,
-        )
-        if rows
-        else None
+    return _table(
+        "steps with reward, loss and success rate",
+        ("setting", "steps", "complete", "the first that is not"),
+        rows,
     )
 
 
@@ -351,7 +321,7 @@ def missing(row: Mapping[str, Any]) -> list[str]:
     """What a step's row lacks. A policy that had no sample in the step has no loss there: that is named, too."""
     if row["step"] == 0:
         return []
-    players = [key.removesuffix("_reward") for key in row if key.endswith("_reward")]
+    players = players_of([row])
     lacking = [f"{player}_reward" for player in players if row[f"{player}_reward"] is None]
     lacking += [] if players else ["reward"]
     if success_rate(row) is None:
@@ -371,20 +341,13 @@ def syntax(groups: Groups, programs: Callable[[RunFiles], Sequence[str]]) -> Tab
     """R3, 28: share of a run's programs, in their order, that are Python at all."""
     rows: list[list[Cell]] = []
     for setting, runs in groups.items():
-        shares = [(run, [float(is_python(p)) for p in programs(run)]) for run in measured(runs)]
-        ends = [(unit(run), *found) for run, of in shares if any(of) and (found := thirds(of)) is not None]
-        if ends:
-            first = over_units((of, a) for of, a, _ in ends)
-            last = over_units((of, b) for of, _, b in ends)
-            rows.append([setting, sum(len(of) for _, of in shares), first, last])
-    return (
-        Table(
-            title="training programs that are valid Python, first and last third",
-            header=("setting", "programs", "first", "last"),
-            rows=rows,
-        )
-        if rows
-        else None
+        shares = [(run, [float(is_python(p)) for p in programs(run)]) for run in runs]
+        if ends := _ends((run, of) for run, of in shares if any(of)):
+            rows.append([setting, sum(len(of) for _, of in shares), *_from_to(ends)[:2]])
+    return _table(
+        "training programs that are valid Python, first and last third",
+        ("setting", "programs", "first", "last"),
+        rows,
     )
 
 
@@ -401,24 +364,24 @@ def curves(groups: Groups, metric: str) -> dict[str, dict[str, list[tuple[int, I
     """R3, 38: by setting, {"training": reward by step, "validation": metric by step}, with intervals over its runs."""
     return {
         setting: {
-            "training": _band((unit(run), run.curve(training_column(run))) for run in measured(runs)),
-            "validation": _band((unit(run), run.curve(metric)) for run in measured(runs)),
+            "training": _band((unit(run), run.curve(training_column(run))) for run in runs),
+            "validation": _band((unit(run), run.curve(metric)) for run in runs),
         }
         for setting, runs in groups.items()
-        if measured(runs)
+        if runs
     }
 
 
 def after(groups: Groups, metric: str) -> dict[str, Interval]:
     """By setting."""
-    found = {s: over(measured(runs), lambda run: run.last(metric)) for s, runs in groups.items()}
+    found = {s: over(runs, lambda run: run.last(metric)) for s, runs in groups.items()}
     return {setting: end for setting, end in found.items() if end is not None}
 
 
 def training_column(run: RunFiles) -> str:
     """The reward of the player that learns first: the generator's, in self-play the first seat's."""
-    names = [key for row in run.rows for key in row if key.endswith("_reward")]
-    return "generator_reward" if "generator_reward" in names or not names else names[0]
+    players = players_of(run.rows)
+    return "generator_reward" if "generator" in players or not players else f"{players[0]}_reward"
 
 
 def training_reward(run: RunFiles) -> float | None:
@@ -461,6 +424,20 @@ def over_units(values: Iterable[tuple[object, float | None]]) -> Interval | None
     return interval([fmean(found) for found in known.values()]) if known else None
 
 
+def _ends(curves: Iterable[tuple[RunFiles, Sequence[float]]]) -> list[tuple[object, float, float]]:
+    """(unit, mean of the first third, of the last) of the curves that are long enough."""
+    return [(unit(run), *found) for run, curve in curves if (found := thirds(curve)) is not None]
+
+
+def _from_to(ends: Sequence[tuple[object, float, float]]) -> list[Interval | None]:
+    """Intervals of the first, of the last, and of the change."""
+    return [
+        over_units((of, first) for of, first, _ in ends),
+        over_units((of, last) for of, _, last in ends),
+        over_units((of, last - first) for of, first, last in ends),
+    ]
+
+
 def _band(curves: Iterable[tuple[object, Sequence[tuple[int, float]]]]) -> list[tuple[int, Interval]]:
     """See over_units; by step."""
     of_unit: dict[object, list[Sequence[tuple[int, float]]]] = {}
@@ -472,4 +449,11 @@ def _band(curves: Iterable[tuple[object, Sequence[tuple[int, float]]]]) -> list[
 def _measurable(change: Interval | None) -> str:
     if change is None or len(change.by_seed) < 2:
         return "one run: not known"
-    return "yes" if excludes_zero(change) else "no"
+    return "yes" if abs(change.mean) > change.half_width else "no"
+
+
+def _table(
+    title: str, header: tuple[str, ...], rows: Sequence[Sequence[Cell]], note: str = ""
+) -> Table | None:
+    """None where no run has what it is about."""
+    return Table(title=title, header=header, rows=rows, note=note) if rows else None

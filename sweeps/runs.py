@@ -1,6 +1,5 @@
 """What run directories hold: those of a sweep by setting and replicate, or any finished runs."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,7 +10,7 @@ import yaml
 
 from configs.layers import leaves
 from sweeps.spec import SPEC, Sweep, SweepError, load_sweep
-from tracking.rows import read_rows, write_json
+from tracking.rows import read_json, read_rows, write_json
 
 State = Literal["finished", "stopped", "failed", "unfinished"]
 _STOPPED, _FAILED, _RESULTS = "stopped.json", "failed.json", "training_results.json"
@@ -23,8 +22,8 @@ class RunFiles:
     """One run, by its files."""
 
     directory: Path
-    setting: str
-    replicate: str
+    setting: str = ""
+    replicate: str = ""
     amount: float | None = None
     """See Setting.amount."""
 
@@ -39,7 +38,7 @@ class RunFiles:
     @property
     def error(self) -> str:
         """Of a run that failed."""
-        return _json(self.directory / _FAILED).get("error", "")
+        return read_json(self.directory / _FAILED).get("error", "")
 
     @cached_property
     def rows(self) -> list[dict[str, Any]]:
@@ -48,14 +47,14 @@ class RunFiles:
         earlier: list[dict[str, Any]] = []
         if note.is_file():
             checkpoint = Path(note.read_text().strip())
-            began = RunFiles(checkpoint.parent.parent, "", "")
+            began = RunFiles(checkpoint.parent.parent)
             earlier = [row for row in began.rows if row["step"] <= step_of(checkpoint)]
         return earlier + list(read_rows(self.directory / "metrics.jsonl"))
 
     @cached_property
     def results(self) -> Mapping[str, Any]:
         """Empty until it is finished."""
-        return _json(self.directory / _RESULTS)
+        return read_json(self.directory / _RESULTS)
 
     @cached_property
     def config(self) -> dict[str, Any]:
@@ -86,7 +85,7 @@ class RunFiles:
     @property
     def categories(self) -> Mapping[str, Any]:
         """{"held_out": {problem: tags}, "trained": tags}; empty where the run kept none."""
-        return _json(self.directory / "categories.json")
+        return read_json(self.directory / "categories.json")
 
 
 def value_of(row: Mapping[str, Any], metric: str) -> float | None:
@@ -128,11 +127,15 @@ def run_name(trial: str, number: int) -> str:
     return f"{trial}.g{number}" if number else trial
 
 
+def newest_run(directory: Path, trial: str) -> Path:
+    return directory / "runs" / run_name(trial, generation(directory, trial))
+
+
 def runs_of(sweep: Sweep, directory: Path) -> list[RunFiles]:
     """One for each trial, whether it has begun or not."""
     return [
         RunFiles(
-            directory / "runs" / run_name(trial.name, generation(directory, trial.name)),
+            newest_run(directory, trial.name),
             trial.setting.name,
             trial.replicate.name,
             trial.setting.amount,
@@ -152,7 +155,7 @@ def read_runs(directories: Sequence[Path]) -> tuple[list[RunFiles], Sweep | None
     for directory in directories:
         if not (directory / "config.yaml").is_file():
             raise SweepError(f"{directory}: neither a sweep (no {SPEC}) nor a run (no config.yaml)")
-    found = [dict(leaves(RunFiles(d, "", "").config)) for d in directories]
+    found = [dict(leaves(RunFiles(d).config)) for d in directories]
     differ = [
         key
         for key in dict.fromkeys(key for config in found for key in config)
@@ -166,7 +169,3 @@ def read_runs(directories: Sequence[Path]) -> tuple[list[RunFiles], Sweep | None
         )
         for directory, config in zip(directories, found, strict=True)
     ], None
-
-
-def _json(file: Path) -> dict[str, Any]:
-    return json.loads(file.read_text()) if file.is_file() else {}

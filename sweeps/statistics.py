@@ -24,10 +24,6 @@ def band(curves: Sequence[Curve]) -> list[tuple[int, Interval]]:
     return [(step, interval([of[step] for of in values])) for step in shared]
 
 
-def excludes_zero(found: Interval) -> bool:
-    return abs(found.mean) > found.half_width
-
-
 def thirds(values: Sequence[float]) -> tuple[float, float] | None:
     """Means of the first and of the last third; None of fewer than two values."""
     if len(values) < 2:

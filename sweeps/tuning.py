@@ -25,6 +25,7 @@ from sweeps.runs import (
     generation,
     mark_failed,
     mark_stopped,
+    newest_run,
     run_name,
     step_of,
     value_of,
@@ -79,19 +80,15 @@ class DriverTrial(tune.Trainable):
         """Step and score of each evaluation: of the run that is there, and as it goes on."""
         recipe = recipe_of(self._sweep, self._trial, self._keys)
         after, resume_from = 0, []
-        if (
-            self._from is not None
-        ):  # Tune says where from: the run at hand, unless it is another's or has new keys
+        if self._from is not None:  # Tune says where from
             after = step_of(self._from)
-            if (
-                self._from.parent.parent != self._run
-                or read_written(self._directory, self._run.name) != recipe
-            ):
+            anothers = self._from.parent.parent != self._run
+            if anothers or read_written(self._directory, self._run.name) != recipe:  # new keys
                 self._number += 1
                 resume_from = ["--resume-from", str(self._from)]
         forget_failure(self._run)
         rows = read_rows(self._run / "metrics.jsonl")
-        if RunFiles(self._run, "", "").state == "unfinished":
+        if RunFiles(self._run).state == "unfinished":
             name = self._run.name
             file = write_recipe(self._directory, name, recipe)
             arguments = arguments_of(self._sweep, self._trial, file, self._directory, name)
@@ -137,21 +134,18 @@ class _Told(tune.Callback):
             self._say(trial, f"step {result['step']}: {self._sweep.metric} {value:.3f}")
 
     def on_trial_complete(self, iteration: int, trials: Any, trial: Any, **_: Any) -> None:
-        run = self._run(trial)
-        if RunFiles(run, "", "").state == "unfinished":
+        run = newest_run(self._directory, str(trial))
+        if RunFiles(run).state == "unfinished":
             mark_stopped(run, trial.last_result["step"], self._sweep.kind)
-        self._say(trial, RunFiles(run, "", "").state)
+        self._say(trial, RunFiles(run).state)
 
     def on_trial_error(self, iteration: int, trials: Any, trial: Any, **_: Any) -> None:
-        run = self._run(trial)
-        error = RunFiles(run, "", "").error
+        run = newest_run(self._directory, str(trial))
+        error = RunFiles(run).error
         if not error:  # its actor died
             error = str(trial.get_error()).strip().splitlines()[-1]
             mark_failed(run, error)
         self._say(trial, f"failed: {error}")
-
-    def _run(self, trial: Any) -> Path:
-        return self._directory / "runs" / run_name(str(trial), generation(self._directory, str(trial)))
 
     def _say(self, trial: Any, text: str) -> None:
         print(f"{trial} ({self._named[str(trial)]}): {text}", flush=True)
@@ -164,12 +158,9 @@ def run_sweep(sweep: Sweep, directory: Path, parallel: int, gpus: float) -> None
     """
     directory = directory.resolve()
     os.environ.update(_QUIET)
-    logging.getLogger("ray.tune").setLevel(
-        logging.CRITICAL
-    )  # a trial that dies is told by _Told, in one line
-    there = bool(os.environ.get("RAY_ADDRESS"))
+    logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # _Told says of a trial that dies, in one line
     how: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
-    if not there:  # `local`: not any cluster that `ray start` left on this machine
+    if not os.environ.get("RAY_ADDRESS"):  # `local`: not any cluster that `ray start` left on this machine
         how |= {"address": "local", "num_cpus": parallel, "include_dashboard": False}
     ray.init(**how)
     scratch = directory / ".tune"

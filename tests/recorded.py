@@ -6,6 +6,8 @@ from core.episode import Episode
 from core.problem import Problem
 from core.seeding import derive_seed
 from games import GameRules
+from games.boards.game import BoardGame
+from games.boards.rules import TicTacToeRules, training_matches
 from games.multistage.rules import MultistageRules
 from tests.playing import play, player, reader
 from tracking.episodes import episode_rows
@@ -20,6 +22,10 @@ DOUBLE = Problem(
 )
 
 
+PROGRAMS = ["def f(n): return n + n", "def f(n): return 7 if n == 3 else n * 2", "def f(n): return 1 / 0"]
+"""At DOUBLE: right, wrong for 3, one that fails."""
+
+
 def record(run: Path, rules: GameRules, *steps: list[Episode]) -> None:
     """A run in which these episodes were played, step by step from 1."""
     kept = RunRecord(run)
@@ -29,6 +35,13 @@ def record(run: Path, rules: GameRules, *steps: list[Episode]) -> None:
         kept.add_episodes(episode_rows(step, 2, "alternating", episodes, rules.seats))
         metrics = {f"{name}_reward": 0.5 for name in rules.seats}
         kept.add({"step": step, "stage": 2, "phase": "alternating", "validity": 0.75} | metrics)
+
+
+def match() -> Episode:
+    """Of tic-tac-toe; `second` ends it by a move that is not allowed."""
+    moves = {"first": ["1", "2", "3"], "second": ["4", "4"]}
+    seats = [player(name, lambda *_, name=name: moves[name].pop(0)) for name in moves]
+    return play(BoardGame(TicTacToeRules()), training_matches("tictactoe", 1)[0], seats)
 
 
 def spar(rules: MultistageRules, programs: list[str], suites: list[str], sandbox) -> Episode:

@@ -1,11 +1,18 @@
-"""What trackers have stored, read back by their own means."""
+"""Runs that trackers are told of, and what they have stored, read back by their own means."""
 
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tracking.writers import TrackedRun
+
 _BLOCK, _HEADER = 32 * 1024, 7
+
+
+def tracked(directory: Path, **other: Any) -> TrackedRun:
+    told: dict[str, Any] = {"name": "mine", "project": None, "mlflow_uri": None, "done": -1}
+    return TrackedRun(directory=directory, **{**told, "settings": {}, "environment": {}, **other})
 
 
 def wandb_records(directory: Path) -> Iterator[Any]:

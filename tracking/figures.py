@@ -3,22 +3,17 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from configs.layers import leaves
 from core.episode import Episode
 from core.evaluation import Scores
 
 
-def figures(values: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
+def figures(values: Mapping[str, Any]) -> dict[str, float]:
     """The numbers of a nested mapping; what is no number, and what is not known, is left out.
 
     Example: {"step": 3, "phase": "generator", "generator": {"loss": 0.5}} -> {"step": 3.0, "generator/loss": 0.5}
     """
-    found: dict[str, float] = {}
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            found |= figures(value, f"{prefix}{key}/")
-        elif isinstance(value, int | float):
-            found[f"{prefix}{key}"] = float(value)
-    return found
+    return {key: float(value) for key, value in leaves(values, "/") if isinstance(value, int | float)}
 
 
 def reward_figures(player: str, episodes: Sequence[Episode]) -> dict[str, float]:

@@ -65,6 +65,5 @@ class KillMatrix:
 def _key(outcome: Mapping[str, Any], step: int) -> str:
     """A text that was cut off says which test it is only within its own step."""
     test = outcome["test"]
-    return sys.intern(
-        f"{step} {test}" if test.endswith(_CUT) else test
-    )  # thousands of programs meet the same tests
+    # thousands of programs meet the same tests
+    return sys.intern(f"{step} {test}" if test.endswith(_CUT) else test)

@@ -1,29 +1,9 @@
 """learning_curves.png from a run's metrics."""
 
-import logging
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-
-log = logging.getLogger(__name__)
-
-
-class LearningCurves:
-    """A run's picture, drawn again whenever there is more to see."""
-
-    def __init__(self, path: Path, shown: Sequence[str], players: Sequence[str]) -> None:
-        self._path, self._shown, self._players = path, shown, players
-        self._warned = False
-
-    def draw(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """A picture that cannot be drawn ends no run: it is said once."""
-        try:
-            plot_learning_curves(rows, self._path, self._shown, self._players)
-        except Exception as error:
-            if not self._warned:
-                log.warning("%s is not drawn: %s: %s", self._path, type(error).__name__, error)
-            self._warned = True
 
 
 def plot_learning_curves(

@@ -14,7 +14,7 @@ import math
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count, groupby
 from pathlib import Path
@@ -22,10 +22,11 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from configs.layers import leaves
 from games.multistage.stages import REASONING_STAGES
 from tracking.kills import KillMatrix
-from tracking.rows import read_rows
-from tracking.runs import BECAME, Row, is_suite, played, rules_of, why
+from tracking.rows import read_json, read_rows
+from tracking.runs import BECAME, Row, is_suite, played, players_of, rules_of, why
 from tracking.step import mean
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class _Attempts:
 
 def gather(run: Path, name: str) -> Gathered:
     """All that the run has written so far. name: what it is called beside the other runs."""
-    rules, config = rules_of(run), dict(_flat(_config(run), keep=str))
+    rules, config = rules_of(run), {k: str(v) for k, v in leaves(_config(run))}
     config.pop("tracking.webhook", None)  # a secret
     rows = list(read_rows(run / "metrics.jsonl"))
     attempts = _attempts(run, rules)
@@ -70,15 +71,15 @@ def gather(run: Path, name: str) -> Gathered:
             "game": config.get("game.kind", "unknown"),
             "state": state,
             "total": total,
-            "versions": _json(run / "versions.json"),
-            "seconds": _json(run / "training_results.json").get("wall_time_s", {})
+            "versions": read_json(run / "versions.json"),
+            "seconds": read_json(run / "training_results.json").get("wall_time_s", {})
             if state == "finished"
             else {},
             "config": config,
             "columns": _columns(rows),
             "phases": [[row["step"], row.get("stage"), row.get("phase")] for row in rows if row["step"]],
             "policies": list(dict.fromkeys(k for row in rows for k, v in row.items() if _learned(v))),
-            "players": [key.removesuffix("_reward") for key in _keys(rows) if key.endswith("_reward")],
+            "players": players_of(rows),
             "checkpoints": _checkpoints(run),
             "index": attempts.index,
             "kills": {
@@ -177,17 +178,10 @@ def _columns(rows: Sequence[Row]) -> dict[str, list[float | None]]:
     """Every figure of the rows, by its path, such as held_out.kill_rate; a row that lacks it has None."""
     columns: dict[str, list[float | None]] = {}
     for number, row in enumerate(rows):
-        for path, value in _flat(row, keep=_figure):
-            columns.setdefault(path, [None] * len(rows))[number] = value
+        for path, value in leaves(row):
+            if (figure := _figure(value)) is not None:
+                columns.setdefault(path, [None] * len(rows))[number] = figure
     return columns
-
-
-def _flat(row: Mapping[str, Any], keep: Callable[[Any], Any], before: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in row.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, keep, f"{before}{key}.")
-        elif (kept := keep(value)) is not None:
-            yield f"{before}{key}", kept
 
 
 def _figure(value: Any) -> float | None:
@@ -195,10 +189,6 @@ def _figure(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return None
     return value if isinstance(value, int) else float(f"{value:.5g}")
-
-
-def _keys(rows: Sequence[Row]) -> dict[str, None]:
-    return dict.fromkeys(key for row in rows for key in row)
 
 
 def _learned(value: Any) -> bool:
@@ -228,13 +218,6 @@ def _config(run: Path) -> dict[str, Any]:
     except (OSError, yaml.YAMLError):
         return {}
     return config if isinstance(config, dict) else {}
-
-
-def _json(file: Path) -> dict[str, Any]:
-    try:
-        return json.loads(file.read_text())
-    except (OSError, ValueError):
-        return {}
 
 
 def _checkpoints(run: Path) -> dict[str, Any]:

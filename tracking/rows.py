@@ -25,6 +25,14 @@ def keep_steps(file: Path, last: int) -> None:
     os.replace(draft, file)
 
 
+def read_json(file: Path) -> dict[str, Any]:
+    """Empty where there is no such file, or no JSON in it."""
+    try:
+        return json.loads(file.read_text())
+    except (OSError, ValueError):
+        return {}
+
+
 def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=1, default=str))
 

@@ -1,10 +1,12 @@
 """Runs on disk: where they are, and what the rows of their attempts mean in words."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.errors import SparringError
+from tracking.episodes import episode_files
+from tracking.rows import read_rows
 
 if TYPE_CHECKING:
     from games.rules import Rules
@@ -49,11 +51,14 @@ def find_run(name: str | None, output: Path) -> Path:
 
 def played(run: Path) -> Iterator[Row]:
     """Rows of all its attempts, the oldest first."""
-    from tracking.episodes import episode_files
-    from tracking.rows import read_rows
-
     for file in episode_files(run):
         yield from read_rows(file)
+
+
+def players_of(rows: Iterable[Row]) -> list[str]:
+    """Those whose rewards the rows of metrics have."""
+    columns = dict.fromkeys(column for row in rows for column in row)
+    return [column.removesuffix("_reward") for column in columns if column.endswith("_reward")]
 
 
 def rules_of(run: Path) -> "Rules | None":

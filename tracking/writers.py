@@ -5,7 +5,6 @@ refuses the run before anything is loaded; one that fails later is left out, wit
 all of it.
 """
 
-import json
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from tracking.rows import write_json
+from tracking.rows import read_json, write_json
 
 log = logging.getLogger(__name__)
 Ending = Literal["finished", "failed", "killed"]
@@ -38,17 +37,14 @@ class TrackedRun:
 
     def remembered(self, writer: str) -> str | None:
         """The id that this run has there since an earlier half."""
-        return self._ids().get(writer)
+        return read_json(self._file).get(writer)
 
     def remember(self, writer: str, run_id: str) -> None:
-        write_json(self._file, self._ids() | {writer: run_id})
+        write_json(self._file, read_json(self._file) | {writer: run_id})
 
     @property
     def _file(self) -> Path:
         return self.directory / "tracking.json"
-
-    def _ids(self) -> dict[str, str]:
-        return json.loads(self._file.read_text()) if self._file.is_file() else {}
 
 
 class Writer(Protocol):
@@ -93,9 +89,8 @@ class Writers:
         for name, writer in list(self._writers.items()):
             try:
                 what(writer)
-            except (
-                Exception
-            ) as error:  # whatever a library raises: the run is worth more than its picture elsewhere
+            # whatever a library raises: the run is worth more than its picture elsewhere
+            except Exception as error:
                 del self._writers[name]
                 reason = str(error).strip().splitlines() or [""]
                 log.warning(

@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from prometheus_client import CONTENT_TYPE_LATEST, Counter, Gauge, Histogram, generate_latest
+from starlette.responses import JSONResponse, Response
 
 from web.keys import Keyring
 
@@ -114,7 +115,7 @@ class Guard:
         if scope["type"] != "http":
             return await send({"type": "websocket.close", "code": 1008})
         if scope["path"] == "/healthz":
-            return await answer(send, 200, b'{"status": "ok"}')
+            return await JSONResponse({"status": "ok"})(scope, receive, send)
         exchange = Exchange()
 
         async def counting_send(message: Message) -> None:
@@ -137,7 +138,8 @@ class Guard:
                 if exchange.status != 499:  # half an answer is out: the server cuts it off
                     exchange.status, exchange.complete = 500, True
                     raise
-                await refuse(counting_send, 500, "the service failed; its log says why")
+                said = error_answer(500, "the service failed; its log says why", "failed")
+                await said(scope, receive, counting_send)
         finally:
             IN_FLIGHT.dec()
             self._write_down(scope, exchange)
@@ -152,17 +154,19 @@ class Guard:
                 message = (
                     "a key is wanted: `Authorization: Bearer KEY`, as `python -m web.keys add` printed it"
                 )
-                return await refuse(send, 401, message, (b"www-authenticate", b"Bearer"))
+                refused = error_answer(401, message, "unauthorized", {"WWW-Authenticate": "Bearer"})
+                return await refused(scope, receive, send)
         if scope["path"] == "/metrics":
-            return await answer(send, 200, generate_latest(), CONTENT_TYPE_LATEST)
+            figures = Response(generate_latest(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+            return await figures(scope, receive, send)
         if wait_s := self._wait_s(exchange.key):
             message = f"more than {self._per_minute:g} requests a minute; try again in {wait_s:.1f} s"
-            return await refuse(send, 429, message, (b"retry-after", str(math.ceil(wait_s)).encode()))
+            return await _too_fast(message, math.ceil(wait_s))(scope, receive, send)
         if exchange.key is None or self._at_once is None:
             return await self._let_in(scope, receive, send, exchange)
         if self._under_way[exchange.key] >= self._at_once:
             message = f"{self._at_once} requests of this key are under way; try again when one is answered"
-            return await refuse(send, 429, message, (b"retry-after", b"1"))
+            return await _too_fast(message, 1)(scope, receive, send)
         self._under_way[exchange.key] += 1
         try:
             await self._let_in(scope, receive, send, exchange)
@@ -174,14 +178,19 @@ class Guard:
     ) -> None:
         body = await self._read(dict(scope["headers"]), receive, exchange)
         if body is None:
-            return await refuse(
-                send, 413, f"the body is larger than {self._max_body} bytes", (b"connection", b"close")
-            )
+            message = f"the body is larger than {self._max_body} bytes"
+            refused = error_answer(413, message, "too_large", {"Connection": "close"})
+            return await refused(scope, receive, send)
         if exchange.gone.is_set():
             return
         watch = asyncio.create_task(self._watch(receive, exchange))
+
+        async def hung_up() -> Message:
+            await exchange.gone.wait()
+            return {"type": "http.disconnect"}
+
         try:
-            await self._app(scope, self._replay(body, exchange), send)
+            await self._app(scope, again(body, hung_up), send)
         finally:
             watch.cancel()
 
@@ -215,17 +224,6 @@ class Guard:
             pass
         if not exchange.complete:
             exchange.gone.set()
-
-    def _replay(self, body: bytes, exchange: Exchange) -> Receive:
-        messages = [{"type": "http.request", "body": body, "more_body": False}]
-
-        async def receive() -> Message:
-            if messages:
-                return messages.pop()
-            await exchange.gone.wait()
-            return {"type": "http.disconnect"}
-
-        return receive
 
     def _write_down(self, scope: MutableMapping[str, Any], exchange: Exchange) -> None:
         """Into the log, and the figures: by the route that took it, as a client may invent any number of paths and
@@ -271,21 +269,19 @@ def key_of(authorization: bytes) -> str:
     return ""
 
 
-async def answer(
-    send: Send,
-    status: int,
-    body: bytes,
-    content_type: str = "application/json",
-    *more: tuple[bytes, bytes],
-) -> None:
-    headers = [(b"content-type", content_type.encode()), (b"content-length", str(len(body)).encode()), *more]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body, "more_body": False})
+def again(body: bytes, then: Receive) -> Receive:
+    """A request's body from its beginning, and after it what `then` hears."""
+    messages = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive() -> Message:
+        return messages.pop() if messages else await then()
+
+    return receive
 
 
-TYPES = {401: "unauthorized", 413: "too_large", 429: "too_fast", 500: "failed"}
+def error_answer(status: int, message: str, kind: str, headers: dict[str, str] | None = None) -> JSONResponse:
+    return JSONResponse({"error": {"message": message, "type": kind}}, status, headers=headers)
 
 
-async def refuse(send: Send, status: int, message: str, *headers: tuple[bytes, bytes]) -> None:
-    body = json.dumps({"error": {"message": message, "type": TYPES[status]}}).encode()
-    await answer(send, status, body, "application/json", *headers)
+def _too_fast(message: str, wait_s: int) -> JSONResponse:
+    return error_answer(429, message, "too_fast", {"Retry-After": str(wait_s)})

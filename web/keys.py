@@ -8,7 +8,6 @@ The file is JSON: {NAME: {"salt", "sha256", "made"}}. A key is 256 random bits, 
 to guess.
 """
 
-import argparse
 import hashlib
 import hmac
 import json
@@ -21,7 +20,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-from core.errors import SparringError, exit_with
+from core.commands import parser_of, plain_endings
+from core.errors import SparringError
 
 
 class StoredKey(BaseModel):
@@ -113,16 +113,14 @@ def remove(path: Path, name: str) -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m web.keys", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of("web.keys", __doc__)
     parser.add_argument("command", choices=["add", "remove", "list"])
     parser.add_argument("name", nargs="?", help="who has the key: it stands in the audit log")
     parser.add_argument("--keys", type=Path, default=Path("keys.json"), help="the file; default: keys.json")
     options = parser.parse_args(arguments)
     if (options.command == "list") != (options.name is None):
         parser.error("`add` and `remove` want a name, `list` none")
-    try:
+    with plain_endings():
         if options.command == "add":
             print(add(options.keys, options.name))
         elif options.command == "remove":
@@ -130,8 +128,6 @@ def main(arguments: list[str] | None = None) -> None:
         else:
             for name, key in read_keys(options.keys).items():
                 print(name, key.made)
-    except (SparringError, OSError) as error:
-        exit_with(error)
 
 
 if __name__ == "__main__":

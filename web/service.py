@@ -11,9 +11,8 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from core.errors import SparringError
-from web.guard import Guard
+from web.guard import Guard, error_answer
 from web.keys import Keyring
-from web.options import add_options as add_options
 
 
 def check(options: argparse.Namespace) -> None:
@@ -73,10 +72,6 @@ def say_errors_plainly(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def refused(_: Request, error: HTTPException) -> JSONResponse:
         return error_answer(error.status_code, str(error.detail), "refused", dict(error.headers or {}))
-
-
-def error_answer(status: int, message: str, kind: str, headers: dict[str, str] | None = None) -> JSONResponse:
-    return JSONResponse({"error": {"message": message, "type": kind}}, status, headers=headers)
 
 
 def run(app: FastAPI, options: argparse.Namespace) -> None:

@@ -10,12 +10,10 @@ import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from core.episode import Episode
-from games.boards.game import BoardGame
-from games.boards.rules import TicTacToeRules, training_matches
+from games.boards.rules import TicTacToeRules
 from games.multistage.rules import MultistageRules
 from sandbox_workers.local import LocalSandbox
-from tests.playing import play, player
-from tests.recorded import record, spar
+from tests.recorded import match, record, spar
 from tracking.episodes import episode_rows
 from tracking.report import gather, names_of, page
 from tracking.rows import append_row, write_text
@@ -38,14 +36,12 @@ def sparred() -> Episode:
 
 
 @pytest.fixture(scope="module")
-def match() -> Episode:
-    moves = {"first": ["1", "2", "3"], "second": ["4", "4"]}
-    seats = [player(name, lambda *_, name=name: moves[name].pop(0)) for name in moves]
-    return play(BoardGame(TicTacToeRules()), training_matches("tictactoe", 1)[0], seats)
+def tictactoe() -> Episode:
+    return match()
 
 
 @pytest.fixture(scope="module")
-def browser(sparred: Episode, match: Episode) -> Iterator[Browser]:
+def browser(sparred: Episode, tictactoe: Episode) -> Iterator[Browser]:
     """After the episodes are played: it leaves no room for another event loop."""
     if not CHROMIUM.exists() and os.environ.get("SPARRING_REQUIRE_CHROMIUM") != "1":
         pytest.skip(f"no Chromium at {CHROMIUM} (apt-get install chromium)")
@@ -228,9 +224,9 @@ def test_an_open_page_shows_the_new_state_and_keeps_the_readers_place(
 
 
 def test_runs_of_different_games_stand_side_by_side_in_any_width(
-    run: Path, visit: Open, match: Episode, tmp_path: Path
+    run: Path, visit: Open, tictactoe: Episode, tmp_path: Path
 ) -> None:
-    record(tmp_path / "b", TicTacToeRules(), [match])
+    record(tmp_path / "b", TicTacToeRules(), [tictactoe])
     empty = tmp_path / "c"
     empty.mkdir()
     (empty / "metrics.jsonl").write_text('{"step": 0, "held')

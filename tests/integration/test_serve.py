@@ -140,11 +140,7 @@ def test_nothing_is_loaded_before_it_is_asked_for(served: Served) -> None:
 def test_completions_are_the_models_own_and_equal_ones_come_from_the_cache(served: Served) -> None:
     asked: dict[str, Any] = {"model": "gen", "prompt": PROMPT, "max_tokens": 24, "temperature": 0}
     raw = served.openai().completions.with_raw_response
-    first, second, sampled = (
-        raw.create(**asked),
-        raw.create(**asked),
-        raw.create(**asked | {"temperature": 1}),
-    )
+    first, second, sampled = (raw.create(**asked | change) for change in ({}, {}, {"temperature": 1}))
     assert first.parse().choices[0].text == greedy(SHIPPED / "generator", PROMPT, 24)
     assert [r.headers["x-cache"] for r in (first, second, sampled)] == ["miss", "hit", "none"]
     assert second.text == first.text
@@ -162,13 +158,8 @@ def test_a_stream_says_what_an_answer_in_one_piece_says(served: Served) -> None:
 
 
 def test_a_client_that_hangs_up_costs_nobody_else_anything(served: Served) -> None:
-    asked: dict[str, Any] = {
-        "model": "gen",
-        "prompt": PROMPT,
-        "max_tokens": 450,
-        "n": 4,
-        "extra_body": {"ignore_eos": True},
-    }
+    asked: dict[str, Any] = {"model": "gen", "prompt": PROMPT, "max_tokens": 450, "n": 4}
+    asked["extra_body"] = {"ignore_eos": True}
     for _ in range(3):  # one alone may have been sent whole before the client is gone
         stream = served.openai().completions.create(**asked, stream=True)
         next(iter(stream))
@@ -212,38 +203,15 @@ def test_solve_streams_five_stages_and_says_what_each_test_did(served: Served) -
     ]
 
 
-def test_solve_runs_programs_in_the_sandbox_and_refuses_what_it_cannot_do(served: Served) -> None:
-    asked = {"model": "gen", "problem": "Return n doubled.", "max_tokens": 40}
-    refused = {
-        "attempts: only a failed test": {"attempts": 2},
-        "give the discriminator": {"best_of": 2},
-        "may take": {"max_tokens": 90, "best_of": 16, "signature": "def f(n):", "discriminator": "dis"},
-        "Extra inputs": {"sandbox": "none"},
-        "shorten it": {"problem": "very long " * 300},
-    }
-    for message, change in refused.items():
-        answer = served.post("/v1/solve", json=asked | change)
-        assert answer.status_code == 400 and message in answer.json()["error"]["message"], answer.text
-    assert served.post("/v1/solve", json=asked | {"model": "gpt"}).status_code == 404
-
-
 def test_a_lora_checkpoint_is_served_and_the_longest_unused_model_makes_room(
     served: Served, lora_run: Path
 ) -> None:
-    best = {
-        "model": "gen",
-        "problem": "Return n doubled.",
-        "signature": "def f(n: int) -> int:",
-        "best_of": 2,
-    }
-    chosen = served.post("/v1/solve", json=best | {"discriminator": "dis", "max_tokens": 48}).json()
+    best = {"model": "gen", "problem": "Return n doubled.", "signature": "def f(n: int) -> int:"}
+    best |= {"best_of": 2, "discriminator": "dis", "max_tokens": 48}
+    chosen = served.post("/v1/solve", json=best).json()
     assert chosen["attempts"] and len(chosen["others"]) == 1 and served.loaded() == {"gen", "dis"}
-    said = (
-        served.openai()
-        .completions.create(model="lora", prompt=PROMPT, max_tokens=24, temperature=0)
-        .choices[0]
-        .text
-    )
+    asked: dict[str, Any] = {"model": "lora", "prompt": PROMPT, "max_tokens": 24, "temperature": 0}
+    said = served.openai().completions.create(**asked).choices[0].text
     assert said == greedy(lora_run / "checkpoints" / "step_000001" / "generator", PROMPT, 24)
     assert said != greedy(SHIPPED / "generator", PROMPT, 24)
     assert "lora" in served.loaded() and len(served.loaded()) == 2

@@ -2,17 +2,19 @@
 
 import json
 import sys
-import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.responses import Response
 
 from core.errors import SparringError
-from tests.trackers import wandb_config, wandb_history
+from tests.integration.conftest import rows_of
+from tests.serving import served
+from tests.trackers import tracked, wandb_config, wandb_history
 from tracking.writers import Ending, TrackedRun, open_writer
 
 SETTINGS = {
@@ -50,24 +52,17 @@ def picture(tmp_path: Path) -> Path:
     return tmp_path / "curves.png"
 
 
-def tracked(tmp_path: Path, done: int = -1, uri: str | None = None) -> TrackedRun:
+def of_run(tmp_path: Path, done: int = -1, uri: str | None = None) -> TrackedRun:
     (tmp_path / "run").mkdir(exist_ok=True)
-    return TrackedRun(
-        directory=tmp_path / "run",
-        name="mine",
-        project="sparring-test",
-        mlflow_uri=uri,
-        settings=SETTINGS,
-        environment={"git": "abc123", "torch": "2"},
-        done=done,
-    )
+    told = {"settings": SETTINGS, "environment": {"git": "abc123", "torch": "2"}}
+    return tracked(tmp_path / "run", project="sparring-test", mlflow_uri=uri, done=done, **told)
 
 
 def halves(name: str, tmp_path: Path, picture: Path) -> Iterator[str]:
     """Steps 1 and 2; then, from a checkpoint of step 1, steps 2 and 3."""
     both: tuple[tuple[int, tuple[int, int], Ending], ...] = ((-1, (1, 2), "failed"), (1, (2, 3), "finished"))
     for done, steps, ending in both:
-        writer = open_writer(name, tracked(tmp_path, done))
+        writer = open_writer(name, of_run(tmp_path, done))
         for step in steps:
             writer.metrics(step, {"generator/loss": step + 0.5 * (done + 1), "step": float(step)})
         writer.text(steps[-1], "samples", "=== p1\n<b> def f(n): # code")
@@ -120,52 +115,38 @@ def test_wandb_is_offline_where_its_server_does_not_answer(
 ) -> None:
     monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
     monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")  # discard: nobody listens
-    writer = open_writer("wandb", tracked(tmp_path))
+    writer = open_writer("wandb", of_run(tmp_path))
     writer.close("finished")
     assert "offline, as http://127.0.0.1:9 does not answer" in writer.where
 
 
-class _Refusing(BaseHTTPRequestHandler):
-    """A server that knows nobody."""
+@contextmanager
+def wandb_server(status: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Its URL; it answers everything with the status."""
 
-    status = 401
+    async def answer(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            await Response(status_code=status)(scope, receive, send)
 
-    def do_POST(self) -> None:
-        self.send_response(self.status)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    do_HEAD = do_POST
-
-    def log_message(self, *_: Any) -> None:
-        pass
+    with served(answer) as url:
+        monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
+        monkeypatch.setenv("WANDB_BASE_URL", url)
+        yield url
 
 
 @pytest.mark.slow
 def test_a_key_that_wandb_refuses_refuses_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Refusing) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
-        monkeypatch.setenv("WANDB_BASE_URL", f"http://127.0.0.1:{server.server_port}")
-        with pytest.raises(SparringError, match=r"tracking\.to wandb: .*401.*mend WANDB_API_KEY"):
-            open_writer("wandb", tracked(tmp_path))
-        server.shutdown()
-
-
-class _Broken(_Refusing):
-    status = 503
+    refused = pytest.raises(SparringError, match=r"tracking\.to wandb: .*401.*mend WANDB_API_KEY")
+    with wandb_server(401, monkeypatch), refused:
+        open_writer("wandb", of_run(tmp_path))
 
 
 @pytest.mark.slow
 def test_wandb_is_offline_where_its_server_is_broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Broken) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
-        monkeypatch.setenv("WANDB_BASE_URL", f"http://127.0.0.1:{server.server_port}")
-        writer: Any = open_writer("wandb", tracked(tmp_path))
-        server.shutdown()
+    with wandb_server(503, monkeypatch) as url:
+        writer: Any = open_writer("wandb", of_run(tmp_path))
     writer.close("finished")
-    assert f"offline, as http://127.0.0.1:{server.server_port} answers 503" in writer.where
+    assert f"offline, as {url} answers 503" in writer.where
     assert 0 < writer._run.settings.finish_timeout < 1000, (
         "a network that is lost would hold up the end for ever"
     )
@@ -184,7 +165,7 @@ def test_wandbs_own_mode_is_kept(
 ) -> None:
     monkeypatch.setenv("WANDB_MODE", mode)
     monkeypatch.setenv("WANDB_API_KEY", key)
-    writer = open_writer("wandb", tracked(tmp_path))
+    writer = open_writer("wandb", of_run(tmp_path))
     writer.metrics(1, {"generator/loss": 0.5})
     writer.close("finished")
     assert said in writer.where
@@ -193,7 +174,7 @@ def test_wandbs_own_mode_is_kept(
 def test_a_key_that_cannot_be_one_refuses_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WANDB_API_KEY", "too short")
     with pytest.raises(SparringError, match=r"tracking\.to wandb: .*mend WANDB_API_KEY"):
-        open_writer("wandb", tracked(tmp_path))
+        open_writer("wandb", of_run(tmp_path))
 
 
 @pytest.mark.slow
@@ -218,7 +199,7 @@ def test_mlflow_has_one_run_with_settings_steps_and_files(tmp_path: Path, pictur
 def test_a_store_that_cannot_be_written_to_refuses_the_run(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(SparringError, match=r"tracking\.to mlflow: .*file/store.*mend tracking\.mlflow_uri"):
-        open_writer("mlflow", tracked(tmp_path, uri=f"file://{tmp_path}/file/store"))
+        open_writer("mlflow", of_run(tmp_path, uri=f"file://{tmp_path}/file/store"))
 
 
 @pytest.mark.slow
@@ -230,7 +211,7 @@ def test_a_server_that_is_away_refuses_the_run_soon_and_without_its_password(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://me:hush@127.0.0.1:9")  # discard: nobody listens
     with pytest.raises(SparringError, match=r"tracking\.to mlflow: http://127\.0\.0\.1:9: ") as refused:
-        open_writer("mlflow", tracked(tmp_path))
+        open_writer("mlflow", of_run(tmp_path))
     assert "hush" not in str(refused.value)
 
 
@@ -247,7 +228,7 @@ def test_a_run_that_is_killed_and_goes_on_is_one_run_in_tensorboard(
     assert done.out.count(f"tracking: tensorboard --logdir {run}") == 1
     stored = EventAccumulator(str(run / "tensorboard"))
     stored.Reload()
-    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    rows = rows_of(run)
     for name, of_row in {
         "generator_reward": lambda row: row.get("generator_reward"),
         "reward/avg_batch_reward": lambda row: row.get("generator_reward"),
@@ -259,13 +240,5 @@ def test_a_run_that_is_killed_and_goes_on_is_one_run_in_tensorboard(
     assert stored.Images("learning_curves") and stored.Tensors("samples/text_summary")
     events = json.loads((run / "trace.json").read_text().rstrip().rstrip(",") + "]")
     named = {event["args"]["name"] for event in events if event["ph"] == "M"}
-    assert {
-        "startup",
-        "rollout",
-        "generate",
-        "sandbox",
-        "learn",
-        "publish",
-        "checkpoint",
-        "evaluation",
-    } <= named
+    parts = {"startup", "rollout", "generate", "sandbox", "learn", "publish", "checkpoint", "evaluation"}
+    assert parts <= named

@@ -17,7 +17,7 @@ from actors.settings import TransformersEngine
 from actors.transformers_policy import TransformersPolicy
 from configs.schema import Config
 from core.episode import Completion, Episode, Trajectory
-from core.evaluation import EvaluationSettings, Scores
+from core.evaluation import EvaluationSettings
 from core.interfaces import Sampling, SandboxFailure
 from core.problem import Problem
 from core.verdict import Status, Verdict
@@ -28,7 +28,6 @@ from problems.loader import ProblemFileError
 from runtime.build import ordered_ids
 from runtime.problem_sets import load_splits
 from tests.learning import VOCABULARY, one_torch_thread, save_tiny_model
-from tracking.run_record import RunRecord
 
 examples = settings(max_examples=100, deadline=None)
 
@@ -159,28 +158,6 @@ def test_a_batch_gives_what_each_task_gives_alone(model):
 
 
 # ---------------------------------------------------------------------- evaluation
-rates = st.dictionaries(st.sampled_from("abcdef"), st.sampled_from([0.0, 0.25, 0.5, 1.0]))
-
-
-# R3, property 34: per-task tracking.
-@examples
-@given(st.lists(rates, min_size=1, max_size=6), st.integers(0, 6))
-def test_every_task_has_a_history_of_its_own(evaluations, resumed_at):
-    with tempfile.TemporaryDirectory() as folder:
-        record = RunRecord(Path(folder))
-        for step, tasks in enumerate(evaluations):
-            record.add_evaluation(step, Scores({}, 0.0, tasks))
-
-        def history() -> dict[str, list[tuple[int, float]]]:
-            rows = [json.loads(r) for r in (Path(folder) / "task_history.jsonl").read_text().splitlines()]
-            return {t: [(r["step"], r["tasks"][t]) for r in rows if t in r["tasks"]] for t in "abcdef"}
-
-        expected = {t: [(s, tasks[t]) for s, tasks in enumerate(evaluations) if t in tasks] for t in "abcdef"}
-        assert history() == expected
-        record.continue_from(resumed_at, {})
-        assert history() == {t: [(s, r) for s, r in of if s <= resumed_at] for t, of in expected.items()}
-
-
 # R3, property 35: aggregate metric correctness.
 @examples
 @given(

@@ -406,14 +406,17 @@ def test_28_the_share_of_valid_python_among_a_runs_programs_is_reported(valid):
 
 # R3, property 34: per-task tracking.
 @examples
-@given(st.lists(attempts, min_size=1, max_size=4), st.lists(by_problem, max_size=3))
-def test_34_every_task_trained_on_and_held_out_has_a_history_of_its_own(steps, evaluations):
+@given(st.lists(attempts, min_size=1, max_size=4), st.lists(by_problem, max_size=6), st.integers(0, 6))
+def test_34_every_task_trained_on_and_held_out_has_a_history_of_its_own(steps, evaluations, resumed_at):
+    """Also after the run was continued from an earlier step."""
     with folder() as directory:
         run = written(directory, "s", "seed1", tasks=evaluations)
         record = RunRecord(run.directory)
         for step, drawn in enumerate(steps, start=1):
             record.add_episodes(episode_rows(step, 1, "generator", played(drawn), {"generator": "generator"}))
         rows = list(task_rows(run))
+        record.continue_from(resumed_at, {})
+        assert list(task_rows(run)) == [row for row in rows if row["step"] <= resumed_at]
 
     def history(problem: str, split: str) -> list[tuple[int, float]]:
         return [(r["step"], r["value"]) for r in rows if (r["problem"], r["split"]) == (problem, split)]

@@ -1,5 +1,6 @@
 import pytest
 
+from core.commands import plain_endings
 from core.errors import SparringError, exit_with
 
 
@@ -19,3 +20,17 @@ def test_of_the_systems_errors_the_file_and_the_reason_are_told(tmp_path, capsys
     with pytest.raises(SystemExit):
         exit_with(missing.value)
     assert capsys.readouterr().err == f"error: {tmp_path}/none: No such file or directory\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (SparringError("no such run"), 2, "error: no such run\n"),
+        (PermissionError(13, "Permission denied", "out.json"), 2, "error: out.json: Permission denied\n"),
+        (KeyboardInterrupt(), "interrupted", ""),
+    ],
+)
+def test_a_command_ends_plainly(error: BaseException, code: int | str, said: str, capsys) -> None:
+    with pytest.raises(SystemExit) as ended, plain_endings():
+        raise error
+    assert (ended.value.code, capsys.readouterr().err) == (code, said)

@@ -101,6 +101,16 @@ def test_the_last_the_best_and_those_at_the_end_of_a_stage_are_kept(tmp_path: Pa
     assert (tmp_path / "checkpoints" / "best").resolve().name == "step_000002"
 
 
+def test_curves_that_cannot_be_drawn_end_no_run_and_are_told_of_once(tmp_path: Path, caplog) -> None:
+    run = Run(tmp_path)
+    (tmp_path / "learning_curves.png").mkdir()
+    run.step(1, score=0.2)
+    run.step(2, score=0.9)
+    assert run.results()["best"]["step"] == 2
+    (said,) = [message for message in caplog.messages if "learning_curves.png" in message]
+    assert said.startswith("learning_curves.png: IsADirectoryError")
+
+
 def test_a_mirror_has_what_is_kept_here(tmp_path: Path) -> None:
     run = Run(tmp_path / "a", mirror=f"file://{tmp_path / 'mirror'}")
     for step in (1, 2, 3):

@@ -28,6 +28,20 @@ def sandbox() -> Iterator[LocalSandbox]:
         yield local
 
 
+@pytest.fixture
+def refused(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """What a command says when it refuses its arguments, in one line of its own or with argparse's usage above."""
+
+    def said(main: Callable[[list[str]], object], *arguments: object) -> str:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main([str(argument) for argument in arguments])
+        assert ended.value.code == 2
+        return capsys.readouterr().err
+
+    return said
+
+
 @dataclass
 class Scripted:
     """A model whose answer to a prompt is `answer(prompt as text, sampling)`."""

@@ -11,8 +11,7 @@ import pytest
 from core.problem import Problem
 from core.verdict import OutputTest
 from games import GameRules
-from games.boards.game import BoardGame
-from games.boards.rules import TicTacToeRules, training_matches
+from games.boards.rules import TicTacToeRules
 from games.multistage.rewards import RewardRules
 from games.multistage.rules import MultistageRules
 from games.prediction.rules import OutputPredictionRules
@@ -20,8 +19,8 @@ from games.programs.code_execution import CodeExecutionRules
 from games.programs.code_golf import CodeGolfRules
 from games.programs.unit_tests import UnitTestsRules
 from scripts.show import main
-from tests.playing import Breaking, play, player, reader
-from tests.recorded import DOUBLE, record, spar
+from tests.playing import Breaking, play, reader
+from tests.recorded import DOUBLE, PROGRAMS, match, record, spar
 
 ROOT = Path(__file__).parents[3]
 Show = Callable[..., str]
@@ -40,9 +39,8 @@ def show(capsys) -> Show:
 @pytest.fixture
 def run(tmp_path: Path, sandbox) -> Path:
     rules = MultistageRules(rewards=RewardRules(validity_slots=3, validity_weight=0.3))
-    programs = ["def f(n): return n + n", "def f(n): return 7 if n == 3 else n * 2", "def f(n): return 1 / 0"]
     suites = ["assert f(1) == 2\nassert f(3) == 6\nassert f(3)==6", "hm", "assert f(1) == 5"]
-    record(tmp_path / "a", rules, [spar(rules, programs, suites, sandbox)], [])
+    record(tmp_path / "a", rules, [spar(rules, PROGRAMS, suites, sandbox)], [])
     return tmp_path / "a"
 
 
@@ -100,28 +98,19 @@ def test_a_run_is_a_directory_a_name_or_the_latest(show: Show, run: Path, sandbo
     ("arguments", "reason"),
     [
         (["--step", "7"], "no attempt with step 7 in episodes.jsonl; it has steps 1 to 1"),
-        (
-            ["--problem", "doubel"],
-            "no attempt with problem doubel in episodes.jsonl; such as double (1 in all)",
-        ),
+        (["--problem", "doubel"], "problem doubel in episodes.jsonl; such as double (1 in all)"),
         (["--player", "author"], "such as generator, discriminator (2 in all)"),
     ],
 )
-def test_what_is_not_there(run: Path, capsys, arguments: list[str], reason: str) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main([str(run), *arguments])
-    assert ended.value.code == 2
-    assert reason in capsys.readouterr().err
+def test_what_is_not_there(run: Path, refused, arguments: list[str], reason: str) -> None:
+    assert reason in refused(main, run, *arguments)
 
 
-def test_no_such_run(run: Path, tmp_path: Path, capsys) -> None:
-    for arguments, reason in [
-        (["other", "--output-dir", str(run.parent)], f"other: no run (a directory with metrics.jsonl); the latest runs in {run.parent}: a"),
-        (["--output-dir", str(tmp_path / "empty")], f"there is none in {tmp_path / 'empty'}"),
-    ]:  # fmt: skip
-        with pytest.raises(SystemExit):
-            main(arguments)
-        assert reason in capsys.readouterr().err
+def test_no_such_run(run: Path, tmp_path: Path, refused) -> None:
+    said = refused(main, "other", "--output-dir", run.parent)
+    assert f"other: no run (a directory with metrics.jsonl); the latest runs in {run.parent}: a" in said
+    empty = tmp_path / "empty"
+    assert f"there is none in {empty}" in refused(main, "--output-dir", empty)
 
 
 def test_an_attempt_without_reward_says_why(show: Show, tmp_path: Path) -> None:
@@ -181,10 +170,7 @@ def test_predictions_and_boards_say_what_they_paid_for(show: Show, tmp_path: Pat
         "the program prints '6'  [author #0]: WRONG_ANSWER",
     ):
         assert expected in said
-    boards = TicTacToeRules()
-    moves = {"first": ["1", "2", "3"], "second": ["4", "4"]}
-    seats = [player(name, lambda *_, name=name: moves[name].pop(0)) for name in moves]
-    record(tmp_path / "b", boards, [play(BoardGame(boards), training_matches("tictactoe", 1)[0], seats)])
+    record(tmp_path / "b", TicTacToeRules(), [match()])
     said = show(tmp_path / "b", "--step", 1)
     assert "reward -2 = made an illegal move (game.illegal_reward)" in said
     assert "reward 0 = the other side made an illegal move" in said

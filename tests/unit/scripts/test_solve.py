@@ -58,15 +58,12 @@ def test_a_problem_that_no_test_can_call_does_not_end_the_batch(problems, script
         ({"kind": "multistage"}, ("--answer-format", "reasoning"), "give --stages none as well"),
     ],
 )  # fmt: skip
-def test_what_the_model_has_not_learnt_is_refused(problems, scripted, capsys, game, more, said) -> None:
+def test_what_the_model_has_not_learnt_is_refused(problems, scripted, refused, game, more, said) -> None:
     scripted(lambda prompt, sampling: RIGHT, run={"game": game})
-    with pytest.raises(SystemExit):
-        solve(problems, *more)
-    assert said in capsys.readouterr().err
+    assert said in refused(main, "--checkpoint", "m/m", "--batch", "--problems-file", problems, *more)
 
 
-def test_a_signature_that_names_no_function_is_refused(scripted, capsys) -> None:
+def test_a_signature_that_names_no_function_is_refused(scripted, refused) -> None:
     scripted(lambda prompt, sampling: RIGHT)
-    with pytest.raises(SystemExit):
-        main(["--checkpoint", "m/m", "--problem", "Double n.", "--signature", "f(n)"])
-    assert "--signature f(n): expected one such as" in capsys.readouterr().err
+    said = refused(main, "--checkpoint", "m/m", "--problem", "Double n.", "--signature", "f(n)")
+    assert "--signature f(n): expected one such as" in said

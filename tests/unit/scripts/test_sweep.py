@@ -18,13 +18,6 @@ def made(to: Path, *arguments: str, rest: tuple[str, ...] = SHORT) -> Sweep:
     return new_sweep(_options([*arguments, "--config", "debug", "--to", str(to)]), rest, to)
 
 
-def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    with pytest.raises(SystemExit) as leaving:
-        main(arguments)
-    assert leaving.value.code == 2
-    return capsys.readouterr().err
-
-
 def test_a_grid_is_written_down_with_what_it_takes_to_repeat_it(tmp_path):
     sweep = made(tmp_path, "grid", "--key", "learning_rate=1e-4,2e-4", "--seeds", "3", "--local")
     assert load_sweep(tmp_path) == sweep
@@ -75,19 +68,19 @@ def test_an_ablation_that_changes_nothing_is_left_out_and_said(tmp_path, capsys)
         (("data-size", "--sizes", "10,x"), "--sizes 10,x: expected whole numbers"),
     ],
 )
-def test_what_cannot_be_run_is_refused_before_anything_is(tmp_path, capsys, arguments, said):
-    assert said in refused(capsys, *arguments, "--config", "debug", "--to", str(tmp_path / "s"))
+def test_what_cannot_be_run_is_refused_before_anything_is(tmp_path, refused, arguments, said):
+    assert said in refused(main, *arguments, "--config", "debug", "--to", tmp_path / "s")
     assert not (tmp_path / "s" / "sweep.json").exists()
 
 
-def test_a_directory_with_a_sweep_is_not_taken_again_and_one_without_is_not_resumed(tmp_path, capsys):
+def test_a_directory_with_a_sweep_is_not_taken_again_and_one_without_is_not_resumed(tmp_path, refused):
     made(tmp_path, "grid", "--key", "learning_rate=1e-4,2e-4")
     arguments = ("grid", "--key", "learning_rate=1e-4,2e-4", "--config", "debug", "--to", str(tmp_path))
-    assert "holds a sweep already; continue it with: resume" in refused(capsys, *arguments)
-    assert "no sweep" in refused(capsys, "resume", str(tmp_path / "elsewhere"))
+    assert "holds a sweep already; continue it with: resume" in refused(main, *arguments)
+    assert "no sweep" in refused(main, "resume", tmp_path / "elsewhere")
 
 
-def test_a_report_of_what_there_is(tmp_path, capsys):
+def test_a_report_of_what_there_is(tmp_path, capsys, refused):
     sweep = made(tmp_path, "grid", "--key", "learning_rate=1e-4,2e-4", "--seeds", "2")
     for trial in sweep.trials[:3]:
         run = tmp_path / "runs" / trial.name
@@ -107,4 +100,4 @@ def test_a_report_of_what_there_is(tmp_path, capsys):
     report = json.loads((tmp_path / "report.json").read_text())
     assert report["tables"][0]["rows"][1]["finished"] == "1 of 2"
     assert {p.name for p in tmp_path.glob("*.png")} == {"learning_curves.png", "settings.png"}
-    assert "held-out scores: generator_pass_rate" in refused(capsys, "report", str(tmp_path), "--metric", "x")
+    assert "held-out scores: generator_pass_rate" in refused(main, "report", tmp_path, "--metric", "x")

@@ -1,4 +1,3 @@
-import argparse
 import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from core.interfaces import EngineFailure
 from embedded.teaching import SHIPPED
 from runtime.hardware import Hardware
 from runtime.model import Model
+from scripts.serve import _options
 from serving import app as serving_app
 from serving.app import asked_tokens, build_app
 from serving.cache import Answer
@@ -85,12 +85,8 @@ async def start_echo(name: str, *_: object) -> Echo:
 
 @contextlib.asynccontextmanager
 async def client(**changed: Any) -> AsyncIterator[httpx.AsyncClient]:
-    models = [f"{name}={SHIPPED / 'generator'}" for name in ("echo", "broken")]
-    options = argparse.Namespace(
-        model=models, device="cpu", dtype=None, max_model_len=None, max_tokens=100, kv_cache_mb=64, max_models=2,
-        cache_mb=1, idle_s=60, sandbox="none", host="127.0.0.1", keys=None, requests_per_minute=None, max_body_mb=1,
-        audit_log=None, requests_at_once=512,
-    )  # fmt: skip
+    models = [f"--model={name}={SHIPPED / 'generator'}" for name in ("echo", "broken")]
+    options = _options([*models, "--max-tokens=100", "--sandbox=none"])
     vars(options).update(changed)
     app = guarded(build_app(options), options)
     client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test")

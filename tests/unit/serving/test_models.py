@@ -5,8 +5,9 @@ import pytest
 
 from core.errors import SparringError
 from embedded.teaching import SHIPPED
+from games.prompts import served_template
 from runtime.model import open_model
-from serving.models import at_once, marks_of, open_models
+from serving.models import at_once, open_models
 
 GIB = 1 << 30
 
@@ -68,8 +69,8 @@ def test_a_checkpoint_of_a_game_without_programs_is_refused(tmp_path: Path) -> N
 
 
 def test_a_message_stands_between_the_marks_that_the_model_was_trained_on() -> None:
-    generator, discriminator = (
-        open_model(str(SHIPPED / role), "--model") for role in ("generator", "discriminator")
-    )
-    assert marks_of(generator) == ("<p>", "<s1>")
-    assert marks_of(discriminator) == ("<t>", "<w>")
+    said = "{{ messages[-1]['content'] }}"
+    for role, expected in (("generator", f"<p>{said}<s1>"), ("discriminator", f"<t>{said}<w>")):
+        model = open_model(str(SHIPPED / role), "--model")
+        assert served_template(model.tokenizer, role, model.knows_stages) == expected
+        assert served_template(model.tokenizer, role, staged=False) == f"<p>{said}<w>"

@@ -84,6 +84,20 @@ async def test_the_discriminators_tokens_count(asked: type[Asked]) -> None:
 
 @pytest.mark.asyncio
 @pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"best_of": 2}, "best_of: give the discriminator"),
+        (BEST_OF | {"temperature": 0}, "best_of: all greedy programs are the same"),
+        (BEST_OF | {"best_of": 16, "max_tokens": 90}, "this may take"),
+    ],
+)
+async def test_best_of_is_refused_where_nothing_can_choose(change: dict[str, Any], reason: str) -> None:
+    status, said = await ask(**change)
+    assert status == 400 and reason in json.loads(said)["error"]["message"]
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
     ("change", "runs"),
     [
         ({"tests": ["f()"] * 400}, 400),

@@ -102,7 +102,7 @@ def test_a_run_that_dies_is_marked_with_its_error_and_can_be_tried_again(directo
     assert [broken.step()["step"] for _ in range(2)] == [1, 2]
     with pytest.raises(RunFailed, match="broken"):
         broken.step()
-    run = RunFiles(directory / "runs" / "0-seed1", "", "")
+    run = RunFiles(directory / "runs" / "0-seed1")
     assert (run.state, run.error) == ("failed", "broken")
     (directory / "recipe.yaml").write_text(yaml.safe_dump({"seed": 1}))
     assert told(trial(directory))[-1] == (3, 0.75) and run.state == "finished"
@@ -125,7 +125,7 @@ def test_a_member_that_goes_on_from_anothers_checkpoint_is_a_new_run_with_new_ke
     member = trial(directory, rate=0.75)
     member.load_checkpoint(str(saved))
     assert told(member) == [(2, 1.5), (3, 2.25)]
-    run = RunFiles(directory / "runs" / "0-seed1.g1", "", "")
+    run = RunFiles(directory / "runs" / "0-seed1.g1")
     assert run.state == "finished"
     assert run.curve("score") == [(0, 0), (1, 0.5), (2, 1.5), (3, 2.25)], "the donor's up to there"
     first = sweep(directory).trials[0]

@@ -105,15 +105,6 @@ def test_a_resumed_run_forgets_later_rows_in_every_file(tmp_path: Path) -> None:
     assert steps(tmp_path) == [[1, 2], [3]]
 
 
-def test_a_new_start_keeps_no_attempt_of_a_run_that_never_saved(tmp_path: Path) -> None:
-    record = RunRecord(tmp_path)
-    record.start({})
-    record.add_episodes([{"step": 1}])
-    (tmp_path / "episodes.3.jsonl").write_text('{"step": 1}\n')
-    record.start({})
-    assert not episode_files(tmp_path)
-
-
 def test_a_full_disk_is_told_like_that_of_the_metrics(tmp_path: Path) -> None:
     """The session makes one clear line of it."""
     record = RunRecord(tmp_path)

@@ -14,15 +14,14 @@ from typing import Any
 import pytest
 import yaml
 
-from games.boards.game import BoardGame
-from games.boards.rules import TicTacToeRules, training_matches
+from games.boards.rules import TicTacToeRules
 from games.multistage.rewards import RewardRules
 from games.multistage.rules import MultistageRules
 from games.prediction.rules import OutputPredictionRules
 from games.programs.code_golf import CodeGolfRules
 from sandbox_workers.local import LocalSandbox
-from tests.playing import play, player, reader
-from tests.recorded import DOUBLE, record, spar
+from tests.playing import play, reader
+from tests.recorded import DOUBLE, PROGRAMS, match, record, spar
 from tracking.report import Gathered, gather, is_over, names_of, page
 from tracking.rows import append_row
 
@@ -39,9 +38,8 @@ def sandbox() -> Iterator[LocalSandbox]:
 def run(tmp_path: Path, sandbox: LocalSandbox) -> Path:
     """Two steps of three programs on two suites, and a third step without attempts."""
     rules = MultistageRules(rewards=RewardRules(validity_slots=3, validity_weight=0.3))
-    programs = ["def f(n): return n + n", "def f(n): return 7 if n == 3 else n * 2", "def f(n): return 1 / 0"]
     suites = ["assert f(1) == 2\nassert f(3) == 6\nassert f(3)==6", "hm"]
-    played = [spar(rules, programs, suites, sandbox)]
+    played = [spar(rules, PROGRAMS, suites, sandbox)]
     record(tmp_path / "a", rules, played, played, [])
     return tmp_path / "a"
 
@@ -156,9 +154,6 @@ def test_another_versions_components_leave_rewards_without_reasons(run: Path) ->
 
 
 def test_every_kind_of_game_is_gathered(tmp_path: Path, sandbox: LocalSandbox) -> None:
-    moves = {"first": ["1", "2", "3"], "second": ["4", "4"]}
-    seats = [player(name, lambda *_, name=name: moves[name].pop(0)) for name in moves]
-    boards = play(BoardGame(TicTacToeRules()), training_matches("tictactoe", 1)[0], seats)
     predictions = play(
         OutputPredictionRules().game(),
         DOUBLE,
@@ -167,7 +162,7 @@ def test_every_kind_of_game_is_gathered(tmp_path: Path, sandbox: LocalSandbox) -
     )
     golf = play(CodeGolfRules().game(), DOUBLE, [reader("generator", ["def f(n): return n * 2"])], sandbox)
     for rules, episode in (
-        (TicTacToeRules(), boards),
+        (TicTacToeRules(), match()),
         (OutputPredictionRules(), predictions),
         (CodeGolfRules(), golf),
     ):

@@ -9,7 +9,7 @@ import yaml
 from rich.console import Console
 
 from core.episode import Completion, Episode, FinishReason, Outcome, Trajectory, Turn
-from tracking.plots import LearningCurves, plot_learning_curves
+from tracking.plots import plot_learning_curves
 from tracking.progress import Display
 from tracking.run_record import RunRecord, command_line, versions
 
@@ -47,8 +47,10 @@ def test_a_new_start_keeps_nothing_of_a_run_that_never_saved(tmp_path: Path) -> 
     record = RunRecord(tmp_path)
     record.start({"seed": 1})
     record.add(row(0))
+    record.add_episodes([{"step": 1}])
+    (tmp_path / "episodes.3.jsonl").write_text('{"step": 1}\n')
     record.start({"seed": 2})
-    assert record.rows() == []
+    assert record.rows() == [] and not list(tmp_path.glob("episodes*"))
     assert yaml.safe_load((tmp_path / "config.yaml").read_text()) == {"seed": 2}
     assert {"python", "git", "torch"} <= json.loads((tmp_path / "versions.json").read_text()).keys()
     assert versions()["python"] == platform.python_version()
@@ -91,24 +93,12 @@ def test_without_a_terminal_each_step_is_one_line() -> None:
     assert any("+0.250" in line for line in lines)
 
 
-def test_learning_curves_are_a_picture(tmp_path: Path) -> None:
-    rows = [{"step": 0, "held_out": SCORES}, *(row(s) for s in range(1, 6)), row(6, held_out=SCORES)]
-    plot_learning_curves(rows, tmp_path / "curves.png", tuple(SCORES), ("generator", "discriminator"))
-    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_curves_that_cannot_be_drawn_are_told_of_once(tmp_path: Path, caplog) -> None:
-    curves = LearningCurves(tmp_path / "missing" / "curves.png", tuple(SCORES), ("generator",))
-    for _ in range(3):
-        curves.draw([{"step": 0, "held_out": SCORES}])
-    assert [record.levelname for record in caplog.records] == ["WARNING"]
-    assert "curves.png is not drawn: FileNotFoundError" in caplog.text
-
-
-def test_curves_are_drawn_from_the_first_evaluation_on(tmp_path: Path, caplog) -> None:
-    curves = LearningCurves(tmp_path / "curves.png", tuple(SCORES), ("generator",))
-    curves.draw([{"step": 0, "held_out": SCORES}])
-    first = (tmp_path / "curves.png").read_bytes()
-    curves.draw([{"step": 0, "held_out": SCORES}, row(1), row(2, held_out=SCORES)])
-    assert (tmp_path / "curves.png").read_bytes() != first
-    assert not caplog.records and [p.name for p in tmp_path.iterdir()] == ["curves.png"]
+def test_learning_curves_are_a_picture_from_the_first_evaluation_on(tmp_path: Path) -> None:
+    file, players = tmp_path / "curves.png", ("generator", "discriminator")
+    rows = [{"step": 0, "held_out": SCORES}]
+    plot_learning_curves(rows, file, tuple(SCORES), players)
+    first = file.read_bytes()
+    rows += [*(row(s) for s in range(1, 6)), row(6, held_out=SCORES)]
+    plot_learning_curves(rows, file, tuple(SCORES), players)
+    assert first.startswith(b"\x89PNG") and file.read_bytes() != first
+    assert list(tmp_path.iterdir()) == [file]

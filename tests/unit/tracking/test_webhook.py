@@ -1,85 +1,64 @@
 """Who is told of a run's alarms and its end, by real requests."""
 
-import json
 import logging
 from collections.abc import Iterator
-from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from threading import Thread
 
 import pytest
+from starlette.requests import Request
+from starlette.responses import Response
 
 from configs.load import ConfigError, load_run
 from games.programs.gap import GapAlarm
+from tests.serving import served
+from tests.trackers import tracked
 from tracking.writers import TrackedRun, open_writers
+from web.guard import Receive, Send
 
 
-class Told(HTTPServer):
-    status = 200
+@dataclass
+class Hook:
+    url: str = ""
+    status: int = 200
+    heard: list[dict] = field(default_factory=list)
 
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Answer)
-        self.heard: list[dict] = []
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}/hook/secret"
-
-
-class Answer(BaseHTTPRequestHandler):
-    server: Told
-
-    def do_POST(self) -> None:
-        self.server.heard.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-        self.send_response(self.server.status)
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None:
-        pass
+    async def __call__(self, scope: dict, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            self.heard.append(await Request(scope, receive).json())
+            await Response(status_code=self.status)(scope, receive, send)
 
 
 @pytest.fixture
-def hook() -> Iterator[Told]:
-    with Told() as server:
-        thread = Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        yield server
-        server.shutdown()
-        thread.join()
+def hook() -> Iterator[Hook]:
+    hook = Hook()
+    with served(hook) as url:
+        hook.url = f"{url}/hook/secret"
+        yield hook
 
 
-def run(directory: Path, hook: Told) -> TrackedRun:
-    return TrackedRun(
-        directory=directory,
-        name="r1",
-        project=None,
-        mlflow_uri=None,
-        webhook=hook.url,
-        settings={"evaluation.gap_alarm": 0.3},
-        environment={},
-        done=-1,
-    )
+def run(directory: Path, hook: Hook) -> TrackedRun:
+    return tracked(directory, webhook=hook.url, settings={"evaluation.gap_alarm": 0.3})
 
 
-def test_an_alarm_and_the_end_are_told_and_nothing_else(hook: Told, tmp_path: Path) -> None:
+def test_an_alarm_and_the_end_are_told_and_nothing_else(hook: Hook, tmp_path: Path) -> None:
     with open_writers(["webhook"], run(tmp_path, hook)) as writers:
         assert "secret" not in "".join(writers.where)
         writers.metrics(1, {"held_out/proxy_gold_gap": 0.2})
         writers.metrics(2, {"held_out/proxy_gold_gap": 0.4})
         writers.text(2, "sample", "text")
     assert [(told["event"], told["step"]) for told in hook.heard] == [("alarm", 2), ("finished", 2)]
-    assert hook.heard[0]["text"] == f"r1: {GapAlarm(0.3).message(0.4)}"
+    assert hook.heard[0]["text"] == f"mine: {GapAlarm(0.3).message(0.4)}"
 
 
 @pytest.mark.parametrize(("error", "event"), [(RuntimeError, "failed"), (KeyboardInterrupt, "killed")])
-def test_a_run_that_breaks_is_told_as_well(hook: Told, tmp_path: Path, error, event) -> None:
+def test_a_run_that_breaks_is_told_as_well(hook: Hook, tmp_path: Path, error, event) -> None:
     with pytest.raises(error), open_writers(["webhook"], run(tmp_path, hook)):
         raise error
     assert [told["event"] for told in hook.heard] == [event]
 
 
-def test_a_hook_that_fails_ends_no_run(hook: Told, tmp_path: Path, caplog) -> None:
+def test_a_hook_that_fails_ends_no_run(hook: Hook, tmp_path: Path, caplog) -> None:
     hook.status = 500
     with caplog.at_level(logging.WARNING), open_writers(["webhook"], run(tmp_path, hook)):
         pass
@@ -88,7 +67,7 @@ def test_a_hook_that_fails_ends_no_run(hook: Told, tmp_path: Path, caplog) -> No
 
 
 def test_an_alarm_that_does_not_get_there_leaves_the_end_to_be_told(
-    hook: Told, tmp_path: Path, caplog
+    hook: Hook, tmp_path: Path, caplog
 ) -> None:
     with caplog.at_level(logging.WARNING), open_writers(["webhook"], run(tmp_path, hook)) as writers:
         hook.status = 503
@@ -98,7 +77,7 @@ def test_an_alarm_that_does_not_get_there_leaves_the_end_to_be_told(
     assert "the alarm of step 1 is not told: 127.0.0.1 answers 503" in caplog.text
 
 
-def test_a_hook_where_nobody_listens_is_said_without_its_url(hook: Told, tmp_path: Path, caplog) -> None:
+def test_a_hook_where_nobody_listens_is_said_without_its_url(hook: Hook, tmp_path: Path, caplog) -> None:
     discard = replace(run(tmp_path, hook), webhook="http://127.0.0.1:9/hook/secret")  # nobody listens
     with caplog.at_level(logging.WARNING), open_writers(["webhook"], discard):
         pass

@@ -4,7 +4,6 @@ import logging
 from collections.abc import Mapping
 from importlib.machinery import ModuleSpec
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,6 +12,7 @@ from configs.load import ConfigError, load_run
 from core.episode import Episode, Trajectory
 from core.errors import SparringError
 from core.evaluation import Scores
+from tests.trackers import tracked
 from tracking import writers
 from tracking.figures import figures, mbpp_figures, reward_figures
 from tracking.writers import TrackedRun, open_writers
@@ -51,17 +51,6 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> dict[str, Scripted]:
 
     monkeypatch.setattr(writers, "open_writer", open_one)
     return made
-
-
-def tracked(directory: Path, **other: Any) -> TrackedRun:
-    told: dict[str, Any] = {
-        "name": "n",
-        "project": None,
-        "mlflow_uri": None,
-        "settings": {},
-        "environment": {},
-    }
-    return TrackedRun(directory=directory, **{"done": -1} | told | other)
 
 
 def test_a_tracker_that_fails_is_said_once_and_ends_nothing(

@@ -21,6 +21,7 @@ from core.errors import SparringError
 from tests.serving import served
 from web import keys as web_keys
 from web.guard import Bucket, Guard
+from web.options import add_options
 from web.service import guarded
 
 
@@ -66,11 +67,11 @@ def service(tmp_path: Path) -> Iterator[Callable[..., tuple[httpx.Client, Path]]
     opened: list[Any] = []
 
     def start(app: FastAPI | None = None, **options: Any) -> tuple[httpx.Client, Path]:
-        log = tmp_path / "audit.jsonl"
-        given = {"keys": None, "requests_per_minute": None, "max_body_mb": 8.0, "audit_log": log}
-        given["requests_at_once"] = 512
-        namespace = argparse.Namespace(**({"host": "127.0.0.1"} | given | options))
-        server = served(guarded(app or make_app(), namespace))
+        log, parser = tmp_path / "audit.jsonl", argparse.ArgumentParser()
+        add_options(parser, port=0)
+        given = parser.parse_args([f"--audit-log={log}"])
+        vars(given).update(options)
+        server = served(guarded(app or make_app(), given))
         opened.append(server)
         client = httpx.Client(base_url=server.__enter__())
         opened.append(client)
