@@ -14,7 +14,7 @@ from pydantic_settings import (
 )
 
 from core.errors import SparringError
-from games.multistage.stages import REASONING_STAGES
+from core.stages import REASONING_STAGES
 
 OPTIONS = SettingsConfigDict(
     cli_kebab_case=True,

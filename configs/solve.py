@@ -63,7 +63,7 @@ class SolveOptions(ModelOptions):
     top_k: int = Field(0, ge=0)
     """Each token among so many likeliest ones; 0: all."""
     stages: Stages | None = None
-    """all: every reasoning stage (games/multistage/stages.py); a number: that many of them, then the program; none: one
+    """all: every reasoning stage (core/stages.py); a number: that many of them, then the program; none: one
     message, one answer. Default: none for a generator whose run had no stages, all for others."""
     answer_format: Literal["direct", "reasoning"] | None = None
     """Of one message (see games/programs/unit_tests.py); default: that of the checkpoint's run, or direct."""

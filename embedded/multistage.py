@@ -6,13 +6,13 @@ from random import Random
 from core.interfaces import PromptFormat
 from core.problem import Problem
 from core.seeding import derive_seed
+from core.stages import REASONING_STAGES
 from embedded import grammar, sampling, traces
 from embedded.lessons import Demonstration, Lesson, answered
 from embedded.problems import embedded_problems, embedded_specs
 from embedded.settings import WarmStartSettings
 from games.multistage import messages
 from games.multistage.rules import MultistageRules
-from games.multistage.stages import REASONING_STAGES
 
 _DEMONSTRATED = (
     "informal reasoning",

@@ -18,8 +18,8 @@ from core.evaluation import Scores
 from core.interfaces import Branching
 from core.play import PlayRequest
 from core.problem import Problem
+from core.stages import REASONING_STAGES
 from curriculum.curriculum import Assignment
-from games.multistage.stages import REASONING_STAGES
 from learners.batching import Credit
 from problems.references import judge_references, validate_references
 from runtime.build import check_context_lengths, credit_of

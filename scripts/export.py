@@ -190,8 +190,10 @@ def _base(config: Mapping[str, Any], policy: str) -> str:
 def write_tokenizer(source: Path, target: Path, config: Mapping[str, Any], policy: str) -> None:
     """With the chat template that the policy was trained with, and the tokens that end its answers as the generation
     config's."""
+    from pydantic import TypeAdapter
     from transformers import AutoTokenizer, GenerationConfig
 
+    from games import GameRules
     from games.prompts import ATTACK, END, PROBLEM, STAGE_MARKERS, TESTS, ChatFormat, format_for
 
     tokenizer: Any = AutoTokenizer.from_pretrained(source)
@@ -199,7 +201,7 @@ def write_tokenizer(source: Path, target: Path, config: Mapping[str, Any], polic
     if isinstance(style, ChatFormat):
         tokenizer.chat_template, ends = style.template, list(style.stop_token_ids())
     else:
-        staged = config["game"]["kind"] == "multistage"
+        staged = "stages" in TypeAdapter(GameRules).validate_python(config["game"]).uses
         marks = (
             (ATTACK, TESTS) if policy == "discriminator" else (PROBLEM, STAGE_MARKERS[0] if staged else TESTS)
         )

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from games.multistage.stages import REASONING_STAGES
+from core.stages import REASONING_STAGES
 from tracking.kills import KillMatrix
 from tracking.rows import read_rows
 from tracking.runs import BECAME, Row, is_suite, played, rules_of, why

@@ -8,10 +8,10 @@ from dataclasses import asdict
 from core.episode import Episode, Trajectory
 from core.evaluation import EvaluationSettings, Scores, mean
 from core.interfaces import Sandbox
-from core.play import PlayRequest
+from core.play import GENERATOR, PlayRequest
 from core.problem import Problem
 from games.program_scores import JudgedProgram, judge_programs, program_scores, share_passed
-from games.programs.game import GENERATOR, SolverRules
+from games.programs.game import SolverRules
 from games.programs.gap import proxy_gold_gap
 
 
