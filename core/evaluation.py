@@ -96,6 +96,16 @@ def mean(values: Sequence[float]) -> float:
     return fmean(values) if values else 0.0
 
 
+def hacking_alarm(gap: float | None, threshold: float) -> str | None:
+    """What to warn of where the held-out score proxy_gold_gap is above evaluation.gap_alarm; None where of nothing."""
+    if gap is None or gap <= threshold:
+        return None
+    return (
+        f"hacking alarm: programs pass {gap:.2f} more of the tests that reward them than of the hidden tests "
+        f"(threshold {threshold:.2f}); look at the rewarded tests before training on"
+    )
+
+
 def save_bank(path: Path, bank: Any) -> None:
     path.write_text(json.dumps(bank, indent=0))
 

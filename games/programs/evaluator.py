@@ -12,7 +12,6 @@ from core.play import GENERATOR, PlayRequest
 from core.problem import Problem
 from games.program_scores import JudgedProgram, judge_programs, program_scores, share_passed
 from games.programs.game import SolverRules
-from games.programs.gap import proxy_gold_gap
 
 
 class SolverEvaluator:
@@ -96,6 +95,17 @@ class SolverEvaluator:
             attempts={GENERATOR: attempts},
             temperatures={GENERATOR: temperature},
         )
+
+
+def proxy_gold_gap(training: Sequence[float | None], hidden: Sequence[float | None]) -> float | None:
+    """How much better programs do on the tests that paid for them than on tests that no reward saw: mean over programs of
+    (pass rate on training tests - pass rate on hidden tests), from -1 to 1. Some gap is normal, for hidden tests are harder.
+
+    training, hidden: of the same programs in the same order; None where the sandbox could not judge. Programs that
+    miss either are left out; None where none is left. Raises ValueError where the lengths differ.
+    """
+    gaps = [p - g for p, g in zip(training, hidden, strict=True) if p is not None and g is not None]
+    return sum(gaps) / len(gaps) if gaps else None
 
 
 def _mean_reward(trajectories: Sequence[Trajectory]) -> float:

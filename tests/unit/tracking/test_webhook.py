@@ -11,7 +11,7 @@ from threading import Thread
 import pytest
 
 from configs.load import ConfigError, load_run
-from games.programs.gap import GapAlarm
+from core.evaluation import hacking_alarm
 from tracking.writers import TrackedRun, open_writers
 
 
@@ -69,7 +69,7 @@ def test_an_alarm_and_the_end_are_told_and_nothing_else(hook: Told, tmp_path: Pa
         writers.metrics(2, {"held_out/proxy_gold_gap": 0.4})
         writers.text(2, "sample", "text")
     assert [(told["event"], told["step"]) for told in hook.heard] == [("alarm", 2), ("finished", 2)]
-    assert hook.heard[0]["text"] == f"r1: {GapAlarm(0.3).message(0.4)}"
+    assert hook.heard[0]["text"] == f"r1: {hacking_alarm(0.4, 0.3)}"
 
 
 @pytest.mark.parametrize(("error", "event"), [(RuntimeError, "failed"), (KeyboardInterrupt, "killed")])
