@@ -77,11 +77,10 @@ class Evaluator(Protocol):
 
     def bank_request(self) -> PlayRequest | None:
         """What the untrained players are to play once, as a yardstick for later; None where there is none."""
-        ...
+        return None
 
     async def bank_of(self, episodes: Sequence[Episode]) -> Any:
-        """The yardstick, plain JSON."""
-        ...
+        """The yardstick, plain JSON; never asked for where there is no request."""
 
     def requests(self, bank: Any) -> list[PlayRequest]: ...
 

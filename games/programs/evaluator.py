@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 from core.episode import Episode, Trajectory
-from core.evaluation import EvaluationSettings, Scores, mean
+from core.evaluation import EvaluationSettings, Evaluator, Scores, mean
 from core.interfaces import Sandbox
 from core.play import GENERATOR, PlayRequest
 from core.problem import Problem
@@ -14,7 +14,7 @@ from games.program_scores import JudgedProgram, judge_programs, program_scores, 
 from games.programs.game import SolverRules
 
 
-class SolverEvaluator:
+class SolverEvaluator(Evaluator):
     """Scores:
     generator_pass_rate, generator_test_rate, pass_at_<k>, unjudged: see `program_scores`;
     reward: mean reward of the greedy programs by the game's rules, on the baseline tests; sampled_reward: that of the
@@ -41,12 +41,6 @@ class SolverEvaluator:
     @property
     def shown(self) -> tuple[str, ...]:
         return ("generator_pass_rate", *(f"pass_at_{k}" for k in self._pass_at if self._samples))
-
-    def bank_request(self) -> None:
-        """There is no yardstick but the tests."""
-
-    async def bank_of(self, episodes: Sequence[Episode]) -> None:
-        """Never asked for."""
 
     def requests(self, bank: None) -> list[PlayRequest]:
         greedy = self._request("evaluation", 1, 0.0)
