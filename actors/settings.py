@@ -8,6 +8,7 @@ from core.settings import Settings, kind_unless_said
 
 MAX_NUM_SEQS = 64
 """Where it is None for an engine by itself."""
+KV_CACHE_MB = 1024
 GPU_MEMORY_UTILIZATION = 0.3
 
 
@@ -37,10 +38,10 @@ class TransformersEngine(Engine):
 class VllmEngine(Engine):
     kind: Literal["vllm"] = "vllm"
     """vllm: continuous batching; transformers: portable, slower, and exact to the bit from run to run."""
-    kv_cache_mb: int = Field(default=1024, ge=16)
-    """vLLM's KV cache on CPU, MiB."""
+    kv_cache_mb: int | None = Field(default=None, ge=16)
+    """vLLM's KV cache, MiB; None: 1024, on a GPU what gpu_memory_utilization leaves."""
     gpu_memory_utilization: float | None = Field(default=None, gt=0, le=1)
-    """Share of the GPU's memory for one engine of vLLM; None: an equal part of what rollout.gpus leaves the actor."""
+    """Share of the GPU's memory for one engine of vLLM; None: an equal part of what the learners leave."""
 
 
 ENGINES = {"vllm": VllmEngine, "transformers": TransformersEngine}

@@ -28,11 +28,11 @@ from vllm.inputs.engine import tokens_input
 from vllm.sampling_params import RequestOutputKind
 from vllm.v1.engine.llm_engine import LLMEngine
 
-from actors.settings import GPU_MEMORY_UTILIZATION, MAX_NUM_SEQS, VllmEngine
+from actors.settings import GPU_MEMORY_UTILIZATION, KV_CACHE_MB, MAX_NUM_SEQS, VllmEngine
 from actors.weights import make_receipt, tensors_of
 from core.episode import Completion, FinishReason
 from core.interfaces import EngineFailure, Sampling
-from core.weights import PublishReceipt, WeightUpdate
+from core.weights import PublishError, PublishReceipt, WeightUpdate
 
 log = logging.getLogger(__name__)
 _STEP = threading.Lock()
@@ -54,11 +54,12 @@ def engine_args(model: str, settings: VllmEngine, device: str) -> EngineArgs:
     )
     if device == "cuda":
         share = settings.gpu_memory_utilization or GPU_MEMORY_UTILIZATION
-        return EngineArgs(**common, gpu_memory_utilization=share)
+        given = settings.kv_cache_mb << 20 if settings.kv_cache_mb else None
+        return EngineArgs(**common, gpu_memory_utilization=share, kv_cache_memory_bytes=given)
     return EngineArgs(
         **common,
         enforce_eager=True,
-        kv_cache_memory_bytes=settings.kv_cache_mb << 20,
+        kv_cache_memory_bytes=(settings.kv_cache_mb or KV_CACHE_MB) << 20,
         # a seeded request whose prompt is prefilled in chunks kills the CPU engine, so prefill whole
         enable_chunked_prefill=False,
         max_num_batched_tokens=max(65536, settings.max_model_len),
@@ -141,12 +142,17 @@ class VllmPolicy:
         for answer in in_flight.values():
             answer.cancel()
 
-        def reload(_: str) -> bool:
+        def reload(_: str) -> tuple[bool, bool]:
             self._engine.abort_request(list(in_flight))
-            self._engine.collective_rpc("reload", args=(tensors,))
-            return self._engine.reset_prefix_cache()  # stale KV would be used otherwise
+            loaded = all(self._engine.collective_rpc("reload", args=(tensors,)))
+            return loaded, self._engine.reset_prefix_cache()  # stale KV would be used otherwise
 
-        if not await self._ask(reload):
+        loaded, emptied = await self._ask(reload)
+        if not loaded:
+            raise PublishError(
+                f"version {update.version}: other weights were published, and the engine has the old ones"
+            )
+        if not emptied:
             raise EngineFailure("vLLM could not empty its prefix cache: a request was still in flight")
         self._version = update.version
         return await make_receipt(update, self.score)

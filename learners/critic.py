@@ -46,4 +46,4 @@ class Critic(nn.Module):
         if self.trunk is not None:
             used = [p for n, p in self.trunk.named_parameters() if not n.startswith("lm_head")]
             groups.append({"params": used, "lr": learning_rate})
-        return torch.optim.AdamW(groups, weight_decay=0.0)
+        return torch.optim.AdamW(groups, weight_decay=0.0, fused=next(self.parameters()).is_cuda or None)

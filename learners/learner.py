@@ -64,10 +64,15 @@ class Learner:
         else:
             # FSDP moves a model over layer by layer: no GPU need hold all of one of which it keeps a part
             place = torch.device("cpu") if settings.sharding == "fsdp" else self.device
-            model, reference = (load_model(path, place) for path in (model_path, reference_path))
+            model = load_model(model_path, place)
+            reference = load_model(reference_path, place) if settings.kl.kind != "none" else None
             self.policy = FullTuning(model, reference, settings)
         self.optimizer = torch.optim.AdamW(
-            self.policy.trainable().values(), lr=learning_rate, betas=(0.9, 0.95), weight_decay=0.0
+            self.policy.trainable().values(),
+            lr=learning_rate,
+            betas=(0.9, 0.95),
+            weight_decay=0.0,
+            fused=self.device.type == "cuda" or None,  # else it makes temporaries as large as the weights
         )
         self.critic: Critic | None = None
         self.critic_optimizer: torch.optim.Optimizer | None = None
@@ -111,7 +116,7 @@ class Learner:
                 for start in range(0, len(order), self.settings.minibatch_samples):
                     chosen = order[start : start + self.settings.minibatch_samples]
                     self._update(batch, chosen, targets, totals, metrics)
-        self._move_optimizer(torch.device("cpu"))
+        self._give_back()
         if totals["updates"] and not totals["skipped_updates"]:
             self.health.proved(self.version)
         self.version = batch.step
@@ -323,6 +328,14 @@ class Learner:
                     if isinstance(value, torch.Tensor) and value.dim():
                         state[name] = value.to(device)
 
+    def _give_back(self) -> None:
+        """Between steps a GPU is others' who share it: this allocator would keep all that it ever had."""
+        self._move_optimizer(torch.device("cpu"))
+        if self.device.type == "cuda" and (self.settings.gpus or 0) < 1:
+            for optimizer in filter(None, (self.optimizer, self.critic_optimizer)):
+                optimizer.zero_grad(set_to_none=True)
+            torch.cuda.empty_cache()
+
     def _set_learning_rates(self) -> None:
         """The schedule is the policy's and that of a critic's trunk; a head learns at its own, but halved with them."""
         groups = [*self.optimizer.param_groups]
@@ -362,5 +375,6 @@ def means(totals: Mapping[str, float]) -> dict[str, float]:
 
 
 def _is_out_of_memory(error: RuntimeError) -> bool:
-    """On CPU torch raises a plain RuntimeError."""
-    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+    """On CPU torch raises a plain RuntimeError, and so do CUDA's libraries where a GPU is shared."""
+    said = ("can't allocate memory", "ALLOC_FAILED", "out of memory")
+    return isinstance(error, torch.OutOfMemoryError) or any(words in str(error) for words in said)

@@ -68,7 +68,7 @@ class Objective:
         if settings.entropy_coefficient:
             per_token = per_token - settings.entropy_coefficient * entropy
         in_loss = settings.kl.kind == "loss"
-        if in_loss or measure_kl:
+        if in_loss or (measure_kl and settings.kl.kind != "none"):
             row, trained_N = (micro.row, micro.trained_N) if in_loss else _first_share(micro)
             reference = self.policy.score_reference(row, trained_N, self.temperature).logprobs_P
             here = logprobs[: len(reference)]

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import torch
 from torch import distributed, nn
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
 Value = TypeVar("Value")
@@ -20,12 +20,12 @@ class World:
         self.rank = 0 if alone else distributed.get_rank()
         self.size = 1 if alone else distributed.get_world_size()
 
-    def broadcast(self, value: Value) -> Value:
-        """Every rank gets the value of rank 0."""
+    def broadcast(self, value: Value, group: Any = None) -> Value:
+        """Every rank gets the value of rank 0. group: of processes; None: the default one."""
         if self.size == 1:
             return value
         box: list[Any] = [value]
-        distributed.broadcast_object_list(box)
+        distributed.broadcast_object_list(box, group=group)
         return box[0]
 
     def gather(self, value: Value) -> list[Value]:
@@ -57,14 +57,18 @@ class World:
             parameter.grad = gradient.view_as(parameter)
 
 
-def shard(module: nn.Module, layers: Sequence[nn.Module]) -> None:
+def shard(module: nn.Module, layers: Sequence[nn.Module], *, half: bool = False) -> None:
     """FSDP2: each layer's parameters are spread over the ranks and gathered for its forward and backward pass.
+
+    half: gather layers in bfloat16, add gradients up in fp32. Autocast would gather fp32 and keep a bfloat16 copy of all
+    layers until the pass ends. The stream between the layers stays fp32, as with one worker.
 
     Raises:
         RuntimeError: no process group.
     """
+    dtypes = {"param_dtype": torch.bfloat16, "reduce_dtype": torch.float32} if half else {}
     for layer in layers:
-        fully_shard(layer)
+        fully_shard(layer, mp_policy=MixedPrecisionPolicy(**dtypes, cast_forward_inputs=False))
     fully_shard(module, reshard_after_forward=True)  # else a pass without gradients leaves it in one piece
 
 

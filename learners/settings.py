@@ -89,13 +89,19 @@ class KlInLoss(Settings):
     estimator: Literal["k2", "k3"] = "k3"
 
 
+class WatchedKl(Settings):
+    kind: Literal["watched"] = "watched"
+    """KL(policy || warm start) as a term of the loss; as a penalty on each token's reward (estimator gae; as in
+    InstructGPT); watched: only logged (k3), as it is with these two; none: not known, and no reference is in memory."""
+
+
 class NoKl(Settings):
     kind: Literal["none"] = "none"
-    """KL(policy || warm start) as a term of the loss, as a penalty on each token's reward (estimator gae; as in
-    InstructGPT), or only watched: it is logged (k3) in any case."""
 
 
-Kl = Annotated[KlInReward | KlInLoss | NoKl, Field(discriminator="kind"), kind_unless_said("none")]
+Kl = Annotated[
+    KlInReward | KlInLoss | WatchedKl | NoKl, Field(discriminator="kind"), kind_unless_said("watched")
+]
 
 
 class LearnerSettings(Settings):
@@ -130,7 +136,7 @@ class LearnerSettings(Settings):
     clip_high: float = Field(default=0.2, gt=0)
     """The probability ratio is clipped to [1 - clip_low, 1 + clip_high]."""
     entropy_coefficient: float = Field(default=0.0, ge=0)
-    kl: Kl = NoKl()
+    kl: Kl = WatchedKl()
     gradient_clip: float = Field(default=1.0, gt=0)
     """Largest norm of an update's gradient: the policy's, and the critic's apart from it."""
     gradient_checkpointing: bool | None = None
@@ -143,7 +149,7 @@ class LearnerSettings(Settings):
     """Of activations, by autocast; weights, optimizer and losses stay fp32. None: fp32, on a GPU bf16 where it has
     that, else fp16."""
     offload_optimizer: bool = False
-    """Keep the optimizer's state in host memory between steps (device cuda): the engines get the room."""
+    """Keep the optimizer's state in host memory between steps (device cuda): who shares the GPU gets the room."""
     workers: int = Field(default=1, ge=1)
     """Ray Train workers that share each update; its result does not depend on how many."""
     min_workers: int | None = Field(default=None, ge=1)

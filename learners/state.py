@@ -44,7 +44,8 @@ def save_learner(learner: Learner, directory: Path) -> None:
 def load_learner(learner: Learner, directory: Path) -> None:
     """Optimizers, critic, adapter and counters of a checkpoint whose model the learner was built from; it has been
     found to fit (checkpoints.check_fits)."""
-    state = torch.load(directory / STATE_FILE, map_location=learner.device, weights_only=True)
+    # on a GPU it would lie beside the moments that it is spread to
+    state = torch.load(directory / STATE_FILE, map_location="cpu", weights_only=True)
     assert (state["critic"] is None) == (learner.critic is None), f"{directory}: another critic"
     assert (state["adapter"] is None) == (learner.settings.lora is None), f"{directory}: another tuning"
     learner.version, learner.updates = state["version"], state["updates"]

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 _MAX_WORKER_FAILURES = 3
 _PATIENCE_S = 6 * 3600
 """How long the other workers wait for rank 0 to have work: a step's rollouts. Dead ones are noticed by Ray at once."""
+_COLLECTIVE_S = 600
+"""How long they wait for each other within an update."""
 
 
 class _Registered(UserCallback):
@@ -47,7 +49,10 @@ class _Registered(UserCallback):
 
 def _train_loop(config: dict[str, Any]) -> None:
     """What each worker runs. Rank 0 speaks with the mailbox, all do the work."""
+    from datetime import timedelta
+
     import torch
+    from torch import distributed
 
     from learners.parallel import World
     from learners.recovery import learn
@@ -56,7 +61,9 @@ def _train_loop(config: dict[str, Any]) -> None:
     mailbox, first = config["mailbox"], next(iter(specs.values()))
     if first.device == "cpu":
         torch.set_num_threads(first.settings.threads)
-    world = World()
+    world, idle = World(), None
+    if world.size > 1:  # NCCL would wait by spinning on the GPU
+        idle = distributed.new_group(backend="gloo", timeout=timedelta(seconds=_PATIENCE_S))
     learners = build_learners(_continued(specs))
     saved = _versions(learners) if ray.train.get_checkpoint() else None
     for policy, learner in learners.items() if config["republish"] else ():
@@ -69,7 +76,7 @@ def _train_loop(config: dict[str, Any]) -> None:
         work = None
         if world.rank == 0:
             work = ray.get(mailbox.get_work.remote(_versions(learners), saved))
-        work = world.broadcast(work)
+        work = world.broadcast(work, idle)
         if work is None:
             return
         if work == "save":
@@ -142,7 +149,7 @@ class TrainRun:
         self._trainer = TorchTrainer(
             _train_loop,
             train_loop_config={"specs": dict(specs), "mailbox": self.mailbox, "republish": republish},
-            torch_config=TorchConfig(backend="nccl" if on_gpu else "gloo", timeout_s=_PATIENCE_S),
+            torch_config=TorchConfig(backend="nccl" if on_gpu else "gloo", timeout_s=_COLLECTIVE_S),
             scaling_config=ScalingConfig(
                 num_workers=settings.workers if least is None else (least, settings.workers),
                 use_gpu=on_gpu,

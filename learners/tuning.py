@@ -79,16 +79,20 @@ def decoder_layers(model: PreTrainedModel) -> nn.ModuleList:
 class FullTuning:
     """All weights, or the last `trainable_layers`; the reference is a frozen model of its own."""
 
-    def __init__(self, model: PreTrainedModel, reference: PreTrainedModel, settings: LearnerSettings) -> None:
+    def __init__(
+        self, model: PreTrainedModel, reference: PreTrainedModel | None, settings: LearnerSettings
+    ) -> None:
+        """reference: None where settings.kl asks for none."""
         self.model = model
         prepare(model, settings)
         if settings.trainable_layers is not None:
             freeze_all_but_last(model, settings.trainable_layers)
-        self.reference = reference.eval().requires_grad_(False)
-        self._scorers = Scorer(model), Scorer(reference)
+        self.reference, self._scorers = reference, [Scorer(model)]
+        if reference is not None:
+            self._scorers.append(Scorer(reference.eval().requires_grad_(False)))
         if settings.sharding == "fsdp":
             for scorer in self._scorers:
-                shard(scorer, list(decoder_layers(scorer.model)))
+                shard(scorer, list(decoder_layers(scorer.model)), half=settings.precision == "bf16")
 
     def activate(self) -> None:
         """Nobody else tunes it."""

@@ -25,6 +25,7 @@ from learners.train_loop import TrainRun
 from learners.train_spec import LearnerSpec, by_backbone
 from runtime.build import build_runner, learner_specs, ordered_ids
 from runtime.hardware import Hardware, detect
+from runtime.memory_plan import object_store_bytes
 from runtime.monitoring import Monitor
 from runtime.parts import Parts, Start
 from sandbox_workers.nothing import NoSandbox
@@ -32,7 +33,6 @@ from sandbox_workers.pool import SandboxPool, start_pool
 from tracking.progress import say
 from tracking.run_log import harmless
 
-_LOCAL_OBJECT_STORE_BYTES = 512 << 20
 _A_LITTLE = 0.01
 """GPUs that a task asks for which only looks at one."""
 _PATIENCE_S = 120
@@ -84,7 +84,7 @@ def connect(config: Config) -> None:
         address="local",  # without it Ray joins any cluster that `ray start` left on this machine
         resources={"sandbox": config.sandbox.workers},
         include_dashboard=None,
-        object_store_memory=_LOCAL_OBJECT_STORE_BYTES,
+        object_store_memory=object_store_bytes(config),
     )
 
 
@@ -175,9 +175,9 @@ def _parts(
         build = functools.partial(_build_runner, config, dict(start.models), pool.client)
         rollout = config.rollout
         rollouts = RayRollouts(build, rollout.actors, rollout.cpus, rollout.gpus or 0, config.device)
-        if (
-            start.checkpoint is None
-        ):  # nothing is asked of the learners before the first evaluation: they start beside it
+        # Nothing is asked of new learners before the first evaluation: they start beside it. On a GPU an engine takes
+        # for its own whatever is allocated while it measures itself: learners come after it.
+        if start.checkpoint is None or config.device == "cuda":
             rollouts.wait_ready()
         runs += [
             TrainRun(group, dict(start.versions), ray_train, republish=start.checkpoint is not None)

@@ -3,23 +3,24 @@
 Left open means None, or device auto. What is given is never changed. GPU memory is what the driver reports, of the
 smallest GPU, in GiB (a "24 GB" card has a little less than 24).
 
-                                     CPU       GPU: < 24     < 40     < 60     more
+                                     CPU       GPU: < 24     < 60     more
     learner.precision                fp32      bf16 from compute capability 8, fp16 from 7, else fp32 (fsdp: no fp16)
-    learner.gradient_checkpointing   off       on            on       off      off
-    learner.microbatch_tokens        16384     4096          16384    16384    32768
-    engine.max_num_seqs              64        32            64       64       256
+    learner.gradient_checkpointing   off       the fastest two that fit by runtime/memory_plan.py; where the model's config
+    learner.microbatch_tokens        16384     cannot be read: on, 4096
+    engine.max_num_seqs              64        32            64       256
     engine.dtype                     float32   bfloat16 from compute capability 8, else float32
-    engine.gpu_memory_utilization    -         the actor's share of a GPU, at most 0.9, in equal parts to its engines
+    engine.gpu_memory_utilization    -         what the learners leave, at most 0.9, in equal parts to an actor's engines
     learner.gpus, rollout.gpus       -         1 where there are enough for all; else the actors have half of one GPU
                                                and the learners the other (a learner of several workers: 1 each)
-    evaluation.problems              100       40            100      100      100
-    model (auto)                     1.5B      1.5B          3B       3B       3B, of Qwen2.5-Coder-Instruct
+    evaluation.problems              100       40            100      100
+    model (auto)                     1.5B      1.5B          3B       3B, of Qwen2.5-Coder-Instruct
 
 Not here: what the network reaches. A machine is offline where HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE says so.
 """
 
+import math
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,12 +28,18 @@ from typing import Any
 from actors.settings import MAX_NUM_SEQS
 from configs.layers import leaves, nested
 from configs.schema import Config
+from configs.sections import EMBEDDED
 from core.evaluation import EVALUATION_PROBLEMS
+from embedded.teaching import SHIPPED
 from learners.settings import MICROBATCH_TOKENS, LearnerSettings
+from runtime import memory_plan
 
 _OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 _BF16, _FP16 = (8, 0), (7, 0)
 _GIB = 1 << 30
+_SHARES = 10_000
+"""Of a GPU, in Ray's own count: what is not a whole one of these Ray rounds up."""
+ShapeOf = Callable[[str], memory_plan.Shape | None]
 _MODEL = "Qwen/Qwen2.5-Coder-{}-Instruct"
 
 
@@ -55,6 +62,11 @@ class Hardware:
     @property
     def device(self) -> str:
         return "cuda" if self.gpus else "cpu"
+
+    @property
+    def gpu_bytes(self) -> int:
+        """What a run may take of the smallest GPU."""
+        return int(self.gpu_memory_gib * _GIB * memory_plan.USABLE)
 
     @property
     def bf16(self) -> bool:
@@ -101,14 +113,17 @@ def offline_by() -> str | None:
     return next(on, None)
 
 
-def fitted(config: Config, hardware: Hardware) -> Config:
+def fitted(config: Config, hardware: Hardware, shape_of: ShapeOf = memory_plan.shape_of) -> Config:
     """The config with nothing left open. Raises pydantic's ValidationError where what is given does not go with it."""
-    settled = dict(leaves(config.model_dump())) | choices(config, hardware)
-    return Config.model_validate(nested(settled))
+    return _settled(config, choices(config, hardware, shape_of))
 
 
-def choices(config: Config, hardware: Hardware) -> dict[str, Any]:
-    """Dotted key -> value, of what the config leaves open.
+def _settled(config: Config, chosen: dict[str, Any]) -> Config:
+    return Config.model_validate(nested(dict(leaves(config.model_dump())) | chosen))
+
+
+def choices(config: Config, hardware: Hardware, shape_of: ShapeOf = memory_plan.shape_of) -> dict[str, Any]:
+    """Dotted key -> value, of what the config leaves open. Raises pydantic's ValidationError as `fitted` does.
 
     With device cuda and a driver that sees no GPU (a cluster that has yet to start one) the cautious values are
     chosen: those of the smallest and oldest.
@@ -120,22 +135,49 @@ def choices(config: Config, hardware: Hardware) -> dict[str, Any]:
         "device": device,
         "evaluation.problems": 40 if small else EVALUATION_PROBLEMS,
     }
-    shares = _gpu_shares(config, hardware) if on_gpu and not config.local else {}
-    suited |= shares
-    actor = config.rollout.gpus or shares.get("rollout.gpus", 0.5)
+    if on_gpu and not config.local:
+        suited |= _gpu_shares(config, hardware)
     for role in config.policies:
-        learner, engine = config.policy(role).learner, config.policy(role).engine
+        learner = config.policy(role).learner
         suited |= {f"{role}.learner.{k}": v for k, v in _of_learner(learner, hardware, on_gpu).items()}
         suited |= {f"{role}.engine.{k}": v for k, v in _of_engine(hardware, on_gpu).items()}
         suited[f"{role}.model"] = _MODEL.format("3B" if on_gpu and not small else "1.5B")
-        if on_gpu and engine.kind == "vllm":
-            suited[f"{role}.engine.gpu_memory_utilization"] = round(min(actor, 0.9) / len(config.policies), 3)
     given = dict(leaves(config.model_dump()))
-    return {key: value for key, value in suited.items() if given[key] in (None, "auto")}
+
+    def left_open() -> dict[str, Any]:
+        return {key: value for key, value in suited.items() if key in given and given[key] in (None, "auto")}
+
+    if on_gpu and (fits := _by_memory(_settled(config, left_open()), hardware, shape_of)):
+        suited |= fits
+    return left_open()
+
+
+def _by_memory(config: Config, hardware: Hardware, shape_of: ShapeOf) -> dict[str, Any]:
+    """config: settled but for what follows from here."""
+    shapes = shapes_of(config, shape_of) if hardware.gpus else None
+    if shapes is None:
+        share = min(0.5 if config.rollout.gpus is None else config.rollout.gpus, 0.9) / len(config.policies)
+        cautious = {
+            "learner.gradient_checkpointing": True,
+            "learner.microbatch_tokens": 4096,
+            "engine.gpu_memory_utilization": round(share, 3),
+        }
+        return {f"{role}.{key}": value for role in config.policies for key, value in cautious.items()}
+    return memory_plan.choose(config, shapes, hardware.gpu_bytes)
+
+
+def shapes_of(
+    config: Config, shape_of: ShapeOf = memory_plan.shape_of
+) -> dict[str, memory_plan.Shape] | None:
+    """By role; None where one cannot be known. The embedded model may have to be made yet: the shipped one is as large."""
+    found = {}
+    for role in config.policies:
+        model = config.policy(role).model
+        found[role] = shape_of(str(SHIPPED / "generator") if model == EMBEDDED else model)
+    return found if all(found.values()) else None
 
 
 def _of_learner(settings: LearnerSettings, hardware: Hardware, on_gpu: bool) -> dict[str, Any]:
-    memory = hardware.gpu_memory_gib
     if not on_gpu:
         return {"precision": "fp32", "gradient_checkpointing": False, "microbatch_tokens": MICROBATCH_TOKENS}
     precision = "fp32"
@@ -143,11 +185,7 @@ def _of_learner(settings: LearnerSettings, hardware: Hardware, on_gpu: bool) -> 
         precision = "bf16"
     elif hardware.capability >= _FP16 and settings.sharding == "none":
         precision = "fp16"
-    return {
-        "precision": precision,
-        "gradient_checkpointing": memory < 40,
-        "microbatch_tokens": 4096 if memory < 24 else 16384 if memory < 60 else 32768,
-    }
+    return {"precision": precision}
 
 
 def _of_engine(hardware: Hardware, on_gpu: bool) -> dict[str, Any]:
@@ -163,7 +201,8 @@ def _of_engine(hardware: Hardware, on_gpu: bool) -> dict[str, Any]:
 def _gpu_shares(config: Config, hardware: Hardware) -> dict[str, float]:
     workers = {role: config.policy(role).learner.workers for role in config.policies}
     enough = hardware.gpus >= sum(workers.values()) + config.rollout.actors
-    shares = {"rollout.gpus": 1.0 if enough else 0.5 / config.rollout.actors}
+    actor = math.floor(_SHARES * 0.5 / config.rollout.actors) / _SHARES
+    shares = {"rollout.gpus": 1.0 if enough else actor}
     for role, count in workers.items():  # NCCL refuses two workers of one group on a GPU
         shares[f"{role}.learner.gpus"] = 1.0 if enough or count > 1 else 0.5 / len(workers)
     return shares

@@ -60,7 +60,8 @@ class LocalLearner:
 @contextmanager
 def local_parts(config: Config, problems: list[Problem], start: Start) -> Iterator[Parts]:
     """Raises SandboxUnavailable, OSError (no such model)."""
-    os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")  # vLLM would compile a helper at its first request
+    if config.device == "cpu":
+        os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")  # vLLM would compile a helper at its first request
     with (
         asyncio.Runner() as loop,
         _sandbox(config, start) as sandbox,

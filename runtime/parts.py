@@ -87,6 +87,8 @@ class Start:
     """Version of each policy's weights at the start: 0, or the checkpoint's."""
     state: Mapping[str, Any] | None
     """The checkpoint's."""
+    gpu_bytes: int = 0
+    """That a run may take of the smallest GPU; 0 where none is seen."""
 
     @property
     def continues(self) -> bool:

@@ -1,6 +1,6 @@
 """What a run would be, and what would keep it from being: found out before anything takes time.
 
-Not here: whether a model fits a GPU's memory, and what other nodes of a cluster have.
+Not here: what other nodes of a cluster have, but for their GPUs.
 """
 
 import json
@@ -16,13 +16,16 @@ from typing import Any
 
 import psutil
 
+from actors.settings import KV_CACHE_MB
 from configs.schema import Config
 from configs.sections import EMBEDDED
 from core.problem import Problem
 from curriculum.curriculum import Curriculum
 from learners.checkpoints import CheckpointError
 from learners.mirror import Mirror
+from runtime import memory_plan
 from runtime.build import ordered_ids
+from runtime.hardware import shapes_of
 from runtime.parts import Start
 from sandbox_workers.backends import choose_backend
 from sandbox_workers.jobs import SandboxUnavailable
@@ -30,7 +33,6 @@ from sandbox_workers.jobs import SandboxUnavailable
 _GIB, _MIB = 1 << 30, 1 << 20
 _WEIGHTS, _ADAM, _GRADIENT = 4, 8, 4
 """Bytes per parameter, fp32."""
-_OBJECT_STORE = 512 << 20
 _ANSWER_S = 3.0
 
 
@@ -62,6 +64,12 @@ def make_plan(config: Config, start: Start, train: Sequence[Problem], held_out: 
             f"{start.checkpoint}: the checkpoint is at step {start.state['step']}, but this schedule has "
             f"{schedule.total_steps} steps: raise the step counts or the stages, or start a new run"
         )
+    if config.device == "cuda" and start.gpu_bytes and (shapes := shapes_of(config)):
+        found = memory_plan.demands(config, shapes)
+        lines += [f"memory of {demand.describe(start.gpu_bytes)}" for demand in found]
+        ways = memory_plan.ways_out(config, shapes, start.gpu_bytes)
+        if refused := memory_plan.refusal(found, start.gpu_bytes, ways):
+            obstacles.append(refused)
     for look in (_engines, _sandbox, _cluster, _shared_memory, _memory, _disk, _mirror):
         line, obstacle = look(config, start)
         lines += [line] if line else []
@@ -132,11 +140,12 @@ def _shared_memory(config: Config, start: Start) -> Look:
     store = Path("/dev/shm")
     if config.local or os.environ.get("RAY_ADDRESS") or not store.is_dir():
         return None, None
-    free = shutil.disk_usage(store).free
-    if free >= _OBJECT_STORE:
+    free, wanted = shutil.disk_usage(store).free, memory_plan.object_store_bytes(config)
+    if free >= wanted:
         return None, None
     return (
-        f"/dev/shm has {free / _MIB:.0f} MiB: Ray's objects go to /tmp, which is slower (docker run --shm-size 1g)",
+        f"/dev/shm has {free / _MIB:.0f} MiB, and Ray's objects may take {wanted / _MIB:.0f}: they go to /tmp, which is "
+        f"slower (docker run --shm-size {math.ceil(wanted / _GIB)}g)",
         None,
     )
 
@@ -151,7 +160,7 @@ def _memory(config: Config, start: Start) -> Look:
         learner, engine = config.policy(role).learner, config.policy(role).engine
         needed += size * (_WEIGHTS * 2 if learner.lora else _WEIGHTS * 2 + _GRADIENT + _ADAM)
         needed += size * (2 if engine.dtype == "bfloat16" else 4)
-        needed += engine.kv_cache_mb * _MIB if engine.kind == "vllm" else 0
+        needed += (engine.kv_cache_mb or KV_CACHE_MB) * _MIB if engine.kind == "vllm" else 0
     have = psutil.virtual_memory().available
     line = f"memory: about {needed / _GIB:.1f} GiB for weights, optimizers and caches; {have / _GIB:.1f} GiB are free"
     if needed <= have:

@@ -33,7 +33,8 @@ def resolve(run: Run, recipe: str) -> tuple[Config, Start]:
         config.model_cache is not None
     ):  # before anything imports the hub's library, and for what this process starts
         os.environ["HF_HUB_CACHE"] = str(config.model_cache.resolve())
-    config = fit(config)
+    hardware = _hardware(config)
+    config = fit(config, hardware)
     if not run.resume:
         name = run.run_name or f"{recipe}-{time.strftime('%Y%m%d-%H%M%S')}"
         directory = config.output_dir.resolve() / name
@@ -58,7 +59,12 @@ def resolve(run: Run, recipe: str) -> tuple[Config, Start]:
             check_fits(checkpoint / role, Path(models[role]), state["config"][role]["learner"], now)
     found = {role: state["versions"][role] if state else 0 for role in config.policies}
     return config, Start(
-        run_directory=directory, models=models, checkpoint=checkpoint, versions=found, state=state
+        run_directory=directory,
+        models=models,
+        checkpoint=checkpoint,
+        versions=found,
+        state=state,
+        gpu_bytes=hardware.gpu_bytes,
     )
 
 
@@ -69,20 +75,19 @@ def _checkpoint(given: str | Path | None, output_dir: Path) -> Path | None:
     return given.resolve() if given else None
 
 
-def fit(config: Config) -> Config:
+def fit(config: Config, hardware: Hardware) -> Config:
     """What the config leaves open follows the hardware; both are printed. Raises SessionError."""
-    hardware = _hardware(config)
     say(hardware.describe())
     if config.device == "cuda" and not hardware.gpus and (config.local or not os.environ.get("RAY_ADDRESS")):
         raise SessionError("device cuda: torch finds no GPU on this machine; use --device cpu, or auto")
-    chosen = choices(config, hardware)
-    if chosen:
-        say(f"chosen: {said(config, chosen)}")
     try:
+        chosen = choices(config, hardware)
+        if chosen:
+            say(f"chosen: {said(config, chosen)}")
         return fitted(config, hardware)
     except ValidationError as error:  # an explicit setting does not go with what was found
         reasons = "; ".join(e["msg"].removeprefix("Value error, ") for e in error.errors())
-        raise SessionError(f"on this machine ({said(config, chosen)}): {reasons}") from error
+        raise SessionError(f"on this machine (device {hardware.device}): {reasons}") from error
 
 
 def _hardware(config: Config) -> Hardware:

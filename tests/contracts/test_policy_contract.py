@@ -356,6 +356,20 @@ def test_a_probe_that_the_engine_does_not_reproduce_is_refused(engine):
         check_receipt(doctored, receipt, tolerance=1e-3)
 
 
+@pytest.mark.vllm
+def test_a_reload_that_does_nothing_is_refused(vllm: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the engine's own parameters, before any probe: in bfloat16 that hardly shows a step's change."""
+    from vllm.v1.worker.gpu_model_runner import GPUModelRunner
+
+    vllm.publish(vllm.first)
+    update = export(vllm.second, next(vllm.versions))
+    with monkeypatch.context() as broken:
+        broken.setattr(GPUModelRunner, "reload_weights", lambda self, **_: None)
+        with pytest.raises(PublishError, match="the engine has the old ones"):
+            vllm.run(vllm.policy.load_weights(update))
+    vllm.publish(vllm.second)
+
+
 # ---------------------------------------------------------------------- what goes wrong in an engine
 @pytest.mark.vllm
 def test_who_stops_waiting_ends_the_request(vllm: Subject) -> None:

@@ -49,7 +49,7 @@ def test_a_tied_group_speaks_in_reinforce_pp_unless_all_are_tied():
         ({"objective": "gspo", "loss_normaliser": "sequence"}, "gspo is defined on sequences"),
         ({"loss_normaliser": "constant"}, "max_loss_tokens belongs to"),
         ({"max_loss_tokens": 100}, "max_loss_tokens belongs to"),
-        ({"kl": {"estimator": "k2"}}, r"kl\.none\.estimator"),
+        ({"kl": {"estimator": "k2"}}, r"kl\.watched\.estimator"),
         ({"kl": {"kind": "loss"}}, r"kl\.loss\.coefficient"),
         ({"kl": {"kind": "loss", "estimator": "k1", "coefficient": 0.1}}, r"kl\.loss\.estimator"),
     ],

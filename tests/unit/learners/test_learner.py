@@ -227,9 +227,16 @@ def test_a_learning_rate_near_zero_leaves_the_weights(make_learner, random_batch
     assert largest_difference(before, weights(learner)) < 1e-9
 
 
+def test_without_kl_there_is_no_reference(make_learner, sample_of) -> None:
+    learner = make_learner(1e-2, kl={"kind": "none"})
+    assert learner.policy.reference is None
+    metrics = learner.step(batch(sample_of(learner, [3, 4], [6, 7, 8])))
+    assert "kl_to_warm_start" not in metrics and metrics["gradient_norm"] > 0
+
+
 def test_the_kl_term_pulls_back_to_the_warm_start(make_learner, sample_of):
     drifted = []
-    for kl in ({"kind": "none"}, {"kind": "loss", "coefficient": 5.0}):
+    for kl in ({"kind": "watched"}, {"kind": "loss", "coefficient": 5.0}):
         learner = make_learner(1e-2, kl=kl)
         for step in range(1, 9):
             metrics = learner.step(batch(sample_of(learner, [3, 4], [6, 7, 8]), step=step))
