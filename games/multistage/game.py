@@ -1,8 +1,8 @@
 """The adversarial multi-stage game (R0).
 
-The generator reasons in stages (core/stages.py), one completion each, the last one a program. The discriminator writes a suite
-of tests. Tests are checked on the reference solution (suites.py); programs meet the valid tests; both earn (rewards.py).
-One episode plays `attempts` programs against `attempts` suites of one problem, every program on every suite.
+The generator reasons in stages (core/stages.py), one completion each, the last one a program. The discriminator writes a
+suite of tests. Tests are checked on the reference solution (suites.py); programs meet the valid tests; both earn
+(rewards.py). One episode plays `attempts` programs against `attempts` suites of one problem, every program on every suite.
 """
 
 import asyncio
