@@ -19,8 +19,9 @@ BIN := $(VENV)/bin
 run: setup
 	$(BIN)/python driver.py $(ARGS)
 
+# By two workers (tests/conftest.py); ARGS="-n 0 ..." for a debugger.
 test: setup
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n 2 $(ARGS)
 
 # What takes minutes: real runs on Ray with vLLM, kills, experiments, benchmarks.
 test-slow: setup
