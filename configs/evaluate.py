@@ -41,7 +41,7 @@ class EvaluateOptions(ModelOptions):
     pass_at: list[Annotated[int, Field(ge=1)]] = [1]
     """A k of pass@k; may be repeated."""
     stages: Stages | None = None
-    """none: one message, one answer; all: every reasoning stage (games/multistage/stages.py); a number: that many of them, then
+    """none: one message, one answer; all: every reasoning stage (core/stages.py); a number: that many of them, then
     the program. Default: all for a generator that was trained on the stages, none for others."""
     ablate: bool = False
     """Every value of stages, one after another."""

@@ -15,8 +15,8 @@ from pydantic_settings import (
 
 from configs.sections import ProblemFormat
 from core.errors import SparringError
+from core.stages import REASONING_STAGES
 from core.verdict import Limits
-from games.multistage.stages import REASONING_STAGES
 
 _CPU_S, _WALL_PER_CPU = 5.0, 4
 OPTIONS = SettingsConfigDict(

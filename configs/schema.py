@@ -22,6 +22,7 @@ from configs.sections import (
     TreeCredit,
 )
 from core.evaluation import EvaluationSettings
+from core.play import POLICIES
 from core.settings import Settings
 from core.verdict import Limits
 from curriculum.curriculum import Curriculum, Schedule
@@ -32,7 +33,6 @@ from games.rules import Need
 from tracking.divergence import StopSettings
 from tracking.settings import TrackingSettings
 
-POLICIES = ("generator", "discriminator")
 KEYS_OF_NEEDS: dict[Need, tuple[str, ...]] = {
     "sandbox": ("sandbox",),
     "problems": ("problems", "curriculum.order"),

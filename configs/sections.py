@@ -26,7 +26,7 @@ class PolicySettings(Settings):
 
 ProblemFormat = Literal[
     "problems", "mbpp", "mbpp_plus", "humaneval", "humaneval_plus", "livecodebench", "code_contests", "apps", "taco", "q",
-    "grids", "fields",
+    "grids", "grids_hidden", "fields",
 ]  # fmt: skip
 
 

@@ -55,7 +55,7 @@ class SolveOptions(ModelOptions):
     top_k: int = Field(0, ge=0)
     """Each token among so many likeliest ones; 0: all."""
     stages: Stages | None = None
-    """all: every reasoning stage (games/multistage/stages.py); a number: that many of them, then the program; none: one
+    """all: every reasoning stage (core/stages.py); a number: that many of them, then the program; none: one
     message, one answer. Default: none for a generator whose run had no stages, all for others."""
     reasoning: bool = True
     """Show the stages before the program."""

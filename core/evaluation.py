@@ -77,11 +77,10 @@ class Evaluator(Protocol):
 
     def bank_request(self) -> PlayRequest | None:
         """What the untrained players are to play once, as a yardstick for later; None where there is none."""
-        ...
+        return None
 
     async def bank_of(self, episodes: Sequence[Episode]) -> Any:
-        """The yardstick, plain JSON."""
-        ...
+        """The yardstick, plain JSON; never asked for where there is no request."""
 
     def requests(self, bank: Any) -> list[PlayRequest]: ...
 
@@ -94,6 +93,16 @@ class Evaluator(Protocol):
 def mean(values: Sequence[float]) -> float:
     """0 of nothing."""
     return fmean(values) if values else 0.0
+
+
+def hacking_alarm(gap: float | None, threshold: float) -> str | None:
+    """What to warn of where the held-out score proxy_gold_gap is above evaluation.gap_alarm; None where of nothing."""
+    if gap is None or gap <= threshold:
+        return None
+    return (
+        f"hacking alarm: programs pass {gap:.2f} more of the tests that reward them than of the hidden tests "
+        f"(threshold {threshold:.2f}); look at the rewarded tests before training on"
+    )
 
 
 def save_bank(path: Path, bank: Any) -> None:

@@ -8,6 +8,9 @@ from core.interfaces import Branching
 from core.problem import Problem
 from core.tracing import Span
 
+GENERATOR, DISCRIMINATOR = POLICIES = ("generator", "discriminator")
+"""The policies; whose players are so named are the policy's of that name."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class PlayRequest:

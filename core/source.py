@@ -1,4 +1,5 @@
-"""Python that others wrote, read on the host. Nothing is run, and nothing that is read ends or stops this interpreter."""
+"""Python that others wrote, read on the host, and values written as Python. Nothing is run, and nothing that is read ends
+or stops this interpreter."""
 
 import ast
 import warnings
@@ -30,3 +31,17 @@ def is_valid_python(source: str) -> bool:
     except (SyntaxError, ValueError, MemoryError, RecursionError, OverflowError):
         return False
     return True
+
+
+def literal(value: object) -> str:
+    """repr, with sets in sorted order: a test's source must not depend on a process's hash seed."""
+    if isinstance(value, set) and value:
+        return "{" + ", ".join(sorted(map(literal, value))) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(literal, value)) + "]"
+    if isinstance(value, tuple):
+        inner = ", ".join(map(literal, value))
+        return f"({inner},)" if len(value) == 1 else f"({inner})"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{literal(k)}: {literal(v)}" for k, v in value.items()) + "}"
+    return repr(value)

@@ -9,11 +9,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from core.play import DISCRIMINATOR, GENERATOR, POLICIES
 from core.seeding import derive_seed
 from core.settings import Settings
-from games.multistage.stages import REASONING_STAGES
-
-GENERATOR, DISCRIMINATOR = "generator", "discriminator"
+from core.stages import REASONING_STAGES
 
 
 class Phase(StrEnum):
@@ -26,7 +25,7 @@ class Schedule(Settings):
     stages: tuple[Annotated[int, Field(ge=1, le=len(REASONING_STAGES))], ...] = tuple(
         stage.number for stage in REASONING_STAGES
     )
-    """Reasoning stages (games/multistage/stages.py) to train, in this order (game multistage; other games have one)."""
+    """Reasoning stages (core/stages.py) to train, in this order (game multistage; other games have one)."""
     n_discriminator_steps: int = Field(default=2, ge=0)
     """Discriminator steps per stage, the generator frozen."""
     n_generator_steps: int = Field(default=2, ge=0)
@@ -72,7 +71,7 @@ class Curriculum:
         problem_ids: Sequence[str],
         seed: int,
         *,
-        policies: Sequence[str] = (GENERATOR, DISCRIMINATOR),
+        policies: Sequence[str] = POLICIES,
         staged: bool = True,
     ) -> None:
         """problem_ids: from the easiest to the hardest where the schedule's order asks for that. policies: those of the

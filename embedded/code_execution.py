@@ -6,7 +6,6 @@ programs that print nothing, that are no Python, that break as they run.
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
 from random import Random
 
@@ -23,42 +22,20 @@ class Execution(StrEnum):
 
     PRINTS = "prints"
     SILENT = "silent"
+    """It runs, and prints nothing."""
     SYNTAX = "syntax"
-    RUNTIME = "runtime"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ExecutionMix:
-    """Shares of the flawed programs; what remains of 1 run and print."""
-
-    silent: float = 0.3
-    """They run, and print nothing."""
-    syntax: float = 0.25
     """No Python: a colon, a bracket or an indentation is missing."""
-    runtime: float = 0.25
-    """They raise: an unknown name, a wrong argument, an index out of range."""
-
-    def __post_init__(self) -> None:
-        shares = (self.silent, self.syntax, self.runtime)
-        if min(shares) < 0 or sum(shares) > 1 + 1e-9:
-            raise ValueError(
-                f"ExecutionMix: silent={self.silent}, syntax={self.syntax} and runtime={self.runtime} "
-                "must be shares that sum to at most 1"
-            )
-
-    def draw(self, rng: Random) -> Execution:
-        flawed = {
-            Execution.SILENT: self.silent,
-            Execution.SYNTAX: self.syntax,
-            Execution.RUNTIME: self.runtime,
-        }
-        shares = {**flawed, Execution.PRINTS: max(0.0, 1 - sum(flawed.values()))}
-        return rng.choices(list(shares), list(shares.values()))[0]
+    RUNTIME = "runtime"
+    """It raises: an unknown name, a wrong argument, an index out of range."""
 
 
-def execution_demonstration(spec: Spec, rng: Random, mix: ExecutionMix = ExecutionMix()) -> str:
-    """A program about the Spec's problem that ends as `mix` has it."""
-    return program_that(mix.draw(rng), spec, rng)
+def execution_demonstration(spec: Spec, rng: Random, flawed: float) -> str:
+    """A program about the Spec's problem; with probability `flawed` one that does not run and print, each way as likely."""
+    each = flawed / 3
+    ends = (Execution.SILENT, Execution.SYNTAX, Execution.RUNTIME, Execution.PRINTS)
+    return program_that(
+        rng.choices(ends, (each, each, each, max(0.0, 1 - (each + each + each))))[0], spec, rng
+    )
 
 
 def program_that(execution: Execution, spec: Spec, rng: Random) -> str:
@@ -135,12 +112,10 @@ _RUNTIME_FLAWS: tuple[Callable[[Spec, str, str], str], ...] = (
 
 
 def lesson(rules: CodeExecutionRules, role: str, settings: WarmStartSettings) -> Lesson:
-    share = settings.misconceptions / 3
-    mix = ExecutionMix(silent=share, syntax=share, runtime=share)
     specs = embedded_specs("train")
 
     def example(rng: Random) -> tuple[str, str]:
         spec = rng.choice(specs)
-        return describe(spec), execution_demonstration(spec, rng, mix)
+        return describe(spec), execution_demonstration(spec, rng, settings.misconceptions)
 
     return lesson_of(example)

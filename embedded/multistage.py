@@ -6,13 +6,13 @@ from random import Random
 from core.interfaces import PromptFormat
 from core.problem import Problem
 from core.seeding import derive_seed
+from core.stages import REASONING_STAGES
 from embedded import grammar, sampling, traces
 from embedded.lessons import Demonstration, Lesson, answered
 from embedded.problems import embedded_problems, embedded_specs
 from embedded.settings import WarmStartSettings
 from games.multistage import messages
 from games.multistage.rules import MultistageRules
-from games.multistage.stages import REASONING_STAGES
 
 _DEMONSTRATED = (
     "informal reasoning",
@@ -28,7 +28,6 @@ _NO_TEXT = "Nothing to add.\n"
 
 def lesson(rules: MultistageRules, role: str, settings: WarmStartSettings) -> Lesson:
     pairs = list(zip(embedded_problems("train"), embedded_specs("train"), strict=True))
-    mix = traces.SuiteMix(weak=settings.weak_suites, invalid=settings.invalid_suites)
 
     def solve(style: PromptFormat, rng: Random) -> Demonstration:
         problem, spec = rng.choice(pairs)
@@ -36,7 +35,8 @@ def lesson(rules: MultistageRules, role: str, settings: WarmStartSettings) -> Le
 
     def attack(style: PromptFormat, rng: Random) -> Demonstration:
         problem, spec = rng.choice(pairs)
-        suite = traces.discriminator_suite(spec, rng, tests=rules.max_tests, mix=mix)
+        weak, invalid = settings.weak_suites, settings.invalid_suites
+        suite = traces.discriminator_suite(spec, rng, tests=rules.max_tests, weak=weak, invalid=invalid)
         return answered(style, style.say((), messages.attack(problem, rules)), suite)
 
     return Lesson(_texts(), solve if role == "generator" else attack)

@@ -1,8 +1,8 @@
 """How the embedded models are made."""
 
-from typing import Any
+from typing import Any, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from core.settings import Settings
 
@@ -23,6 +23,14 @@ class WarmStartSettings(Settings):
     """Share of the discriminator's demonstrations that test next to nothing."""
     invalid_suites: float = Field(default=0.05, ge=0, le=1)
     """Share of them with an invalid or repeated test."""
+
+    @model_validator(mode="after")
+    def _suites_are_shares_of_one(self) -> Self:
+        if self.weak_suites + self.invalid_suites > 1:
+            raise ValueError(
+                f"weak_suites {self.weak_suites} and invalid_suites {self.invalid_suites} must sum to at most 1"
+            )
+        return self
 
     def steps(self, role: str) -> int:
         return self.generator_steps if role == "generator" else self.discriminator_steps

@@ -4,49 +4,25 @@ Texts are terse, for a model of a fraction of a million parameters. Markers betw
 format, not here.
 """
 
-from dataclasses import dataclass
 from random import Random
 
 from embedded.grammar import COLLECTIONS, Kind, Spec, code
 from embedded.misconceptions import misconceive
 from embedded.sampling import Input, bland_input, edge_input
 
-Trace = tuple[str, str, str, str, str]
-"""Informal, structured, pseudocode, constraints, code; each ends with a newline."""
 
-MISCONCEPTION_PROBABILITY = 0.65
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SuiteMix:
-    """Shares of the discriminator's warm-start suites; what remains of 1 are good suites."""
-
-    weak: float = 0.9
-    """Bland inputs far from every boundary: well-formed, but they hardly catch a wrong program."""
-    invalid: float = 0.05
-    """Good suites with one test spoilt: of the wrong type, or a copy of the test before it."""
-
-    def __post_init__(self) -> None:
-        if self.weak < 0 or self.invalid < 0 or self.weak + self.invalid > 1:
-            raise ValueError(
-                f"SuiteMix: weak={self.weak} and invalid={self.invalid} must be shares that sum to at most 1"
-            )
+def clean_trace(spec: Spec) -> tuple[str, ...]:
+    """The five stages of a faultless demonstrator, each ending with a newline; stage 5 is `code(spec)`."""
+    return tuple(stage_text(spec, stage) for stage in range(1, 6))
 
 
-def clean_trace(spec: Spec) -> Trace:
-    """The five stages of a faultless demonstrator; stage 5 is `code(spec)`."""
-    one, two, three, four, five = (stage_text(spec, stage) for stage in range(1, 6))
-    return one, two, three, four, five
-
-
-def flawed_trace(spec: Spec, rng: Random, probability: float = MISCONCEPTION_PROBABILITY) -> Trace:
+def flawed_trace(spec: Spec, rng: Random, probability: float) -> tuple[str, ...]:
     """The five stages of a demonstrator with misconceptions: a mistake made at one stage holds at all later ones."""
     texts = []
     for stage in range(1, 6):
         spec = misconceive(spec, stage, rng, probability)
         texts.append(stage_text(spec, stage))
-    one, two, three, four, five = texts
-    return one, two, three, four, five
+    return tuple(texts)
 
 
 def stage_text(spec: Spec, stage: int) -> str:
@@ -125,14 +101,18 @@ def _numbered(steps: list[str]) -> str:
     return "".join(f"{number}. {step}\n" for number, step in enumerate(steps, start=1))
 
 
-def discriminator_suite(spec: Spec, rng: Random, *, tests: int, mix: SuiteMix = SuiteMix()) -> str:
-    """`tests` input-only tests, one `f(...)` a line; the expected values come from the reference solution."""
+def discriminator_suite(spec: Spec, rng: Random, *, tests: int, weak: float, invalid: float) -> str:
+    """`tests` input-only tests, one `f(...)` a line; the expected values come from the reference solution.
+
+    weak: share of suites with bland inputs far from every boundary: well-formed, but they hardly catch a wrong program.
+    invalid: share of good suites with one test spoilt: of the wrong type, or a copy of the test before it.
+    """
     draw = rng.random()
-    if draw < mix.weak:
+    if draw < weak:
         inputs = [weak_input(spec, rng) for _ in range(tests)]
     else:
         inputs = [(edge_input if rng.random() < 0.5 else bland_input)(spec, rng) for _ in range(tests)]
-        if draw < mix.weak + mix.invalid:
+        if draw < weak + invalid:
             _spoil_one(spec, inputs, rng)
     return "".join(f"f({argument!r})\n" for argument in inputs)
 

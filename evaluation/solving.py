@@ -10,14 +10,14 @@ from typing import Any
 
 from core.episode import Outcome, Trajectory, Turn
 from core.interfaces import Sandbox, SandboxFailure
+from core.play import DISCRIMINATOR, GENERATOR
 from core.problem import Problem
+from core.stages import REASONING_STAGES
 from core.verdict import Limits
 from evaluation.choosing import suite_tests, votes
 from evaluation.writing import Writer, cut_off, write_suites
 from games.judging import outcomes_of
 from games.multistage.game import MultistageGame
-from games.multistage.rules import DISCRIMINATOR, GENERATOR
-from games.multistage.stages import REASONING_STAGES
 from games.programs.game import SolverGame
 
 _STAGE_NAMES = {stage.number: stage.name for stage in REASONING_STAGES}

@@ -7,10 +7,10 @@ from typing import Protocol
 
 from core.episode import FinishReason, Trajectory
 from core.interfaces import Actor, Player, PromptFormat
+from core.play import DISCRIMINATOR, GENERATOR
 from core.problem import Problem
 from core.seeding import derive_seed
 from games.multistage.game import MultistageGame
-from games.multistage.rules import DISCRIMINATOR, GENERATOR
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

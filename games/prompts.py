@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from core.interfaces import Message, PromptFormat
-from games.multistage.stages import REASONING_STAGES
+from core.stages import REASONING_STAGES
 
 PAD, END, PROBLEM, ATTACK, TESTS = "<pad>", "<end>", "<p>", "<t>", "<w>"
 STAGE_MARKERS = tuple(f"<s{stage.number}>" for stage in REASONING_STAGES)

@@ -72,19 +72,16 @@ class Rules(Settings):
         raise NotImplementedError(f"{type(self).__name__} is played on problems of a file")
 
 
-class RewardEvaluator:
+class RewardEvaluator(Evaluator):
     """Each player makes one greedy attempt at each problem. Scores: <player>_reward, the mean; unjudged: attempts without
     a reward. combined is the first player's reward."""
 
     def __init__(self, problems: Sequence[Problem], players: Sequence[str]) -> None:
         self._problems, self._players = tuple(problems), tuple(players)
-        self.shown = tuple(f"{player}_reward" for player in players)
 
-    def bank_request(self) -> None:
-        """There is no yardstick."""
-
-    async def bank_of(self, episodes: Sequence[Episode]) -> None:
-        """Never asked for."""
+    @property
+    def shown(self) -> tuple[str, ...]:
+        return tuple(f"{player}_reward" for player in self._players)
 
     def requests(self, bank: None) -> list[PlayRequest]:
         return [

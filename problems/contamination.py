@@ -6,11 +6,11 @@ Finds what differs in case, blanks, punctuation, comments and quotes. A paraphra
 import ast
 import re
 import unicodedata
-import warnings
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from core.problem import Problem
+from core.source import parse
 
 
 def normalised(text: str) -> str:
@@ -52,9 +52,7 @@ def _normalised_solution(source: str, language: str) -> str:
     """Python without comments and in one layout; other languages without any blanks."""
     if language == "python":
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                return ast.unparse(ast.parse(source))
+            return ast.unparse(parse(source, most_chars=len(source)))
         except (SyntaxError, ValueError, RecursionError):
             pass
     return "".join(source.split())

@@ -28,7 +28,7 @@ from statistics import fmean
 from typing import Any, Literal, get_args
 
 from core.problem import Problem
-from problems.loader import ProblemFileError
+from problems.loader import ProblemFileError, read_json
 
 Grid = tuple[tuple[int, ...], ...]
 """Rows of colours 0-9; 1 to 30 rows of 1 to 30 cells, all of one length."""
@@ -87,7 +87,7 @@ class GridTask:
 def load_task(path: str | Path) -> GridTask:
     """The task in one file; its id is the file's name without ".json". Raises ProblemFileError."""
     path = Path(path)
-    return parse_task(_document(path), path.stem, str(path))
+    return parse_task(read_json(path, "task", _LAYOUT), path.stem, str(path))
 
 
 def load_tasks(directory_or_file: str | Path, on_error: Literal["raise", "skip"] = "raise") -> list[GridTask]:
@@ -115,23 +115,6 @@ def load_tasks(directory_or_file: str | Path, on_error: Literal["raise", "skip"]
         )
         raise ProblemFileError(f"{place}: {found}; give a task file or a directory of them, each {_LAYOUT}")
     return tasks
-
-
-def _document(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8-sig"))
-    except FileNotFoundError:
-        raise ProblemFileError(f"{path}: no such file; check the path to the task file") from None
-    except OSError as error:
-        raise ProblemFileError(f"{path}: cannot be read ({error.strerror}); give a readable file") from None
-    except UnicodeDecodeError as error:
-        raise ProblemFileError(f"{path}: not UTF-8 text (byte {error.start}); save it as UTF-8") from None
-    except json.JSONDecodeError as error:
-        raise ProblemFileError(
-            f"{path}: malformed JSON at line {error.lineno}, column {error.colno}: {error.msg}; correct it there"
-        ) from None
-    except RecursionError:
-        raise ProblemFileError(f"{path}: nested too deeply for a task; write {_LAYOUT}") from None
 
 
 def parse_task(raw: Any, task_id: str, where: str) -> GridTask:

@@ -105,7 +105,7 @@ def load_to_solve(path: Path) -> tuple[list[Problem], dict[str, str]]:
 
 
 def _raw_entries(path: Path) -> list[Any]:
-    document = _document(path)
+    document = read_json(path, "problem", _LAYOUT)
     if not isinstance(document, dict) or "problems" not in document:
         raise ProblemFileError(f"{path}: expected a JSON object with the key 'problems'; write {_LAYOUT}")
     unknown = sorted(set(document) - {"problems"})
@@ -121,25 +121,26 @@ def _raw_entries(path: Path) -> list[Any]:
     return entries
 
 
-def _document(path: Path) -> Any:
+def read_json(path: Path, what: str, layout: str) -> Any:
+    """A file's document. what, layout: such a file's name and form, for the ProblemFileError where it is none."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
-        raise ProblemFileError(f"{path}: no such file; check the path to the problem file") from None
+        raise ProblemFileError(f"{path}: no such file; check the path to the {what} file") from None
     except UnicodeDecodeError as error:
         raise ProblemFileError(f"{path}: not UTF-8 text (byte {error.start}); save it as UTF-8") from None
     except OSError as error:
-        raise ProblemFileError(
-            f"{path}: cannot be read ({error.strerror}); give a readable JSON file"
-        ) from None
+        raise ProblemFileError(f"{path}: cannot be read ({error.strerror}); give a readable file") from None
     if not text.strip():
-        raise ProblemFileError(f"{path}: the file is empty; write {_LAYOUT}")
+        raise ProblemFileError(f"{path}: the file is empty; write {layout}")
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
         raise ProblemFileError(
             f"{path}: malformed JSON at line {error.lineno}, column {error.colno}: {error.msg}; correct it there"
         ) from None
+    except RecursionError:
+        raise ProblemFileError(f"{path}: nested too deeply for a {what} file; write {layout}") from None
 
 
 def _problem(raw: Any, index: int, path: Path, form: type[_Entry] = _Entry) -> Problem:

@@ -8,9 +8,8 @@ from typing import Any
 
 from configs.schema import Config
 from core.errors import SparringError
-from core.evaluation import Evaluator, Scores, load_bank, save_bank
+from core.evaluation import Evaluator, Scores, hacking_alarm, load_bank, save_bank
 from core.problem import Problem
-from games.programs.gap import GapAlarm
 from runtime.parts import Parts, Start
 from tracking.clock import Clock
 from tracking.progress import Display
@@ -68,8 +67,8 @@ class Evaluations:
         self._show.phase(f"step {step}: evaluation" if step else "evaluation before the first step")
         played = [self._parts.rollouts.play(r).episodes for r in self._evaluator.requests(self._bank)]
         scores = self._parts.wait(self._evaluator.scores(played, self._bank))
-        alarm = GapAlarm(self._settings.gap_alarm)
-        if message := alarm.message(scores.values.get("proxy_gold_gap")):
+        gap = scores.values.get("proxy_gold_gap")
+        if message := hacking_alarm(gap, self._settings.gap_alarm):
             self._show.say(message)
         self._clock.lap("evaluation")
         if (name := self._settings.best_by) is None:

@@ -16,12 +16,12 @@ from configs.sections import EMBEDDED
 from core.errors import SparringError
 from core.interfaces import PromptFormat
 from core.problem import Problem
+from core.stages import REASONING_STAGES, first_stages
 from embedded.teaching import SHIPPED
 from evaluation.writing import Writer
 from games import GameRules
 from games.multistage.game import MultistageGame
 from games.multistage.rules import MultistageRules
-from games.multistage.stages import REASONING_STAGES, first_stages
 from games.programs.game import SolverGame
 from games.programs.unit_tests import UnitTestsRules
 from games.prompts import TaggedFormat, format_for
@@ -54,10 +54,15 @@ class Model:
         return self.run.get("game") or {}
 
     @property
+    def rules(self) -> Rules | None:
+        """The same, read."""
+        return TypeAdapter(GameRules).validate_python(self.game) if self.game else None
+
+    @property
     def knows_stages(self) -> bool:
         """Its run trained it on the stages; of no known run, it has the stage markers."""
         if self.run:
-            return self.game.get("kind") == "multistage"
+            return self.rules is not None and "stages" in self.rules.uses
         return isinstance(self.style(), TaggedFormat)
 
     @property
@@ -124,21 +129,20 @@ def find_policies(name: str | None, output: Path) -> tuple[str, str | None]:
 
 def check_writes_programs(named: str, model: Model) -> None:
     """Raises SparringError for a checkpoint of a game that writes no programs. named: who asks for it, for the error."""
-    if not model.game:
-        return
-    rules: Rules = TypeAdapter(GameRules).validate_python(model.game)
-    if not rules.uses & {"stages", "samples"}:
+    rules = model.rules
+    if rules is not None and not rules.uses & {"stages", "samples"}:
         raise SparringError(
             f"{named}: a checkpoint of game {rules.kind}, which writes no programs; give one of a game that does"
         )
 
 
-def suite_rules(named: str, model: Model) -> MultistageRules:
-    """By which a discriminator writes suites: its run's, or the usual ones. Raises SparringError for a checkpoint of
+def suite_game(named: str, model: Model) -> MultistageGame:
+    """In which a discriminator writes suites: by its run's rules, or the usual ones. Raises SparringError for a checkpoint of
     another game. named: who asks for it, for the error."""
-    if model.game.get("kind", "multistage") != "multistage":
+    rules = model.rules or MultistageRules()
+    if not isinstance(rules, MultistageRules):
         raise SparringError(f"{named}: its run was no game with test suites")
-    return MultistageRules.model_validate(model.game)
+    return MultistageGame(rules)
 
 
 def program_game(

@@ -30,6 +30,7 @@ from configs.sections import EMBEDDED
 from core.episode import Trajectory
 from core.errors import SparringError, exit_with
 from core.interfaces import Sandbox
+from core.play import DISCRIMINATOR, GENERATOR
 from core.problem import Problem
 from core.verdict import Status
 from embedded.problems import embedded_problems
@@ -38,12 +39,12 @@ from evaluation.mutants import seeded_bugs
 from evaluation.solving import is_function
 from evaluation.writing import ProgramGame, cut_off, write_programs, write_suites
 from games.multistage.game import MultistageGame
-from games.multistage.rules import DISCRIMINATOR, GENERATOR, MultistageRules
+from games.multistage.rules import MultistageRules
 from games.program_scores import JudgedProgram, judge_programs, pass_rates, program_scores, status_counts
 from problems.formats import load_dataset
 from problems.references import judge_references
 from runtime.logs import quiet_logs
-from runtime.model import Model, loaded, open_model, program_game, room_for, suite_rules
+from runtime.model import Model, loaded, open_model, program_game, room_for, suite_game
 from sandbox_workers.local import LocalSandbox
 from tracking.progress import counter
 from tracking.rows import write_json
@@ -188,7 +189,7 @@ def _programs_report(greedy: Judged, sampled: Judged, pass_at: Sequence[int]) ->
 # ---------------------------------------------------------------------- suites
 def changed_rules(settings: EvaluateOptions, model: Model) -> MultistageRules:
     """Those of the checkpoint's run, or the usual ones, as far as the options do not say otherwise."""
-    rules = suite_rules(f"--discriminator {settings.discriminator}", model)
+    rules = suite_game(f"--discriminator {settings.discriminator}", model).rules
     changes: dict[str, Any] = {}
     if settings.test_format:
         changes["test_format"] = settings.test_format

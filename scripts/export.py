@@ -183,12 +183,15 @@ def _base(config: Mapping[str, Any], policy: str) -> str:
 def write_tokenizer(source: Path, target: Path, config: Mapping[str, Any], policy: str) -> None:
     """With the chat template that the policy was trained with, and the tokens that end its answers as the generation
     config's."""
+    from pydantic import TypeAdapter
     from transformers import AutoTokenizer, GenerationConfig
 
+    from games import GameRules
     from games.prompts import END, TaggedFormat, format_for, served_template
 
     tokenizer: Any = AutoTokenizer.from_pretrained(source)
-    staged, style = config["game"]["kind"] == "multistage", format_for(tokenizer)
+    staged = "stages" in TypeAdapter(GameRules).validate_python(config["game"]).uses
+    style = format_for(tokenizer)
     tokenizer.chat_template = served_template(tokenizer, policy, staged) or tokenizer.chat_template
     tokenizer.save_pretrained(target)
     ends = list(style.stop_token_ids())

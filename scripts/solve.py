@@ -29,10 +29,9 @@ from core.commands import plain_endings
 from core.episode import Outcome, Turn
 from core.errors import RunFailed, SparringError
 from core.interfaces import Sandbox
+from core.play import DISCRIMINATOR, GENERATOR
 from core.problem import Problem
 from evaluation.solving import Solution, Solver, Tester, is_function, stage_name
-from games.multistage.game import MultistageGame
-from games.multistage.rules import DISCRIMINATOR, GENERATOR
 from problems.formats import load_dataset
 from problems.loader import load_to_solve, parse_signature
 from runtime.logs import quiet_logs
@@ -43,7 +42,7 @@ from runtime.model import (
     loaded,
     open_model,
     program_game,
-    suite_rules,
+    suite_game,
 )
 from sandbox_workers.local import LocalSandbox
 from tracking.progress import counter
@@ -71,7 +70,7 @@ def solve(settings: SolveOptions) -> dict[str, Any]:
         if name is None:
             raise SparringError(f"--best-of: {generator} comes with no discriminator; give --discriminator")
         tester = open_model(name, "--discriminator")
-        suite_rules(f"--discriminator {name}", tester)
+        suite_game(f"--discriminator {name}", tester)
     if settings.answer_format and (settings.stages or model.usual_stages) != "none":
         raise SparringError("--answer-format is that of one message: give --stages none as well")
     with contextlib.ExitStack() as stack:
@@ -164,7 +163,7 @@ async def _solve_all(
         writes = replace(await writer(model, room, max_tokens), top_p=settings.top_p, top_k=settings.top_k)
         chooses = None
         if tester is not None:
-            attacking = MultistageGame(suite_rules("--discriminator", tester))
+            attacking = suite_game("--discriminator", tester)
             of, named = (DISCRIMINATOR, tester.style(), tester.max_tokens), filter(is_function, problems)
             lengths = [attacking.longest(p, *of) for p in named]
             space = _room((tester.context, settings.max_model_len), zip(lengths, lengths, strict=True))

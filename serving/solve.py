@@ -20,14 +20,13 @@ from starlette.responses import Response
 from core.episode import Completion, Turn
 from core.errors import SparringError
 from core.interfaces import EngineFailure, Sampling, Sandbox
+from core.play import GENERATOR
 from core.problem import Problem
+from core.stages import REASONING_STAGES
 from core.verdict import Limits
 from evaluation.solving import Solution, Solver, Tester, stage_name
 from evaluation.writing import Writer
-from games.multistage.game import MultistageGame
-from games.multistage.rules import GENERATOR
-from games.multistage.stages import REASONING_STAGES
-from runtime.model import Model, program_game, suite_rules
+from runtime.model import Model, program_game, suite_game
 from serving.engine import Engine
 from serving.shelf import Shelf
 from web.guard import error_answer
@@ -193,7 +192,7 @@ class Solving:
         model = self.models[asked.discriminator]
         return Tester(
             writer=self._writer(asked, asked.discriminator, min(model.max_tokens, share)),
-            game=MultistageGame(suite_rules(f"discriminator {asked.discriminator}", model)),
+            game=suite_game(f"discriminator {asked.discriminator}", model),
             suites=asked.suites,
             room=self.max_model_len or model.context or 0,
         )

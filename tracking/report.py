@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from configs.layers import leaves
-from games.multistage.stages import REASONING_STAGES
+from core.stages import REASONING_STAGES
 from tracking.kills import KillMatrix
 from tracking.rows import read_json, read_rows
 from tracking.runs import BECAME, Row, is_suite, played, players_of, rules_of, why

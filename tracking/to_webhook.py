@@ -6,7 +6,7 @@ from pathlib import Path
 
 import httpx
 
-from games.programs.gap import GapAlarm
+from core.evaluation import hacking_alarm
 from tracking.writers import Ending, TrackedRun
 
 _SECONDS = 10.0
@@ -16,14 +16,14 @@ log = logging.getLogger(__name__)
 class WebhookWriter:
     def __init__(self, run: TrackedRun) -> None:
         self._url, self._run, self._step = str(run.webhook), run, max(run.done, 0)
-        self._alarm = GapAlarm(float(str(run.settings["evaluation.gap_alarm"])))
+        self._threshold = float(str(run.settings["evaluation.gap_alarm"]))
         self._host = httpx.URL(self._url).host  # the rest may be a secret
         self.where = f"webhook: {self._host} is told of alarms and of the run's end"
 
     def metrics(self, step: int, figures: Mapping[str, float]) -> None:
         """An alarm that does not get there is said, and the run's end is still told."""
         self._step = step
-        if message := self._alarm.message(figures.get("held_out/proxy_gold_gap")):
+        if message := hacking_alarm(figures.get("held_out/proxy_gold_gap"), self._threshold):
             try:
                 self._post("alarm", message)
             except ConnectionError as error:

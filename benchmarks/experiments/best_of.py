@@ -19,6 +19,7 @@ from typing import Any
 from actors.settings import ENGINES
 from benchmarks.report import arguments, publish
 from core.interfaces import Sandbox
+from core.play import GENERATOR
 from core.problem import Problem
 from core.verdict import Limits
 from embedded.grammar import Spec
@@ -30,7 +31,7 @@ from evaluation.intervals import intervals
 from evaluation.solving import Tester
 from evaluation.writing import Writer
 from games.multistage.game import MultistageGame
-from games.multistage.rules import GENERATOR, MultistageRules
+from games.multistage.rules import MultistageRules
 from runtime.model import loaded, open_model
 from sandbox_workers.local import LocalSandbox
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from core.episode import Episode, Trajectory
-from core.evaluation import Scores, mean
+from core.evaluation import Evaluator, Scores, mean
 from core.play import PlayRequest
 from core.problem import Problem
 from games.boards import kuhn
@@ -13,7 +13,7 @@ _PROBES = 48
 """Moves sampled at each information set of Kuhn poker."""
 
 
-class MatchEvaluator:
+class MatchEvaluator(Evaluator):
     """The policy plays as it trains (sampled at temperature 1), on both sides. Scores, for each opponent:
     win_vs_<opponent>, draw_vs_..., loss_vs_..., payoff_vs_...; illegal: share of matches lost by an illegal move.
     For Kuhn poker nash_conv (0 in equilibrium, 11/12 for uniform play) and exploitability, half of it, of the policy
@@ -31,12 +31,6 @@ class MatchEvaluator:
     def shown(self) -> tuple[str, ...]:
         kuhn_only = ("exploitability",) if self._probes else ()
         return (*(f"win_vs_{o}" for o in self._opponents), *kuhn_only, "illegal")
-
-    def bank_request(self) -> None:
-        """The opponents are the yardstick."""
-
-    async def bank_of(self, episodes: Sequence[Episode]) -> None:
-        """Never asked for."""
 
     def requests(self, bank: None) -> list[PlayRequest]:
         asked = [(self._matches, _MATCHES), *([(self._probes, _PROBES)] if self._probes else [])]

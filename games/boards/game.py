@@ -13,7 +13,7 @@ from core.interfaces import Message, Player, PromptFormat, Sandbox
 from core.problem import Problem
 from core.seeding import derive_seed
 from games.boards import kuhn
-from games.boards.positions import KuhnPoker, TicTacToe, bot_move, start
+from games.boards.positions import KuhnPoker, State, TicTacToe, bot_move, start
 from games.boards.rules import PROBE, SEATS, BoardRules
 from games.turns import take_turn
 
@@ -81,7 +81,7 @@ class BoardGame:
         name: str,
         attempt: int,
         turns: list[Turn],
-        state: TicTacToe | KuhnPoker,
+        state: State,
         offender: str | None,
     ) -> Trajectory:
         payoff = state.payoff_first
@@ -127,10 +127,10 @@ class BoardGame:
         ]
 
 
-def _message(state: TicTacToe | KuhnPoker) -> Message:
+def _message(state: State) -> Message:
     return Message(brief=state.brief(), full=state.full())
 
 
-async def _move(player: Player, state: TicTacToe | KuhnPoker, turns: Sequence[Turn], attempt: int) -> Turn:
+async def _move(player: Player, state: State, turns: Sequence[Turn], attempt: int) -> Turn:
     said = [*turns[-1].prompt_tokens, *turns[-1].completion.tokens] if turns else []
     return await take_turn(player, player.format.say(said, _message(state)), attempt, len(turns))

@@ -1,39 +1,16 @@
 """Two-player zero-sum board games as rules alone: tic-tac-toe and Kuhn poker. Pure.
 
-A state is immutable; role 0 moves first. What a role is shown never tells more than that role may know.
+A state is immutable; role 0 moves first. payoff_first is None while the game goes on. `brief` is what the role to move
+sees, for models trained on this game, `full` for chat models, and never more than that role may know.
 """
 
 from dataclasses import dataclass
 from functools import cache
 from random import Random
-from typing import Protocol, Self
 
 from games.boards import kuhn
 
 _LINES = ((0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6))
-
-
-class State(Protocol):
-    """A position. payoff_first is None while the game goes on."""
-
-    @property
-    def to_move(self) -> int: ...
-
-    @property
-    def legal_moves(self) -> tuple[str, ...]: ...
-
-    @property
-    def payoff_first(self) -> float | None: ...
-
-    def after(self, move: str) -> Self: ...
-
-    def brief(self) -> str:
-        """What the role to move sees, for models trained on this game."""
-        ...
-
-    def full(self) -> str:
-        """What the role to move sees and is asked, for chat models."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,12 +93,15 @@ class KuhnPoker:
         )
 
 
-def start(game: str, rng: Random) -> TicTacToe | KuhnPoker:
+State = TicTacToe | KuhnPoker
+
+
+def start(game: str, rng: Random) -> State:
     """A new match; chance deals by rng."""
     return TicTacToe() if game == "tictactoe" else KuhnPoker(rng.choice(kuhn.DEALS))
 
 
-def bot_move(opponent: str, state: TicTacToe | KuhnPoker, rng: Random) -> str:
+def bot_move(opponent: str, state: State, rng: Random) -> str:
     """The move of a fixed opponent: "random", "minimax" (tic-tac-toe; a random one of the best) or "equilibrium"
     (Kuhn, bluffing a fifth of the time)."""
     if opponent == "random":

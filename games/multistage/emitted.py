@@ -8,7 +8,7 @@ from pydantic import Field
 
 from core.problem import Problem
 from core.settings import Settings
-from core.source import parse
+from core.source import literal, parse
 from games.parsing import extract_program
 
 
@@ -73,11 +73,11 @@ def _parse_test(line: str, problem: Problem, test_format: str, limits: InputLimi
     try:
         arguments = [ast.literal_eval(a) for a in call_node.args]
         keywords = {k.arg: ast.literal_eval(k.value) for k in call_node.keywords}
-        expected = _literal(ast.literal_eval(expected_node)) if expected_node is not None else None
+        expected = literal(ast.literal_eval(expected_node)) if expected_node is not None else None
         if None in keywords or getattr(call_node.func, "id", None) != problem.entry_point:
             raise ValueError
-        rendered = [_literal(a) for a in arguments]
-        rendered += [f"{name}={_literal(value)}" for name, value in keywords.items()]
+        rendered = [literal(a) for a in arguments]
+        rendered += [f"{name}={literal(value)}" for name, value in keywords.items()]
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return EmittedTest(source=line, fault="literal")
     call = f"{problem.entry_point}({', '.join(rendered)})"
@@ -88,20 +88,6 @@ def _parse_test(line: str, problem: Problem, test_format: str, limits: InputLimi
     else:
         fault = "" if _fits_signature(arguments, problem) else "contract"
     return EmittedTest(source=source, call=call, expected=expected, fault=fault)
-
-
-def _literal(value: object) -> str:
-    """repr, with sets in sorted order: a test's source must not depend on a process's hash seed."""
-    if isinstance(value, set) and value:
-        return "{" + ", ".join(sorted(map(_literal, value))) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(_literal, value)) + "]"
-    if isinstance(value, tuple):
-        inner = ", ".join(map(_literal, value))
-        return f"({inner},)" if len(value) == 1 else f"({inner})"
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{_literal(k)}: {_literal(v)}" for k, v in value.items()) + "}"
-    return repr(value)
 
 
 def _any_assert(line: str, statement: ast.Assert, entry_point: str, limits: InputLimits) -> EmittedTest:

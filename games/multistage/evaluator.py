@@ -11,9 +11,9 @@ from dataclasses import asdict
 from core.episode import Episode
 from core.evaluation import Scores, mean
 from core.interfaces import Sandbox
-from core.play import PlayRequest
+from core.play import DISCRIMINATOR, GENERATOR, PlayRequest
 from core.problem import Problem
-from games.multistage.rules import DISCRIMINATOR, GENERATOR, MultistageRules
+from games.multistage.rules import MultistageRules
 from games.multistage.suites import Suites
 from games.program_scores import judge_program, share_passed
 

@@ -1,8 +1,8 @@
 """The adversarial multi-stage game (R0).
 
-The generator reasons in stages (stages.py), one completion each, the last one a program. The discriminator writes a suite
-of tests. Tests are checked on the reference solution (suites.py); programs meet the valid tests; both earn (rewards.py).
-One episode plays `attempts` programs against `attempts` suites of one problem, every program on every suite.
+The generator reasons in stages (core/stages.py), one completion each, the last one a program. The discriminator writes a
+suite of tests. Tests are checked on the reference solution (suites.py); programs meet the valid tests; both earn
+(rewards.py). One episode plays `attempts` programs against `attempts` suites of one problem, every program on every suite.
 """
 
 import asyncio
@@ -11,12 +11,13 @@ from dataclasses import replace
 
 from core.episode import Episode, Outcome, Trajectory, Turn
 from core.interfaces import Message, Player, PromptFormat, Sandbox
+from core.play import DISCRIMINATOR, GENERATOR
 from core.problem import Problem
+from core.stages import REASONING_STAGES, ReasoningStage
 from games.judging import judged, outcomes_of
 from games.multistage import messages
 from games.multistage.rewards import SuiteFacts, behaviour_duplicates, discriminator_reward, pass_rate
-from games.multistage.rules import DISCRIMINATOR, GENERATOR, MultistageRules
-from games.multistage.stages import REASONING_STAGES, ReasoningStage
+from games.multistage.rules import MultistageRules
 from games.multistage.suites import Met, Suite, Suites
 from games.parsing import extract_program
 from games.turns import further, take_turn, try_again, worst

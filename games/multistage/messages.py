@@ -6,8 +6,8 @@ from dataclasses import replace
 from core.episode import Outcome
 from core.interfaces import Message
 from core.problem import Problem
+from core.stages import REASONING_STAGES, ReasoningStage
 from games.multistage.rules import MultistageRules
-from games.multistage.stages import REASONING_STAGES, ReasoningStage
 from games.prompts import ATTACK, END, PROBLEM, STAGE_MARKERS, TESTS
 from games.turns import again_message
 

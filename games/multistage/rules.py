@@ -7,14 +7,13 @@ from pydantic import Field, model_validator
 
 from core.evaluation import EvaluationSettings, Evaluator
 from core.interfaces import Game, Sandbox
+from core.play import DISCRIMINATOR, GENERATOR
 from core.problem import Problem
+from core.stages import REASONING_STAGES
 from core.verdict import Limits
 from games.multistage.emitted import InputLimits
 from games.multistage.rewards import RewardRules, reward_in_words
-from games.multistage.stages import REASONING_STAGES
 from games.rules import Need, Rules
-
-GENERATOR, DISCRIMINATOR = "generator", "discriminator"
 
 
 class MultistageRules(Rules):

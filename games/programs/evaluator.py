@@ -6,16 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 from core.episode import Episode, Trajectory
-from core.evaluation import EvaluationSettings, Scores, mean
+from core.evaluation import EvaluationSettings, Evaluator, Scores, mean
 from core.interfaces import Sandbox
-from core.play import PlayRequest
+from core.play import GENERATOR, PlayRequest
 from core.problem import Problem
 from games.program_scores import JudgedProgram, judge_programs, program_scores, share_passed
-from games.programs.game import GENERATOR, SolverRules
-from games.programs.gap import proxy_gold_gap
+from games.programs.game import SolverRules
 
 
-class SolverEvaluator:
+class SolverEvaluator(Evaluator):
     """Scores:
     generator_pass_rate, generator_test_rate, pass_at_<k>, unjudged: see `program_scores`;
     reward: mean reward of the greedy programs by the game's rules, on the baseline tests; sampled_reward: that of the
@@ -42,12 +41,6 @@ class SolverEvaluator:
     @property
     def shown(self) -> tuple[str, ...]:
         return ("generator_pass_rate", *(f"pass_at_{k}" for k in self._pass_at if self._samples))
-
-    def bank_request(self) -> None:
-        """There is no yardstick but the tests."""
-
-    async def bank_of(self, episodes: Sequence[Episode]) -> None:
-        """Never asked for."""
 
     def requests(self, bank: None) -> list[PlayRequest]:
         greedy = self._request("evaluation", 1, 0.0)
@@ -96,6 +89,17 @@ class SolverEvaluator:
             attempts={GENERATOR: attempts},
             temperatures={GENERATOR: temperature},
         )
+
+
+def proxy_gold_gap(training: Sequence[float | None], hidden: Sequence[float | None]) -> float | None:
+    """How much better programs do on the tests that paid for them than on tests that no reward saw: mean over programs of
+    (pass rate on training tests - pass rate on hidden tests), from -1 to 1. Some gap is normal, for hidden tests are harder.
+
+    training, hidden: of the same programs in the same order; None where the sandbox could not judge. Programs that
+    miss either are left out; None where none is left. Raises ValueError where the lengths differ.
+    """
+    gaps = [p - g for p, g in zip(training, hidden, strict=True) if p is not None and g is not None]
+    return sum(gaps) / len(gaps) if gaps else None
 
 
 def _mean_reward(trajectories: Sequence[Trajectory]) -> float:

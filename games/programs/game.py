@@ -10,13 +10,12 @@ from pydantic import Field
 from core.episode import Episode, Outcome, Trajectory
 from core.evaluation import EvaluationSettings, Evaluator
 from core.interfaces import Game, Message, Player, PromptFormat, Sandbox
+from core.play import GENERATOR
 from core.problem import Problem
 from core.verdict import Limits, OutputTest, Status
 from games.parsing import extract_program
 from games.rules import Rules
 from games.turns import again_message, answer_all, further, try_again, worst
-
-GENERATOR = "generator"
 
 
 class SolverRules(Rules):

@@ -6,6 +6,7 @@ Reading checks what can be seen without running anything; problems/references.py
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from core.problem import Problem
@@ -20,10 +21,11 @@ from problems.grids import load_tasks, to_problem
 from problems.loader import ProblemFileError, load_problems
 
 
-def grids(path: Path) -> list[Problem]:
+def grids(path: Path, *, hold_out_arc_gen: bool = False) -> list[Problem]:
     """taskNNN.json of the code golf competition or ARC: a file, or a directory of them, whose faulty files are named
-    and left out."""
-    return [to_problem(task, _SHOWN_PAIRS) for task in load_tasks(path, "skip" if path.is_dir() else "raise")]
+    and left out. hold_out_arc_gen: see to_problem."""
+    tasks = load_tasks(path, "skip" if path.is_dir() else "raise")
+    return [to_problem(task, _SHOWN_PAIRS, hold_out_arc_gen=hold_out_arc_gen) for task in tasks]
 
 
 FORMATS: Mapping[str, Callable[..., list[Problem]]] = {
@@ -38,6 +40,7 @@ FORMATS: Mapping[str, Callable[..., list[Problem]]] = {
     "taco": taco,
     "q": directories,
     "grids": grids,
+    "grids_hidden": partial(grids, hold_out_arc_gen=True),
     "fields": columns,
 }
 _SHOWN_PAIRS = 4

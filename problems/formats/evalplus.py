@@ -17,6 +17,7 @@ from typing import Any
 from pydantic import Field
 
 from core.problem import Problem
+from core.source import literal
 from problems.formats.humaneval import Task, check_test, checked_signature
 from problems.formats.records import Entry, entries
 from problems.formats.sources import parse_python
@@ -135,19 +136,6 @@ def _in_place(examples: Sequence[Any], place: int) -> list[Any]:
     """Containers that stand in this place of the examples: (1, [2]) says what is second of a pair."""
     found = [list(e)[place] for e in examples if len(e) > place]
     return [item for item in found if isinstance(item, list | tuple | set | dict)]
-
-
-def literal(value: Any) -> str:
-    """repr, with sets in sorted order: a test's source must not depend on a process's hash seed."""
-    if isinstance(value, list):
-        return "[" + ", ".join(map(literal, value)) + "]"
-    if isinstance(value, tuple):
-        return "(" + "".join(f"{literal(item)}, " for item in value) + ")"
-    if isinstance(value, set) and value:
-        return "{" + ", ".join(sorted(map(literal, value))) + "}"
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{key!r}: {literal(item)}" for key, item in value.items()) + "}"
-    return repr(value)
 
 
 # ------------------------------------------------------------ tests

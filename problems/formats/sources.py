@@ -3,10 +3,10 @@
 import ast
 import json
 import re
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
+from core.source import parse
 from core.verdict import Limits, OutputTest, Test
 from problems.loader import parse_signature
 
@@ -17,10 +17,8 @@ MOST_SOLUTIONS = 16
 def parse_python(source: str) -> ast.Module | None:
     """None where it is no Python 3."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # invalid escapes
-            return ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return parse(source, most_chars=len(source))
+    except SyntaxError:
         return None
 
 

@@ -1,4 +1,4 @@
-"""Another reasoning stage is an edit of the list in games/multistage/stages.py: in a copy of the tree it is made, and a model is
+"""Another reasoning stage is an edit of the list in core/stages.py: in a copy of the tree it is made, and a model is
 warmed up, plays, learns and is evaluated with it."""
 
 import json
@@ -18,7 +18,7 @@ LAST = '    (\n        "executable code",'
 def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The project with a sixth stage before the program."""
     house = copy_house(tmp_path_factory.mktemp("house"))
-    stages = house / "games" / "multistage" / "stages.py"
+    stages = house / "core" / "stages.py"
     before, after = stages.read_text().split(LAST)
     stages.write_text(before + NEW + LAST + after)
     return house

@@ -5,11 +5,11 @@ from pathlib import Path
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from core.stages import REASONING_STAGES
 from embedded.model import build_model, build_tokenizer
 from embedded.problems import embedded_problems, embedded_specs
 from embedded.traces import clean_trace
 from games.multistage import messages
-from games.multistage.stages import REASONING_STAGES
 from games.prompts import END, MARKER_TOKENS, PAD, TaggedFormat
 
 

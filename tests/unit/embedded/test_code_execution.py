@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from embedded.code_execution import Execution, ExecutionMix, execution_demonstration, program_that
+from embedded.code_execution import Execution, execution_demonstration, program_that
 from embedded.grammar import Kind, code
 from embedded.problems import embedded_specs
 
@@ -58,7 +58,7 @@ def test_errors_are_of_several_kinds(execution: Execution, kinds: set[str]) -> N
 
 def test_a_program_without_flaw_is_the_reference_and_a_print() -> None:
     for spec in SPECS:
-        program = execution_demonstration(spec, Random(0), ExecutionMix(silent=0, syntax=0, runtime=0))
+        program = execution_demonstration(spec, Random(0), flawed=0)
         function, call = program.split("print(")
         assert function == code(spec)
         assert call.startswith("f(") and call.endswith("))\n")
@@ -66,26 +66,17 @@ def test_a_program_without_flaw_is_the_reference_and_a_print() -> None:
 
 def test_shares_of_the_flaws() -> None:
     specs, rng = embedded_specs("train"), Random(2)
-    seen = Counter(outcome(execution_demonstration(rng.choice(specs), rng)) for _ in range(2000))
-    assert seen[Execution.SILENT] == pytest.approx(600, abs=80)
-    assert seen[Execution.SYNTAX] == pytest.approx(500, abs=80)
-    assert seen[Execution.RUNTIME] == pytest.approx(500, abs=80)
-    assert seen[Execution.PRINTS] == pytest.approx(400, abs=80)
-
-
-@pytest.mark.parametrize("shares", [(-0.1, 0.5, 0.0), (0.5, 0.0, -0.1), (0.5, 0.3, 0.3)])
-def test_impossible_shares_are_refused(shares: tuple[float, float, float]) -> None:
-    silent, syntax, runtime = shares
-    with pytest.raises(ValueError, match="must be shares that sum to at most 1"):
-        ExecutionMix(silent=silent, syntax=syntax, runtime=runtime)
+    seen = Counter(outcome(execution_demonstration(rng.choice(specs), rng, 0.6)) for _ in range(2000))
+    for execution in Execution:
+        expected = 800 if execution is Execution.PRINTS else 400
+        assert seen[execution] == pytest.approx(expected, abs=80)
 
 
 def test_all_programs_may_be_flawed() -> None:
-    mix = ExecutionMix(silent=0.1, syntax=0.2, runtime=0.7)
-    seen = {outcome(execution_demonstration(spec, Random(n), mix)) for n, spec in enumerate(SPECS)}
+    seen = {outcome(execution_demonstration(spec, Random(n), 1)) for n, spec in enumerate(SPECS)}
     assert Execution.PRINTS not in seen
 
 
 def test_demonstrations_depend_on_the_seed_alone() -> None:
-    first, second = ([execution_demonstration(spec, Random(5)) for spec in SPECS] for _ in range(2))
+    first, second = ([execution_demonstration(spec, Random(5), 0.8) for spec in SPECS] for _ in range(2))
     assert first == second

@@ -13,7 +13,8 @@ import pytest
 from embedded.grammar import BOUNDARY_FILTERS, Kind, Op, Spec, code, describe, structure
 from embedded.misconceptions import MISCONCEPTIONS
 from embedded.problems import UNSEEN_STRUCTURE, embedded_problems, embedded_specs, with_random_tests
-from embedded.traces import SuiteMix, clean_trace, discriminator_suite, flawed_trace
+from embedded.settings import WarmStartSettings
+from embedded.traces import clean_trace, discriminator_suite, flawed_trace
 from problems.loader import load_problems
 from tests.datasets import problem_file
 
@@ -176,7 +177,7 @@ def test_a_misconception_changes_the_trace_exactly_from_its_stage_on(misconcepti
 def test_flawed_traces_are_mostly_but_not_always_wrong():
     specs = embedded_specs("train")
     rng = Random(7)
-    wrong = sum(flawed_trace(spec, rng)[4] != code(spec) for spec in specs)
+    wrong = sum(flawed_trace(spec, rng, 0.65)[4] != code(spec) for spec in specs)
     applicable = sum(any(m.distort(spec) != spec for m in MISCONCEPTIONS) for spec in specs)
     assert 0.65 <= wrong / applicable <= 0.85
     assert all(flawed_trace(spec, rng, probability=0.0) == clean_trace(spec) for spec in specs[:50])
@@ -185,7 +186,7 @@ def test_flawed_traces_are_mostly_but_not_always_wrong():
 def test_every_flawed_program_compiles():
     rng = Random(3)
     for spec in embedded_specs("train"):
-        compile(flawed_trace(spec, rng)[4], "flawed", "exec")
+        compile(flawed_trace(spec, rng, 0.65)[4], "flawed", "exec")
 
 
 def inputs_of(suite: str) -> list:
@@ -194,7 +195,7 @@ def inputs_of(suite: str) -> list:
 
 def test_suites_are_input_only_and_as_long_as_asked():
     for spec in embedded_specs("train")[:200]:
-        inputs = inputs_of(discriminator_suite(spec, Random(1), tests=3))
+        inputs = inputs_of(discriminator_suite(spec, Random(1), tests=3, weak=0.9, invalid=0.05))
         assert len(inputs) == 3
 
 
@@ -206,12 +207,9 @@ def test_suite_shares():
             isinstance(given, list) and len(given) <= 1 and all(x >= 7 for x in given) for given in inputs
         )
 
-    suites = [inputs_of(discriminator_suite(spec, rng, tests=3)) for _ in range(2000)]
+    suites = [inputs_of(discriminator_suite(spec, rng, tests=3, weak=0.9, invalid=0.05)) for _ in range(2000)]
     assert 0.87 <= sum(map(is_weak, suites)) / 2000 <= 0.93
-    good = [
-        inputs_of(discriminator_suite(spec, rng, tests=3, mix=SuiteMix(weak=0, invalid=0)))
-        for _ in range(200)
-    ]
+    good = [inputs_of(discriminator_suite(spec, rng, tests=3, weak=0, invalid=0)) for _ in range(200)]
     assert not any(map(is_weak, good))
     assert all(isinstance(given, list) for inputs in good for given in inputs)
 
@@ -220,24 +218,30 @@ def test_suite_shares():
 def test_an_invalid_suite_has_one_test_spoilt(kind):
     spec = next(spec for spec in embedded_specs("train") if spec.kind is kind)
     expected = {"list": list, "int": int, "str": str}[kind.input_type]
-    mix = SuiteMix(weak=0, invalid=1)
     for seed in range(50):
-        inputs = inputs_of(discriminator_suite(spec, Random(seed), tests=3, mix=mix))
+        inputs = inputs_of(discriminator_suite(spec, Random(seed), tests=3, weak=0, invalid=1))
         strangers = [given for given in inputs if not isinstance(given, expected)]
         repeated = len({repr(given) for given in inputs}) < 3
         assert len(strangers) == 1 or repeated
 
 
-@pytest.mark.parametrize("shares", [(-0.1, 0.5), (0.5, -0.1), (0.8, 0.3)])
-def test_impossible_shares_are_refused(shares):
-    with pytest.raises(ValueError, match="must be shares that sum to at most 1"):
-        SuiteMix(weak=shares[0], invalid=shares[1])
+@pytest.mark.parametrize(
+    ("weak", "invalid", "said"),
+    [(-0.1, 0.5, "weak_suites"), (0.5, -0.1, "invalid_suites"), (0.8, 0.3, "must sum to at most 1")],
+)
+def test_impossible_shares_are_refused(weak, invalid, said):
+    with pytest.raises(ValueError, match=said):
+        WarmStartSettings(weak_suites=weak, invalid_suites=invalid)
 
 
 def test_texts_depend_on_the_seed_alone():
     specs = embedded_specs("train")[:50]
-    texts = [[flawed_trace(s, Random(5)), discriminator_suite(s, Random(5), tests=4)] for s in specs]
-    assert texts == [[flawed_trace(s, Random(5)), discriminator_suite(s, Random(5), tests=4)] for s in specs]
+
+    def texts() -> list[tuple[object, str]]:
+        suites = (discriminator_suite(s, Random(5), tests=4, weak=0.5, invalid=0.2) for s in specs)
+        return list(zip((flawed_trace(s, Random(5), 0.65) for s in specs), suites, strict=True))
+
+    assert texts() == texts()
 
 
 def test_tests_can_share_a_blind_spot():

@@ -1,6 +1,7 @@
 """Scores of one policy's programs, by hand."""
 
 import asyncio
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -8,14 +9,15 @@ import pytest
 
 from configs.load import ConfigError, load_run
 from core.episode import Episode, Trajectory
-from core.evaluation import EvaluationSettings
+from core.evaluation import EvaluationSettings, hacking_alarm
 from core.problem import Problem
 from core.verdict import Limits
 from games.programs.code_execution import CodeExecutionRules
 from games.programs.code_golf import CodeGolfRules
-from games.programs.evaluator import SolverEvaluator
+from games.programs.evaluator import SolverEvaluator, proxy_gold_gap
 from games.programs.game import SolverGame, SolverRules
 from games.programs.unit_tests import UnitTestsRules
+from problems.formats import load_dataset
 from tests.playing import play, reader
 
 LIMITS = Limits(cpu_s=0.3, wall_s=5.0)
@@ -195,3 +197,30 @@ def test_a_gap_alarm_that_cannot_ring_is_refused():
         with pytest.raises(ConfigError, match=r"evaluation.gap_alarm has no effect"):
             load_run(["--config", recipe, "--evaluation.gap-alarm", "0.1"])
     assert load_run(["--config", "unit_tests_lua", "--evaluation.gap-alarm", "0.1"])
+
+
+def test_what_knows_the_shown_grids_by_heart_is_told_apart_by_the_hidden_ones(sandbox, tmp_path):
+    pairs = [{"input": [[n, 0]], "output": [[0, n]]} for n in range(1, 9)]
+    task = {"train": pairs[:1], "test": pairs[1:2], "arc-gen": pairs[2:]}
+    (tmp_path / "task007.json").write_text(json.dumps(task))
+    (known,) = load_dataset(tmp_path, "grids_hidden")
+    assert (len(known.baseline_tests), len(known.hidden_tests)) == (5, 3)
+    by_heart = "p=lambda g:[[0,g[0][0]*(g[0][0]<6)]]"
+    judged = evaluator(sandbox, rules=CodeGolfRules(sandbox_limits=LIMITS), problems=[known])
+    for program, gap in ((by_heart, 1.0), ("p=lambda g:[r[::-1]for r in g]", 0.0)):
+        assert scores(judged, [episode(known, (program, 0.5, {}))]).values["proxy_gold_gap"] == gap
+
+
+def test_the_gap_is_of_the_same_programs_and_of_those_that_were_judged():
+    assert proxy_gold_gap([1.0, 0.5, 1.0], [0.5, 0.5, 0.0]) == pytest.approx(0.5)
+    assert proxy_gold_gap([0.0], [1.0]) == -1
+    assert proxy_gold_gap([1.0, None, 1.0], [0.0, 0.0, None]) == 1
+    assert proxy_gold_gap([None], [1.0]) is None and proxy_gold_gap([], []) is None
+    with pytest.raises(ValueError):
+        proxy_gold_gap([1.0], [])
+
+
+def test_the_alarm_is_raised_above_the_threshold_only():
+    assert [hacking_alarm(gap, 0.25) for gap in (0.25, -1.0, None)] == [None] * 3
+    message = hacking_alarm(0.3, 0.25)
+    assert message and "0.30" in message and "0.25" in message and "\n" not in message

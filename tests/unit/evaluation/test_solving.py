@@ -5,12 +5,12 @@ from dataclasses import replace
 
 from core.interfaces import Sampling
 from core.problem import Problem
+from core.stages import first_stages
 from core.verdict import Limits
 from evaluation.solving import Solution, Solver, Tester
 from evaluation.writing import Writer
 from games.multistage.game import MultistageGame
 from games.multistage.rules import MultistageRules
-from games.multistage.stages import first_stages
 from games.programs.game import SolverGame
 from games.programs.unit_tests import UnitTestsRules
 from tests.playing import Breaking, Letters, player

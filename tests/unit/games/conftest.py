@@ -11,10 +11,10 @@ from core.episode import Episode
 from core.interfaces import Branching, Player, Sampling, SandboxFailure
 from core.problem import Problem
 from core.seeding import derive_seed
+from core.stages import REASONING_STAGES, ReasoningStage
 from core.verdict import Limits, Status, Verdict
 from games.multistage.game import MultistageGame
 from games.multistage.rules import MultistageRules
-from games.multistage.stages import REASONING_STAGES, ReasoningStage
 from sandbox_workers.local import LocalSandbox
 from tests.playing import Letters, ScriptedPolicy
 

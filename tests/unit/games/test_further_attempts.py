@@ -7,10 +7,10 @@ import pytest
 
 from core.batch import sample_from
 from core.problem import Problem
+from core.stages import first_stages
 from core.verdict import Limits
 from games.multistage.game import MultistageGame
 from games.multistage.rules import MultistageRules
-from games.multistage.stages import first_stages
 from games.programs.game import SolverGame
 from games.programs.unit_tests import UnitTestsRules
 from sandbox_workers.local import LocalSandbox

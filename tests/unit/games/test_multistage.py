@@ -5,9 +5,9 @@ import pytest
 from core.batch import sample_from
 from core.episode import Episode
 from core.interfaces import Branching
+from core.stages import first_stages
 from core.verdict import Status
 from games.multistage.rewards import RewardRules
-from games.multistage.stages import first_stages
 
 RIGHT = "def f(n): return n + n"
 WRONG_AT_3 = "def f(n): return 7 if n == 3 else n * 2"

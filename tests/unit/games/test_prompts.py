@@ -4,11 +4,11 @@ from transformers import PreTrainedTokenizerFast
 
 from core.interfaces import Message
 from core.problem import Problem
+from core.stages import REASONING_STAGES, first_stages
 from embedded.model import build_tokenizer
 from games.multistage.game import MultistageGame
 from games.multistage.messages import attack, closing, go_on, solve
 from games.multistage.rules import MultistageRules
-from games.multistage.stages import REASONING_STAGES, first_stages
 from games.prompts import END, MARKER_TOKENS, PAD, STAGE_MARKERS, ChatFormat, TaggedFormat, format_for
 
 PROBLEM = Problem(

@@ -117,7 +117,7 @@ def test_missing_file(tmp_path):
 
 
 def test_folder_instead_of_file(tmp_path):
-    assert error_of(tmp_path) == "cannot be read (Is a directory); give a readable JSON file"
+    assert error_of(tmp_path) == "cannot be read (Is a directory); give a readable file"
 
 
 AT = "problem 'double' (index 0), "

@@ -55,7 +55,7 @@ def engine(config: Config) -> tuple:
         (CPU, "cpu", ("fp32", False, 16384), ("float32", 64, None), 100),
         (V100, "cuda", ("fp16", True, 2048), ("float32", 32, 0.45), 40),  # it does not fit: said in the plan
         (A100, "cuda", ("bf16", True, 2048), ("bfloat16", 64, 0.12), 100),
-        (H100, "cuda", ("bf16", True, 16384), ("bfloat16", 256, 0.09), 100),
+        (H100, "cuda", ("bf16", True, 8192), ("bfloat16", 256, 0.104), 100),
     ],
     ids=["cpu", "v100", "a100", "h100"],
 )

@@ -128,7 +128,7 @@ def test_shapes_are_read_from_a_config_alone(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("size", "policy", "hardware", "gb"),
     [
-        ("1.5B", {}, H100, 80),  # two in full on a card of 80 GB
+        ("1.5B", {}, H100, 73),  # two in full on a card of 80 GB
         ("7B", {}, H100, None),
         ("7B", LORA, H100, 81),
         ("1.5B", {}, L4, None),

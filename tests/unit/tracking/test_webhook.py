@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from configs.load import ConfigError, load_run
-from games.programs.gap import GapAlarm
+from core.evaluation import hacking_alarm
 from tests.serving import served
 from tests.trackers import tracked
 from tracking.writers import TrackedRun, open_writers
@@ -48,7 +48,7 @@ def test_an_alarm_and_the_end_are_told_and_nothing_else(hook: Hook, tmp_path: Pa
         writers.metrics(2, {"held_out/proxy_gold_gap": 0.4})
         writers.text(2, "sample", "text")
     assert [(told["event"], told["step"]) for told in hook.heard] == [("alarm", 2), ("finished", 2)]
-    assert hook.heard[0]["text"] == f"mine: {GapAlarm(0.3).message(0.4)}"
+    assert hook.heard[0]["text"] == f"mine: {hacking_alarm(0.4, 0.3)}"
 
 
 @pytest.mark.parametrize(("error", "event"), [(RuntimeError, "failed"), (KeyboardInterrupt, "killed")])

@@ -2,7 +2,8 @@
 
 import pytest
 
-from problems.formats.evalplus import _typed_input, literal
+from core.source import literal
+from problems.formats.evalplus import _typed_input
 from tests.datasets import load, outcome
 
 
@@ -11,7 +12,7 @@ def test_mbpp_plus() -> None:
     assert shared.description.startswith("Write a function to find what two tuples share.")
     assert shared.baseline_tests == ("assert set(shared((1, 2), (2, 3))) == set((2,))",)
     assert len(shared.hidden_tests) == 3  # 23 inputs
-    assert "for _input in [[(1, 2, ), (2, 3, )], [(), (1, )], " in shared.hidden_tests[0]
+    assert "for _input in [[(1, 2), (2, 3)], [(), (1,)], " in shared.hidden_tests[0]
     good = "def shared(a, b): return [x for x in b if x in a]"  # in any order, as a list: the asserts compare sets
     assert {outcome(good, test) for test in shared.hidden_tests} == {"passed"}
     assert outcome("def shared(a, b): return ()", shared.hidden_tests[0]) == "AssertionError"

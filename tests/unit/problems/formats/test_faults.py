@@ -21,7 +21,7 @@ def test_every_format_names_a_missing_field(tmp_path) -> None:
         "apps": ("apps.jsonl", "question", "the problem's text"),
         "taco": ("taco.jsonl", "question", "the problem's text"),
     }
-    assert set(cases) | {"problems", "q", "grids", "fields"} == set(FORMATS)
+    assert set(cases) | {"problems", "q", "grids", "grids_hidden", "fields"} == set(FORMATS)
     for format, (name, field, expected) in cases.items():
         good, bad = rows(name)[0], without(rows(name)[1], field)
         message = error_of(written(tmp_path, good, bad), format)
