@@ -67,7 +67,7 @@ def shape_of(model: str) -> Shape | None:
     from transformers import AutoConfig, AutoModelForCausalLM
 
     try:
-        config: Any = AutoConfig.from_pretrained(model)
+        config: Any = AutoConfig.from_pretrained(model).get_text_config()
         with torch.device("meta"):
             network = AutoModelForCausalLM.from_config(config)
     except (OSError, ValueError):  # said when its tokenizer is loaded
@@ -87,7 +87,7 @@ def shape_of(model: str) -> Shape | None:
     )
 
 
-HELD = ("weights", "reference", "optimizer")
+HELD = frozenset(("weights", "reference", "optimizer", "critic's weights", "critic's optimizer"))
 """What a learner has between its updates."""
 
 
@@ -171,7 +171,9 @@ class Demand:
 
 
 def demands(config: Config, shapes: Mapping[str, Shape], sequences: int = STARVED) -> list[Demand]:
-    """shapes: by role; sequences: in each engine's cache. What has a share of a GPU is on one with all that has; what has whole ones has each its own."""
+    """What has a share of a GPU is on one with all that has; what has whole ones has each its own.
+
+    shapes: by role; sequences: in each engine's cache."""
     learners = {role: _learner(config, role, shapes[role]) for role in config.policies}
     actors = _actors_together(config)
     shared = config.local or (config.rollout.gpus or 0) < 1
@@ -266,25 +268,31 @@ def object_store_bytes(config: Config) -> int:
 
 
 def ways_out(config: Config, shapes: Mapping[str, Shape], have: int) -> list[str]:
-    """Options that make it fit, each by itself, the cheapest first; at most three."""
+    """Options that make it fit, each by itself, those first that change least; at most three."""
     found = []
-    for words, change in _ways(config):
+    for options, change in _ways(config):
         if not over(demands(changed(config, dict.fromkeys(config.policies, change)), shapes), have):
-            found.append(words)
+            words = [f"--{role}.learner.{option}" for role in config.policies for option in options]
+            found.append(" ".join(words))
     return found[:3]
 
 
-def _ways(config: Config) -> Iterator[tuple[str, dict[str, Any]]]:
-    def said(option: str) -> str:
-        return " ".join(f"--{role}.learner.{option}" for role in config.policies)
-
-    yield said("kl.kind none"), {"kl": NoKl()}
-    yield said("trainable_layers 4"), {"trainable_layers": 4, "kl": NoKl()}
-    yield said("lora.rank 16"), {"lora": LoraSettings(), "trainable_layers": None}
-    yield (
-        f"{said('lora.rank 16')} {said('lora.quantize 4bit')}",
-        {"lora": LoraSettings(quantize="4bit"), "trainable_layers": None},
-    )
+def _ways(config: Config) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
+    """(options of a learner, the settings that they make)."""
+    learners = [config.policy(role).learner for role in config.policies]
+    checkpointing, tokens = RUNGS[-1]
+    last = {"gradient_checkpointing": checkpointing, "microbatch_tokens": tokens}
+    yield ("gradient-checkpointing", f"microbatch-tokens {tokens}"), last
+    only_watched = all(learner.kl.kind == "watched" for learner in learners)
+    if only_watched:
+        yield ("kl.kind none",), {"kl": NoKl()}
+    if any(learner.sharding == "fsdp" for learner in learners):
+        return  # goes with neither of the others
+    if only_watched:
+        yield ("kl.kind none", "trainable-layers 4"), {"kl": NoKl(), "trainable_layers": 4}
+    adapted = {"trainable_layers": None}
+    yield ("lora.rank 16",), adapted | {"lora": LoraSettings()}
+    yield ("lora.rank 16", "lora.quantize 4bit"), adapted | {"lora": LoraSettings(quantize="4bit")}
 
 
 def refusal(found: Sequence[Demand], have: int, ways: Sequence[str]) -> str | None:

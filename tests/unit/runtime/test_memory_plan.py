@@ -149,14 +149,35 @@ def test_what_fits_one_gpu(size: str, policy: dict[str, Any], hardware: Hardware
         assert round(found.bytes / GB) == gb
 
 
-def test_ways_out_are_ways_out() -> None:
-    config = fitted(Config(), L4, lambda model: QWEN["1.5B"])
-    shapes = dict.fromkeys(config.policies, QWEN["1.5B"])
-    ways = ways_out(config, shapes, L4.gpu_bytes)
-    assert ways[0] == "--generator.learner.lora.rank 16 --discriminator.learner.lora.rank 16"
-    taken, _ = load_run([*ways[0].split(), "--generator-model", "a/b", "--discriminator-model", "a/b"])
-    config = fitted(taken.to_config(), L4, lambda model: QWEN["1.5B"])
-    assert not memory_plan.over(demands(config, shapes), L4.gpu_bytes)
+NO_ROOM = {"gradient_checkpointing": False, "microbatch_tokens": 32768}
+
+
+@pytest.mark.parametrize(
+    ("learner", "size", "hardware", "first"),
+    [
+        ({}, "1.5B", L4, "lora.rank 16"),
+        (NO_ROOM, "1.5B", H100, "gradient-checkpointing"),
+        ({"kl": {"kind": "loss", "coefficient": 0.1}}, "1.5B", L4, "lora.rank 16"),
+        (NO_ROOM | {"kl": {"kind": "loss", "coefficient": 0.1}}, "7B", H100, None),
+    ],
+)
+def test_ways_out_are_ways_out(learner: dict, size: str, hardware: Hardware, first: str | None) -> None:
+    """Each option is one that the command line knows, and with it the plan fits."""
+    config = fitted(both({"learner": learner}), hardware, lambda model: QWEN[size])
+    shapes = dict.fromkeys(config.policies, QWEN[size])
+    assert memory_plan.over(demands(config, shapes), hardware.gpu_bytes)
+    ways = ways_out(config, shapes, hardware.gpu_bytes)
+    assert (ways[0].split(".", 2)[2].split(" --")[0] if ways else None) == first
+    for way in ways:
+        options = [
+            word for option in way.split(" --") for word in ("--" + option.removeprefix("--")).split(" ")
+        ]
+        taken = load_run([*options, "--generator-model", "a/b", "--discriminator-model", "a/b"])[
+            0
+        ].to_config()
+        asked = {"learner": taken.generator.learner.model_dump(exclude_unset=True)}
+        again = fitted(both(asked), hardware, lambda model: QWEN[size])
+        assert not memory_plan.over(demands(again, shapes), hardware.gpu_bytes)
 
 
 def test_what_is_spread_over_eight_gpus() -> None:
