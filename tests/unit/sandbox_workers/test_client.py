@@ -134,7 +134,7 @@ def asked_of(transport: ScriptedTransport) -> list[str]:
     return [job.program for _, jobs in transport.batches for job in jobs]
 
 
-@pytest.mark.parametrize("status", set(Status) - {Status.SANDBOX_ERROR})
+@pytest.mark.parametrize("status", [status for status in Status if status is not Status.SANDBOX_ERROR])
 def test_what_the_machine_may_have_caused_is_not_cached(status: Status) -> None:
     transport = ScriptedTransport(script=lambda worker, job, test: Verdict(status=status))
     client = client_of(transport)
