@@ -82,7 +82,13 @@ class RayRollouts:
         actor = RolloutActor.options(
             max_concurrency=16, num_cpus=cpus, num_gpus=gpus, runtime_env={"env_vars": environment}
         )
-        self.actors = [actor.remote(build, index) for index in range(count)]
+        self.actors = []
+        for index in range(count):
+            self.actors.append(actor.remote(build, index))
+            if (
+                device == "cuda" and gpus < 1
+            ):  # an engine takes for its own whatever another allocates while it starts
+                ray.get(self.actors[-1].ready.remote())
 
     def wait_ready(self) -> None:
         ray.get([a.ready.remote() for a in self.actors])

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from benchmarks.hostile_jobs import HOSTILE, LIMITS, TEST, Hostile
 from core.interfaces import Sandbox
@@ -280,7 +280,7 @@ def attacks_of(theme: ModuleType) -> Iterator[Attack]:
         yield Attack(name=f"{named}: {name}", steps=[[right], [wrong]])
 
 
-def steps(theme: ModuleType, row: tuple) -> list[list[Ask]]:
+def steps(theme: ModuleType, row: Any) -> list[list[Ask]]:
     """As the theme's own test runs a row of its table."""
     match theme.__name__.rpartition("test_")[2], row:
         case "persistence", (program, look, left):
@@ -298,8 +298,16 @@ def steps(theme: ModuleType, row: tuple) -> list[list[Ask]]:
             )
             failed = partial(failed_by, reason)
             return [[Ask(program=program, tests=[test], holds=failed, language=language)]]
+        case "system_calls", str(program):
+            return [[ask(theme.SYSTEM_CALLS + program, "f()", found("[]", "False"))]]
+        case _, (program, str(value)):
+            return [[ask(program, "f()", found(value))]]
         case _, (program, test, str(value)):
             return [[ask(program, test, found(value))]]
+        case "kernel_resources", (program, deserved, *changed):
+            limits = ATTACK_LIMITS.model_copy(update=dict(*changed))
+            held = partial(got, deserved, False)
+            return [[ask(program, "assert f(1) == 2", held, limits=limits)]]
         case name, (program, test, deserved, *changed):
             limits = ATTACK_LIMITS.model_copy(update=dict(*changed))
             may_blame = name == "hostile_tests"
@@ -313,8 +321,8 @@ def ask(
     return Ask(program=program, tests=[test], holds=holds, limits=limits)
 
 
-def found(value: str) -> Callable[[Verdict], bool]:
-    return lambda verdict: verdict.passed and str(verdict.value) == value
+def found(*values: str) -> Callable[[Verdict], bool]:
+    return lambda verdict: verdict.passed and str(verdict.value) in values
 
 
 def failed_by(reason: str, verdict: Verdict) -> bool:

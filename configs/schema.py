@@ -228,6 +228,8 @@ class Config(Settings):
             settings = self.policy(role).learner
             if self.device == "cpu" and settings.precision == "fp16":
                 raise ValueError(f"{role}.learner.precision: fp16 is for device cuda; bf16 works on both")
+            if self.stop.max_kl is not None and settings.kl.kind == "none":
+                raise ValueError(f"stop.max_kl needs {role}.learner.kl.kind watched: none leaves KL unknown")
             if self.device == "cpu" and settings.offload_optimizer:
                 raise ValueError(f"{role}.learner.offload_optimizer has no effect with device cpu")
             if self.local and settings.workers > 1:

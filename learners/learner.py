@@ -117,7 +117,6 @@ class Learner:
                 for start in range(0, len(order), self.settings.minibatch_samples):
                     chosen = order[start : start + self.settings.minibatch_samples]
                     self._update(batch, chosen, targets, totals, metrics)
-        self._give_back()
         if totals["updates"] and not totals["skipped_updates"]:
             self.health.proved(self.version)
         self.version = batch.step
@@ -355,7 +354,9 @@ class Learner:
         self.policy.activate()
         in_half = self.settings.sharding == "fsdp"  # there layers have no other weights
         with self._autocast() if in_half else nullcontext():
-            return export_weights(self.policy, self.version, keep=self.world.rank == 0)
+            update = export_weights(self.policy, self.version, keep=self.world.rank == 0)
+        self._give_back()
+        return update
 
 
 def total(norm: torch.Tensor) -> float:

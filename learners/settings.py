@@ -140,7 +140,8 @@ class LearnerSettings(Settings):
     gradient_clip: float = Field(default=1.0, gt=0)
     """Largest norm of an update's gradient: the policy's, and the critic's apart from it."""
     gradient_checkpointing: bool | None = None
-    """Recompute activations in the backward pass: less memory, a third more time. None: on GPUs below 40 GiB."""
+    """Recompute activations in the backward pass: less memory, a third more time. None: on a GPU where it does not fit
+    otherwise (runtime/memory_plan.py)."""
     lora: LoraSettings | None = None
     """Train an adapter. Where both policies do so on the same model, they share it and one Ray Train run."""
     trainable_layers: int | None = Field(default=None, ge=1)

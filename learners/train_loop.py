@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 _MAX_WORKER_FAILURES = 3
 _PATIENCE_S = 6 * 3600
 """How long the other workers wait for rank 0 to have work: a step's rollouts. Dead ones are noticed by Ray at once."""
-_COLLECTIVE_S = 600
-"""How long they wait for each other within an update."""
+_COLLECTIVE_S = 3600
+"""How long they wait for each other within an update or a save, in which rank 0 writes the model."""
 
 
 class _Registered(UserCallback):

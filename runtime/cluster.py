@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+import psutil
 import ray
 from ray.exceptions import GetTimeoutError, RayError
 
@@ -84,8 +85,15 @@ def connect(config: Config) -> None:
         address="local",  # without it Ray joins any cluster that `ray start` left on this machine
         resources={"sandbox": config.sandbox.workers},
         include_dashboard=None,
-        object_store_memory=object_store_bytes(config),
+        object_store_memory=_store_bytes(config),
     )
+
+
+def _store_bytes(config: Config) -> int:
+    """What the models want, as far as there is room: beyond 10 GB Ray refuses a store that /dev/shm cannot hold."""
+    shared = shutil.disk_usage("/dev/shm").free if os.path.isdir("/dev/shm") else 0
+    room = min(max(shared, 10**10), psutil.virtual_memory().available // 3)
+    return max(512 << 20, min(object_store_bytes(config), room))
 
 
 def detect_on_cluster(config: Config) -> Hardware:

@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from actors.settings import MAX_NUM_SEQS, Engine
@@ -63,22 +64,27 @@ class Shape:
 def shape_of(model: str) -> Shape | None:
     """Of a directory or a hub id, of which no more than the config is read; None where that is not to be had."""
     import torch
-    from torch import nn
     from transformers import AutoConfig, AutoModelForCausalLM
 
     try:
-        config: Any = AutoConfig.from_pretrained(model).get_text_config()
+        place = Path(model).expanduser()
+        config: Any = AutoConfig.from_pretrained(place if place.is_dir() else model).get_text_config()
         with torch.device("meta"):
             network = AutoModelForCausalLM.from_config(config)
-    except (OSError, ValueError):  # said when its tokenizer is loaded
+        heads = config.num_attention_heads
+    except (
+        OSError,
+        ValueError,
+        AttributeError,
+    ):  # said when its tokenizer is loaded, if it is an error at all
         return None
-    head, heads = network.get_output_embeddings(), config.num_attention_heads
-    maps = [m for m in network.modules() if isinstance(m, nn.Linear) and m is not head]
+    ends = {network.get_input_embeddings().weight, network.get_output_embeddings().weight}
+    maps = [p for p in network.parameters() if p.dim() == 2 and p not in ends]
     size = getattr(config, "head_dim", None) or config.hidden_size // heads
     return Shape(
         parameters=sum(p.numel() for p in network.parameters()),
-        linear=sum(p.numel() for m in maps for p in m.parameters()),
-        adapter=sum(m.in_features + m.out_features for m in maps),
+        linear=sum(p.numel() for p in maps),
+        adapter=sum(sum(p.shape) for p in maps),
         layers=config.num_hidden_layers,
         hidden=config.hidden_size,
         intermediate=getattr(config, "intermediate_size", None) or 4 * config.hidden_size,
@@ -107,8 +113,11 @@ def learner_parts(shape: Shape, settings: LearnerSettings, longest: int) -> dict
     if settings.kl.kind == "none":
         reference = 0
     copies = 0
-    if ranks > 1:  # what FSDP gathers: two layers, and embeddings and head, which are a group of their own
+    if ranks > 1:
+        # FSDP gathers two layers, and embeddings and head as a group of their own; a layer's gradient is whole until it
+        # is reduced, and that of the head, with its copy, to the end of the pass
         copies = 2 * layer * (2 if half else 4) + 4 * (shape.parameters - shape.linear)
+        copies += 6 * layer + 6 * shape.vocabulary * shape.hidden
     elif half or (lora and lora.quantize):  # autocast keeps what is trained, and what its gradient must pass
         copies = 2 * (layer if lora and settings.gradient_checkpointing else shape.linear)
     tokens = max(settings.microbatch_tokens or MICROBATCH_TOKENS, longest)

@@ -87,7 +87,7 @@ def _open(name: str, model: Model, options: EngineOptions) -> tuple[Any, FastAPI
         dtype=options.dtype,  # pyright: ignore[reportArgumentType]
         max_model_len=options.max_model_len or model.context or 4096,
         max_num_seqs=_AT_ONCE,
-        kv_cache_mb=options.kv_cache_mb,
+        kv_cache_mb=options.kv_cache_mb if options.device == "cpu" else None,  # a GPU has its share
         gpu_memory_utilization=options.gpu_memory_utilization,
     )
     args = AsyncEngineArgs(**vars(engine_args(model.path, settings, options.device)))

@@ -199,6 +199,7 @@ def judge(
             outcome |= {"status": "UNSUPPORTED", "error": f"not served: {peer.not_served}", "by_test": False}
         elif remotes.refused and not outcome["error"]:
             outcome["error"] = f"not served: {remotes.refused}"
+        outcome["error"] = outcome["error"][:MAX_ERROR]  # names in it are the program's
     if peer.fatal is not None:  # sticky: a bare `except:` in the test cannot make a pass of it
         outcome = outcome_of(peer.fatal)
     return outcome | {"asked_objects": remotes.asked_objects}

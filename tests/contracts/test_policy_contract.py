@@ -337,6 +337,17 @@ def test_a_change_of_the_tied_embedding_alone_arrives(engine):
     assert difference(changed, PROMPT, engine.generate(), 1.0) <= TOLERANCE
 
 
+def test_a_change_of_one_linear_map_alone_arrives(engine):
+    """As an adapter changes it: on a CPU vLLM keeps no parameter of it that could be looked at."""
+    changed = type(engine.first)(engine.first.config).eval()
+    changed.load_state_dict(engine.first.state_dict())
+    for factor in (1.0, 1.5, 1.5):
+        with torch.no_grad():
+            changed.base_model.layers[0].mlp.down_proj.weight.mul_(factor)
+        engine.publish(changed)
+        assert difference(changed, PROMPT, engine.generate(), 1.0) <= TOLERANCE
+
+
 def test_tensors_that_are_not_what_the_digest_says_are_refused(engine):
     update = export(engine.first, next(engine.versions))
     name = next(iter(update.tensors))

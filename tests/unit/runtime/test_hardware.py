@@ -25,7 +25,7 @@ MACHINES = (CPU, V100, A100, H100, replace(H100, gpus=8))
 
 
 QWEN_1_5B = Shape(
-    parameters=1_543_714_304, linear=1_310_253_056, adapter=1_154_048,
+    parameters=1_543_714_304, linear=1_310_195_712, adapter=1_154_048,
     layers=28, hidden=1536, intermediate=8960, keys=256, vocabulary=151_936,
 )  # fmt: skip
 

@@ -20,27 +20,27 @@ from runtime.memory_plan import GB, Shape, activations, demands, refusal, shape_
 PAGE = Path(__file__).parents[3] / "docs" / "hardware.md"
 QWEN = {  # Qwen2.5-Coder, by their config.json
     "0.5B": Shape(
-        parameters=494_032_768, linear=357_854_208, adapter=549_888,
+        parameters=494_032_768, linear=357_826_560, adapter=549_888,
         layers=24, hidden=896, intermediate=4864, keys=128, vocabulary=151_936,
     ),
     "1.5B": Shape(
-        parameters=1_543_714_304, linear=1_310_253_056, adapter=1_154_048,
+        parameters=1_543_714_304, linear=1_310_195_712, adapter=1_154_048,
         layers=28, hidden=1536, intermediate=8960, keys=256, vocabulary=151_936,
     ),
     "3B": Shape(
-        parameters=3_085_938_688, linear=2_774_624_256, adapter=1_870_848,
+        parameters=3_085_938_688, linear=2_774_532_096, adapter=1_870_848,
         layers=36, hidden=2048, intermediate=11_008, keys=256, vocabulary=151_936,
     ),
     "7B": Shape(
-        parameters=7_615_616_512, linear=6_525_417_472, adapter=2_523_136,
+        parameters=7_615_616_512, linear=6_525_288_448, adapter=2_523_136,
         layers=28, hidden=3584, intermediate=18_944, keys=512, vocabulary=152_064,
     ),
     "14B": Shape(
-        parameters=14_770_033_664, linear=13_212_401_664, adapter=4_300_800,
+        parameters=14_770_033_664, linear=13_212_057_600, adapter=4_300_800,
         layers=48, hidden=5120, intermediate=13_824, keys=1024, vocabulary=152_064,
     ),
     "32B": Shape(
-        parameters=32_763_876_352, linear=31_206_080_512, adapter=8_388_608,
+        parameters=32_763_876_352, linear=31_205_621_760, adapter=8_388_608,
         layers=64, hidden=5120, intermediate=27_648, keys=1024, vocabulary=152_064,
     ),
 }  # fmt: skip
