@@ -85,9 +85,8 @@ class RayRollouts:
         self.actors = []
         for index in range(count):
             self.actors.append(actor.remote(build, index))
-            if (
-                device == "cuda" and gpus < 1
-            ):  # an engine takes for its own whatever another allocates while it starts
+            # an engine takes for its own whatever another allocates while it starts
+            if device == "cuda" and gpus < 1:
                 ray.get(self.actors[-1].ready.remote())
 
     def wait_ready(self) -> None:

@@ -117,6 +117,7 @@ class Learner:
                 for start in range(0, len(order), self.settings.minibatch_samples):
                     chosen = order[start : start + self.settings.minibatch_samples]
                     self._update(batch, chosen, targets, totals, metrics)
+        self._give_back()
         if totals["updates"] and not totals["skipped_updates"]:
             self.health.proved(self.version)
         self.version = batch.step

@@ -48,10 +48,8 @@ def load_learner(learner: Learner, directory: Path) -> None:
     state = torch.load(directory / STATE_FILE, map_location="cpu", weights_only=True)
     assert (state["critic"] is None) == (learner.critic is None), f"{directory}: another critic"
     assert (state["adapter"] is None) == (learner.settings.lora is None), f"{directory}: another tuning"
-    for saved in (
-        state["optimizer"],
-        state["critic_optimizer"],
-    ):  # the kind of step goes by the device, not by the file
+    # the kind of step goes by the device, not by the file
+    for saved in (state["optimizer"], state["critic_optimizer"]):
         for group in saved["param_groups"] if saved is not None else ():
             group["fused"] = learner.device.type == "cuda" or None
     learner.version, learner.updates = state["version"], state["updates"]
