@@ -41,7 +41,7 @@ check: setup
 	$(BIN)/pyright
 	$(BIN)/python -m benchmarks.tables --check
 
-# Without TRL (no network) the others still run.
+# Without TRL and verl (no network) the others still run.
 bench: setup
 	-@$(MAKE) --no-print-directory .bench
 	$(BIN)/python -m benchmarks $(ARGS)
@@ -49,7 +49,7 @@ bench: setup
 tables: setup
 	$(BIN)/python -m benchmarks.tables
 
-# TRL, which two benchmarks compare with: a directory beside the virtual environment, on nobody's path but theirs.
+# TRL and verl, which three benchmarks compare with: a directory beside the virtual environment, on nobody's path but theirs.
 .bench: .bench/.installed
 .bench/.installed: requirements/bench.lock | setup
 	rm -rf .bench

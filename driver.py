@@ -16,7 +16,7 @@ from core.errors import SparringError, exit_with
 from core.seeding import derive_seed
 from runtime.logs import quiet_logs
 from runtime.session import Session, open_session, show_plan
-from tracking.step import best_programs, episode_metrics, require_some_judged
+from tracking.step import best_programs, episode_metrics, mistakes, require_some_judged
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -56,13 +56,15 @@ def train(session: Session) -> None:
             version = parts.learners[role].version + 1
             seed = derive_seed(config.seed, "minibatches", role, version)
             batch = Batch(step=version, samples=samples, temperature=config.temperature, seed=seed)
+            parts.rollouts.sleep()
             metrics, weights = parts.learners[role].step(batch)
             clock.lap("learn")
             receipts = parts.rollouts.publish(role, weights)
+            session.opponents.learned(assignment, role, version, weights)
             clock.lap("publish")
             probed = {"probe_difference": max(r.probe_difference for r in receipts)}
             row[role] = dict(metrics) | left_out | probed
-        parts.scheduler.observe(assignment.step, best_programs(result.episodes))
+        parts.scheduler.observe(assignment.step, best_programs(result.episodes), mistakes(result.episodes))
         row["sandbox"] = result.sandbox
         clock.lap("records")
         row["seconds"] = clock.since(began)

@@ -23,6 +23,8 @@ class Speaker:
     max_tokens: int
     """Per turn."""
     probe_tolerance: float
+    more: tuple[Policy, ...] = ()
+    """The same on further engines: problems are dealt out among all of them, so that attempts share a prefix cache."""
 
 
 class EpisodeRunner:
@@ -33,14 +35,18 @@ class EpisodeRunner:
         speakers: Mapping[str, Speaker],
         seats: Mapping[str, str],
         run_seed: int,
+        index: int = 0,
     ) -> None:
-        """speakers: by policy; seats: whose policy each player is (in self-play two have one)."""
+        """speakers: by policy; seats: whose policy each player is (in self-play two have one); index: among the runners
+        that deal out problems to the same engines."""
         self._game, self._speakers, self._seats, self._run_seed = game, speakers, seats, run_seed
+        self._index = index
         self._occupancy = Occupancy("generate", "sandbox")
         self._raw_sandbox = sandbox
         self._sandbox = _TimedSandbox(sandbox, self._occupancy)
         self._policies = {
-            name: _TimedPolicy(speaker.policy, self._occupancy) for name, speaker in speakers.items()
+            name: [_TimedPolicy(policy, self._occupancy) for policy in (speaker.policy, *speaker.more)]
+            for name, speaker in speakers.items()
         }
 
     async def play(self, request: PlayRequest) -> PlayResult:
@@ -48,7 +54,9 @@ class EpisodeRunner:
         trajectories without reward."""
         self._occupancy.take()
         self._occupancy.take_spans()
-        episodes = await asyncio.gather(*(self._play_one(request, problem) for problem in request.problems))
+        episodes = await asyncio.gather(
+            *(self._play_one(request, problem, self._index + i) for i, problem in enumerate(request.problems))
+        )
         return PlayResult(
             episodes=list(episodes),
             seconds=self._occupancy.take(),
@@ -63,21 +71,26 @@ class EpisodeRunner:
         check_receipt(update, receipt, speaker.probe_tolerance)
         return receipt
 
+    async def sleep(self) -> None:
+        for speaker in self._speakers.values():
+            await speaker.policy.sleep()
+
     async def close(self) -> None:
         for speaker in self._speakers.values():
             await speaker.policy.close()
 
-    async def _play_one(self, request: PlayRequest, problem: Problem) -> Episode:
+    async def _play_one(self, request: PlayRequest, problem: Problem, turn: int) -> Episode:
         players = {
             name: Player(
                 name=name,
-                policy=self._policies[policy],
+                policy=self._policies[policy][turn % len(self._policies[policy])],
                 format=self._speakers[policy].format,
                 attempts=request.attempts[name],
                 temperature=request.temperatures[name],
                 seed=derive_seed(self._run_seed, *request.address, problem.id, name),
                 max_tokens=self._speakers[policy].max_tokens,
                 branching=request.branching.get(name),
+                past=request.past.get(problem.id, {}).get(name, ()),
             )
             for name, policy in self._seats.items()
         }

@@ -1,20 +1,23 @@
 """The rollout actor: the Ray shell around EpisodeRunner."""
 
 import contextlib
+import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import ray
 from ray.exceptions import RayError
-from ray.util.metrics import Gauge, Histogram
+from ray.util.metrics import Gauge
 
+from actors.engines import publish_seconds, warnings_heard
 from actors.episodes import EpisodeRunner
 from core.play import PlayRequest, PlayResult
 from core.weights import PublishReceipt, WeightUpdate
 
-# For the actor's process, in which the engines run: one thread, no lazy compiles.
+log = logging.getLogger(__name__)
+# For a process in which engines run on a CPU: one thread, no lazy compiles.
 ENGINE_ENVIRONMENT = {
     "TORCHDYNAMO_DISABLE": "1",
     "OMP_NUM_THREADS": "1",
@@ -24,28 +27,34 @@ ENGINE_ENVIRONMENT = {
 }
 
 
+def runtime_env(device: str) -> dict[str, Any]:
+    """Of an actor that holds engines."""
+    return {"env_vars": ENGINE_ENVIRONMENT if device == "cpu" else {"VLLM_LOGGING_LEVEL": "ERROR"}}
+
+
 class RolloutShell:
     """Async actor: many episodes at once on its engines."""
 
-    def __init__(self, build: Callable[[], EpisodeRunner], index: int = 0) -> None:
-        self._runner, self._index = build(), index
+    def __init__(self, build: Callable[[int], EpisodeRunner], index: int = 0) -> None:
+        self._index = index
+        with warnings_heard() as self._warnings:
+            self._runner = build(index)
         self._playing = 0
         self._in_flight = Gauge(
             "sparring_problems_in_flight", "Problems whose episodes are being played.", ("actor",)
         )
-        self._publish_seconds = Histogram(
-            "sparring_publish_seconds",
-            "Seconds from the call to the proof that the new weights act.",
-            [0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30],
-            ("actor", "policy"),
-        )
+        self._publish_seconds = publish_seconds()
 
     def __repr__(self) -> str:
         """Its name in Ray's dashboard."""
         return f"rollout {self._index}"
 
-    async def ready(self) -> bool:
-        return True
+    async def ready(self) -> list[str]:
+        """What its parts warned of while they started: Ray keeps an actor's log to itself."""
+        return self._warnings
+
+    async def sleep(self) -> None:
+        await self._runner.sleep()
 
     async def play(self, request: PlayRequest) -> PlayResult:
         self._count(len(request.problems))
@@ -76,21 +85,31 @@ class RayRollouts:
     prefix cache."""
 
     def __init__(
-        self, build: Callable[[], EpisodeRunner], count: int, cpus: float, gpus: float, device: str
+        self,
+        build: Callable[[int], EpisodeRunner],
+        options: Sequence[Mapping[str, Any]],
+        device: str,
+        engines: Mapping[str, Sequence[Any]] | None = None,
     ) -> None:
-        environment = ENGINE_ENVIRONMENT if device == "cpu" else {"VLLM_LOGGING_LEVEL": "ERROR"}
-        actor = RolloutActor.options(
-            max_concurrency=16, num_cpus=cpus, num_gpus=gpus, runtime_env={"env_vars": environment}
-        )
-        self.actors = []
-        for index in range(count):
+        """options: Ray's, of each actor; engines: actors of actors/engines.py by policy, which are closed with these."""
+        self.engines = dict(engines or {})
+        self.actors, self._said = [], set[str]()
+        for index, own in enumerate(options):
+            actor = RolloutActor.options(max_concurrency=16, runtime_env=runtime_env(device), **own)
             self.actors.append(actor.remote(build, index))
             # an engine takes for its own whatever another allocates while it starts
-            if device == "cuda" and gpus < 1:
+            if device == "cuda" and own["num_gpus"] < 1:
                 ray.get(self.actors[-1].ready.remote())
 
     def wait_ready(self) -> None:
-        ray.get([a.ready.remote() for a in self.actors])
+        for warnings in ray.get([a.ready.remote() for a in self._all()]):
+            for warning in set(warnings) - self._said:
+                log.warning("%s", warning)
+            self._said.update(warnings)
+
+    def _all(self) -> list[Any]:
+        """An engine of several policies is there once."""
+        return list(dict.fromkeys([*self.actors, *(e for engines in self.engines.values() for e in engines)]))
 
     def play(self, request: PlayRequest) -> PlayResult:
         shares = [request.problems[i :: len(self.actors)] for i in range(len(self.actors))]
@@ -105,10 +124,14 @@ class RayRollouts:
 
     def publish(self, policy: str, update: Any) -> list[PublishReceipt]:
         """update: a reference; each actor fetches the weights itself."""
-        return ray.get([a.publish.remote(policy, update) for a in self.actors])
+        holders = self.engines.get(policy, self.actors)
+        return ray.get([a.publish.remote(policy, update) for a in holders])
+
+    def sleep(self) -> None:
+        ray.get([a.sleep.remote() for a in self.actors])
 
     def close(self) -> None:
-        for actor in self.actors:
+        for actor in self._all():
             with contextlib.suppress(RayError):  # it is ended next in any case
                 ray.get(actor.close.remote(), timeout=20)
             ray.kill(actor)

@@ -6,6 +6,7 @@ from typing import Any
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from core.episode import Mistakes
 from curriculum.curriculum import Assignment, Curriculum
 
 
@@ -41,8 +42,13 @@ class RayScheduler:
     def next(self) -> Assignment | None:
         return ray.get(self._actor.next.remote())
 
-    def observe(self, step: int, best_programs: Mapping[str, tuple[float, str]]) -> None:
-        ray.get(self._actor.observe.remote(step, best_programs))
+    def observe(
+        self,
+        step: int,
+        best_programs: Mapping[str, tuple[float, str]],
+        mistakes: Mapping[str, Mistakes],
+    ) -> None:
+        ray.get(self._actor.observe.remote(step, best_programs, mistakes))
 
     def state_dict(self) -> dict[str, Any]:
         return ray.get(self._actor.state_dict.remote())

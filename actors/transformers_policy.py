@@ -37,6 +37,7 @@ class TransformersPolicy:
         self._settings, self._device = settings, torch.device(device)
         self._waiting: list[_Request] = []
         self._draining: asyncio.Task[None] | None = None
+        self._asleep = False
         self._version = 0
 
     @property
@@ -58,12 +59,14 @@ class TransformersPolicy:
 
     async def score(self, tokens: Sequence[int]) -> list[float]:
         """Log-probabilities of tokens[1:] given what precedes them."""
+        self._wake()
         ids = torch.tensor([list(tokens)], device=self._device)
         with torch.no_grad():
             logprobs = self._model(ids).logits[0, :-1].float().log_softmax(-1)
         return logprobs.gather(1, ids[0, 1:, None])[:, 0].tolist()
 
     async def load_weights(self, update: WeightUpdate) -> PublishReceipt:
+        self._wake()
         missing, unexpected = self._model.load_state_dict(dict(tensors_of(update)), strict=False)
         tied = {"lm_head.weight"}
         assert not unexpected and set(missing) <= tied, (
@@ -71,6 +74,18 @@ class TransformersPolicy:
         )
         self._version = update.version
         return await make_receipt(update, self.score)
+
+    async def sleep(self) -> None:
+        if self._settings.sleep and not self._asleep:
+            self._model.to("cpu")
+            self._asleep = True
+            if self._device.type == "cuda":
+                torch.cuda.empty_cache()
+
+    def _wake(self) -> None:
+        if self._asleep:
+            self._model.to(self._device)
+            self._asleep = False
 
     async def close(self) -> None:
         if self._draining is not None:
@@ -101,6 +116,7 @@ class TransformersPolicy:
     @torch.no_grad()
     def _decode(self, requests: Sequence[tuple[list[int], Sampling]]) -> list[Completion]:
         """Sample B completions token by token. Each row draws from its own seeded stream of uniforms."""
+        self._wake()
         prompts = [prompt for prompt, _ in requests]
         budgets = [min(s.max_tokens, self._settings.max_model_len - len(p)) for p, s in requests]
         width, count = max(map(len, prompts)), len(prompts)

@@ -1,69 +1,22 @@
-"""A policy on vLLM's engine, run inside this process: token ids in, token ids and sampled log-probabilities out.
-
-The engine is stepped by a thread of its own. vLLM's asynchronous front end would run it in a second process instead
-(on CPU with a third, unless told otherwise), each of which imports all of vLLM again: two engines then take a minute to
-start, and their errors stay behind. Engines of one process take turns, step by step, for vLLM keeps the context of a
-forward pass in a global; several actors use several cores. What that costs and gains: benchmarks/rollout.py.
+"""Policies on vLLM's engine: token ids in, token ids and sampled log-probabilities out.
 
 Where sampling is truncated (top-p, top-k) the log-probabilities are of the truncated distribution, which is not the
 learner's: training never asks for it.
 """
 
-import asyncio
-import itertools
-import logging
-import os
-import queue
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import torch
-
-os.environ.setdefault("VLLM_CONFIGURE_LOGGING", "0")  # else it closes the log handlers of this process
-
 from vllm import SamplingParams
-from vllm.engine.arg_utils import EngineArgs
-from vllm.inputs.engine import tokens_input
+from vllm.lora.request import LoRARequest
 from vllm.sampling_params import RequestOutputKind
-from vllm.v1.engine.llm_engine import LLMEngine
 
-from actors.settings import GPU_MEMORY_UTILIZATION, KV_CACHE_MB, MAX_NUM_SEQS, VllmEngine
+from actors.settings import ADAPTERS, VllmEngine
+from actors.vllm_engine import Engine
 from actors.weights import make_receipt, tensors_of
 from core.episode import Completion, FinishReason
-from core.interfaces import EngineFailure, Sampling
+from core.interfaces import Sampling
 from core.weights import PublishError, PublishReceipt, WeightUpdate
-
-log = logging.getLogger(__name__)
-_STEP = threading.Lock()
-"""Held by the engine of this process that makes a step."""
-
-
-def engine_args(model: str, settings: VllmEngine, device: str) -> EngineArgs:
-    common: dict[str, Any] = dict(  # noqa: C408 - reads as the keyword arguments it becomes
-        model=model,
-        dtype=settings.dtype or "float32",
-        max_model_len=settings.max_model_len,
-        max_num_seqs=settings.max_num_seqs or MAX_NUM_SEQS,
-        disable_log_stats=True,
-        use_tqdm_on_load=False,
-        logprobs_mode="processed_logprobs",
-        generation_config="vllm",  # the hub's generation_config.json would change the sampling distribution
-        worker_extension_cls="actors.vllm_worker.WeightReload",
-        distributed_executor_backend="uni",
-    )
-    if device == "cuda":
-        share = settings.gpu_memory_utilization or GPU_MEMORY_UTILIZATION
-        given = settings.kv_cache_mb << 20 if settings.kv_cache_mb else None
-        return EngineArgs(**common, gpu_memory_utilization=share, kv_cache_memory_bytes=given)
-    return EngineArgs(
-        **common,
-        enforce_eager=True,
-        kv_cache_memory_bytes=(settings.kv_cache_mb or KV_CACHE_MB) << 20,
-        # a seeded request whose prompt is prefilled in chunks kills the CPU engine, so prefill whole
-        enable_chunked_prefill=False,
-        max_num_batched_tokens=max(65536, settings.max_model_len),
-    )
 
 
 def sampling_params(sampling: Sampling) -> SamplingParams:
@@ -76,6 +29,7 @@ def sampling_params(sampling: Sampling) -> SamplingParams:
         stop_token_ids=list(sampling.stop_token_ids),
         ignore_eos=True,  # the stop tokens are named above, the model's eos among them where it is one
         logprobs=0,
+        flat_logprobs=True,
         detokenize=False,
         output_kind=RequestOutputKind.FINAL_ONLY,
     )
@@ -84,36 +38,42 @@ def sampling_params(sampling: Sampling) -> SamplingParams:
 def completion_of(output: Any, version: int) -> Completion:
     """Of vLLM's finished RequestOutput."""
     sampled = output.outputs[0]
-    tokens = tuple(sampled.token_ids)
-    logprobs = tuple(step[token].logprob for step, token in zip(sampled.logprobs or (), tokens, strict=True))
-    reason = FinishReason(sampled.finish_reason or "abort")
-    return Completion(tokens=tokens, logprobs=logprobs, version=version, finish_reason=reason)
+    return Completion(
+        tokens=tuple(sampled.token_ids),
+        logprobs=tuple(sampled.logprobs.logprobs) if sampled.logprobs else (),
+        version=version,
+        finish_reason=FinishReason(sampled.finish_reason or "abort"),
+    )
+
+
+async def complete(
+    engine: Engine,
+    prompt: Sequence[int],
+    sampling: Sampling,
+    version: int,
+    adapter: LoRARequest | None = None,
+) -> Completion:
+    """Raises ValueError where prompt and completion do not fit max_model_len."""
+    if len(prompt) >= engine.max_model_len:
+        raise ValueError(f"prompt of {len(prompt)} tokens does not fit max_model_len {engine.max_model_len}")
+    return completion_of(await engine.complete(prompt, sampling_params(sampling), adapter), version)
+
+
+async def score(engine: Engine, tokens: Sequence[int], adapter: LoRARequest | None = None) -> list[float]:
+    """Log-probabilities of tokens[1:] given what precedes them."""
+    params = SamplingParams(max_tokens=1, prompt_logprobs=0, detokenize=False, temperature=0.0)
+    output = await engine.complete(tokens, params, adapter)
+    rows = (output.prompt_logprobs or [])[1:]
+    return [row[token].logprob for row, token in zip(rows, tokens[1:], strict=True)]
 
 
 class VllmPolicy:
-    """Must be used from one event loop."""
+    """A model of its own, whose weights are replaced in place."""
 
     def __init__(self, model: str, settings: VllmEngine, device: str = "cpu") -> None:
         """Raises EngineFailure where the engine does not start."""
-        self._settings = settings
-        self._ids = itertools.count()
+        self._engine = Engine(model, settings, device)
         self._version = 0
-        self._commands: queue.SimpleQueue[tuple[str, Callable[[str], Any]] | None] = queue.SimpleQueue()
-        self._waiting: dict[str, asyncio.Future[Any]] = {}
-        self._death: EngineFailure | None = None
-        os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # it has precedence over the argument
-        set_num_threads = torch.set_num_threads
-        try:
-            with _STEP:
-                self._engine = LLMEngine.from_engine_args(engine_args(model, settings, device))
-        except Exception as error:
-            raise EngineFailure(f"vLLM cannot run {model}: {_in_words(error)}") from error
-        finally:
-            torch.set_num_threads = (
-                set_num_threads  # on CPU vLLM disables it, for a learner of this process, too
-            )
-        self._thread = threading.Thread(target=self._serve, name=f"vllm-{model}", daemon=True)
-        self._thread.start()
 
     @property
     def version(self) -> int:
@@ -121,114 +81,111 @@ class VllmPolicy:
 
     async def generate(self, prompt_tokens: Sequence[int], sampling: Sampling) -> Completion:
         """Raises ValueError where prompt and completion do not fit max_model_len."""
-        if len(prompt_tokens) >= self._settings.max_model_len:
-            raise ValueError(
-                f"prompt of {len(prompt_tokens)} tokens does not fit max_model_len {self._settings.max_model_len}"
-            )
-        version = self._version
-        return completion_of(await self._final(list(prompt_tokens), sampling_params(sampling)), version)
+        return await complete(self._engine, prompt_tokens, sampling, self._version)
 
     async def score(self, tokens: Sequence[int]) -> list[float]:
-        """Log-probabilities of tokens[1:] given what precedes them."""
-        params = SamplingParams(max_tokens=1, prompt_logprobs=0, detokenize=False, temperature=0.0)
-        output = await self._final(list(tokens), params)
-        rows = (output.prompt_logprobs or [])[1:]
-        return [row[token].logprob for row, token in zip(rows, tokens[1:], strict=True)]
+        return await score(self._engine, tokens)
 
     async def load_weights(self, update: WeightUpdate) -> PublishReceipt:
         """Replace the weights in place. Call it while no completion is wanted of the old ones: requests in
-        flight are cancelled."""
-        tensors, in_flight = tensors_of(update), dict(self._waiting)
-        for answer in in_flight.values():
-            answer.cancel()
+        flight are cancelled. Raises PublishError where the engine still has the old ones."""
+        tensors, abort = tensors_of(update), self._engine.cancel()
 
-        def reload(_: str) -> tuple[bool, bool]:
-            self._engine.abort_request(list(in_flight))
-            loaded = all(self._engine.collective_rpc("reload", args=(tensors,)))
-            return loaded, self._engine.reset_prefix_cache()  # stale KV would be used otherwise
+        def reload(_: str) -> bool:
+            abort()
+            self._engine.wake("weights")  # the cache, which takes more, when there is something to generate
+            loaded = self._engine.call("reload", tensors)
+            self._engine.forget_prefixes()  # stale KV would be used otherwise
+            return loaded
 
-        loaded, emptied = await self._ask(reload)
-        if not loaded:
+        if not await self._engine.ask(reload):
             raise PublishError(
                 f"version {update.version}: other weights were published, and the engine has the old ones"
             )
-        if not emptied:
-            raise EngineFailure("vLLM could not empty its prefix cache: a request was still in flight")
         self._version = update.version
         return await make_receipt(update, self.score)
 
+    async def sleep(self) -> None:
+        await self._engine.sleep()
+
     async def close(self) -> None:
-        for answer in self._waiting.values():
-            answer.cancel()
-        self._commands.put(None)
-        await asyncio.to_thread(self._thread.join)
-        self._engine.engine_core.shutdown()
+        await self._engine.close()
 
-    async def _final(self, tokens: list[int], params: SamplingParams) -> Any:
-        """vLLM's RequestOutput once the request is finished."""
 
-        def add(name: str) -> None:
-            self._engine.add_request(name, tokens_input(tokens), params)
+class AdapterPolicy:
+    """A LoRA adapter on an engine's backbone, beside those of other policies. A version is an adapter by itself: what is
+    in flight when another is published is completed by the one that it began with."""
 
-        return await self._ask(add)
+    def __init__(self, engine: Engine, adapter: LoRARequest) -> None:
+        """adapter: one of engine.first_adapters."""
+        self._engine, self._version = engine, 0
+        self._loaded = [adapter]
+        """The last one is played."""
 
-    # ------------------------------------------------------------------ between the loop and the engine's thread
-    async def _ask(self, act: Callable[[str], Any]) -> Any:
-        """What act(name) returns on the engine's thread, or where that is None, the output of the request that it made
-        under this name. Raises what act raises, and EngineFailure; a request that nobody waits for any more is aborted."""
-        if self._death is not None:
-            raise self._death
-        self._loop = asyncio.get_running_loop()
-        name = str(next(self._ids))
-        answer = self._waiting[name] = self._loop.create_future()
-        self._commands.put((name, act))
+    @property
+    def version(self) -> int:
+        return self._version
+
+    async def generate(self, prompt_tokens: Sequence[int], sampling: Sampling) -> Completion:
+        """Raises ValueError where prompt and completion do not fit max_model_len."""
+        adapter = self._loaded[-1]
         try:
-            return await answer
+            return await complete(self._engine, prompt_tokens, sampling, self._version, adapter)
         finally:
-            del self._waiting[name]
-            if answer.cancelled():
-                self._commands.put((name, lambda name: self._engine.abort_request([name])))
+            self._unload_drained()
 
-    def _serve(self) -> None:
-        """The engine's thread: act on commands, make a step while there are requests."""
-        try:
-            while self._obey():
-                with _STEP:
-                    outputs = self._engine.step()
-                if finished := [(output.request_id, output) for output in outputs if output.finished]:
-                    self._loop.call_soon_threadsafe(self._settle, finished)
-        except Exception as error:
-            log.exception("a vLLM engine ended")
-            self._death = EngineFailure(f"vLLM ended: {_in_words(error)}")
-            self._loop.call_soon_threadsafe(lambda: self._settle([(n, self._death) for n in self._waiting]))
+    async def score(self, tokens: Sequence[int]) -> list[float]:
+        return await score(self._engine, tokens, self._loaded[-1])
 
-    def _obey(self) -> bool:
-        """All commands that are there; wait for one where there is nothing to generate. False to end."""
-        while not self._commands.empty() or not self._engine.has_unfinished_requests():
-            command = self._commands.get()
-            if command is None:
-                return False
-            name, act = command
-            try:
-                result = act(name)
-            except Exception as error:  # of this request alone
-                result = error
-            if result is not None:
-                self._loop.call_soon_threadsafe(self._settle, [(name, result)])
-        return True
+    async def load_weights(self, update: WeightUpdate) -> PublishReceipt:
+        """Raises PublishError where the engine's adapter is not the learner's. Requests by the version before the last are
+        cancelled: there is no room for a third."""
+        if update.adapter is None:
+            raise PublishError(f"version {update.version}: all weights were published to an adapter's engine")
+        while len(self._loaded) >= ADAPTERS:
+            self._unload(self._loaded[0])
+        adapter, tensors = self._engine.next_adapter(update.version), tensors_of(update)
 
-    def _settle(self, results: Sequence[tuple[str, Any]]) -> None:
-        """On the loop: give those who wait their results, or raise them."""
-        for name, result in results:
-            answer = self._waiting.get(name)
-            if answer is None or answer.done():
-                continue
-            if isinstance(result, Exception):
-                answer.set_exception(result)
-            else:
-                answer.set_result(result)
+        def put(_: str) -> bool:
+            rank, alpha = update.adapter or (1, 1)
+            self._engine.wake("weights")
+            return self._engine.call("put_adapter", adapter.lora_int_id, tensors, rank, alpha)
+
+        if not await self._engine.ask(put):
+            raise PublishError(f"version {update.version}: the engine's adapter is not the published one")
+        self._loaded.append(adapter)
+        self._version = update.version
+        self._unload_drained()
+        return await make_receipt(update, self.score)
+
+    async def sleep(self) -> None:
+        """All policies of the engine."""
+        await self._engine.sleep()
+
+    async def close(self) -> None:
+        await self._engine.close()
+
+    def _unload_drained(self) -> None:
+        for adapter in self._loaded[:-1]:
+            if not self._engine.serves(adapter):
+                self._unload(adapter)
+
+    def _unload(self, adapter: LoRARequest) -> None:
+        self._loaded.remove(adapter)
+        abort = self._engine.cancel(adapter)
+
+        def drop() -> None:
+            abort()
+            self._engine.call("drop_adapter", adapter.lora_int_id)
+
+        self._engine.tell(drop)
 
 
-def _in_words(error: Exception) -> str:
-    """On one line."""
-    return " ".join(f"{type(error).__name__}: {error}".split())
+def adapter_policies(
+    model: str, settings: VllmEngine, device: str, ranks: Mapping[str, int]
+) -> dict[str, AdapterPolicy]:
+    """One engine's policies; ranks: of their adapters. Raises EngineFailure where the engine does not start."""
+    engine = Engine(model, settings, device, list(ranks.values()))
+    return {
+        name: AdapterPolicy(engine, first) for name, first in zip(ranks, engine.first_adapters, strict=True)
+    }

@@ -1,17 +1,17 @@
-"""What runs inside vLLM's worker: weight reload. Named in `worker_extension_cls`, imported by vLLM."""
+"""What runs inside vLLM's worker: new weights, new adapters. Named in `worker_extension_cls`, imported by vLLM."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
 
 
-class WeightReload:
+class Weights:
     """Methods become available to `collective_rpc`."""
 
     model_runner: Any
-    _last: tuple[int, int] | None = None
-    """Bits of the tensors that were given last, and of the model then."""
+    _last: tuple[int, list[int]] | None = None
+    """Bits of the tensors that were given last, and of the model then, on each GPU."""
 
     def reload(self, tensors: Mapping[str, torch.Tensor]) -> bool:
         """Load Hugging Face-named tensors in place. False where others than last time left the model as it was: in
@@ -27,11 +27,90 @@ class WeightReload:
                 name: parameter for name, parameter in own.items() if parameter.numel() and name in tensors
             }
             given = {name: tensors[name] for name in own}
-        now, last = (bits(t.to(dtype) for t in given.values()), bits(own.values())), self._last
+        # each GPU of a tensor-parallel engine has its part: what changed may all be another's
+        now = bits(t.to(dtype) for t in given.values()), _on_each_gpu(bits(own.values()))
+        last = self._last
         arrived = last is None or now[0] == last[0] or now[1] != last[1]
         if arrived:
             self._last = now
         return arrived
+
+    def put_adapter(self, number: int, tensors: Mapping[str, torch.Tensor], rank: int, alpha: int) -> bool:
+        """Load a LoRA adapter under a new number. tensors: by PEFT's names; none change nothing. False,
+        and nothing is loaded, where the layers then hold other numbers than were given."""
+        from vllm.distributed import get_tp_group
+        from vllm.lora.lora_model import LoRAModel
+        from vllm.lora.peft_helper import PEFTHelper
+        from vllm.lora.request import LoRARequest
+
+        worker = self.model_runner.lora_manager
+        manager, dtype = worker._adapter_manager, worker.lora_config.lora_dtype
+        names = getattr(manager.model, "hf_to_vllm_mapper", None)
+        if tensors:
+            adapter = LoRAModel.from_lora_tensors(
+                number,
+                {name: tensor.clone() for name, tensor in tensors.items()},  # vLLM scales them in place
+                PEFTHelper(r=rank, lora_alpha=alpha, target_modules=[]),
+                device="cpu",
+                dtype=dtype,
+                model_vocab_size=worker.vocab_size,
+                weights_mapper=names.get_rename_mapper() if names else None,
+            )
+            manager.add_adapter(adapter)
+        else:
+            worker._cached_dummy_lora = False  # as it is after start-up: make one, and keep none
+            worker.add_dummy_lora(LoRARequest(str(number), number, "zeros"), rank)
+        manager.activate_adapter(number)
+        given = (t.to(dtype) * (alpha / rank if ".lora_B." in n else 1) for n, t in tensors.items())
+        expected, arrived = bits(given), True
+        if get_tp_group().world_size > 1:  # this GPU has its part, as vLLM cuts it
+            arrived = expected == bits(_registered(manager, number, in_part=False))
+            expected = bits(_registered(manager, number, in_part=True))
+        arrived = arrived and expected == bits(
+            _in_slot(manager, number)
+        )  # both rest on zeros, whose bits are none
+        if not arrived:
+            manager.remove_adapter(number)
+        return arrived
+
+    def drop_adapter(self, number: int) -> bool:
+        return self.model_runner.lora_manager.remove_adapter(number)
+
+    def adapters(self) -> set[int]:
+        """Those that are loaded."""
+        return self.model_runner.lora_manager.list_adapters()
+
+
+def _in_slot(manager: Any, number: int) -> Iterator[torch.Tensor]:
+    """An adapter's part of what the layers compute with, padded with zeros."""
+    slot = manager.lora_index_to_id.index(number)
+    for module in {id(module): module for module in manager.modules.values()}.values():
+        for stacks in (module.lora_a_stacked, module.lora_b_stacked):
+            for stack in (stacks,) if isinstance(stacks, torch.Tensor) else stacks:
+                yield stack[slot]
+
+
+def _registered(manager: Any, number: int, *, in_part: bool) -> Iterator[torch.Tensor]:
+    """An adapter's tensors as vLLM has put them together; in_part: this GPU's part of them."""
+    adapter = manager.get_adapter(number)
+    for name, module in manager.modules.items():
+        if lora := manager._get_lora_layer_weights(adapter, name):
+            both = lora.lora_a, lora.lora_b
+            if in_part:
+                both = module.slice_lora_a(lora.lora_a), module.slice_lora_b(lora.lora_b)
+            for held in both:
+                yield from (t for t in (held if isinstance(held, list) else [held]) if t is not None)
+
+
+def _on_each_gpu(number: int) -> list[int]:
+    """Of all workers of a tensor-parallel engine, all of which call this."""
+    from vllm.distributed import get_tp_group
+
+    group = get_tp_group()
+    found: list[Any] = [number] * group.world_size
+    if group.world_size > 1:
+        torch.distributed.all_gather_object(found, number, group=group.cpu_group)
+    return found
 
 
 def bits(tensors: Iterable[torch.Tensor]) -> int:

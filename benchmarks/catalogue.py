@@ -27,15 +27,32 @@ RUNS = (
     "runtime",
 )
 """What decides how a run learns."""
+SERVICE = ("app", "cache", "engine", "models", "shelf", "solve")
 
 BENCHMARKS = {
     "sandbox": Benchmark(module="sandbox", speaks_of=("sandbox_workers", "docker")),
     "sandbox_soak": Benchmark(module="sandbox_soak", speaks_of=("sandbox_workers", "docker"), hours=True),
     "judge_service": Benchmark(module="judge_service", speaks_of=("sandbox_workers", "docker", "web")),
     "rollout": Benchmark(module="rollout", speaks_of=("actors", "core", "games")),
-    "serve": Benchmark(module="serve", speaks_of=("serving", "web", "scripts/serve.py")),
+    "serve": Benchmark(
+        module="serve", speaks_of=(*(f"serving/{name}.py" for name in SERVICE), "web", "scripts/serve.py")
+    ),
+    "serve_mixed": Benchmark(
+        module="serve",
+        arguments=("--mixed-minutes", "10"),
+        speaks_of=(*(f"serving/{name}.py" for name in SERVICE), "web", "scripts/serve.py"),
+    ),
+    "solve": Benchmark(
+        module="solve",
+        speaks_of=("scripts/solve.py", "scripts/evaluate.py", "evaluation", "actors"),
+        hours=True,
+    ),
+    "adapters": Benchmark(
+        module="adapters", speaks_of=("actors", "learners/tuning.py", "learners/weights.py")
+    ),
     "learner": Benchmark(module="learner", speaks_of=("learners", "core/batch.py")),
     "trl_parity": Benchmark(module="trl_parity", speaks_of=("learners", "core/batch.py")),
+    "verl_parity": Benchmark(module="verl_parity", speaks_of=("learners", "core/batch.py")),
     "trl_speed": Benchmark(module="trl_speed", speaks_of=("learners", "core/batch.py")),
     "end_to_end": Benchmark(module="end_to_end", speaks_of=(*RUNS, "actors", "sandbox_workers", "scripts")),
     "report_page": Benchmark(
@@ -53,6 +70,9 @@ BENCHMARKS = {
         module="experiments.kuhn",
         arguments=("exploitability",),
         speaks_of=("learners/advantages", "games/boards/kuhn.py"),
+    ),
+    "league": Benchmark(
+        module="experiments.league", speaks_of=("curriculum/opponents.py", "games/rps/payoffs.py")
     ),
     "stage_credit": Benchmark(module="experiments.stage_credit", speaks_of=("learners/advantages",)),
     "reward_hacking": Benchmark(

@@ -1,12 +1,14 @@
 """How close `Learner.step` comes to the hardware.
 
     python -m benchmarks.learner                      the embedded shape and one of 3M parameters, on CPU
-    python -m benchmarks.learner --shape qwen_1_5b --device cuda --precision bf16 --peak-tflops 989
+    python -m benchmarks.learner --device cuda --precision bf16 --peak-tflops 989     0.5B and 1.5B
+    python -m benchmarks.learner --device cuda --precision bf16 --shape qwen_1_5b --lora 16 --checkpointing
 
 The baseline is a bare PyTorch loop on the same model: forward, cross-entropy, backward, gradient clip, AdamW, on
 perfectly packed tokens (a full tensor of sequences as long as the learner's are on average, no padding, no
-reference, no ratios). Both alternate in one run; a ratio is the median of the pairs' ratios, with the quartiles
-beside it. With mixed lengths attention alone has more to do than with equal ones (its work grows with the square), so
+reference, no ratios). On a CPU both alternate in one run, on a GPU, which may have no room for both, one comes after the
+other; a ratio is the median of the pairs' ratios, with the quartiles beside it. On a GPU the memory that torch has
+reserved at the height is given, and its ratio to what the memory plan says (runtime/memory_plan.py). With mixed lengths attention alone has more to do than with equal ones (its work grows with the square), so
 the ratio on samples of one length is given, too. Random weights: speed does not depend on them.
 """
 
@@ -17,7 +19,7 @@ import resource
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,6 +32,7 @@ from benchmarks.report import arguments, publish
 from core.batch import Batch, Sample
 from learners.learner import Learner
 from learners.settings import MICROBATCH_TOKENS, LearnerSettings, OfGroups
+from runtime.memory_plan import learner_parts, shape_of
 
 
 class Shape(NamedTuple):
@@ -46,8 +49,10 @@ class Shape(NamedTuple):
 SHAPES = {
     "embedded": Shape(640, 96, 3, 3, 1, 288),
     "3m": Shape(4096, 192, 4, 6, 2, 768),
+    "qwen_0_5b": Shape(151_936, 896, 24, 14, 2, 4864),
     "qwen_1_5b": Shape(151_936, 1536, 28, 12, 2, 8960),
 }
+OF_DEVICE = {"cpu": ("embedded", "3m"), "cuda": ("qwen_0_5b", "qwen_1_5b")}
 SHORTEST, LONGEST = 60, 400
 """Tokens of a sample, uniformly; a third of them is the prompt."""
 BYTES_PER_PARAMETER = 20
@@ -86,7 +91,10 @@ class BareLoop:
     def __init__(self, path: Path, settings: LearnerSettings, device: str) -> None:
         self.model = Qwen2ForCausalLM.from_pretrained(path, dtype=torch.float32).to(device)  # pyright: ignore
         self.model.train()
-        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-6)
+        if settings.gradient_checkpointing:
+            self.model.gradient_checkpointing_enable()
+        fused = device == "cuda" or None
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-6, fused=fused)
         self.budget, self.device = settings.microbatch_tokens or MICROBATCH_TOKENS, device
         self.dtype = {"bf16": torch.bfloat16}.get(settings.precision or "fp32")
 
@@ -119,37 +127,57 @@ def compare(
     shape: str, samples: int, repeats: int, settings: LearnerSettings, device: str, mixed: bool
 ) -> tuple[dict[str, float], dict[str, float]]:
     """(figures, ratios) of one shape."""
-    figures: dict[str, list[float]] = {"learner": [], "bare": []}
     with tempfile.TemporaryDirectory() as directory:
         path = make_model(shape, Path(directory))
-        learner, bare = Learner(settings, 1e-6, path, path, device=device), BareLoop(path, settings, device)
-        vocabulary = SHAPES[shape].vocab_size
-        for step in range(1, repeats + 2):
-            batch = make_batch(step, samples, vocabulary, mixed)
-            tokens = sum(len(sample.tokens) for sample in batch.samples)
-            works = {"learner": lambda b=batch: learner.step(b), "bare": lambda b=batch: bare.step(b)}
-            for name in sorted(works, reverse=step % 2 == 0):
-                gc.collect()
-                speed = tokens / seconds(works[name], device)
-                if step > 1:  # the first is a warm-up
-                    figures[name].append(speed)
-        parameters = sum(p.numel() for p in learner.policy.model.parameters())
-    ratios = [one / other for one, other in zip(figures["learner"], figures["bare"], strict=True)]
+        known = shape_of(str(path))
+        makers: dict[str, Callable[[], Callable[[Batch], object]]] = {
+            "learner": lambda: Learner(settings, 1e-6, path, path, device=device).step,
+            "bare": lambda: BareLoop(path, settings, device).step,
+        }
+        batches = [make_batch(n + 1, samples, SHAPES[shape].vocab_size, mixed) for n in range(repeats + 1)]
+        together = [makers] if device == "cpu" else [{name: make} for name, make in makers.items()]
+        found = [tokens_per_s(group, batches, device) for group in together]
+    assert known is not None
+    speeds = {name: values for speeds, _ in found for name, values in speeds.items()}
+    ratios = [one / other for one, other in zip(speeds["learner"], speeds["bare"], strict=True)]
     low, middle, high = statistics.quantiles(ratios, n=4)
     if not mixed:
         return {}, {f"{shape}_vs_bare_loop_equal_lengths": middle}
-    return (
-        {
-            f"{shape}_parameters": float(parameters),
-            f"{shape}_learner_tokens_per_s": statistics.median(figures["learner"]),
-            f"{shape}_bare_tokens_per_s": statistics.median(figures["bare"]),
-        },
-        {
-            f"{shape}_vs_bare_loop": middle,
-            f"{shape}_vs_bare_loop_low": low,
-            f"{shape}_vs_bare_loop_high": high,
-        },
-    )
+    figures = {
+        f"{shape}_parameters": float(known.parameters),
+        f"{shape}_learner_tokens_per_s": statistics.median(speeds["learner"]),
+        f"{shape}_bare_tokens_per_s": statistics.median(speeds["bare"]),
+    }
+    compared = {
+        f"{shape}_vs_bare_loop": middle,
+        f"{shape}_vs_bare_loop_low": low,
+        f"{shape}_vs_bare_loop_high": high,
+    }
+    if device == "cuda":
+        planned = sum(learner_parts(known, settings, LONGEST).values())
+        figures |= {f"{shape}_planned_mib": planned / 2**20, f"{shape}_reserved_mib": found[0][1] / 2**20}
+        compared[f"{shape}_reserved_vs_planned"] = found[0][1] / planned
+    return figures, compared
+
+
+def tokens_per_s(
+    makers: Mapping[str, Callable[[], Callable[[Batch], object]]], batches: Sequence[Batch], device: str
+) -> tuple[dict[str, list[float]], int]:
+    """(speeds by name, in turns, without the first batch, which is a warm-up; bytes of the GPU at the height)."""
+    gc.collect()
+    if device == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+    steps = {name: make() for name, make in makers.items()}
+    speeds: dict[str, list[float]] = {name: [] for name in steps}
+    for batch in batches:
+        tokens = sum(len(sample.tokens) for sample in batch.samples)
+        for name in sorted(steps, reverse=batch.step % 2 == 0):
+            gc.collect()
+            speed = tokens / seconds(lambda step=steps[name], b=batch: step(b), device)
+            if batch.step > 1:
+                speeds[name].append(speed)
+    return speeds, torch.cuda.max_memory_reserved() if device == "cuda" else 0
 
 
 def peak_bytes(shape: str, samples: int, settings: LearnerSettings) -> float:
@@ -171,10 +199,15 @@ def _peak(shape: str, samples: int, settings: LearnerSettings) -> float:
 
 def main() -> None:
     parser = arguments(__doc__)
-    parser.add_argument("--shape", action="append", choices=SHAPES, help="default: embedded and 3m")
+    parser.add_argument(
+        "--shape", action="append", choices=SHAPES, help="default: embedded and 3m, on cuda 0.5B and 1.5B"
+    )
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
     parser.add_argument("--lora", type=int, metavar="RANK", help="tune an adapter")
+    parser.add_argument("--checkpointing", action="store_true", help="learner.gradient_checkpointing")
+    parser.add_argument("--microbatch-tokens", type=int, default=4096)
+    parser.add_argument("--logits-mb", type=int, help="learner.logits_mb")
     parser.add_argument("--samples", type=int, default=64)
     parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--threads", type=int, default=2)
@@ -186,12 +219,14 @@ def main() -> None:
     settings = LearnerSettings(
         estimator=OfGroups(kind="grpo"),
         minibatch_samples=options.samples,
-        microbatch_tokens=4096,
+        microbatch_tokens=options.microbatch_tokens,
+        gradient_checkpointing=options.checkpointing,
+        logits_mb=options.logits_mb,
         precision=options.precision,
         lora={"rank": options.lora} if options.lora else None,  # pyright: ignore[reportArgumentType]
     )
     figures, ratios = {}, {}
-    for shape in options.shape or ("embedded", "3m"):
+    for shape in options.shape or OF_DEVICE[options.device]:
         for mixed in (True, False):
             found = compare(shape, options.samples, options.repeats, settings, options.device, mixed)
             figures, ratios = figures | found[0], ratios | found[1]

@@ -63,6 +63,11 @@ def machine() -> dict[str, Any]:
     return found | ({"gpu": torch.cuda.get_device_name()} if torch and torch.cuda.is_available() else {})
 
 
+def _named(argument: str) -> str:
+    """A file by its name: where it lies on this machine is nobody's business."""
+    return os.path.basename(argument) if os.path.isabs(argument) else argument
+
+
 @functools.cache
 def commit() -> str:
     """Of the code, "-dirty" where it had changes; results and pages are no code."""
@@ -95,7 +100,7 @@ def write(path: Path | None, figures: Mapping[str, Any], ratios: Mapping[str, fl
     if path is None:
         return
     document = {
-        "command": re.sub(r" --json[= ]\S+", "", shlex.join(["python", *sys.orig_argv[1:]])),
+        "command": re.sub(r" --json[= ]\S+", "", shlex.join(["python", *map(_named, sys.orig_argv[1:])])),
         "commit": commit(),
         "date": time.strftime("%Y-%m-%d"),
         "machine": machine(),

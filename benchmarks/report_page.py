@@ -52,11 +52,11 @@ def measure(run: Path, file: Path) -> tuple[dict[str, Any], dict[str, float]]:
     return figures | _opened(file), {"vs_jsonl": stored / size}
 
 
-def _opened(file: Path) -> dict[str, float]:
-    """Milliseconds; nothing where there is no Chromium."""
+def _opened(file: Path) -> dict[str, int | None]:
+    """Milliseconds; None where there is no Chromium."""
     if not Path(_CHROMIUM).exists():
         print(f"not opened: there is no {_CHROMIUM} (apt-get install chromium)")
-        return {}
+        return {"open_ms": None, "another_step_ms": None}
     from playwright.sync_api import sync_playwright
 
     opened, turned = [], []
@@ -76,7 +76,7 @@ def _opened(file: Path) -> dict[str, float]:
             turned.append(1000 * (time.perf_counter() - began))
             view.close()
         browser.close()
-    return {"open_ms": median(opened), "another_step_ms": median(turned)}
+    return {"open_ms": round(median(opened)), "another_step_ms": round(median(turned))}
 
 
 def _made_up(run: Path) -> Path:

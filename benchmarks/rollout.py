@@ -2,12 +2,13 @@
 the learner's.
 
 An episode here is one attempt of the generator (five requests, one after another) and one of the discriminator; nothing
-is judged. Both policies have an engine in this process, as in a rollout actor. Baselines, without game, seeds and
-log-probabilities, on the same prompts and with as many tokens as were sampled:
+is judged. Both policies have an engine in this process, as in a rollout actor. Baselines, without the game, on the same
+prompts and with as many tokens as were sampled, each with engines of its own:
 
-    bare_vllm              vllm.LLMEngine, stepped in a loop: the same requests
-    bare_vllm_one_request  the same, but an attempt is one request for all its tokens: what five requests cost
-    async_vllm             vllm.AsyncLLM in processes of its own, as `vllm serve` has it: the same requests
+    bare_vllm              vllm.LLMEngine, stepped in a loop: the same requests, without seeds and log-probabilities
+    bare_vllm_seeded       the same with them, as training needs them: what they cost
+    bare_vllm_one_request  without, but an attempt is one request for all its tokens: what five requests cost
+    async_vllm             vllm.AsyncLLM in processes of its own, as `vllm serve` has it: the same requests as bare_vllm
 """
 
 import asyncio
@@ -39,7 +40,8 @@ async def measure(quick: bool) -> tuple[dict[str, float], dict[str, float]]:
 
     from actors.settings import VllmEngine
     from actors.transformers_policy import TransformersPolicy
-    from actors.vllm_policy import VllmPolicy, engine_args
+    from actors.vllm_engine import engine_args
+    from actors.vllm_policy import VllmPolicy
     from configs.load import load_run
     from embedded.problems import embedded_problems
     from embedded.teaching import ensure_embedded
@@ -59,24 +61,27 @@ async def measure(quick: bool) -> tuple[dict[str, float], dict[str, float]]:
     game, problems = MultistageGame(MultistageRules.model_validate(config.game)), embedded_problems("train")
     lengths = {role: config.policy(role).max_tokens for role in roles}
     policies: dict[str, Any] = {role: VllmPolicy(models[role], engines[role]) for role in roles}
-    bare = {role: LLMEngine.from_engine_args(args[role]) for role in roles}
+    bare = {
+        name: {role: LLMEngine.from_engine_args(args[role]) for role in roles}
+        for name in ("bare_vllm", "bare_vllm_seeded", "bare_vllm_one_request")
+    }
     in_processes = {r: AsyncLLM.from_engine_args(AsyncEngineArgs(**vars(args[r]))) for r in roles}
 
     figures: dict[str, float] = {}
     ratios: dict[str, float] = {}
     for size, episodes in (("few", 8 if quick else 64), ("many", 16 if quick else 256)):
         speeds: dict[str, list[float]] = {}
-        for seed in range(2 if quick else 6):
+        for seed in range(2 if quick else 8):
             start = time.perf_counter()
             played = await play(game, policies, style, problems[:episodes], lengths, seed)
             seconds = {"ours": time.perf_counter() - start}
             chains = [chain_of(trajectory) for trajectory in played]
-            start = time.perf_counter()
-            step_through(bare, chains)
-            seconds["bare_vllm"] = time.perf_counter() - start
-            start = time.perf_counter()
-            step_through(bare, [in_one_request(chain) for chain in chains])
-            seconds["bare_vllm_one_request"] = time.perf_counter() - start
+            for name, engines_of in bare.items():
+                requests = [in_one_request(c) for c in chains] if name == "bare_vllm_one_request" else chains
+                wanted = {"seed": seed, "logprobs": 0} if name == "bare_vllm_seeded" else {}
+                start = time.perf_counter()
+                step_through(engines_of, requests, wanted)
+                seconds[name] = time.perf_counter() - start
             start = time.perf_counter()
             await asyncio.gather(*(go_through(in_processes, chain, seed) for chain in chains))
             seconds["async_vllm"] = time.perf_counter() - start
@@ -140,8 +145,9 @@ def in_one_request(chain: Chain) -> Chain:
     return policy, [(requests[0][0], sum(length for _, length in requests))]
 
 
-def step_through(engines: Mapping[str, Any], chains: Sequence[Chain]) -> None:
-    """Each chain's requests one after another, all chains at once; the engines take turns."""
+def step_through(engines: Mapping[str, Any], chains: Sequence[Chain], wanted: Mapping[str, Any]) -> None:
+    """Each chain's requests one after another, all chains at once; the engines take turns. wanted: of vLLM's
+    SamplingParams, beside the length."""
     from vllm.inputs.engine import tokens_input
 
     waiting = {str(i): list(reversed(requests)) for i, (_, requests) in enumerate(chains)}
@@ -149,7 +155,7 @@ def step_through(engines: Mapping[str, Any], chains: Sequence[Chain]) -> None:
     def ask(name: str) -> None:
         prompt, length = waiting[name].pop()
         engine = engines[chains[int(name)][0]]
-        engine.add_request(name, tokens_input(prompt), as_many_as(length))
+        engine.add_request(name, tokens_input(prompt), as_many_as(length, wanted))
 
     for name in waiting:
         ask(name)
@@ -167,16 +173,20 @@ async def go_through(engines: Mapping[str, Any], chain: Chain, seed: int) -> Non
     policy, requests = chain
     for number, (prompt, length) in enumerate(requests):
         name = f"{id(chain)}-{seed}-{number}"
-        async for _ in engines[policy].generate(tokens_input(prompt), as_many_as(length), name):
+        async for _ in engines[policy].generate(tokens_input(prompt), as_many_as(length, {}), name):
             pass
 
 
-def as_many_as(tokens: int) -> Any:
+def as_many_as(tokens: int, wanted: Mapping[str, Any]) -> Any:
     from vllm import SamplingParams
     from vllm.sampling_params import RequestOutputKind
 
     return SamplingParams(
-        max_tokens=tokens, ignore_eos=True, detokenize=False, output_kind=RequestOutputKind.FINAL_ONLY
+        max_tokens=tokens,
+        ignore_eos=True,
+        detokenize=False,
+        output_kind=RequestOutputKind.FINAL_ONLY,
+        **wanted,
     )
 
 

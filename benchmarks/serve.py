@@ -15,6 +15,7 @@ import asyncio
 import contextlib
 import itertools
 import json
+import math
 import os
 import random
 import signal
@@ -70,7 +71,9 @@ def main() -> None:
         theirs = servers.enter_context(vllm_serve(Path(folder)))
         figures, ratios = asyncio.run(against(ours, theirs, quick=options.quick))
         if options.mixed_minutes:
-            figures |= asyncio.run(mixed(ours, options.mixed_minutes * 60))
+            figures |= asyncio.run(
+                mixed(ours, min(options.mixed_minutes * 60, 20 if options.quick else math.inf))
+            )
     publish(options.json, figures, ratios)
     if figures.get("mixed_lost"):
         raise SystemExit("requests were lost")

@@ -1,7 +1,8 @@
 """The jobs of the soak, by kind; each judges itself and says what was wrong.
 
 generated   small honest jobs without end, with the value and the output of each test known
-corpus      the jobs of tests/honest: the right program must pass, each wrong one fail
+corpus      the jobs of tests/honest: the right program must pass, each wrong one fail; and those of tests/attacks by
+            which a program that does what the reference does in another way must pass, too
 hostile     the programs of hostile_jobs, which must not pass
 attack      the named attacks of tests/attacks, each of which must hold as its test there says
 """
@@ -19,8 +20,8 @@ from typing import Any, NamedTuple, Protocol
 
 from benchmarks.hostile_jobs import HOSTILE, LIMITS, TEST, Hostile
 from core.interfaces import Sandbox
-from core.verdict import Limits, OutputTest, PlainTest, Status, Test, Verdict
-from tests.attacks import conftest
+from core.verdict import Limits, OutputTest, PlainTest, Status, Test, Verdict, known_by
+from tests.attacks import conftest, test_forgery
 from tests.honest.jobs import Job, read_corpus
 from tests.honest.not_served import NOT_SERVED
 from tests.honest.products import products
@@ -202,6 +203,30 @@ def corpus(languages: Sequence[str]) -> list[FromCorpus]:
     ]
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EquallyRight:
+    """A program that is as right as the reference, on a test as programs meet it once the reference has passed."""
+
+    name: str
+    reference: str
+    program: str
+    test: str
+    kind: str = "corpus"
+
+    async def judge(self, sandbox: Sandbox, run: int) -> Judged:
+        (reference,) = await sandbox.judge(self.reference, [self.test], run=run)
+        (verdict,) = await sandbox.judge(self.program, [known_by(self.test, [reference])], run=run)
+        failed = [one for one in (reference, verdict) if not one.passed]
+        return Judged([f"{self.name}: {one.status} {one.error[:200]}" for one in failed], [])
+
+
+def equally_right() -> list[EquallyRight]:
+    return [
+        EquallyRight(name=f"forgery: {name}", reference=reference, program=program, test=test)
+        for name, (reference, program, test) in test_forgery.EQUALLY_RIGHT.items()
+    ]
+
+
 # ---------------------------------------------------------------- hostile
 
 
@@ -343,7 +368,7 @@ def mixed(shares: Mapping[str, float], languages: Sequence[str], seed: int = 0) 
     hostile = [HostileJob(hostile=one) for one in HOSTILE]
     sources: dict[str, Iterator[SoakJob]] = {
         "generated": (rng.choice(HONEST_KINDS)(next(numbers)) for _ in itertools.count()),
-        "corpus": rounds(corpus(languages), rng),
+        "corpus": rounds([*corpus(languages), *equally_right()], rng),
         "hostile": (rng.choices(hostile, weights)[0] for _ in itertools.count()),
         "attack": rounds(attacks(languages), rng),
     }

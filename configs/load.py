@@ -166,8 +166,7 @@ def load_run(arguments: list[str]) -> tuple[Run, str]:
     kept = dict(leaves(values))
     for key, value in from_environment.items():
         if key in kept:
-            shown = "(secret)" if key == "tracking.webhook" else value
-            print(f"from the environment: {key} = {shown}", flush=True)
+            print(f"from the environment: {key} = {value}", flush=True)
     return run, name
 
 

@@ -82,7 +82,7 @@ class ModelOptions(Options):
     problems: int | None = Field(None, ge=1)
     """The first so many of the data set."""
     answer_format: Literal["direct", "reasoning"] | None = None
-    """Of one message (see games/programs/unit_tests.py); default: that of the checkpoint's run, or direct."""
+    """Of one message: the program alone, or reasoning and then the program; default: that of the checkpoint's run, or direct."""
     engine: Literal["vllm", "transformers"] = "vllm"
     dtype: Literal["float32", "bfloat16"] = "float32"
     device: Literal["cpu", "cuda"] = "cpu"

@@ -3,7 +3,7 @@
 Imports no torch, ray or vllm: reading a config must be quick.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -27,8 +27,7 @@ from core.settings import Settings
 from core.verdict import Limits
 from curriculum.curriculum import Curriculum, Schedule
 from embedded.settings import WarmStartSettings
-from games import GameRules
-from games.multistage.rules import MultistageRules
+from games import USUAL, GameRules
 from games.rules import Need
 from tracking.divergence import StopSettings
 from tracking.settings import TrackingSettings
@@ -37,7 +36,13 @@ KEYS_OF_NEEDS: dict[Need, tuple[str, ...]] = {
     "sandbox": ("sandbox",),
     "problems": ("problems", "curriculum.order"),
     "stages": ("curriculum.stages", "curriculum.remembered_programs"),
-    "suites": ("evaluation.suites", "warm_start.weak_suites", "warm_start.invalid_suites"),
+    "suites": (
+        "curriculum.remembered_tests",
+        "curriculum.remembered_wrong_programs",
+        "evaluation.suites",
+        "warm_start.weak_suites",
+        "warm_start.invalid_suites",
+    ),
     "bank": ("evaluation.bank_programs",),
     "samples": ("evaluation.samples",),
     "rewarded tests": ("evaluation.gap_alarm",),
@@ -67,7 +72,7 @@ class Config(Settings):
     generator: PolicySettings = PolicySettings()
     discriminator: PolicySettings = PolicySettings()
     problems: Problems = EmbeddedProblems()
-    game: GameRules = MultistageRules()
+    game: GameRules = USUAL
     curriculum: Schedule = Schedule()
     sandbox: SandboxSettings = SandboxSettings()
     rollout: RolloutSettings = RolloutSettings()
@@ -117,6 +122,25 @@ class Config(Settings):
     def policy(self, name: str) -> PolicySettings:
         return {"generator": self.generator, "discriminator": self.discriminator}[name]
 
+    def engines(self, models: Mapping[str, str]) -> list[tuple[str, ...]]:
+        """Policies by engine: together those that are adapters of one model. models: by policy; those that are "embedded"
+        have yet to be made, each its own."""
+        found: list[tuple[str, ...]] = []
+        for name in self.policies:
+            own = self.policy(name)
+            alike = (
+                i
+                for i, (other, *_) in enumerate(found)
+                if own.publishes_adapter
+                and models[name] == models[other] != EMBEDDED
+                and own.engine == self.policy(other).engine
+            )
+            if (i := next(alike, None)) is None:
+                found.append((name,))
+            else:
+                found[i] += (name,)
+        return found
+
     def policy_learning_rate(self, name: str) -> float:
         return self.learning_rate * self.policy(name).learner.learning_rate_scale
 
@@ -139,7 +163,13 @@ class Config(Settings):
             if self.discriminator != PolicySettings():
                 raise ValueError(f"discriminator has no effect with game {self.game.kind}: it has one policy")
             self.curriculum.refuse_changed(
-                ("n_discriminator_steps", "k_alternating_steps", "frozen_programs", "frozen_suites"),
+                (
+                    "n_discriminator_steps",
+                    "k_alternating_steps",
+                    "frozen_programs",
+                    "frozen_suites",
+                    "opponents",
+                ),
                 f"has no effect with game {self.game.kind}: it has one policy",
                 "curriculum",
             )
@@ -159,13 +189,48 @@ class Config(Settings):
                 raise ValueError(f"{name}: max_tokens must be below engine.max_model_len")
 
     def _check_device(self) -> None:
+        self._check_sleep()
+        engines = {role: self.policy(role).engine for role in self.policies}
+        apart = all(engine.count for engine in engines.values())
         if self.device == "cuda" and not self.local:
             shares = {f"{r}.learner.gpus": self.policy(r).learner.gpus for r in self.policies}
-            without = [
-                key for key, share in (shares | {"rollout.gpus": self.rollout.gpus}).items() if share == 0
-            ]
+            actors = {} if apart else {"rollout.gpus": self.rollout.gpus}
+            without = [key for key, share in (shares | actors).items() if share == 0]
             if without:
                 raise ValueError(f"device cuda: give {', '.join(without)} a share of a GPU (such as 0.25)")
+        if apart and self.rollout.gpus:
+            raise ValueError("rollout.gpus has no effect where every policy has engine.count")
+        for role, engine in engines.items():
+            if self.local and engine.count:
+                raise ValueError(f"{role}.engine.count has no effect with local")
+            if engine.gpus_each > 1 and not engine.count and self.rollout.gpus not in (None, 0, 1):
+                raise ValueError(
+                    f"{role}.engine.tensor_parallel {engine.gpus_each}: takes whole GPUs: leave out rollout.gpus"
+                )
+
+    def _check_sleep(self) -> None:
+        policies = {role: self.policy(role) for role in self.policies}
+        asleep = {role for role, policy in policies.items() if policy.engine.sleep}
+        for role in asleep:
+            if policies[role].engine.count is not None:
+                raise ValueError(
+                    f"{role}.engine.sleep goes without engine.count: such an engine shares no GPU with a learner"
+                )
+        if asleep and self.device == "cpu":
+            raise ValueError(f"{min(asleep)}.engine.sleep has no effect with device cpu")
+        if any(
+            policy.learner.lora and getattr(policy.engine, "adapter", True) is None
+            for policy in policies.values()
+        ):
+            return  # whether they share an engine is settled later
+        engines = self.engines({role: policy.model for role, policy in policies.items()})
+        held = [roles for roles in engines if policies[roles[0]].engine.count is None]
+        of_vllm = [roles for roles in held if policies[roles[0]].engine.kind == "vllm"]
+        if len(of_vllm) > 1 and asleep & {role for roles in of_vllm for role in roles}:
+            raise ValueError(
+                f"{min(asleep)}.engine.sleep: vLLM puts one engine of a process to sleep, and {' and '.join(policies)} have "
+                "one each: share one (learner.lora for both), take engine.kind transformers, or let none sleep"
+            )
 
     def _check_sandbox(self) -> None:
         if self.sandbox.runtime is not None and self.sandbox.backend in ("namespace", "process"):
@@ -185,6 +250,7 @@ class Config(Settings):
                 "curriculum.frozen_suites 0 leaves no test to be rewarded by: it needs game.baseline_in_reward, and "
                 "discriminator among curriculum.frozen_players"
             )
+        self._check_past()
         for need, keys in KEYS_OF_NEEDS.items():
             for key in keys if need not in game.uses else ():
                 section, _, name = key.partition(".")
@@ -197,12 +263,36 @@ class Config(Settings):
                 f"credit {self.credit.kind} has no effect with game {game.kind}: it has no stages"
             )
 
+    def _check_past(self) -> None:
+        schedule = self.curriculum
+        frozen = schedule.n_discriminator_steps or schedule.n_generator_steps
+        if schedule.opponents.current < 1 and (schedule.frozen_players or not frozen):
+            raise ValueError(
+                "curriculum.opponents: nobody with a past is ever frozen: it needs phases in which one policy learns "
+                "(n_discriminator_steps, n_generator_steps) and no curriculum.frozen_players"
+            )
+        meets = {"remembered_tests": "generator", "remembered_wrong_programs": "discriminator"}
+        for key, learner in meets.items():
+            if getattr(schedule, key) and learner in schedule.frozen_players:
+                raise ValueError(
+                    f"curriculum.{key} has no effect while the {learner}, who would learn from it, is among "
+                    "curriculum.frozen_players"
+                )
+        if (
+            schedule.remembered_tests
+            and not schedule.frozen_suites
+            and "discriminator" in schedule.frozen_players
+        ):
+            raise ValueError(
+                "curriculum.remembered_tests has no effect with frozen_suites 0: nobody writes tests"
+            )
+
     def _check_credit(self) -> None:
         credit, estimator = self.credit, self.generator.learner.estimator.kind
         if credit.kind == "stage_gae" and estimator != "gae":
             raise ValueError(f"credit stage_gae needs generator.learner.estimator.kind gae, not {estimator}")
         if isinstance(credit, TreeCredit):
-            if isinstance(self.game, MultistageRules) and self.game.attempts_per_episode > 1:
+            if getattr(self.game, "attempts_per_episode", 1) > 1:
                 raise ValueError(
                     "credit tree: game.attempts_per_episode: attempts that branch have no further ones"
                 )
@@ -230,7 +320,7 @@ class Config(Settings):
                 raise ValueError(f"{role}.learner.precision: fp16 is for device cuda; bf16 works on both")
             if self.stop.max_kl is not None and settings.kl.kind == "none":
                 raise ValueError(f"stop.max_kl needs {role}.learner.kl.kind watched: none leaves KL unknown")
-            if self.device == "cpu" and settings.offload_optimizer:
-                raise ValueError(f"{role}.learner.offload_optimizer has no effect with device cpu")
+            if self.device == "cpu" and settings.offload != "none":
+                raise ValueError(f"{role}.learner.offload has no effect with device cpu")
             if self.local and settings.workers > 1:
                 raise ValueError(f"{role}.learner.workers has no effect with local")

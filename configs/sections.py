@@ -23,6 +23,23 @@ class PolicySettings(Settings):
     engine: EngineSettings = VllmEngine()
     learner: LearnerSettings = LearnerSettings()
 
+    @property
+    def publishes_adapter(self) -> bool:
+        """Whether the engine is sent the adapter alone."""
+        return self.engine.kind == "vllm" and bool(self.engine.adapter)
+
+    @model_validator(mode="after")
+    def _an_adapter_has_its_backbone(self) -> Self:
+        lora = self.learner.lora
+        if self.publishes_adapter and lora is None:
+            raise ValueError("engine.adapter has no effect without learner.lora")
+        if self.publishes_adapter and lora and lora.quantize:
+            raise ValueError(
+                "engine.adapter: the engine's backbone is not learner.lora.quantize "
+                f"{lora.quantize}, which the adapter is trained on: leave one of the two out"
+            )
+        return self
+
 
 ProblemFormat = Literal[
     "problems", "mbpp", "mbpp_plus", "humaneval", "humaneval_plus", "livecodebench", "code_contests", "apps", "taco", "q",
@@ -108,12 +125,14 @@ class SandboxSettings(Settings):
 
 
 class RolloutSettings(Settings):
-    actors: int = Field(default=1, ge=1)
-    """Rollout actors; each holds an engine per policy."""
+    actors: int | None = Field(default=None, ge=1)
+    """Rollout actors; each holds an engine of every policy whose engine.count is not given. None: 1, on a GPU one for
+    each GPU that nothing else is on, as far as curriculum.problems_per_step goes."""
     cpus: float = Field(default=0.5, ge=0)
     """Ray CPUs per actor (bookkeeping, not a limit)."""
-    gpus: float | None = Field(default=None, ge=0)
-    """GPUs per actor; None: none on CPU, else one where there are enough, else half of one."""
+    gpus: float | None = Field(default=None, ge=0, le=1)
+    """Share of a GPU per actor, or 1 of each of engine.tensor_parallel; None: none on CPU or with engine.count, else 1
+    where there are enough, else a part of one."""
 
 
 class TreeCredit(Settings):

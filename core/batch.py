@@ -15,7 +15,8 @@ class Sample:
 
     tokens: tuple[int, ...]
     sampled: tuple[bool, ...]
-    """True where the policy chose the token (prompt tokens and stage markers put in by the game: False)."""
+    """True where the policy chose the token (prompt tokens and stage markers put in by the game: False), and mask_truncated
+    does not leave it out. These are the steps of GAE, and carry value loss."""
     trained: tuple[bool, ...]
     """True where the token carries policy loss: sampled, and of a stage under training."""
     logprobs: tuple[float, ...]
@@ -23,7 +24,10 @@ class Sample:
     reward: float
     """Of the whole trajectory, as the estimator wants it (raw, or relative to its group)."""
     advantage: float | None
-    """Critic-free estimators fill it in; None where the learner's critic estimates it (GAE)."""
+    """Critic-free estimators fill it in (reinforce_pp: the reward, which the learner normalises over the batch's tokens);
+    None where the learner's critic estimates it (GAE)."""
+    player: str = ""
+    """Advantages are normalised among those of one player: a policy that plays against itself has several."""
     segments: tuple[int, ...] = ()
     """Sampled tokens of each turn, where GAE is to take a turn as one step; empty: it goes token by token."""
 
@@ -49,8 +53,9 @@ def sample_from(
     by_turn: bool = False,
 ) -> Sample:
     """Concatenate the trajectory's turns. trained_stages None trains every stage; reward is what the estimator made of
-    the trajectory's own (None: that as it is); mask_truncated leaves out completions that were cut off by their length
-    limit: what is missing may be to blame for the reward; by_turn has GAE take each turn as one step.
+    the trajectory's own (None: that as it is); mask_truncated takes completions that were cut off by their length limit
+    for tokens that nobody chose: what is missing may be to blame for the reward; by_turn has GAE take each turn as one
+    step.
 
     Raises ValueError where a turn's prompt does not extend the turn before it.
     """
@@ -58,17 +63,20 @@ def sample_from(
     sampled: list[bool] = []
     trained: list[bool] = []
     logprobs: list[float] = []
+    segments: list[int] = []
     for turn in trajectory.turns:
         if list(turn.prompt_tokens[: len(tokens)]) != tokens:
             raise ValueError(f"{trajectory.player}: the prompt of stage {turn.stage} rewrites earlier tokens")
         added = len(turn.prompt_tokens) - len(tokens)
         completion = turn.completion
-        learns = trained_stages is None or turn.stage in trained_stages
-        learns = learns and not (mask_truncated and completion.finish_reason is FinishReason.LENGTH)
+        length = len(completion.tokens)
+        chosen = not (mask_truncated and completion.finish_reason is FinishReason.LENGTH)
+        learns = chosen and (trained_stages is None or turn.stage in trained_stages)
         tokens += [*turn.prompt_tokens[len(tokens) :], *completion.tokens]
-        sampled += [False] * added + [True] * len(completion.tokens)
-        trained += [False] * added + [learns] * len(completion.tokens)
-        logprobs += [0.0] * added + list(completion.logprobs)
+        sampled += [False] * added + [chosen] * length
+        trained += [False] * added + [learns] * length
+        logprobs += [0.0] * added + (list(completion.logprobs) if chosen else [0.0] * length)
+        segments += [length] if chosen and length else []
     assert trajectory.reward is not None, "an unjudged trajectory never becomes a sample"
     return Sample(
         tokens=tuple(tokens),
@@ -77,7 +85,6 @@ def sample_from(
         logprobs=tuple(logprobs),
         reward=trajectory.reward if reward is None else reward,
         advantage=advantage,
-        segments=tuple(len(t.completion.tokens) for t in trajectory.turns if t.completion.tokens)
-        if by_turn
-        else (),
+        player=trajectory.player,
+        segments=tuple(segments) if by_turn else (),
     )

@@ -3,15 +3,21 @@
 import argparse
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from core.errors import SparringError, exit_with
 
 
-def parser_of(module: str, text: str | None) -> argparse.ArgumentParser:
-    """text: the module's docstring, which the help shows as it stands."""
-    return argparse.ArgumentParser(
+def parser_of(module: str, text: str | None, *, of_runs: bool = False) -> argparse.ArgumentParser:
+    """text: the module's docstring, which the help shows as it stands. of_runs: it takes runs by name."""
+    parser = argparse.ArgumentParser(
         prog=f"python -m {module}", description=text, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    if of_runs:
+        parser.add_argument(
+            "--output-dir", type=Path, default=Path("output"), help="where runs are (%(default)s)"
+        )
+    return parser
 
 
 @contextmanager

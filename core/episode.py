@@ -111,6 +111,17 @@ class Trajectory:
         return min(turn.completion.version for turn in self.turns)
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Mistakes:
+    """What was got wrong in an episode, for later ones to meet again (Player.past)."""
+
+    programs: tuple[str, ...] = ()
+    """Distinct ones that pass a valid test and fail another."""
+    tests: Mapping[str, bool] = field(default_factory=dict)
+    """Tests as they were written -> whether some program failed them: those that killed one, and all that were met
+    again."""
+
+
 @dataclass(kw_only=True, slots=True)
 class Episode:
     """One play of one problem: all attempts of all players. The attempts of one player share problem
@@ -118,6 +129,7 @@ class Episode:
 
     problem_id: str
     trajectories: list[Trajectory]
+    mistakes: Mistakes = Mistakes()
 
     def judged(self, player: str) -> list[Trajectory]:
         """The player's judged attempts."""

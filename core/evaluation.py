@@ -1,9 +1,7 @@
 """What an evaluation of any game is: what is played, and the scores that come of it."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from statistics import fmean
 from typing import Annotated, Any, Protocol, Self
 
@@ -33,10 +31,10 @@ class EvaluationSettings(Settings):
     pass_at: tuple[Annotated[int, Field(ge=1)], ...] = (1,)
     """The k of pass@k, none above `samples`."""
     bank_programs: int = Field(default=4, ge=1)
-    """Programs of the initial generator per held-out problem, the fixed yardstick: multistage keeps the wrong ones,
-    on which every discriminator's kill rate is measured; output_prediction has every opponent predict them."""
+    """Programs of the initial generator per held-out problem, the fixed yardstick: with test suites the wrong ones,
+    on which every discriminator's kill rate is measured; else all, which every opponent meets."""
     suites: int = Field(default=2, ge=1)
-    """multistage: suites per held-out problem."""
+    """Test suites per held-out problem."""
     gap_alarm: float = Field(default=0.3, ge=0, le=1)
     """An evaluation warns where held-out programs pass so much larger a share of the tests that the game rewards than of
     the hidden tests (proxy_gold_gap), where there are any: a gap that opens says that the reward is being gamed. 1 never
@@ -44,7 +42,7 @@ class EvaluationSettings(Settings):
 
     best_by: str | None = None
     """The held-out score by which checkpoints/best is chosen, the higher the better (such as generator_pass_rate or
-    test_validity). None: the game's own measure; for multistage 0.7 pass rate + 0.3 validity."""
+    test_validity). None: the game's own measure; with test suites 0.7 pass rate + 0.3 validity."""
 
     @model_validator(mode="after")
     def _samples_suffice(self) -> Self:
@@ -103,11 +101,3 @@ def hacking_alarm(gap: float | None, threshold: float) -> str | None:
         f"hacking alarm: programs pass {gap:.2f} more of the tests that reward them than of the hidden tests "
         f"(threshold {threshold:.2f}); look at the rewarded tests before training on"
     )
-
-
-def save_bank(path: Path, bank: Any) -> None:
-    path.write_text(json.dumps(bank, indent=0))
-
-
-def load_bank(path: Path) -> Any:
-    return json.loads(path.read_text())

@@ -73,6 +73,11 @@ class Policy(Actor, Protocol):
 
     async def load_weights(self, update: WeightUpdate) -> PublishReceipt: ...
 
+    async def sleep(self) -> None:
+        """Give the GPU's memory back until it is next needed, where the engine's settings say so. To be called while no
+        completion is wanted."""
+        ...
+
     async def close(self) -> None: ...
 
 
@@ -147,6 +152,8 @@ class Player:
     """See Sampling; only where nothing learns."""
     branching: Branching | None = None
     """None: all attempts are played apart."""
+    past: tuple[str, ...] = ()
+    """What this player wrote at this problem in earlier steps, and its opponents meet besides (episode.Mistakes)."""
     heard: Callable[[int, Turn], None] | None = None
     """Told of each turn when it is there, with its attempt: for who shows play while it goes on."""
 

@@ -22,6 +22,8 @@ class PlayRequest:
     """By player, as are the temperatures."""
     temperatures: Mapping[str, float]
     memory: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    past: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
+    """By problem and player: see Player."""
     branching: Mapping[str, Branching] = field(default_factory=dict)
     """By player; the others play their attempts apart."""
 

@@ -18,13 +18,15 @@ class WeightUpdate:
     version: int
     """Counted per policy; 0 are the weights that the run started with."""
     tensors: Mapping[str, np.ndarray]
-    """Parameters by Hugging Face name; bfloat16 as its int16 bits."""
+    """Parameters by Hugging Face name; bfloat16 as its int16 bits. Of an adapter: by PEFT's."""
     dtype: str
     digest: str
     probe: tuple[int, ...]
     """Token ids of the probe sequence."""
     probe_logprobs: tuple[float, ...]
     """Natural-log probabilities of probe[1:] under these weights, as the learner computes them."""
+    adapter: tuple[int, int] | None = None
+    """Rank and alpha, where these are a LoRA adapter's tensors alone, for an engine that has its backbone."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -5,14 +5,18 @@ import random
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from core.episode import Mistakes
 from core.play import DISCRIMINATOR, GENERATOR, POLICIES
 from core.seeding import derive_seed
 from core.settings import Settings
 from core.stages import REASONING_STAGES
+from curriculum.opponents import OpponentMix
+from curriculum.past import MistakeBook, WrongPrograms
 
 
 class Phase(StrEnum):
@@ -25,7 +29,7 @@ class Schedule(Settings):
     stages: tuple[Annotated[int, Field(ge=1, le=len(REASONING_STAGES))], ...] = tuple(
         stage.number for stage in REASONING_STAGES
     )
-    """Reasoning stages (core/stages.py) to train, in this order (game multistage; other games have one)."""
+    """Reasoning stages (core/stages.py) to train, in this order (games without them have one)."""
     n_discriminator_steps: int = Field(default=2, ge=0)
     """Discriminator steps per stage, the generator frozen."""
     n_generator_steps: int = Field(default=2, ge=0)
@@ -46,6 +50,15 @@ class Schedule(Settings):
     """Players that never learn (the control experiment)."""
     remembered_programs: int = Field(default=1, ge=0)
     """Best programs per problem kept for the solvability gate."""
+    remembered_tests: int = Field(default=0, ge=0)
+    """Mistake book: tests per problem that killed programs in earlier steps, which the generator's programs meet besides,
+    and are paid for, whenever it learns. Code-A1 keeps 8."""
+    opponents: OpponentMix = OpponentMix(current=1.0, pfsp=0.0, history=0.0)
+    """Who plays a policy while it is frozen, one version for the whole phase: today's, a past one that is a fair match, or
+    any past one (current 0.5, pfsp 0.35, history 0.15 is usual). The past are its versions whenever it stopped learning."""
+    remembered_wrong_programs: int = Field(default=0, ge=0)
+    """Wrong programs per problem of all earlier steps, which suites are rewarded for killing besides, whenever the
+    discriminator learns."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +75,12 @@ class Assignment:
     """By policy."""
     memory: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Remembered programs by problem id."""
+    phase_began: int = 0
+    """The first step of this phase."""
+    stops_learning: tuple[str, ...] = ()
+    """Policies that learn in this step and are frozen in the next."""
+    past: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
+    """By problem id and policy: what it wrote earlier and the one who learns meets again."""
 
 
 class Curriculum:
@@ -80,6 +99,8 @@ class Curriculum:
         self._plan = list(_plan(schedule, policies, staged))
         self._done = 0
         self._memory: dict[str, list[tuple[float, str]]] = {}
+        self._mistake_book = MistakeBook(schedule.remembered_tests)
+        self._wrong_programs = WrongPrograms(schedule.remembered_wrong_programs, seed)
 
     @property
     def total_steps(self) -> int:
@@ -110,7 +131,27 @@ class Curriculum:
             problem_ids=chosen,
             attempts=attempts,
             memory=memory,
+            phase_began=self._began(step),
+            stops_learning=tuple(p for p in learning if p not in self._learning(step + 1)),
+            past={i: past for i in chosen if (past := self._past(i, learning))},
         )
+
+    def _began(self, step: int) -> int:
+        while step > 1 and self._plan[step - 2] == self._plan[step - 1]:
+            step -= 1
+        return step
+
+    def _learning(self, step: int) -> tuple[str, ...]:
+        return self._plan[step - 1][2] if step <= len(self._plan) else ()
+
+    def _past(self, problem_id: str, learning: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        """A policy's past is met by the other one, where that learns."""
+        past = {}
+        if GENERATOR in learning:
+            past[DISCRIMINATOR] = self._mistake_book.tests(problem_id)
+        if DISCRIMINATOR in learning:
+            past[GENERATOR] = self._wrong_programs.programs(problem_id)
+        return {policy: wrote for policy, wrote in past.items() if wrote}
 
     def _choose(self, step: int) -> tuple[str, ...]:
         count = min(self._schedule.problems_per_step, len(self._problem_ids))
@@ -122,8 +163,13 @@ class Curriculum:
         first = last * (step - 1) // max(1, len(self._plan) - 1)
         return self._problem_ids[first : first + count]
 
-    def observe(self, step: int, best_programs: Mapping[str, tuple[float, str]]) -> None:
-        """The step is done; best_programs: (reward, program) by problem id."""
+    def observe(
+        self,
+        step: int,
+        best_programs: Mapping[str, tuple[float, str]],
+        mistakes: Mapping[str, Mistakes] = MappingProxyType({}),
+    ) -> None:
+        """The step is done; by problem id: best_programs (reward, program), and what was got wrong."""
         assert step == self._done + 1, f"observed step {step} after {self._done}"
         self._done = step
         for problem_id, entry in best_programs.items():
@@ -131,16 +177,26 @@ class Curriculum:
             known[entry[1]] = max(entry[0], known.get(entry[1], 0.0))
             ranked = sorted(((r, p) for p, r in known.items()), key=lambda e: (-e[0], e[1]))
             self._memory[problem_id] = ranked[: self._schedule.remembered_programs]
+        for problem_id, made in mistakes.items():
+            self._mistake_book.observe(problem_id, made.tests)
+            self._wrong_programs.observe(problem_id, made.programs)
 
     def is_last_of_stage(self, step: int) -> bool:
         return step == len(self._plan) or self._plan[step][0] != self._plan[step - 1][0]
 
     def state_dict(self) -> dict[str, Any]:
-        return {"done": self._done, "memory": {k: [list(e) for e in v] for k, v in self._memory.items()}}
+        return {
+            "done": self._done,
+            "memory": {k: [list(e) for e in v] for k, v in self._memory.items()},
+            "mistake_book": self._mistake_book.state_dict(),
+            "wrong_programs": self._wrong_programs.state_dict(),
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self._done = state["done"]
         self._memory = {k: [(float(r), p) for r, p in v] for k, v in state["memory"].items()}
+        self._mistake_book.load_state_dict(state["mistake_book"])
+        self._wrong_programs.load_state_dict(state["wrong_programs"])
 
 
 def _plan(

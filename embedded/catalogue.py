@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from core.problem import Problem
-from embedded import boards, code_execution, grid_tasks, lua, multistage, prediction
+from embedded import boards, code_execution, grid_tasks, lua, multistage, prediction, rps
 from embedded.lessons import Lesson
 from embedded.problems import Split, embedded_problems
 from embedded.settings import WarmStartSettings
@@ -29,6 +29,7 @@ _ROWS: Mapping[str, Row] = {
     "code_golf": Row(grid_tasks.lesson, grid_tasks.grid_problems),
     "tictactoe": Row(boards.lesson, None),
     "kuhn": Row(boards.lesson, None),
+    "rps": Row(rps.lesson, None),
 }
 """By the kind of the game's rules."""
 

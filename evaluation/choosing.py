@@ -5,30 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from core.interfaces import Sandbox
-from core.problem import Problem
 from core.verdict import Limits, Status, Verdict
-from games.multistage.emitted import parse_suite
-from games.multistage.rules import MultistageRules
-
-
-def suite_tests(suites: Sequence[str], problem: Problem, rules: MultistageRules) -> list[str]:
-    """The tests of a discriminator's suites, each once. Asserts of one that was trained to write expected outputs
-    (test_format strict); of others the calls, on whose results programs agree or not."""
-    emitted = [
-        test
-        for text in suites
-        for test in parse_suite(
-            text,
-            problem,
-            test_format=rules.test_format,
-            max_tests=rules.max_tests,
-            limits=rules.input_limits,
-        )
-        if not test.fault
-    ]
-    return list(
-        dict.fromkeys(test.source if rules.test_format == "strict" else test.call for test in emitted)
-    )
 
 
 async def votes(programs: Sequence[str], tests: Sequence[str], sandbox: Sandbox, limits: Limits) -> list[int]:

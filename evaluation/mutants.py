@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from core.interfaces import Sandbox, SandboxFailure
+from core.interfaces import Sandbox
 from core.problem import Problem
 from core.seeding import derive_seed
 from core.verdict import Limits, Test, Verdict
+from games.judging import judged
 
 _EVERY = 10_000
 """Mutants of one program: more than there are."""
@@ -73,11 +74,8 @@ async def non_equivalent(
     asks, answers = [test for test, _ in telling], [_seen(verdict) for _, verdict in telling]
 
     async def differs(mutant: Mutant) -> bool:
-        try:
-            verdicts = await sandbox.judge(mutant.source, asks, limits=limits, language=problem.language)
-        except SandboxFailure:
-            return False
-        return [_seen(verdict) for verdict in verdicts] != answers
+        verdicts = await judged(sandbox.judge(mutant.source, asks, limits=limits, language=problem.language))
+        return verdicts is not None and [_seen(verdict) for verdict in verdicts] != answers
 
     bugs = await asyncio.gather(*map(differs, candidates))
     return [mutant for mutant, bug in zip(candidates, bugs, strict=True) if bug]

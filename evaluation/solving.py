@@ -14,11 +14,9 @@ from core.play import DISCRIMINATOR, GENERATOR
 from core.problem import Problem
 from core.stages import REASONING_STAGES
 from core.verdict import Limits
-from evaluation.choosing import suite_tests, votes
-from evaluation.writing import Writer, cut_off, write_suites
+from evaluation.choosing import votes
+from evaluation.writing import ProgramGame, SuiteGame, Writer, cut_off, write_suites
 from games.judging import outcomes_of
-from games.multistage.game import MultistageGame
-from games.programs.game import SolverGame
 
 _STAGE_NAMES = {stage.number: stage.name for stage in REASONING_STAGES}
 
@@ -36,7 +34,7 @@ class Tester:
     """A discriminator, whose tests choose among programs."""
 
     writer: Writer
-    game: MultistageGame
+    game: SuiteGame
     suites: int
     """Sampled ones per problem."""
     room: int = 0
@@ -53,7 +51,7 @@ class Tester:
 
     async def tests(self, problem: Problem) -> list[str]:
         (texts,) = await write_suites([problem], self.writer, self.game, self.suites, "suites")
-        return suite_tests(texts, problem, self.game.rules)
+        return self.game.tests_of(texts, problem)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +112,7 @@ class Solution:
 
 @dataclass(frozen=True, kw_only=True)
 class Solver:
-    game: MultistageGame | SolverGame
+    game: ProgramGame
     writer: Writer
     temperature: float
     """0: greedy."""

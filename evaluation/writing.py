@@ -3,14 +3,16 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
-from core.episode import FinishReason, Trajectory
-from core.interfaces import Actor, Player, PromptFormat
+from core.episode import FinishReason, Outcome, Trajectory
+from core.interfaces import Actor, Game, Message, Player, PromptFormat, Sandbox
 from core.play import DISCRIMINATOR, GENERATOR
 from core.problem import Problem
 from core.seeding import derive_seed
-from games.multistage.game import MultistageGame
+from core.verdict import Limits
+from games.rules import Rules
+from games.suite_scores import SuiteRecord
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,12 +43,60 @@ class Writer:
         )
 
 
-class ProgramGame(Protocol):
-    """A game of which only the generator's move is played: MultistageGame, SolverGame."""
+class ProgramGame(Game, Protocol):
+    """A game in which the generator writes programs, whose move may be played alone."""
 
     async def solve_all(self, problem: Problem, player: Player) -> list[Trajectory]: ...
 
-    def longest(self, problem: Problem, player: str, style: PromptFormat, max_tokens: int) -> int: ...
+    def told(self, outcomes: Sequence[Outcome]) -> Message:
+        """To the generator, of a program that failed some of these tests."""
+        ...
+
+    async def again(self, player: Player, attempt: Trajectory, outcomes: Sequence[Outcome]) -> Trajectory:
+        """The attempt with one turn more, by who has been told."""
+        ...
+
+
+@runtime_checkable
+class SuiteGame(ProgramGame, Protocol):
+    """One in which the discriminator writes test suites against them (games that use "suites")."""
+
+    @property
+    def rules(self) -> Rules: ...
+
+    @property
+    def limits(self) -> Limits:
+        """Of a program on a test."""
+        ...
+
+    @property
+    def max_tests(self) -> int:
+        """Of a suite that are read."""
+        ...
+
+    async def attack(self, problem: Problem, player: Player, attempt: int) -> Trajectory:
+        """A suite, one test a line. Not yet judged."""
+        ...
+
+    def tests_of(self, suites: Sequence[str], problem: Problem) -> list[str]:
+        """What programs can be run on, each once, without a reference that confirms it."""
+        ...
+
+    async def judge_suites(
+        self,
+        problem: Problem,
+        suites: Sequence[str],
+        sandbox: Sandbox,
+        wrong: Sequence[str] = (),
+        mutants: Sequence[str] = (),
+    ) -> list[SuiteRecord | None]:
+        """One record per suite; None where the sandbox could not say which of its tests hold.
+
+        Args:
+            wrong: programs that are known to be wrong.
+            mutants: of the reference, none of them equivalent to it.
+        """
+        ...
 
 
 async def write_programs(
@@ -73,7 +123,7 @@ async def write_programs(
 async def write_suites(
     problems: Sequence[Problem],
     writer: Writer,
-    game: MultistageGame,
+    game: SuiteGame,
     suites: int,
     purpose: str,
     written: Callable[[], None] = lambda: None,

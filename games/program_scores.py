@@ -30,11 +30,7 @@ class JudgedProgram:
 
 
 async def judge_program(
-    sandbox: Sandbox,
-    program: str,
-    problem: Problem,
-    limits: Limits,
-    tests: Sequence[Test] | None = None,
+    sandbox: Sandbox, program: str, problem: Problem, limits: Limits, tests: Sequence[Test] | None = None
 ) -> JudgedProgram:
     """On the problem's evaluation tests, or on others of its tests, in its language.
 

@@ -62,7 +62,8 @@ class TaggedFormat:
         return [*self._encode(text), self._id[closes]]
 
     def _encode(self, text: str) -> list[int]:
-        return self._tokenizer.encode(self._plain(text), add_special_tokens=False)
+        # most stages are asked for by their mark alone
+        return self._tokenizer.encode(self._plain(text), add_special_tokens=False) if text else []
 
 
 class ChatFormat:

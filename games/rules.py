@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from core.episode import Episode
+from core.episode import Episode, Trajectory
 from core.evaluation import EvaluationSettings, Evaluator, Scores, mean
 from core.interfaces import Game, Sandbox
 from core.play import PlayRequest
@@ -55,6 +55,10 @@ class Rules(Settings):
         """By default the players' mean rewards on the held-out problems."""
         return RewardEvaluator(held_out, tuple(self.seats))
 
+    def won(self, attempt: Trajectory) -> float:
+        """Share of its game, 0 to 1, that a judged attempt won against the opponent; by default whether it earned anything."""
+        return float((attempt.reward or 0.0) > 0)
+
     def why(self, player: str, components: Mapping[str, float]) -> str:
         """How a reward came about, from its components."""
         return ""
@@ -72,9 +76,48 @@ class Rules(Settings):
         raise NotImplementedError(f"{type(self).__name__} is played on problems of a file")
 
 
+SEATS = ("first", "second")
+"""The players of a match."""
+_TRAINING_MATCHES = 64
+
+
+class MatchRules(Rules):
+    """Self-play of one policy. Matches are on no problem, and differ in their seeds only."""
+
+    @property
+    def uses(self) -> frozenset[Need]:
+        return frozenset()
+
+    @property
+    def seats(self) -> dict[str, str]:
+        return dict.fromkeys(SEATS, "generator")
+
+    def own_problems(self, evaluated: int) -> tuple[list[Problem], list[Problem]]:
+        return matches(self.kind, _TRAINING_MATCHES), matches(self.kind, evaluated, "held-out-")
+
+    def why(self, player: str, components: Mapping[str, float]) -> str:
+        if components["illegal"]:
+            return "made an illegal move (game.illegal_reward)"
+        result = [name for name in ("win", "draw", "loss") if components[name]]
+        return result[0] if result else "the other side made an illegal move"
+
+
+def matches(kind: str, count: int, named: str = "", tags: tuple[str, ...] = ()) -> list[Problem]:
+    """What stands in the place of problems."""
+    return [match(kind, f"{kind}-{named}{number:03d}", tags) for number in range(count)]
+
+
+def match(kind: str, name: str, tags: tuple[str, ...] = ()) -> Problem:
+    return Problem(
+        id=name, description=kind, function_signature="", baseline_tests=(), reference_solution="", tags=tags
+    )
+
+
 class RewardEvaluator(Evaluator):
-    """Each player makes one greedy attempt at each problem. Scores: <player>_reward, the mean; unjudged: attempts without
-    a reward. combined is the first player's reward."""
+    """Each player makes one attempt at each problem, by default a greedy one. Scores: <player>_reward, the mean; unjudged:
+    attempts without a reward. combined is the first player's reward."""
+
+    temperature = 0.0
 
     def __init__(self, problems: Sequence[Problem], players: Sequence[str]) -> None:
         self._problems, self._players = tuple(problems), tuple(players)
@@ -89,7 +132,7 @@ class RewardEvaluator(Evaluator):
                 address=("evaluation",),
                 problems=self._problems,
                 attempts=dict.fromkeys(self._players, 1),
-                temperatures=dict.fromkeys(self._players, 0.0),
+                temperatures=dict.fromkeys(self._players, self.temperature),
             )
         ]
 

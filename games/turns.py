@@ -51,8 +51,7 @@ def again_message(outcomes: Sequence[Outcome]) -> Message:
     said = [_plain(f"{o.status}{': ' * bool(o.error)}{o.error}") for o in failed[:_TOLD_TESTS]]
     tests = "\n".join(f"- {test}\n  {status}" for test, status in zip(told, said, strict=True))
     return Message(
-        brief="\n".join(told),
-        full=_AGAIN.format(failed=len(failed), count=len(outcomes), tests=tests),
+        brief="\n".join(told), full=_AGAIN.format(failed=len(failed), count=len(outcomes), tests=tests)
     )
 
 

@@ -1,18 +1,24 @@
 """Causal attention over sequences that lie end to end in one row: no padding, and no token sees another's sequence.
 
-A block-diagonal mask would cost the square of the row's length; here each sequence attends by itself, on any device
-that has scaled dot-product attention.
+A block-diagonal mask would cost the square of the row's length. Where flash attention can take it, a layer is one call
+however many sequences there are; else each attends by itself, on any device that has scaled dot-product attention.
 """
 
+import inspect
 from collections.abc import Sequence
+from functools import lru_cache
+from itertools import accumulate
 from typing import Any
 
 import torch
+from torch.nn.attention.varlen import varlen_attn
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
 
 PACKED = "sparring_packed"
 """Name of the attention implementation, for `from_pretrained`."""
+SHARED_KEYS = "enable_gqa" in inspect.signature(varlen_attn).parameters
+"""Whether this torch's varlen_attn knows of fewer key heads than query heads: from 2.12."""
 
 
 def packed_attention(
@@ -30,17 +36,18 @@ def packed_attention(
     """What transformers calls in each layer: (output [1, N, Q, H], no weights). Q query heads, K key heads.
 
     Args:
+        softcap: scores are held within this by tanh (Gemma 2), which SDPA does not do: [Q, N, N] of them are made.
         lengths: of the row's sequences, summing to N; None: the row is one sequence.
-
-    Raises:
-        NotImplementedError: the model caps its attention logits, which SDPA does not.
     """
-    if softcap is not None:
-        raise NotImplementedError(f"{type(module).__name__}: attention with softcap is not supported")
     lengths = lengths or [query_1QNH.shape[2]]
+    if softcap is None and (dtype := flash_dtype(query_1QNH)) is not None:
+        query, key, value = (t[0].transpose(0, 1).to(dtype) for t in (query_1QNH, key_1KNH, value_1KNH))
+        return _in_one_call(query, key, value, lengths, scaling, sliding_window)[None], None
     parts = zip(*(tensor.split(lengths, dim=2) for tensor in (query_1QNH, key_1KNH, value_1KNH)), strict=True)
     outputs = [
-        scaled_dot_product_attention(
+        _capped(query, key, value, _seen(length, sliding_window or length, query.device), scaling, softcap)
+        if softcap is not None
+        else scaled_dot_product_attention(
             query,
             key,
             value,
@@ -54,10 +61,69 @@ def packed_attention(
     return torch.cat(outputs, dim=2).transpose(1, 2).contiguous(), None
 
 
+def flash_dtype(query_1QNH: torch.Tensor) -> torch.dtype | None:
+    """What flash attention would compute in; None where it cannot: it takes 16 bits, on a GPU from compute capability 8,
+    and heads of a multiple of 8 up to 256."""
+    if not (
+        SHARED_KEYS and query_1QNH.is_cuda and torch.cuda.get_device_capability(query_1QNH.device) >= (8, 0)
+    ):
+        return None
+    autocast = torch.is_autocast_enabled("cuda")  # SDPA is on its list, this is not
+    dtype = torch.get_autocast_dtype("cuda") if autocast else query_1QNH.dtype
+    fits = dtype in (torch.bfloat16, torch.float16) and query_1QNH.shape[3] % 8 == 0
+    return dtype if fits and query_1QNH.shape[3] <= 256 else None
+
+
+def _in_one_call(
+    query_NQH: torch.Tensor,
+    key_NKH: torch.Tensor,
+    value_NKH: torch.Tensor,
+    lengths: Sequence[int],
+    scaling: float | None,
+    window: int | None,
+) -> torch.Tensor:
+    """[N, Q, H]. A token sees itself and `window - 1` before it."""
+    starts, longest = _starts(tuple(lengths), query_NQH.device), max(lengths)
+    return varlen_attn(
+        query_NQH,
+        key_NKH,
+        value_NKH,
+        starts,
+        starts,
+        longest,
+        longest,
+        scale=scaling,
+        window_size=(-1 if window is None or longest <= window else window - 1, 0),
+        enable_gqa=query_NQH.shape[1] != key_NKH.shape[1],
+    )  # pyright: ignore[reportReturnType]
+
+
+@lru_cache(maxsize=4)
+def _starts(lengths: tuple[int, ...], device: torch.device) -> torch.Tensor:
+    """Where each sequence begins, and the last one ends. All layers ask for the same: each would wait for a copy."""
+    return torch.tensor([0, *accumulate(lengths)], dtype=torch.int32, device=device)
+
+
+def _capped(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    seen_NN: torch.Tensor,
+    scaling: float | None,
+    softcap: float,
+) -> torch.Tensor:
+    key, value = (t.repeat_interleave(query.shape[1] // key.shape[1], dim=1) for t in (key, value))
+    scores = (query @ key.transpose(2, 3)).float() * (scaling or query.shape[-1] ** -0.5)
+    scores = (softcap * (scores / softcap).tanh()).masked_fill(~seen_NN, -torch.inf)
+    return scores.softmax(-1).to(value.dtype) @ value
+
+
 def _window(length: int, window: int | None, device: torch.device) -> torch.Tensor | None:
     """Who may see whom under a sliding window that the sequence is longer than."""
-    if window is None or length <= window:
-        return None
+    return None if window is None or length <= window else _seen(length, window, device)
+
+
+def _seen(length: int, window: int, device: torch.device) -> torch.Tensor:
     distance = torch.arange(length, device=device)[:, None] - torch.arange(length, device=device)[None, :]
     return (distance >= 0) & (distance < window)
 

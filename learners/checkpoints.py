@@ -1,6 +1,6 @@
 """Joint checkpoints: both policies and the curriculum at one step, as one directory that is there or is not.
 
-    checkpoints/step_000012/generator/      Hugging Face format with tokenizer, and learner_state.pt
+    checkpoints/step_000012/generator/      Hugging Face format, or PEFT's, with tokenizer, and learner_state/
                             discriminator/  the same
                             state.json      curriculum, counters, score
                             manifest.json   every file with its size and sha256
@@ -23,8 +23,10 @@ from typing import Any
 
 from core.errors import SparringError
 
-STATE_FILE = "learner_state.pt"
-"""A file of each policy's directory: optimizer, critic, adapter, counters."""
+STATE = "learner_state"
+"""In each policy's directory: optimizer, critic, counters."""
+ADAPTER = "adapter_config.json"
+"""There instead of config.json where it holds a LoRA adapter."""
 RETRY_PAUSES_S = (1.0, 4.0)
 log = logging.getLogger(__name__)
 _HASH_LIMIT = 256 << 20
@@ -92,8 +94,7 @@ class CheckpointStore:
                 tokenizers[name].save_pretrained(draft / name)
             _write_json(draft / "state.json", state)
             _write_json(draft / "manifest.json", _manifest(draft))
-            if target.exists():
-                shutil.rmtree(target)
+            self._remove(target)
             os.replace(draft, target)
         except Exception:
             shutil.rmtree(draft, ignore_errors=True)
@@ -106,12 +107,22 @@ class CheckpointStore:
         os.replace(draft, link)
 
     def prune(self, protected: set[str]) -> None:
-        """Delete all but the last `keep`, the best, and the protected names."""
+        """Delete all but the last `keep`, the best, and the protected names; and what a killed process left."""
+        for left in self.root.glob(".*_step_*"):
+            shutil.rmtree(left)
         best = self.root / "best"
         keep = protected | ({os.readlink(best)} if best.is_symlink() else set())
         for old in self._complete()[: -self._keep]:
             if old.name not in keep:
-                shutil.rmtree(old)
+                self._remove(old)
+
+    def _remove(self, checkpoint: Path) -> None:
+        """At once, for whoever looks for checkpoints."""
+        if checkpoint.exists():
+            gone = self.root / f".gone_{checkpoint.name}"
+            shutil.rmtree(gone, ignore_errors=True)
+            os.replace(checkpoint, gone)
+            shutil.rmtree(gone)
 
     def latest(self) -> Path | None:
         complete = self._complete()
@@ -148,7 +159,7 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
             )
         if expected["sha256"] and _sha256(file) != expected["sha256"]:
             raise CheckpointError(f"{path}: {name} is corrupted (sha256 differs); {_siblings(path)}")
-    if "parts" not in state:
+    if "parts" not in state or any(path.glob(f"*/{STATE}.pt")):
         raise _of_an_older_version(path)
     return state
 
@@ -157,6 +168,14 @@ def _of_an_older_version(checkpoint: Path) -> CheckpointError:
     return CheckpointError(
         f"{checkpoint}: written by an older version, which this one cannot continue; start a new run"
     )
+
+
+def base_of(model: str | Path) -> str | None:
+    """Directory or hub id of the model that a directory's adapter is for; None where it holds no adapter."""
+    try:
+        return json.loads((Path(model) / ADAPTER).read_text())["base_model_name_or_path"]
+    except (FileNotFoundError, NotADirectoryError):
+        return None
 
 
 def check_fits(checkpoint: Path, model: Path, saved: Mapping[str, Any], now: Mapping[str, Any]) -> None:
@@ -178,10 +197,14 @@ def check_fits(checkpoint: Path, model: Path, saved: Mapping[str, Any], now: Map
                 f"{checkpoint}: saved with {key} {theirs}, this run uses {ours}: resume with the same {key}{flag} or "
                 "start a new run"
             )
-    if not model.is_dir():
+    base = base_of(checkpoint)
+    if (base is None) == bool(now.get("lora")):
+        raise _of_an_older_version(checkpoint)
+    place = checkpoint if base is None else Path(base)
+    if not model.is_dir() or not place.is_dir():
         return
     try:
-        ours, theirs = (json.loads((p / "config.json").read_text()) for p in (model, checkpoint))
+        ours, theirs = (json.loads((p / "config.json").read_text()) for p in (model, place))
     except OSError as error:
         raise CheckpointError(f"{checkpoint}: no readable config.json ({error})") from error
     for key in ("model_type", "hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size"):

@@ -35,9 +35,9 @@ class Critic(nn.Module):
             if settings.gradient_checkpointing:
                 self.trunk.gradient_checkpointing_enable()
 
-    def forward(self, row: Row, pick_N: torch.Tensor, policys_hidden_PH: torch.Tensor) -> torch.Tensor:
+    def forward(self, row: Row, pick_N: torch.Tensor, policys_hidden_SH: torch.Tensor) -> torch.Tensor:
         if self.trunk is None:
-            return self.head(policys_hidden_PH.detach())
+            return self.head(policys_hidden_SH.detach())
         return self.head(hidden_states(self.trunk, row)[pick_N.nonzero()[:, 0] - 1])
 
     def optimizer(self, settings: LearnerSettings, learning_rate: float) -> torch.optim.Optimizer:

@@ -1,5 +1,6 @@
 """One policy's learner: a plain class, no Ray. `step(batch)` is one PPO-style update, by one worker or by several."""
 
+import gc
 import logging
 import math
 import random
@@ -16,6 +17,7 @@ from core.batch import Batch
 from core.errors import RunFailed
 from core.weights import WeightUpdate
 from learners.critic import Critic
+from learners.files import open_empty
 from learners.health import Health, Remedy, remedy
 from learners.losses import kl
 from learners.models import load_model
@@ -23,13 +25,16 @@ from learners.objective import Objective, Size
 from learners.packing import MicroBatch, pack, plan
 from learners.parallel import World
 from learners.settings import MICROBATCH_TOKENS, LearnerSettings
-from learners.targets import Targets, needs_first_pass, targets_of, whiten
-from learners.tuning import Backbone, FullTuning, LoraTuning, Tuning
+from learners.targets import Targets, needs_first_pass, over_the_batch, targets_of, whiten
+from learners.tuning import HALVES, Backbone, FullTuning, LoraTuning, Tuning
 from learners.weights import export_weights
 
-DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 log = logging.getLogger(__name__)
 Result = TypeVar("Result")
+
+
+class OutOfMemory(RunFailed):
+    """Whatever could be given up for it was given up."""
 
 
 class NotFinite(RunFailed):
@@ -63,11 +68,12 @@ class Learner:
             backbone = backbone or Backbone(settings, reference_path, self.device)
             self.policy = LoraTuning(settings, backbone, name, seed)
         else:
-            # FSDP moves a model over layer by layer: no GPU need hold all of one of which it keeps a part
-            place = torch.device("cpu") if settings.sharding == "fsdp" else self.device
-            model = load_model(model_path, place)
-            reference = load_model(reference_path, place) if settings.kl.kind != "none" else None
-            self.policy = FullTuning(model, reference, settings)
+            paths = [model_path] if settings.kl.kind == "none" else [model_path, reference_path]
+            models = [
+                open_empty(path) if settings.sharding == "fsdp" else load_model(path, self.device)
+                for path in paths
+            ]
+            self.policy = FullTuning(models[0], models[1] if len(models) > 1 else None, settings)
         self.optimizer = torch.optim.AdamW(
             self.policy.trainable().values(),
             lr=learning_rate,
@@ -79,14 +85,22 @@ class Learner:
         self.critic_optimizer: torch.optim.Optimizer | None = None
         if settings.estimator.kind == "gae":
             hidden_size = self.policy.model.config.hidden_size
-            self.critic = Critic(settings, hidden_size, model_path, self.device, seed)
+            # a checkpoint of an adapter has no model of its own
+            start = reference_path if settings.lora else model_path
+            self.critic = Critic(settings, hidden_size, start, self.device, seed)
             self.critic_optimizer = self.critic.optimizer(settings, learning_rate)
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=settings.precision == "fp16")
+        self.scaler.scale(
+            torch.zeros((), device=self.device)
+        )  # else who gets no micro-batch could not unscale
         self.version = 0
         """Batches learned from; the version of the published weights."""
         self.updates = 0
         """Optimizer updates, several to a batch."""
         self.health = Health()
+        self._aside = False
+        """On as little data as can be, for the other workers' sake."""
+        self._give_back()
 
     @property
     def microbatch_tokens(self) -> int:
@@ -104,8 +118,9 @@ class Learner:
             NotFinite: too many updates in a row were skipped.
         """
         assert batch.step == self.version + 1, f"batch {batch.step} after version {self.version}"
+        self._move_networks(self.device)
+        self._move_optimizers(self.device)
         self.policy.activate()
-        self._move_optimizer(self.device)
         usable = [i for i, sample in enumerate(batch.samples) if any(sample.trained)]
         metrics = {"samples": float(len(usable)), "learning_rate": self.current_learning_rate()}
         totals: dict[str, float] = defaultdict(float)
@@ -114,8 +129,7 @@ class Learner:
             rng = random.Random(batch.seed)
             for _ in range(self.settings.epochs):
                 order = rng.sample(usable, len(usable))
-                for start in range(0, len(order), self.settings.minibatch_samples):
-                    chosen = order[start : start + self.settings.minibatch_samples]
+                for chosen in equal_parts(order, self.settings.minibatch_samples):
                     self._update(batch, chosen, targets, totals, metrics)
         self._give_back()
         if totals["updates"] and not totals["skipped_updates"]:
@@ -127,7 +141,10 @@ class Learner:
         self, batch: Batch, usable: Sequence[int], metrics: dict[str, float]
     ) -> Mapping[int, Targets]:
         if not needs_first_pass(self.settings):
-            return {i: targets_of(batch.samples[i], self.settings) for i in usable}
+            targets = {i: targets_of(batch.samples[i], self.settings) for i in usable}
+            if over_the_batch(self.settings):
+                whiten(batch.samples, targets)
+            return targets
 
         def own() -> tuple[dict[int, Targets], torch.Tensor]:
             targets, differences = {}, [torch.zeros(1)]
@@ -142,7 +159,7 @@ class Learner:
             mine, differences_P = self._within_memory(own)
             parts = self.world.gather((mine, differences_P))
         targets = {i: target for part, _ in parts for i, target in part.items()}
-        if self.critic:
+        if over_the_batch(self.settings):
             whiten(batch.samples, targets)
         self._log_mismatch(torch.cat([differences for _, differences in parts]), metrics)
         return targets
@@ -151,7 +168,7 @@ class Learner:
         """Targets by the learner's networks before the first update, and how far engine and learner are apart."""
         with self._autocast():
             scores = self.policy.score(micro.row, micro.sampled_N, batch.temperature)
-            values = self.critic(micro.row, micro.sampled_N, scores.hidden_PH).cpu() if self.critic else None
+            values = self.critic(micro.row, micro.sampled_N, scores.hidden_SH).cpu() if self.critic else None
         logprobs = scores.logprobs_P.cpu()
         penalties = None
         if self.settings.kl.kind == "reward":
@@ -202,8 +219,7 @@ class Learner:
             return
         self.health.skipped_in_a_row = 0
         self._set_learning_rates()
-        for optimizer in optimizers:
-            self.scaler.step(optimizer)
+        self._take_step(optimizers)
         self.scaler.update()
         self.updates += 1
         del sums["loss"]
@@ -252,7 +268,8 @@ class Learner:
         if self.settings.sharding == "fsdp":
             most = -(-len(chunks) // self.world.size)
             mine += [(chunks[0], False)] * (most - len(mine))
-        for chunk, counts in mine:
+        shortest = min(chosen, key=lambda i: len(batch.samples[i].tokens))
+        for chunk, counts in [([shortest], False)] * len(mine) if self._aside else mine:
             yield pack(batch.samples, chunk, self.device), counts
 
     def _clip(self, parameters: Iterable[torch.nn.Parameter]) -> float:
@@ -268,7 +285,7 @@ class Learner:
         return [*self.policy.trainable().values(), *(self.critic.parameters() if self.critic else ())]
 
     def _autocast(self) -> torch.autocast:
-        dtype = DTYPES.get(self.settings.precision or "fp32")
+        dtype = HALVES.get(self.settings.precision or "fp32")
         return torch.autocast(self.device.type, dtype=dtype, enabled=dtype is not None)
 
     # ------------------------------------------------------------------ faults
@@ -297,40 +314,116 @@ class Learner:
         )
 
     def _within_memory(self, work: Callable[[], Result]) -> Result:
-        """work()'s result, with micro-batches halved until they fit every worker."""
+        """work()'s result, with micro-batches halved until they fit every worker. Raises OutOfMemory, in all of them."""
         while True:
-            reason, result = "", None
-            try:
-                result = work()
-            except RuntimeError as error:
-                # FSDP's other workers wait within the pass: nothing can be agreed with them
-                if (
-                    not _is_out_of_memory(error)
-                    or self.settings.sharding == "fsdp"
-                    or self.microbatch_tokens < 2
-                ):
-                    raise
-                reason = str(error).splitlines()[0]
-            reasons = [r for r in self.world.gather(reason) if r]
+            result, reasons = self._tried(work)
             if not reasons:
                 return result  # pyright: ignore[reportReturnType]
-            if self.device.type == "cuda":
-                torch.cuda.empty_cache()
+            if self.microbatch_tokens < 2:
+                raise OutOfMemory(
+                    f"out of memory with one sequence at a time ({reasons[0]}): take shorter sequences, "
+                    "learner.gradient_checkpointing, learner.lora, more workers with learner.sharding fsdp, or a smaller model"
+                )
             self.health.halvings += 1
             log.warning("out of memory, microbatch_tokens now %d: %s", self.microbatch_tokens, reasons[0])
 
-    def _move_optimizer(self, device: torch.device) -> None:
-        if not self.settings.offload_optimizer:
+    def together(self, work: Callable[[], Result], what: str) -> Result:
+        """work()'s result; where memory runs out for a worker, all begin it again, once. what: it is, for the error. Raises
+        OutOfMemory, in all of them."""
+        reasons = [""]
+        for _ in range(2):
+            result, reasons = self._tried(work)
+            if not reasons:
+                return result  # pyright: ignore[reportReturnType]
+        raise OutOfMemory(
+            f"out of memory, twice, {what}: {reasons[0]}; give the learner more memory or workers"
+        )
+
+    def _tried(self, work: Callable[[], Result]) -> tuple[Result | None, list[str]]:
+        """work()'s result, or why there is none: what the workers say who ran out of memory. All workers must call it, and
+        its messages to others under FSDP are of policy.passes."""
+        passes, result = self.policy.passes, None
+        passes.begin()
+        reason = ""
+        try:
+            result = work()
+        except (RuntimeError, MemoryError) as error:
+            reason = _out_of_memory(error)
+        if reason:
+            sent = passes.broke_off()
+            self._empty_cache()
+            if self.settings.sharding == "fsdp":
+                self._go_through(work, sent, reason)
+        return result, [r for r in self.world.gather(reason) if r]
+
+    def _go_through(self, work: Callable[[], object], sent: int, reason: str) -> None:
+        """The others wait within their work for what this worker has not sent yet."""
+        self.policy.passes.begin(left_out=sent)
+        self._aside = True
+        try:
+            work()
+        except (RuntimeError, MemoryError) as error:
+            _out_of_memory(error)
+            raise OutOfMemory(
+                f"out of memory, and once more with next to no data ({reason}): take more workers, or a smaller model"
+            ) from error
+        finally:
+            self._aside = False
+        self._empty_cache()
+
+    def _take_step(self, optimizers: Sequence[torch.optim.Optimizer]) -> None:
+        """Raises OutOfMemory, in all workers where one cannot."""
+        reason = ""
+        for optimizer in optimizers:
+            reason = reason or self._stepped(optimizer)
+        if reasons := [r for r in self.world.gather(reason) if r]:
+            raise OutOfMemory(
+                f"out of memory in the optimizer's step ({reasons[0]}): take learner.lora, learner.trainable_layers, "
+                "more workers with learner.sharding fsdp, or a smaller model"
+            )
+
+    def _stepped(self, optimizer: torch.optim.Optimizer) -> str:
+        """Why it could not, if so. What runs out of memory before it has changed anything is tried again."""
+        reason = ""
+        for _ in range(2):
+            touched = [p for group in optimizer.param_groups for p in group["params"]]
+            touched += [state["step"] for state in optimizer.state.values()]
+            before = [tensor._version for tensor in touched]
+            try:
+                self.scaler.step(optimizer)
+                return ""
+            except (RuntimeError, MemoryError) as error:
+                reason = _out_of_memory(error)
+            if before != [tensor._version for tensor in touched]:
+                return reason
+            for parameter in [p for p, state in optimizer.state.items() if "exp_avg_sq" not in state]:
+                del optimizer.state[parameter]  # its moments were half made
+            self._empty_cache()
+        return reason
+
+    def _empty_cache(self) -> None:
+        gc.collect()  # what an error's frames held
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+
+    def _move_networks(self, device: torch.device) -> None:
+        if self.settings.offload == "all":
+            for network in filter(None, (*self.policy.networks(), self.critic)):
+                network.to(device)  # pyright: ignore[reportArgumentType]
+
+    def _move_optimizers(self, device: torch.device) -> None:
+        if self.settings.offload == "none":
             return
         for optimizer in filter(None, (self.optimizer, self.critic_optimizer)):
             for state in optimizer.state.values():
-                for name, value in state.items():
-                    if isinstance(value, torch.Tensor) and value.dim():
+                for name, value in state.items():  # who is not fused keeps `step` on the host
+                    if isinstance(value, torch.Tensor) and (value.dim() or optimizer.defaults["fused"]):
                         state[name] = value.to(device)
 
     def _give_back(self) -> None:
         """Between steps a GPU is others' who share it: this allocator would keep all that it ever had."""
-        self._move_optimizer(torch.device("cpu"))
+        self._move_networks(torch.device("cpu"))
+        self._move_optimizers(torch.device("cpu"))
         if self.device.type == "cuda" and (self.settings.gpus or 0) < 1:
             for optimizer in filter(None, (self.optimizer, self.critic_optimizer)):
                 optimizer.zero_grad(set_to_none=True)
@@ -350,14 +443,27 @@ class Learner:
         scheduled = self.settings.schedule.factor(self.updates)
         return self.learning_rate * self.health.learning_rate_factor * scheduled
 
-    def export(self) -> WeightUpdate:
-        """All workers must ask for it; only rank 0 gets the tensors."""
+    def export(self, adapter: bool = False) -> WeightUpdate:
+        """All workers must ask for it; only rank 0 gets the tensors. adapter: without the backbone."""
+        self._move_networks(self.device)
         self.policy.activate()
         in_half = self.settings.sharding == "fsdp"  # there layers have no other weights
-        with self._autocast() if in_half else nullcontext():
-            update = export_weights(self.policy, self.version, keep=self.world.rank == 0)
+        alone = self.settings.lora if adapter else None
+
+        def exported() -> WeightUpdate:
+            with self._autocast() if in_half else nullcontext():
+                return export_weights(self.policy, self.version, self.world.rank == 0, alone)
+
+        update = self.together(exported, f"while version {self.version} was exported")
         self._give_back()
         return update
+
+
+def equal_parts(items: Sequence[int], most: int) -> list[Sequence[int]]:
+    """In order, as few as can be of at most so many, whose lengths differ by one at most: a few that were left over
+    would weigh as much in an update of their own as all the others."""
+    count = -(-len(items) // most)
+    return [items[len(items) * n // count : len(items) * (n + 1) // count] for n in range(count)]
 
 
 def total(norm: torch.Tensor) -> float:
@@ -378,7 +484,10 @@ def means(totals: Mapping[str, float]) -> dict[str, float]:
     return metrics | {name: total / per.get(name, tokens) for name, total in totals.items()}
 
 
-def _is_out_of_memory(error: RuntimeError) -> bool:
-    """On CPU torch raises a plain RuntimeError, and so do CUDA's libraries where a GPU is shared."""
+def _out_of_memory(error: Exception) -> str:
+    """What it says. On CPU torch raises a plain RuntimeError, and so do CUDA's libraries where a GPU is shared. Raises it
+    where it says something else."""
     said = ("can't allocate memory", "ALLOC_FAILED", "out of memory")
-    return isinstance(error, torch.OutOfMemoryError) or any(words in str(error) for words in said)
+    if isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(words in str(error) for words in said):
+        return (str(error).splitlines() or [type(error).__name__])[0]
+    raise error

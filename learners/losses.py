@@ -8,6 +8,11 @@ import torch
 
 Objective = Literal["ppo", "gspo", "cispo"]
 KlEstimator = Literal["k1", "k2", "k3"]
+LOG_RATIO = 20.0
+"""Log ratios are held within this, as in verl and SkyRL: beyond e^88 fp32 has no gradient but NaN, even of a ratio that is
+clipped."""
+K3_MOST = 10.0
+"""Of k3 at one token, as there: its exponential would outweigh all other tokens of a batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +21,7 @@ class PolicyLoss:
 
     loss_N: torch.Tensor
     clipped_N: torch.Tensor
+    """1 where clipping decides: the token has no gradient (cispo: has another weight)."""
     approximate_kl_N: torch.Tensor
     """k3, (r - 1) - log r, of KL(old || new)."""
 
@@ -39,19 +45,22 @@ def policy_loss(
     Sources:
         ppo: Schulman et al. 2017, arXiv:1707.06347, eq. 7; dual clip: Ye et al. 2020, arXiv:1912.09729, eq. 4.
         gspo: Zheng et al. 2025, arXiv:2507.18071, eq. 5-7, the ratio of a sequence being the geometric mean of its
-        tokens' ratios. cispo: MiniMax-M1 2025, arXiv:2506.13585, eq. 4-5.
+        tokens' ratios; written token by token (eq. 14), so that a token's weight is that of its own gradient. cispo:
+        MiniMax-M1 2025, arXiv:2506.13585, eq. 4-5.
     """
     log_ratio = logprobs_N - old_logprobs_N
     with torch.no_grad():
-        approximate_kl = log_ratio.exp() - 1 - log_ratio
+        held = log_ratio.clamp(-LOG_RATIO, LOG_RATIO)
+        approximate_kl = held.exp() - 1 - held
     if objective == "gspo":
-        log_ratio = _mean_of_sequence(log_ratio, sequences_N)
-    ratio = log_ratio.exp()
+        log_ratio = _mean_of_sequence(log_ratio.detach(), sequences_N) + (logprobs_N - logprobs_N.detach())
+    ratio = log_ratio.clamp(-LOG_RATIO, LOG_RATIO).exp()
     bounded = ratio.clamp(1 - clip_low, 1 + clip_high)
-    clipped = (ratio.detach() != bounded.detach()).float()
     if objective == "cispo":
+        clipped = (ratio.detach() != bounded.detach()).float()
         return PolicyLoss(-bounded.detach() * advantages_N * logprobs_N, clipped, approximate_kl)
     gain = torch.minimum(ratio * advantages_N, bounded * advantages_N)
+    clipped = (gain < ratio * advantages_N).detach().float()
     if dual_clip is not None:
         gain = torch.where(advantages_N < 0, torch.maximum(gain, dual_clip * advantages_N), gain)
     return PolicyLoss(-gain, clipped, approximate_kl)
@@ -69,21 +78,22 @@ def kl(
     logprobs_N: torch.Tensor, reference_logprobs_N: torch.Tensor, estimator: KlEstimator = "k3"
 ) -> torch.Tensor:
     """Estimates of KL(policy || reference) at tokens drawn from the policy, with d = log ref - log pi: k1 = -d,
-    k2 = d^2 / 2, k3 = e^d - d - 1 (Schulman, "Approximating KL divergence"). k1 and k3 are unbiased, k2 and k3 are
-    never negative."""
+    k2 = d^2 / 2, k3 = e^d - d - 1 (Schulman, "Approximating KL divergence"), at most K3_MOST. k1 and k3 are unbiased but
+    for that bound, k2 and k3 are never negative."""
     difference = reference_logprobs_N - logprobs_N
     if estimator == "k1":
         return -difference
     if estimator == "k2":
         return difference.square() / 2
-    return difference.exp() - difference - 1
+    held = difference.clamp(-LOG_RATIO, LOG_RATIO)
+    return (held.exp() - held - 1).clamp(max=K3_MOST)
 
 
 def value_loss(
     values_N: torch.Tensor, old_values_N: torch.Tensor, returns_N: torch.Tensor, clip: float | None
 ) -> torch.Tensor:
-    """Squared error; with `clip` the larger of it and that of the value held within `clip` of the old one (PPO's
-    reference implementation, openai/baselines ppo2)."""
+    """Squared error (verl puts a half before it); with `clip` the larger of it and that of the value held within `clip`
+    of the old one (PPO's reference implementation, openai/baselines ppo2)."""
     error = (values_N - returns_N).square()
     if clip is None:
         return error

@@ -37,7 +37,8 @@ class Mailbox:
         self._batches: dict[tuple[str, int], Batch] = {}
         self._results: dict[str, tuple[int, dict[str, float], Any]] = {}
         self._saved: tuple[Versions, str] | None = None
-        self._save_wanted = False
+        self._wanted: Versions | None = None
+        """To be saved, before anybody learns beyond them."""
         self._stopped = False
         self._failure: str | None = None
         self._worker_pid = 0
@@ -53,13 +54,20 @@ class Mailbox:
             self._changed.notify_all()
 
     async def get_work(self, versions: Versions, saved: Versions | None) -> tuple[str, Batch] | str | None:
-        """For workers at these versions: the next (policy, batch), "save", or None to stop."""
+        """For workers at these versions: the next (policy, batch), "save", or None to stop.
+
+        saved: the versions that they have begun to save, or come from.
+        """
 
         def work() -> tuple[str, Batch] | str | None:
+            wanted = self._wanted if self._wanted != saved else None
+            if wanted == versions:
+                return "save"
             for policy, version in versions.items():
-                if (policy, version + 1) in self._batches:
+                first = wanted is not None and version == wanted[policy]
+                if not first and (policy, version + 1) in self._batches:
                     return policy, self._batches[policy, version + 1]
-            return "save" if self._save_wanted and saved != versions else None
+            return None
 
         async with self._changed:
             await self._changed.wait_for(lambda: self._stopped or work() is not None)
@@ -86,21 +94,30 @@ class Mailbox:
         """A checkpoint is registered: batches up to it will never be asked for again."""
         async with self._changed:
             self._saved = versions, path
+            if self._wanted == versions:
+                self._wanted = None
             for policy, step in [key for key in self._batches if key[1] <= versions[key[0]]]:
                 del self._batches[policy, step]
             self._waiting.set(len(self._batches), {"learner": self._name})
             self._changed.notify_all()
 
-    async def save(self, versions: Versions) -> str:
+    async def want_save(self, versions: Versions) -> None:
+        """Ask for a checkpoint of what the workers have learned when all batches that are here are done."""
+        async with self._changed:
+            if self._saved is None or self._saved[0] != versions:
+                self._wanted = versions
+                self._changed.notify_all()
+
+    async def get_saved(self, versions: Versions) -> str:
+        """Path of the checkpoint that want_save asked for, once it is registered."""
+
         def there() -> bool:
             return self._saved is not None and self._saved[0] == versions
 
         async with self._changed:
-            self._save_wanted = True
-            self._changed.notify_all()
             await self._changed.wait_for(lambda: self._failure is not None or there())
-            self._save_wanted = False
-            self._raise_failure()
+            if not there():
+                self._raise_failure()
             assert self._saved is not None
             return self._saved[1]
 

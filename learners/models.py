@@ -12,10 +12,11 @@ from transformers.utils import logging as transformers_logging
 
 from learners.attention import PACKED
 from learners.packing import Row, row_of
+from learners.settings import LOGITS_MB
 
 transformers_logging.disable_progress_bar()  # a bar per save would drown the run's own display
-LOGITS_AT_ONCE = 1 << 25
-"""Logits of so many numbers (128 MiB in fp32) are made at once; more are made in parts, and again for the gradient."""
+LOGITS_AT_ONCE = LOGITS_MB << 18
+"""Numbers, of 4 bytes each, that are made at once by a model without a limit of its own."""
 
 
 def load_model(path: str | Path, device: str | torch.device = "cpu", **options: Any) -> PreTrainedModel:
@@ -25,13 +26,13 @@ def load_model(path: str | Path, device: str | torch.device = "cpu", **options: 
         path, **{"dtype": torch.float32, "attn_implementation": PACKED} | options
     )
     assert isinstance(model, PreTrainedModel)
-    _remove_dropout(model)
+    remove_dropout(model)
     if "quantization_config" not in options:  # bitsandbytes has placed it
         model.to(device)  # pyright: ignore[reportArgumentType]
     return model
 
 
-def _remove_dropout(model: PreTrainedModel) -> None:
+def remove_dropout(model: PreTrainedModel) -> None:
     """Ratios compare two forward passes of the same tokens: noise in them would be taken for learning."""
     for name, value in model.config.to_dict().items():
         if "drop" in name and isinstance(value, float):
@@ -41,6 +42,12 @@ def _remove_dropout(model: PreTrainedModel) -> None:
             module.p = 0.0
 
 
+def limit_logits(model: PreTrainedModel, mb: int | None) -> None:
+    """learner.logits_mb."""
+    if mb is not None:
+        model.logits_at_once = mb << 18  # pyright: ignore[reportAttributeAccessIssue, reportArgumentType]
+
+
 def output_head(model: PreTrainedModel) -> nn.Module:
     head = model.get_output_embeddings()
     assert head is not None, f"{type(model).__name__} is no causal language model"
@@ -48,16 +55,33 @@ def output_head(model: PreTrainedModel) -> nn.Module:
 
 
 @torch.no_grad()
-def check_packing(model: PreTrainedModel) -> None:
-    """Raises ValueError where tokens of one sequence of a row see another's."""
+def check_packing(model: PreTrainedModel, exact: bool = True) -> None:
+    """Raises ValueError where packed sequences get other scores than each by the model's own forward pass. exact: it rounds
+    no more than its dtype does."""
     first, second = [1, 2, 3], [3, 2, 1, 0]
     apart = torch.cat([hidden_states(model, row_of([tokens], model.device)) for tokens in (first, second)])
     together = hidden_states(model, row_of([first, second], model.device))
-    if (apart - together).norm() > 0.1 * apart.norm():  # int8 rounds by what else is in the row
+    model.set_attn_implementation("eager")
+    try:
+        tokens = torch.tensor([first], device=model.device)
+        own = model.base_model(input_ids=tokens, use_cache=False).last_hidden_state[0]
+        logits = model(input_ids=tokens, use_cache=False).logits[0]
+    finally:
+        model.set_attn_implementation(PACKED)
+    exact &= model.dtype == torch.float32 and not hasattr(model.config, "quantization_config")
+
+    def differ(one: torch.Tensor, other: torch.Tensor) -> bool:  # int8 rounds by what else is in the row
+        return bool((one - other).norm() > (1e-3 if exact else 0.1) * other.norm())
+
+    name, instead = type(model).__name__, "use another model (Qwen2, Llama, Mistral, Gemma 2, Granite, ...)"
+    if differ(together, apart):
         raise ValueError(
-            f"{type(model).__name__}: its layers do not hand `lengths` on to their attention, so sequences cannot be "
-            "packed: use a model that transformers loads with its attention interface (Qwen2, Llama, Mistral, ...)"
+            f"{name}: its layers do not hand `lengths` on to their attention, so sequences cannot be packed: {instead}"
         )
+    if differ(together[: len(first)], own):
+        raise ValueError(f"{name}: its attention does more than learners/attention.py knows: {instead}")
+    if differ(logits_of(model, own), at_least_fp32(logits)):
+        raise ValueError(f"{name}: it makes logits otherwise than learners/models.py knows: {instead}")
 
 
 def hidden_states(model: PreTrainedModel, row: Row) -> torch.Tensor:
@@ -72,6 +96,20 @@ def hidden_states(model: PreTrainedModel, row: Row) -> torch.Tensor:
 
 def at_least_fp32(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
+
+
+def logits_of(model: PreTrainedModel, hidden: torch.Tensor) -> torch.Tensor:
+    """[..., vocabulary], at least fp32, scaled (Granite divides, Cohere multiplies) and capped (Gemma) as by the model's
+    own forward pass. `check_packing` finds out who does anything else."""
+    config = model.config.get_text_config()
+    logits = at_least_fp32(output_head(model)(hidden))
+    if (divisor := getattr(config, "logits_scaling", None)) is not None:
+        logits = logits / divisor
+    if (factor := getattr(config, "logit_scale", None)) is not None:
+        logits = logits * factor
+    if (cap := getattr(config, "final_logit_softcapping", None)) is not None:
+        logits = cap * (logits / cap).tanh()
+    return logits
 
 
 class ValueHead(nn.Module):
@@ -91,14 +129,14 @@ class ValueHead(nn.Module):
 
 @dataclass(frozen=True, slots=True)
 class TokenScores:
-    """Scores of P tokens picked from a row."""
+    """Scores of P tokens picked from a row, and hidden states of S."""
 
     logprobs_P: torch.Tensor
     """log-softmax of logits / temperature at the token, fp32."""
     entropy_P: torch.Tensor
     """Entropy of the distribution that the token was drawn from, nats; carries a gradient only where asked for."""
-    hidden_PH: torch.Tensor
-    """Last hidden state of the position before the token: what a value head reads."""
+    hidden_SH: torch.Tensor
+    """Last hidden state of the position before each token that it was asked for: what a value head reads."""
 
 
 def score_tokens(
@@ -107,35 +145,39 @@ def score_tokens(
     pick_N: torch.Tensor,
     temperature: float,
     entropy_gradient: bool = False,
+    hidden_N: torch.Tensor | None = None,
 ) -> TokenScores:
-    """Score the tokens at pick_N (never the first of a sequence: it has no prediction).
+    """Score the tokens at pick_N (never the first of a sequence: it has no prediction), and give the hidden states of those
+    at hidden_N (None: the same).
 
     Logits are made for these positions only, and in parts where they are many: never [P, vocabulary] in fp32 for a
     large model.
     """
     places = pick_N.nonzero()[:, 0]
-    hidden_PH = hidden_states(model, row)[places - 1]
+    every_NH = hidden_states(model, row)
+    hidden_PH = every_NH[places - 1]
+    hidden_SH = hidden_PH if hidden_N is None else every_NH[hidden_N.nonzero()[:, 0] - 1]
     targets_P = row.tokens_N[places]
-    head = output_head(model)
-    most = max(1, LOGITS_AT_ONCE // model.config.vocab_size)
+    at_once = getattr(model, "logits_at_once", LOGITS_AT_ONCE)
+    most = max(1, at_once // model.config.get_text_config().vocab_size)
     if len(places) <= most:
-        logprobs, entropy = _score(head, hidden_PH, targets_P, temperature, entropy_gradient)
-        return TokenScores(logprobs, entropy, hidden_PH)
+        logprobs, entropy = _score(model, hidden_PH, targets_P, temperature, entropy_gradient)
+        return TokenScores(logprobs, entropy, hidden_SH)
     parts = [
-        checkpoint(_score, head, hidden, targets, temperature, entropy_gradient, use_reentrant=False)
+        checkpoint(_score, model, hidden, targets, temperature, entropy_gradient, use_reentrant=False)
         for hidden, targets in zip(hidden_PH.split(most), targets_P.split(most), strict=True)
     ]
-    return TokenScores(torch.cat([p[0] for p in parts]), torch.cat([p[1] for p in parts]), hidden_PH)
+    return TokenScores(torch.cat([p[0] for p in parts]), torch.cat([p[1] for p in parts]), hidden_SH)
 
 
 def _score(
-    head: nn.Module,
+    model: PreTrainedModel,
     hidden_PH: torch.Tensor,
     targets_P: torch.Tensor,
     temperature: float,
     entropy_gradient: bool,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    logits = at_least_fp32(head(hidden_PH))
+    logits = logits_of(model, hidden_PH)
     if temperature != 1:
         logits = logits / temperature
     logprobs_PV = logits.log_softmax(-1)

@@ -54,14 +54,12 @@ class Objective:
         settings = self.settings
         scores = self.policy.score(
             micro.row,
-            micro.sampled_N if self.critic else micro.trained_N,
+            micro.trained_N,
             self.temperature,
             entropy_gradient=settings.entropy_coefficient > 0,
+            hidden_N=micro.sampled_N if self.critic else None,
         )
         logprobs, entropy = scores.logprobs_P, scores.entropy_P
-        if self.critic:
-            trained = micro.trained_N[micro.sampled_N]
-            logprobs, entropy = logprobs[trained], entropy[trained]
         sequences = micro.sequences_N[micro.trained_N]
         per_token, sums = self._policy_loss(micro, logprobs, sequences)
         sums["entropy"] = entropy.sum().item()
@@ -78,7 +76,7 @@ class Objective:
                 per_token = per_token + settings.kl.coefficient * kl(here, reference, settings.kl.estimator)
         loss = (per_token * self._weights(micro, sequences)).sum()
         if self.critic:
-            errors = self._value_errors(self.critic, micro, scores.hidden_PH)
+            errors = self._value_errors(self.critic, micro, scores.hidden_SH)
             sums["value_loss"] = errors.item()
             loss = loss + errors / self.size.sampled
         return Part(loss, sums, (logprobs.detach() - micro.logprobs_N[micro.trained_N]).abs())
@@ -89,7 +87,7 @@ class Objective:
         """(loss of each trained token, sums for the log)."""
         settings, trained = self.settings, micro.trained_N[micro.sampled_N]
         behaviour = old = micro.logprobs_N[micro.trained_N]
-        if settings.importance_cap is not None:
+        if settings.importance_cap:
             old = self._sampled(micro, "logprobs_S")[trained]
         found = policy_loss(
             logprobs,
@@ -101,17 +99,18 @@ class Objective:
             clip_high=settings.clip_high,
             dual_clip=settings.dual_clip,
         )
+        losses = found.loss_N
+        if settings.importance_cap:
+            losses = losses * importance_weights(old, behaviour, settings.importance_cap)
         sums = {
-            "policy_loss": found.loss_N.sum().item(),
+            "policy_loss": losses.sum().item(),
             "clip_fraction": found.clipped_N.sum().item(),
             "approximate_kl": found.approximate_kl_N.sum().item(),
         }
-        if settings.importance_cap is None:
-            return found.loss_N, sums
-        return found.loss_N * importance_weights(old, behaviour, settings.importance_cap), sums
+        return losses, sums
 
-    def _value_errors(self, critic: Critic, micro: MicroBatch, hidden_PH: torch.Tensor) -> torch.Tensor:
-        values = critic(micro.row, micro.sampled_N, hidden_PH)
+    def _value_errors(self, critic: Critic, micro: MicroBatch, hidden_SH: torch.Tensor) -> torch.Tensor:
+        values = critic(micro.row, micro.sampled_N, hidden_SH)
         old_values, returns = (self._sampled(micro, name) for name in ("values_S", "returns_S"))
         return value_loss(values, old_values, returns, self.settings.gae.value_clip).sum()
 

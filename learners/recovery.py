@@ -3,17 +3,12 @@
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
-
-from safetensors.torch import load_file
-from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict
 
 from core.batch import Batch
-from learners.checkpoints import CheckpointError
+from learners.files import read_tensors
 from learners.health import Remedy, remedy
 from learners.learner import Learner, NotFinite
 from learners.state import load_learner
-from learners.tuning import WEIGHTS_FILE
 
 log = logging.getLogger(__name__)
 
@@ -54,16 +49,7 @@ def go_back(learner: Learner, directory: Path) -> None:
     """Weights and state of an earlier version, in place. Raise CheckpointError where weights are missing."""
     health = learner.health
     if not learner.settings.lora:
-        weights: dict[str, Any] = dict(load_file(directory / WEIGHTS_FILE))
-        model = learner.policy.model
-        # tied weights are there once, as named_parameters has them; torch takes whatever is missing from the model
-        if missing := sorted({name for name, _ in model.named_parameters()} - weights.keys()):
-            raise CheckpointError(
-                f"{directory / WEIGHTS_FILE}: without {', '.join(missing[:3])}: not this model's"
-            )
-        options = StateDictOptions(full_state_dict=True, strict=False)
-        set_model_state_dict(model, weights, options=options)
-    learner.optimizer.state.clear()
+        read_tensors(directory, learner.policy.kept(), learner.world)
     learner.optimizer.zero_grad()
     load_learner(learner, directory)
     health.went_back(learner.health)

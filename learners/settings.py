@@ -7,8 +7,8 @@ from pydantic import Field, model_validator
 from core.settings import Settings, kind_unless_said
 from learners.schedule import Constant, RateSchedule
 
-MICROBATCH_TOKENS = 16384
-"""Where it is None for a learner by itself."""
+MICROBATCH_TOKENS, LOGITS_MB = 16384, 128
+"""Where they are None for a learner by itself."""
 
 
 class LoraSettings(Settings):
@@ -43,13 +43,13 @@ class ReinforcePp(_AcrossProblems):
 class Rae(_AcrossProblems):
     kind: Literal["rae"] = "rae"
     decay: float = Field(default=0.95, gt=0, lt=1)
-    """rae: weight of the past in the moving average."""
+    """rae: weight of the past in the moving average, at each trajectory."""
 
 
 class Gae(_AcrossProblems):
     kind: Literal["gae"] = "gae"
     """gae: PPO with a critic. Critic-free: grpo (rewards standardised within each group), dr_grpo (without the
-    division by the std), rloo (relative to the others of the group), reinforce_pp (standardised over the batch), rae
+    division by the std), rloo (relative to the others of the group), reinforce_pp (standardised over the batch's tokens), rae
     (relative to a moving average per game and player: for games without groups), hierarchical_grpo (grpo within
     branches plus grpo among the branches of a problem; with credit tree)."""
     gamma: float = Field(default=1.0, ge=0, le=1)
@@ -80,7 +80,7 @@ class KlInReward(Settings):
     """Weight of KL(policy || warm start)."""
     estimator: Literal["k1", "k2", "k3"] = "k3"
     """k1: log ratio, in the reward only: in the loss it has no useful gradient; k2: half its square; k3: never
-    negative, unbiased, low variance."""
+    negative, unbiased, low variance; at one token 10 at most."""
 
 
 class KlInLoss(Settings):
@@ -117,21 +117,25 @@ class LearnerSettings(Settings):
     dual_clip: float | None = Field(default=None, gt=1)
     """Least value of the objective at a negative advantage, in multiples of it: bounds what one improbable token can
     do."""
-    importance_cap: float | None = Field(default=None, ge=1)
+    importance_cap: float | None = Field(default=None, ge=0)
     """Decoupled PPO: ratios are taken against the learner's own log-probabilities at the start of the batch, and each
-    token's loss is weighted by (those over the engine's), truncated at this. None: ratios against the engine's."""
+    token's loss is weighted by (those over the engine's), truncated at this, 1 or more. 0: ratios against the engine's.
+    None: 2 on a GPU with precision bf16, where engine and learner round apart, else 0."""
     mask_truncated: bool = False
-    """Completions cut off by their length limit carry no loss."""
+    """Completions cut off by their length limit carry no loss, neither the policy's nor the critic's."""
     learning_rate_scale: float = Field(default=1.0, gt=0)
     """Step size of this policy, relative to the run's learning_rate."""
     schedule: RateSchedule = Constant()
     epochs: int = Field(default=1, ge=1)
     """Passes over each batch."""
     minibatch_samples: int = Field(default=64, ge=1)
-    """Trajectories per optimizer update."""
+    """Trajectories per optimizer update, at most: a batch is taken in as few equal parts as that allows."""
     microbatch_tokens: int | None = Field(default=None, ge=64)
     """Tokens per forward pass, without padding; bounds memory. None: 16384, on a GPU by its memory
     (runtime/hardware.py)."""
+    logits_mb: int | None = Field(default=None, ge=1)
+    """Logits that are made at once, MiB in fp32 (about five times as much is in memory); more are made in parts, and each
+    again for the gradient. None: 128, on a GPU by its memory (runtime/memory_plan.py)."""
     clip_low: float = Field(default=0.2, gt=0, lt=1)
     clip_high: float = Field(default=0.2, gt=0)
     """The probability ratio is clipped to [1 - clip_low, 1 + clip_high]."""
@@ -149,8 +153,9 @@ class LearnerSettings(Settings):
     precision: Literal["fp32", "bf16", "fp16"] | None = None
     """Of activations, by autocast; weights, optimizer and losses stay fp32. None: fp32, on a GPU bf16 where it has
     that, else fp16."""
-    offload_optimizer: bool = False
-    """Keep the optimizer's state in host memory between steps (device cuda): who shares the GPU gets the room."""
+    offload: Literal["none", "optimizer", "all"] = "none"
+    """What is kept in host memory between steps (device cuda), so that who shares the GPU gets the room: the optimizer's
+    state, or the networks as well."""
     workers: int = Field(default=1, ge=1)
     """Ray Train workers that share each update; its result does not depend on how many."""
     min_workers: int | None = Field(default=None, ge=1)
@@ -159,8 +164,8 @@ class LearnerSettings(Settings):
     """none: each worker holds everything; fsdp: parameters, gradients and optimizer state are spread (FSDP2)."""
     cpus: float = Field(default=0.5, ge=0)
     """Ray CPUs of each of the learner's workers (a share of the machine's bookkeeping, not a limit)."""
-    gpus: float | None = Field(default=None, ge=0)
-    """GPUs of each worker; None: none on CPU, else one where there are enough, else a share of one."""
+    gpus: float | None = Field(default=None, ge=0, le=1)
+    """GPU of each worker, or a share of one; None: none on CPU, else one where there are enough, else a share."""
     threads: int = Field(default=2, ge=1)
     """Torch threads of each worker on CPU."""
 
@@ -169,6 +174,17 @@ class LearnerSettings(Settings):
         """The estimator, where it is known to be this one."""
         assert isinstance(self.estimator, Gae)
         return self.estimator
+
+    def shares_workers_with(self, other: "LearnerSettings") -> bool:
+        """Whether both tune adapters that can be beside one backbone, on the same kind of workers."""
+        alike = ("workers", "min_workers", "sharding", "cpus", "gpus", "threads", "precision")
+        alike += ("gradient_checkpointing", "logits_mb", "offload")
+        return (
+            self.lora is not None
+            and other.lora is not None
+            and self.lora.quantize == other.lora.quantize
+            and all(getattr(self, key) == getattr(other, key) for key in alike)
+        )
 
     @model_validator(mode="after")
     def _combinations_make_sense(self) -> Self:
@@ -183,6 +199,10 @@ class LearnerSettings(Settings):
             )
         if (self.max_loss_tokens is None) == (self.loss_normaliser == "constant"):
             raise ValueError("max_loss_tokens belongs to loss_normaliser constant: give both or neither")
+        if self.importance_cap and self.importance_cap < 1:
+            raise ValueError(
+                f"importance_cap is 1 or more, or 0 for no correction, not {self.importance_cap:g}"
+            )
         self._check_tuning()
         return self
 
@@ -191,8 +211,14 @@ class LearnerSettings(Settings):
             raise ValueError(f"min_workers ({self.min_workers}) is above workers ({self.workers})")
         if self.lora is not None:
             self.refuse_changed(("trainable_layers",), "has no effect with lora: the model itself is frozen")
-            if self.sharding == "fsdp":
-                raise ValueError("lora with sharding fsdp is not supported: sharding none, or full tuning")
+            if self.sharding == "fsdp" and self.lora.quantize is not None:
+                raise ValueError("lora.quantize does not go with sharding fsdp: leave out one of them")
+            if self.offload == "all" and self.lora.quantize:
+                raise ValueError(
+                    f"offload all does not go with lora.quantize {self.lora.quantize}: offload optimizer, or none"
+                )
+        if self.offload == "all" and self.sharding == "fsdp":
+            raise ValueError("offload all goes with sharding none: under fsdp a GPU holds a part already")
         if self.sharding == "fsdp" and self.workers == 1:
             raise ValueError("sharding fsdp has no effect with workers 1")
         if self.sharding == "fsdp" and self.precision == "fp16":

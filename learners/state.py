@@ -1,76 +1,161 @@
-"""A learner on disk: the model in Hugging Face format, everything else in learner_state.pt."""
+"""A learner on disk: the model in Hugging Face format, or an adapter in PEFT's; everything else in learner_state/.
 
-from dataclasses import asdict, replace
+    config.json  model.safetensors       or model-00001-of-00003.safetensors … with their index
+    adapter_config.json  adapter_model.safetensors      instead, with learner.lora (learners/adapters.py)
+    learner_state/state.json             counters, health, each parameter's number of updates
+                  shard-*.safetensors    moments, critic: from each worker the part that it holds
+
+What the workers of one number save, any other number continues to the bit: torch.distributed.checkpoint reads from
+each file what a worker needs of it. Nothing is pickled.
+"""
+
+import json
+import shutil
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch.distributed.checkpoint.state_dict import (
-    StateDictOptions,
-    get_optimizer_state_dict,
-    set_optimizer_state_dict,
-)
+import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint import HuggingFaceStorageWriter
 
-from learners.checkpoints import STATE_FILE
+from learners import files
+from learners.adapters import save_adapter
+from learners.checkpoints import STATE
+from learners.files import its_cause, read_tensors, write_model
 from learners.health import Health
 from learners.learner import Learner
-from learners.tuning import save_model
+from learners.parallel import World
+from learners.tuning import LoraTuning, Tuning
 
-WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
-"""By parameter name and in one piece, however many workers hold it: any other number can go on."""
+_MOMENTS = ("exp_avg", "exp_avg_sq")
+_COUNTERS = "state.json"
+warnings.filterwarnings("ignore", "torch.distributed is disabled", UserWarning)  # one worker is no mistake
 
 
 def save_learner(learner: Learner, directory: Path) -> None:
-    """By rank 0; all workers must call it."""
+    """By all workers, each its part. Raises OSError."""
+    begin_save(learner, directory)()
+
+
+def begin_save(learner: Learner, directory: Path) -> Callable[[], None]:
+    """Save the learner as it is now; it may go on learning. All workers must call it, with one directory.
+
+    The model is written at once, the rest from a copy on the host, by a thread.
+
+    Returns:
+        To be called: waits until this worker's part is written (in rank 0: all parts). Raises OSError.
+    """
+    world = learner.world
     learner.policy.activate()
-    save_model(learner.policy, directory, learner.world)
-    model, optimizer = learner.policy.model, learner.optimizer
-    # asked before the first update, torch would make one, of nothing, that counts
-    moments = get_optimizer_state_dict(model, optimizer, options=WHOLE) if optimizer.state else None
-    state: dict[str, Any] = {
-        "version": learner.version,
-        "updates": learner.updates,
-        "health": asdict(learner.health),
-        "scaler": learner.scaler.state_dict(),
-        "optimizer": moments,
-        "critic": learner.critic.state_dict() if learner.critic else None,
-        "critic_optimizer": learner.critic_optimizer.state_dict() if learner.critic_optimizer else None,
-        "adapter": dict(learner.policy.trainable()) if learner.settings.lora else None,
-    }
-    if learner.world.rank == 0:
-        torch.save(state, directory / STATE_FILE)
+    tensors = _tensors(learner)
+    if world.rank == 0:
+        place = directory / STATE
+        shutil.rmtree(place, ignore_errors=True)  # of more workers, who died over it
+        place.mkdir(parents=True, exist_ok=True)
+        (place / _COUNTERS).write_text(json.dumps(_counters(learner)))
+    learner.together(lambda: save_model(learner.policy, directory, world), f"while {directory} was saved")
+    if not tensors:
+        return lambda: None
+    writer = HuggingFaceStorageWriter(
+        str(directory / STATE), _file_numbers(tensors, world.size), save_distributed=True
+    )
+    with its_cause():
+        writing: Any = dcp.async_save(tensors, storage_writer=writer, process_group=world.host_group())
+
+    def wait() -> None:
+        with its_cause():
+            writing.result()
+
+    return wait
 
 
 def load_learner(learner: Learner, directory: Path) -> None:
     """Optimizers, critic, adapter and counters of a checkpoint whose model the learner was built from; it has been
-    found to fit (checkpoints.check_fits)."""
-    # on a GPU it would lie beside the moments that it is spread to
-    state = torch.load(directory / STATE_FILE, map_location="cpu", weights_only=True)
-    assert (state["critic"] is None) == (learner.critic is None), f"{directory}: another critic"
-    assert (state["adapter"] is None) == (learner.settings.lora is None), f"{directory}: another tuning"
-    # the kind of step goes by the device, not by the file
-    for saved in (state["optimizer"], state["critic_optimizer"]):
-        for group in saved["param_groups"] if saved is not None else ():
-            group["fused"] = learner.device.type == "cuda" or None
+    found to fit (checkpoints.check_fits). All workers must call it. Raises CheckpointError, OSError."""
+    state = json.loads((directory / STATE / _COUNTERS).read_text())
+    assert state["updated"].keys() == _optimizers(learner).keys(), f"{directory}: another critic"
+    assert (state["lora"] or None) == _lora(learner), f"{directory}: another tuning"
     learner.version, learner.updates = state["version"], state["updates"]
     learner.health = Health(**state["health"])
     learner.scaler.load_state_dict(state["scaler"])
+    for part, (optimizer, parameters) in _optimizers(learner).items():
+        optimizer.state.clear()
+        # a parameter that has had no gradient yet has no moments
+        for name, count in state["updated"][part].items():
+            parameter = parameters[name]
+            device = parameter.device if optimizer.defaults["fused"] else None  # as torch has it
+            moments = {key: torch.empty_like(parameter, requires_grad=False) for key in _MOMENTS}
+            optimizer.state[parameter] = {"step": torch.tensor(float(count), device=device), **moments}
+    read_tensors(directory / STATE, _tensors(learner), learner.world)
+    if learner.settings.lora:
+        read_tensors(directory, learner.policy.kept(), learner.world)
+
+
+def save_model(policy: Tuning, directory: Path, world: World) -> None:
+    """By rank 0, which has no more than FILE_BYTES of it in memory at a time; an adapter in PEFT's own format."""
+    if isinstance(policy, LoraTuning):
+        if world.rank == 0:
+            save_adapter(policy, directory)
+    elif world.rank == 0:
+        write_model(policy.model, policy.merged(), directory)
+    else:
+        for _ in policy.merged():  # rank 0 gathers
+            pass
+
+
+def _optimizers(
+    learner: Learner,
+) -> dict[str, tuple[torch.optim.Optimizer, Mapping[str, torch.nn.Parameter]]]:
+    """By part of the learner, with the parameters by name."""
+    found: dict[str, tuple[torch.optim.Optimizer, Mapping[str, torch.nn.Parameter]]]
+    found = {"policy": (learner.optimizer, learner.policy.trainable())}
     if learner.critic and learner.critic_optimizer:
-        learner.critic.load_state_dict(state["critic"])
-        learner.critic_optimizer.load_state_dict(state["critic_optimizer"])
-    if state["adapter"] is not None:
-        with torch.no_grad():
-            for name, parameter in learner.policy.trainable().items():
-                parameter.copy_(state["adapter"][name])
-    if state["optimizer"] is not None:
-        _load_moments(learner, state["optimizer"])
+        found["critic"] = learner.critic_optimizer, dict(learner.critic.named_parameters())
+    return found
 
 
-def _load_moments(learner: Learner, moments: dict[str, Any]) -> None:
-    """A parameter that has had no gradient yet has none; torch would make it some, that count."""
-    known = set(moments["state"])
-    options = replace(WHOLE, strict=False)
-    set_optimizer_state_dict(learner.policy.model, learner.optimizer, moments, options=options)
-    for name, parameter in learner.policy.trainable().items():
-        if name not in known:
-            learner.optimizer.state.pop(parameter, None)
+def _counters(learner: Learner) -> dict[str, Any]:
+    """Plain JSON."""
+    return {
+        "version": learner.version,
+        "updates": learner.updates,
+        "health": asdict(learner.health),
+        "scaler": learner.scaler.state_dict(),
+        "lora": _lora(learner),
+        "updated": {
+            part: {
+                name: int(optimizer.state[parameter]["step"])
+                for name, parameter in parameters.items()
+                if parameter in optimizer.state
+            }
+            for part, (optimizer, parameters) in _optimizers(learner).items()
+        },
+    }
+
+
+def _lora(learner: Learner) -> dict[str, Any] | None:
+    return learner.settings.lora and learner.settings.lora.model_dump(mode="json")
+
+
+def _tensors(learner: Learner) -> dict[str, torch.Tensor]:
+    """Themselves, not copies; of sharded ones this worker's part."""
+    tensors: dict[str, torch.Tensor] = {}
+    for part, (optimizer, parameters) in _optimizers(learner).items():
+        for name, parameter in parameters.items():
+            for key in _MOMENTS if parameter in optimizer.state else ():
+                tensors[f"{part}.{key}.{name}"] = optimizer.state[parameter][key]
+    if learner.critic:
+        tensors |= {f"critic.{name}": p.detach() for name, p in learner.critic.named_parameters()}
+    return tensors
+
+
+def _file_numbers(tensors: Mapping[str, torch.Tensor], workers: int) -> dict[str, int]:
+    """Which of a worker's files, counted from 1, each tensor goes to: none becomes much larger than FILE_BYTES."""
+    numbers, size = {}, 0
+    for name, tensor in tensors.items():
+        numbers[name] = 1 + size // (files.FILE_BYTES * workers)
+        size += tensor.nbytes
+    return numbers

@@ -24,7 +24,12 @@ class Targets:
 
 def needs_first_pass(settings: LearnerSettings) -> bool:
     """Whether the targets depend on the learner's own networks."""
-    return settings.estimator.kind == "gae" or settings.importance_cap is not None
+    return settings.estimator.kind == "gae" or bool(settings.importance_cap)
+
+
+def over_the_batch(settings: LearnerSettings) -> bool:
+    """Whether advantages are normalised over the batch's tokens."""
+    return settings.estimator.kind in ("gae", "reinforce_pp")
 
 
 def targets_of(
@@ -72,13 +77,17 @@ def macro_gae(
 
 
 def whiten(samples: Sequence[Sample], targets: Mapping[int, Targets]) -> None:
-    """Advantages to zero mean and unit variance over the trained tokens of the batch (PPO's usual; GRPO has its
-    group's)."""
-    pooled = torch.cat([t.advantages_S[trained_of_sampled(samples[i])] for i, t in targets.items()])
-    mean = pooled.mean()
-    std = pooled.std() if len(pooled) > 1 else torch.ones(())
-    for target in targets.values():
-        target.advantages_S = (target.advantages_S - mean) / (std + 1e-6)
+    """Advantages to zero mean and unit variance over the trained tokens that one player has in the batch (PPO's and
+    REINFORCE++'s usual; GRPO has its group's). Over several players it would tell each how it fares beside the others."""
+    of_player: dict[str, list[int]] = {}
+    for i in targets:
+        of_player.setdefault(samples[i].player, []).append(i)
+    for indices in of_player.values():
+        pooled = torch.cat([targets[i].advantages_S[trained_of_sampled(samples[i])] for i in indices])
+        mean = pooled.mean()
+        std = pooled.std() if len(pooled) > 1 else torch.ones(())
+        for i in indices:
+            targets[i].advantages_S = (targets[i].advantages_S - mean) / (std + 1e-6)
 
 
 def trained_of_sampled(sample: Sample) -> torch.Tensor:

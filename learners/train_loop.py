@@ -7,18 +7,25 @@ then and arrive at the same weights. torch and the learners are imported in the 
 from __future__ import annotations
 
 import os
-import tempfile
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import ray
 import ray.train
-from ray.train import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig, UserCallback
+from ray.train import (
+    CheckpointConfig,
+    CheckpointUploadMode,
+    FailureConfig,
+    RunConfig,
+    ScalingConfig,
+    UserCallback,
+)
+from ray.train.v2._internal.execution.callback import ControllerCallback
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from core.batch import Batch
@@ -29,6 +36,7 @@ if TYPE_CHECKING:
     from learners.learner import Learner
     from learners.parallel import World
 
+NODE_LABEL = "ray.io/node-id"
 _MAX_WORKER_FAILURES = 3
 _PATIENCE_S = 6 * 3600
 """How long the other workers wait for rank 0 to have work: a step's rollouts. Dead ones are noticed by Ray at once."""
@@ -45,6 +53,19 @@ class _Registered(UserCallback):
     def after_report(self, run_context: Any, metrics: list[dict[str, Any]], checkpoint: Any) -> None:
         if checkpoint is not None:
             self._mailbox.saved.remote(metrics[0]["versions"], checkpoint.path)
+
+
+class _BeginOn(ControllerCallback):
+    """The first workers are on these nodes, those that replace them where there is room."""
+
+    def __init__(self, nodes: Collection[str]) -> None:
+        self._nodes = sorted(nodes)
+
+    def on_controller_start_worker_group(
+        self, *, scaling_config: Any, num_workers: int
+    ) -> dict[str, str] | None:
+        nodes, self._nodes = self._nodes, []
+        return {NODE_LABEL: f"in({','.join(nodes)})"} if nodes else None
 
 
 def _train_loop(config: dict[str, Any]) -> None:
@@ -67,7 +88,7 @@ def _train_loop(config: dict[str, Any]) -> None:
     learners = build_learners(_continued(specs))
     saved = _versions(learners) if ray.train.get_checkpoint() else None
     for policy, learner in learners.items() if config["republish"] else ():
-        update = learner.export()
+        update = learner.export(specs[policy].adapter)
         if world.rank == 0:
             ray.get(mailbox.put_result.remote(policy, {}, update))
     if world.rank == 0:
@@ -85,7 +106,7 @@ def _train_loop(config: dict[str, Any]) -> None:
             continue
         policy, batch = work
         metrics = learn(learners[policy], batch, specs[policy].recovery_point)
-        update = learners[policy].export()
+        update = learners[policy].export(specs[policy].adapter)
         if world.rank == 0:
             ray.get(mailbox.put_result.remote(policy, metrics, update))
 
@@ -106,17 +127,29 @@ def _continued(specs: Mapping[str, LearnerSpec]) -> dict[str, LearnerSpec]:
 
 
 def _save(learners: Mapping[str, Learner], world: World) -> None:
-    from learners.state import save_learner
+    """Begin one, into the run's own storage; Ray Train's thread registers it when all workers have written it."""
+    from learners.state import begin_save
 
     versions = _versions(learners)
-    with tempfile.TemporaryDirectory() as directory:
-        for policy, learner in learners.items():
-            save_learner(learner, Path(directory) / policy)
-        ray.train.report(
-            {"versions": versions},
-            checkpoint=ray.train.Checkpoint.from_directory(directory) if world.rank == 0 else None,
-            checkpoint_dir_name="version_" + "_".join(f"{version:06d}" for version in versions.values()),
-        )
+    name = "version_" + "_".join(f"{version:06d}" for version in versions.values())
+    storage: Any = ray.train.get_context().get_storage()
+    directory = Path(storage.experiment_fs_path) / name
+    waits = [begin_save(learner, directory / policy) for policy, learner in learners.items()]
+
+    def written(checkpoint: ray.train.Checkpoint, _: str) -> ray.train.Checkpoint:
+        for wait in waits:
+            wait()
+        return checkpoint
+
+    checkpoint = ray.train.Checkpoint(str(directory), storage.storage_filesystem)
+    ray.train.report(
+        {"versions": versions},
+        checkpoint=checkpoint if world.rank == 0 else None,
+        checkpoint_dir_name=name,
+        checkpoint_upload_mode=CheckpointUploadMode.ASYNC,
+        checkpoint_upload_fn=written,
+        delete_local_checkpoint_after_upload=False,
+    )
 
 
 def _in_one_line(error: BaseException) -> str:
@@ -129,9 +162,16 @@ class TrainRun:
     """One Ray Train run: the learners of the policies that share a backbone, or of one policy."""
 
     def __init__(
-        self, specs: Mapping[str, LearnerSpec], versions: Versions, storage: Path, *, republish: bool = False
+        self,
+        specs: Mapping[str, LearnerSpec],
+        versions: Versions,
+        storage: Path,
+        *,
+        republish: bool = False,
+        nodes: Collection[str] = (),
     ) -> None:
-        """republish: the workers publish the weights they start with (a resumed run's engines need them)."""
+        """republish: the workers publish the weights they start with (a resumed run's engines need them); nodes: Ray's ids
+        of those that the workers begin on; (): any."""
         from ray.train.torch import TorchConfig, TorchTrainer
 
         self.name = "_".join(specs)
@@ -146,6 +186,9 @@ class TrainRun:
         settings, on_gpu = first.settings, first.device == "cuda"
         gpus = {"GPU": settings.gpus} if settings.gpus else {}
         least = settings.min_workers
+        callbacks: list[Any] = [_Registered(self.mailbox)]
+        if nodes and least is None:
+            callbacks.append(_BeginOn(nodes))
         self._trainer = TorchTrainer(
             _train_loop,
             train_loop_config={"specs": dict(specs), "mailbox": self.mailbox, "republish": republish},
@@ -160,7 +203,7 @@ class TrainRun:
                 storage_path=str(storage.resolve()),
                 failure_config=FailureConfig(max_failures=_MAX_WORKER_FAILURES),
                 checkpoint_config=CheckpointConfig(num_to_keep=2),
-                callbacks=[_Registered(self.mailbox)],
+                callbacks=callbacks,
             ),
         )
         self._thread = threading.Thread(target=self._fit, name=f"ray-train-{self.name}", daemon=True)
@@ -206,7 +249,13 @@ class RayLearner:
         _, (reference,) = ray.get(self._mailbox.get_result.remote(self._policy, self._version))
         return reference
 
+    def save(self) -> AbstractContextManager[Path]:
+        """Begins at once; who enters it waits for the directory of a registered checkpoint of the current version.
+        Raises LearnerFailed."""
+        versions = self._versions()
+        ray.get(self._mailbox.want_save.remote(versions))
+        return self._saved(versions)
+
     @contextmanager
-    def save(self) -> Iterator[Path]:
-        """Directory of a registered checkpoint of the current version. Raises LearnerFailed."""
-        yield Path(ray.get(self._mailbox.save.remote(self._versions()))) / self._policy
+    def _saved(self, versions: Versions) -> Iterator[Path]:
+        yield Path(ray.get(self._mailbox.get_saved.remote(versions))) / self._policy

@@ -29,6 +29,8 @@ class LearnerSpec:
     """Directory of a checkpoint whose optimizer state is taken too; None starts afresh."""
     device: str
     seed: int
+    adapter: bool = False
+    """The engine has the backbone, and is sent the adapter alone."""
     checkpoints: str | None = None
     """The run's joint checkpoints, to go back to after updates that stay broken; None: there are none."""
 
@@ -63,15 +65,10 @@ def by_backbone(specs: Mapping[str, LearnerSpec]) -> list[dict[str, LearnerSpec]
     """The policies in groups: together those that tune adapters of one model, on the same kind of workers."""
 
     def same(one: LearnerSpec, other: LearnerSpec) -> bool:
-        first, second = one.settings, other.settings
-        if first.lora is None or second.lora is None:
-            return False
-        alike = ("workers", "min_workers", "cpus", "gpus", "threads", "gradient_checkpointing")
         return (
             one.reference_path == other.reference_path
             and one.device == other.device
-            and first.lora.quantize == second.lora.quantize
-            and all(getattr(first, key) == getattr(second, key) for key in alike)
+            and one.settings.shares_workers_with(other.settings)
         )
 
     groups: list[dict[str, LearnerSpec]] = []

@@ -1,23 +1,26 @@
 """What of a model is trained, and what it is compared with: all weights, the last layers, or a LoRA adapter."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
-from safetensors.torch import save_file
 from torch import nn
+from torch.distributed.fsdp import register_fsdp_forward_method
+from torch.distributed.tensor import DTensor
 from transformers import PreTrainedModel
 
 from learners.attention import PACKED
-from learners.models import TokenScores, check_packing, load_model, output_head, score_tokens
+from learners.files import fill, open_empty
+from learners.models import TokenScores, check_packing, limit_logits, load_model, output_head, score_tokens
 from learners.packing import Row
-from learners.parallel import World, shard, whole
+from learners.parallel import Passes, World, shard, whole
 from learners.settings import LearnerSettings, LoraSettings
 
-WEIGHTS_FILE = "model.safetensors"
+HALVES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 class Scorer(nn.Module):
@@ -28,23 +31,39 @@ class Scorer(nn.Module):
         self.model = model
 
     def forward(
-        self, row: Row, pick_N: torch.Tensor, temperature: float, entropy_gradient: bool
+        self,
+        row: Row,
+        pick_N: torch.Tensor,
+        temperature: float,
+        entropy_gradient: bool,
+        hidden_N: torch.Tensor | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        scores = score_tokens(self.model, row, pick_N, temperature, entropy_gradient)
-        return scores.logprobs_P, scores.entropy_P, scores.hidden_PH
+        scores = score_tokens(self.model, row, pick_N, temperature, entropy_gradient, hidden_N)
+        return scores.logprobs_P, scores.entropy_P, scores.hidden_SH
+
+    def check(self, half: bool) -> None:
+        """half: its layers are in bfloat16 between fp32 ones."""
+        with torch.autocast(self.model.device.type, torch.bfloat16, enabled=half):
+            check_packing(self.model, exact=not half)
 
 
 class Tuning(Protocol):
     """One policy's weights."""
 
     model: PreTrainedModel
+    passes: Passes
 
     def activate(self) -> None:
         """To be called before anything else, where others tune the same model."""
         ...
 
     def score(
-        self, row: Row, pick_N: torch.Tensor, temperature: float, entropy_gradient: bool = False
+        self,
+        row: Row,
+        pick_N: torch.Tensor,
+        temperature: float,
+        entropy_gradient: bool = False,
+        hidden_N: torch.Tensor | None = None,
     ) -> TokenScores: ...
 
     def score_reference(self, row: Row, pick_N: torch.Tensor, temperature: float) -> TokenScores:
@@ -53,17 +72,39 @@ class Tuning(Protocol):
 
     def trainable(self) -> dict[str, nn.Parameter]: ...
 
+    def kept(self) -> dict[str, torch.Tensor]:
+        """What a checkpoint's safetensors hold, by their names there: themselves, of sharded ones this worker's part."""
+        ...
+
+    def networks(self) -> list[PreTrainedModel]:
+        """The models that it holds, its reference among them."""
+        ...
+
     def merged(self) -> Iterator[tuple[str, torch.Tensor]]:
         """The policy as a plain model: (Hugging Face name, tensor), tied ones once. All ranks must iterate."""
         ...
 
 
-def prepare(model: PreTrainedModel, settings: LearnerSettings) -> None:
+def prepare(scorer: Scorer, settings: LearnerSettings, passes: Passes) -> None:
+    """What is to be frozen is frozen already. Raises ValueError for a model that cannot be packed."""
+    model = scorer.model
     model.set_attn_implementation(PACKED)
+    limit_logits(model, settings.logits_mb)
     model.train()  # dropout is gone; gradient checkpointing wants train mode, as does bitsandbytes on CPU
-    check_packing(model)
+    spread(scorer, settings, passes)
+    scorer.check(half=settings.sharding == "fsdp" and settings.precision == "bf16")
     if settings.gradient_checkpointing:
         model.gradient_checkpointing_enable()
+
+
+def spread(scorer: Scorer, settings: LearnerSettings, passes: Passes) -> None:
+    """Over the workers, where they share the model; its weights are read then (files.open_empty)."""
+    if settings.sharding == "none":
+        return
+    shard(scorer, list(decoder_layers(scorer.model)), half=settings.precision == "bf16")
+    register_fsdp_forward_method(scorer, "check")
+    passes.watch(scorer)
+    fill(scorer, scorer.model, World())
 
 
 def decoder_layers(model: PreTrainedModel) -> nn.ModuleList:
@@ -84,23 +125,28 @@ class FullTuning:
     ) -> None:
         """reference: None where settings.kl asks for none."""
         self.model = model
-        prepare(model, settings)
         if settings.trainable_layers is not None:
             freeze_all_but_last(model, settings.trainable_layers)
         self.reference, self._scorers = reference, [Scorer(model)]
+        self.passes = Passes()
+        prepare(self._scorers[0], settings, self.passes)
         if reference is not None:
+            limit_logits(reference, settings.logits_mb)
             self._scorers.append(Scorer(reference.eval().requires_grad_(False)))
-        if settings.sharding == "fsdp":
-            for scorer in self._scorers:
-                shard(scorer, list(decoder_layers(scorer.model)), half=settings.precision == "bf16")
+            spread(self._scorers[1], settings, self.passes)
 
     def activate(self) -> None:
         """Nobody else tunes it."""
 
     def score(
-        self, row: Row, pick_N: torch.Tensor, temperature: float, entropy_gradient: bool = False
+        self,
+        row: Row,
+        pick_N: torch.Tensor,
+        temperature: float,
+        entropy_gradient: bool = False,
+        hidden_N: torch.Tensor | None = None,
     ) -> TokenScores:
-        return TokenScores(*self._scorers[0](row, pick_N, temperature, entropy_gradient))
+        return TokenScores(*self._scorers[0](row, pick_N, temperature, entropy_gradient, hidden_N))
 
     @torch.no_grad()
     def score_reference(self, row: Row, pick_N: torch.Tensor, temperature: float) -> TokenScores:
@@ -109,9 +155,16 @@ class FullTuning:
     def trainable(self) -> dict[str, nn.Parameter]:
         return {name: p for name, p in self.model.named_parameters() if p.requires_grad}
 
+    def kept(self) -> dict[str, torch.Tensor]:
+        # tied weights are there once, as named_parameters has them
+        return {name: p.detach() for name, p in self.model.named_parameters()}
+
+    def networks(self) -> list[PreTrainedModel]:
+        return [self.model] if self.reference is None else [self.model, self.reference]
+
     def merged(self) -> Iterator[tuple[str, torch.Tensor]]:
         for name, parameter in self.model.named_parameters():
-            yield name, whole(parameter.detach())
+            yield name, self.passes.whole(parameter.detach())
 
 
 def freeze_all_but_last(model: PreTrainedModel, count: int) -> None:
@@ -136,9 +189,17 @@ class Backbone:
 
     def __init__(self, settings: LearnerSettings, path: str | Path, device: torch.device) -> None:
         assert settings.lora is not None
-        self.model = load_model(path, device, **quantisation(settings.lora))
+        self.path = str(path)
+        # nothing of it is trained; engines hold it in half precision, too
+        dtype = HALVES.get(settings.precision or "fp32", torch.float32)
+        options = quantisation(settings.lora) or {"dtype": dtype}
+        if settings.sharding == "fsdp":
+            self.model = open_empty(path, dtype)
+        else:
+            self.model = load_model(path, device, **options)
         self.model.requires_grad_(False)  # first: bitsandbytes adds to biases in place
-        prepare(self.model, settings)
+        self.scorer, self.passes = Scorer(self.model), Passes()
+        prepare(self.scorer, settings, self.passes)
         if settings.gradient_checkpointing:
             self.model.enable_input_require_grads()
 
@@ -158,8 +219,14 @@ class Backbone:
                 self.model.add_adapter(config, adapter_name=name)
             except ValueError as error:
                 raise ValueError(f"learner.lora.target_modules {lora.target_modules}: {error}") from None
+        for parameter in self.adapter(name).values():
+            parameter.data = parameter.data.float()  # peft makes them of the backbone's dtype
         if any(n.startswith("lora_") for n, _ in output_head(self.model).named_parameters()):
             raise ValueError("learner.lora.target_modules: the output head cannot have an adapter")
+
+    def adapter(self, name: str) -> dict[str, nn.Parameter]:
+        marks = (f".lora_A.{name}.", f".lora_B.{name}.")
+        return {n: p for n, p in self.model.named_parameters() if any(mark in n for mark in marks)}
 
     @contextmanager
     def without_adapters(self) -> Iterator[None]:
@@ -211,6 +278,7 @@ class LoraTuning:
     def __init__(self, settings: LearnerSettings, backbone: Backbone, name: str, seed: int) -> None:
         assert settings.lora is not None
         self.model, self.name = backbone.model, name
+        self.lora, self.base, self.passes = settings.lora, backbone.path, backbone.passes
         self._backbone = backbone
         backbone.add(name, settings.lora, seed)
         self.activate()
@@ -219,52 +287,54 @@ class LoraTuning:
         self.model.set_adapter(self.name)
 
     def score(
-        self, row: Row, pick_N: torch.Tensor, temperature: float, entropy_gradient: bool = False
+        self,
+        row: Row,
+        pick_N: torch.Tensor,
+        temperature: float,
+        entropy_gradient: bool = False,
+        hidden_N: torch.Tensor | None = None,
     ) -> TokenScores:
-        return score_tokens(self.model, row, pick_N, temperature, entropy_gradient)
+        return TokenScores(*self._backbone.scorer(row, pick_N, temperature, entropy_gradient, hidden_N))
 
     @torch.no_grad()
     def score_reference(self, row: Row, pick_N: torch.Tensor, temperature: float) -> TokenScores:
         with self._backbone.without_adapters():
-            return score_tokens(self.model, row, pick_N, temperature)
+            return TokenScores(*self._backbone.scorer(row, pick_N, temperature, False))
 
     def trainable(self) -> dict[str, nn.Parameter]:
-        marks = (f".lora_A.{self.name}.", f".lora_B.{self.name}.")
-        return {n: p for n, p in self.model.named_parameters() if any(mark in n for mark in marks)}
+        return self._backbone.adapter(self.name)
+
+    def kept(self) -> dict[str, torch.Tensor]:
+        """The adapter alone, by PEFT's names, in fp32 as it is trained; whole in each worker."""
+        return {peft_name(name): p.detach() for name, p in self.trainable().items()}
+
+    def networks(self) -> list[PreTrainedModel]:
+        return [self.model]
 
     def merged(self) -> Iterator[tuple[str, torch.Tensor]]:
-        from peft.tuners.lora import LoraLayer
-
-        adapted = {n: m for n, m in self.model.named_modules() if isinstance(m, LoraLayer)}
-        for name, parameter in self.model.named_parameters():
-            if ".lora_" in name:
-                continue
-            owner, _, leaf = name.rpartition(".base_layer.")
-            if not owner:
-                yield name, parameter.detach().float()
-            elif leaf == "weight":
-                layer: Any = adapted[owner]
-                base = dense(layer.base_layer)
-                yield f"{owner}.weight", base + layer.get_delta_weight(self.name).detach()
-            else:
-                yield f"{owner}.{leaf}", parameter.detach().float()
+        return merged(self.model, self.name, self.passes.whole)
 
 
-def save_model(tuning: Tuning, directory: Path, world: World) -> None:
-    """In Hugging Face format, by rank 0."""
-    tensors = {}
-    for name, tensor in tuning.merged():
-        if world.rank == 0:
-            tensors[name] = tensor.cpu().contiguous()
-    if world.rank:
-        return
-    directory.mkdir(parents=True, exist_ok=True)
-    config = tuning.model.config
-    if hasattr(config, "quantization_config"):
-        config = type(config).from_dict(
-            {k: v for k, v in config.to_dict().items() if k != "quantization_config"}
-        )
-    config.save_pretrained(directory)
-    if tuning.model.generation_config is not None:
-        tuning.model.generation_config.save_pretrained(directory)
-    save_file(tensors, directory / WEIGHTS_FILE, metadata={"format": "pt"})
+def merged(
+    model: nn.Module, adapter: str, whole: Callable[[torch.Tensor], torch.Tensor] = whole
+) -> Iterator[tuple[str, torch.Tensor]]:
+    """A model with adapters of PEFT's as it would be without, in fp32: (Hugging Face name, tensor)."""
+    from peft.tuners.lora import LoraLayer
+
+    adapted: dict[str, Any] = {n: m for n, m in model.named_modules() if isinstance(m, LoraLayer)}
+    for name, parameter in model.named_parameters():
+        if ".lora_" in name:
+            continue
+        owner, _, leaf = name.rpartition(".base_layer.")
+        if not owner or leaf != "weight":
+            yield f"{owner}.{leaf}" if owner else name, whole(parameter.detach()).float()
+            continue
+        layer = adapted[owner]
+        sharded = isinstance(parameter, DTensor)
+        base = whole(parameter.detach()).float() if sharded else dense(layer.base_layer)
+        yield f"{owner}.weight", base + layer.get_delta_weight(adapter).detach()
+
+
+def peft_name(name: str) -> str:
+    """Example: layers.0.q_proj.lora_A.generator.weight -> base_model.model.layers.0.q_proj.lora_A.weight"""
+    return "base_model.model." + re.sub(r"\.(lora_[AB])\.[^.]+\.weight$", r".\1.weight", name)

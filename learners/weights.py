@@ -12,7 +12,8 @@ import torch
 
 from core.weights import WeightUpdate, digest_of
 from learners.packing import row_of
-from learners.tuning import Tuning
+from learners.settings import LoraSettings
+from learners.tuning import LoraTuning, Tuning
 
 _PROBE_LENGTH = 24
 
@@ -26,14 +27,18 @@ def probe_tokens(vocabulary_size: int) -> tuple[int, ...]:
 
 
 @torch.no_grad()
-def export_weights(policy: Tuning, version: int, keep: bool = True) -> WeightUpdate:
+def export_weights(
+    policy: Tuning, version: int, keep: bool = True, adapter: LoraSettings | None = None
+) -> WeightUpdate:
     """A copy of all parameters on the host under their Hugging Face names (tied ones once).
 
     keep: False for workers whose copy nobody wants, but whose part of sharded tensors is needed.
+    adapter: the policy's, where it is wanted alone, under PEFT's names.
     """
     model = policy.model
     tensors = {}
-    for name, tensor in policy.merged():
+    alone = adapter and isinstance(policy, LoraTuning)
+    for name, tensor in policy.kept().items() if alone else policy.merged():
         if keep:
             tensors[name] = _to_numpy(tensor)
     probe = probe_tokens(model.config.vocab_size)
@@ -42,10 +47,11 @@ def export_weights(policy: Tuning, version: int, keep: bool = True) -> WeightUpd
     return WeightUpdate(
         version=version,
         tensors=tensors,
-        dtype=str(model.dtype).removeprefix("torch."),
+        dtype="float32" if isinstance(policy, LoraTuning) else str(model.dtype).removeprefix("torch."),
         digest=digest_of(tensors),
         probe=probe,
         probe_logprobs=tuple(logprobs.tolist()),
+        adapter=(adapter.rank, adapter.alpha) if adapter else None,
     )
 
 

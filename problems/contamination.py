@@ -6,7 +6,6 @@ Finds what differs in case, blanks, punctuation, comments and quotes. A paraphra
 import ast
 import re
 import unicodedata
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from core.problem import Problem
@@ -18,25 +17,12 @@ def normalised(text: str) -> str:
     return " ".join(re.findall(r"[^\W_]+", unicodedata.normalize("NFKC", text).casefold()))
 
 
-def contaminated(train: Sequence[Problem], held_out: Sequence[Problem]) -> list[tuple[str, str, str]]:
-    """(id of a training problem, id of a held-out one, reason) of every such pair, in the order of `train`."""
-    known: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for problem in held_out:
-        for mark in _marks(problem):
-            known[mark].append(problem.id)
-    found: dict[tuple[str, str], str] = {}
-    for problem in train:
-        for mark in _marks(problem):
-            for held_out_id in known.get(mark, ()):
-                found.setdefault((problem.id, held_out_id), f"same {mark[0]}")
-    return [(train_id, held_out_id, reason) for (train_id, held_out_id), reason in found.items()]
-
-
 def drop_contaminated(
     train: Sequence[Problem], held_out: Sequence[Problem]
 ) -> tuple[list[Problem], list[Problem]]:
     """(kept, dropped) of the training problems, each in the order given."""
-    dirty = {train_id for train_id, _, _ in contaminated(train, held_out)}
+    known = {mark for problem in held_out for mark in _marks(problem)}
+    dirty = {problem.id for problem in train if not known.isdisjoint(_marks(problem))}
     return [p for p in train if p.id not in dirty], [p for p in train if p.id in dirty]
 
 

@@ -15,14 +15,10 @@ def difficulty_from_pass_rate(rate: float) -> int:
     return 5 - bisect_right(_RATES, rate)
 
 
-def keep_learnable(
-    problems: Sequence[Problem], pass_rates: Mapping[str, float], *, low: float = 0.0, high: float = 1.0
-) -> list[Problem]:
-    """Problems whose pass rate is above `low` and below `high`: by default neither never nor always solved.
+def keep_learnable(problems: Sequence[Problem], pass_rates: Mapping[str, float]) -> list[Problem]:
+    """Problems that are neither never nor always solved.
 
     An offline filter: where all attempts fare alike, advantages are 0 and nothing is learnt. A problem without a
-    rate is kept. Raises ValueError unless 0 <= low < high <= 1.
+    rate is kept.
     """
-    if not 0 <= low < high <= 1:
-        raise ValueError(f"expected 0 <= low < high <= 1, not low={low}, high={high}")
-    return [p for p in problems if p.id not in pass_rates or low < pass_rates[p.id] < high]
+    return [p for p in problems if 0 < pass_rates.get(p.id, 0.5) < 1]

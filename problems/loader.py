@@ -67,18 +67,7 @@ _LAYOUT = '{"problems": [{"id": ..., "description": ..., ...}]}'
 def load_problems(path: str | Path) -> list[Problem]:
     """The file's problems, in its order. Raises ProblemFileError for whatever is wrong with the file."""
     path = Path(path)
-    problems: list[Problem] = []
-    first_index: dict[str, int] = {}
-    for index, raw in enumerate(_raw_entries(path)):
-        problem = _problem(raw, index, path)
-        earlier = first_index.setdefault(problem.id, index)
-        if earlier != index:
-            raise ProblemFileError(
-                f"{path}: problem {problem.id!r} (index {index}), field 'id': already used at index {earlier}; "
-                "give every problem an id of its own"
-            )
-        problems.append(problem)
-    return problems
+    return [_problem(raw, index, path) for index, raw in enumerate(_raw_entries(path))]
 
 
 def load_to_solve(path: Path) -> tuple[list[Problem], dict[str, str]]:
@@ -153,18 +142,8 @@ def _problem(raw: Any, index: int, path: Path, form: type[_Entry] = _Entry) -> P
         raise ProblemFileError(f"{where}, {_schema_fault(error)}") from None
     for fault in _python_faults(entry):
         raise ProblemFileError(f"{where}, {fault}")
-    return Problem(
-        id=entry.id,
-        description=entry.description,
-        function_signature=entry.function_signature,
-        baseline_tests=tuple(entry.baseline_tests),
-        reference_solution=entry.reference_solution,
-        difficulty=entry.difficulty,
-        tags=tuple(entry.tags),
-        hidden_tests=tuple(entry.hidden_tests),
-        other_solutions=tuple(entry.other_solutions),
-        wrong_solutions=tuple(entry.wrong_solutions),
-    )
+    fields: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in entry}
+    return Problem(**fields)
 
 
 def _name(raw: Any, index: int) -> str:

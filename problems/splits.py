@@ -12,13 +12,9 @@ def split_problems(
 ) -> tuple[list[Problem], list[Problem]]:
     """(train, held_out), each in the order given; which problem goes where depends on the ids alone.
 
-    At least one problem is held out unless the fraction is 0. Raises ProblemFileError if none would be left to train on.
+    At least one problem is held out. Raises ProblemFileError if none would be left to train on.
     """
-    if not 0 <= held_out_fraction < 1:
-        raise ValueError(
-            f"problems.held_out.fraction must be at least 0 and below 1, not {held_out_fraction}"
-        )
-    count = max(1, round(len(problems) * held_out_fraction)) if held_out_fraction else 0
+    count = max(1, round(len(problems) * held_out_fraction))
     if count >= len(problems):
         raise ProblemFileError(
             f"problems.held_out.fraction {held_out_fraction} of {len(problems)} problems leaves none to train on: "

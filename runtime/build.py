@@ -1,6 +1,8 @@
 """Builds the parts that both runtimes share."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from actors.episodes import EpisodeRunner, Speaker
@@ -12,37 +14,83 @@ from core.problem import Problem
 from core.seeding import derive_seed
 from games.prompts import format_for
 from learners.batching import Credit
-from learners.checkpoints import STATE_FILE
+from learners.checkpoints import STATE, base_of
 from learners.train_spec import LearnerSpec
 from problems.loader import ProblemFileError
 from runtime.parts import Start
 
 
+@contextmanager
+def whole_model(model: str, dtype: str | None) -> Iterator[str]:
+    """Where an engine that is started meanwhile finds it: a checkpoint's adapter is merged into its base, in a directory
+    that is gone afterwards. Raises CheckpointError where the base is not there."""
+    if base_of(model) is None:
+        yield model
+        return
+    from learners.adapters import merged_folder
+
+    with merged_folder(Path(model), dtype or "float32") as place:
+        yield str(place)
+
+
 def build_policy(engine: EngineSettings, model: str, device: str) -> Policy:
-    """The engines are imported here: only the process that needs one loads it."""
-    if engine.kind == "vllm":
-        from actors.vllm_policy import VllmPolicy
+    """The engines are imported here: only the process that needs one loads it. Raises EngineFailure, CheckpointError."""
+    with whole_model(model, engine.dtype) as place:
+        if engine.kind == "vllm":
+            from actors.vllm_policy import VllmPolicy
 
-        return VllmPolicy(model, engine, device)
-    from actors.transformers_policy import TransformersPolicy
+            return VllmPolicy(place, engine, device)
+        from actors.transformers_policy import TransformersPolicy
 
-    return TransformersPolicy(model, engine, device)
+        return TransformersPolicy(place, engine, device)
 
 
-def build_runner(config: Config, models: Mapping[str, str], sandbox: Sandbox) -> EpisodeRunner:
+def build_policies(config: Config, models: Mapping[str, str]) -> dict[str, Policy]:
+    """Those that a rollout actor holds itself, by role. Raises EngineFailure."""
+    policies: dict[str, Policy] = {}
+    for roles in config.engines(models):
+        if config.policy(roles[0]).engine.count is None:
+            policies |= build_engine(config, models, roles)
+    return policies
+
+
+def build_engine(config: Config, models: Mapping[str, str], roles: Sequence[str]) -> dict[str, Policy]:
+    """The policies that play on one engine: one, or several adapters. Raises EngineFailure."""
+    engine, model = config.policy(roles[0]).engine, models[roles[0]]
+    if config.policy(roles[0]).publishes_adapter and engine.kind == "vllm":
+        from actors.vllm_policy import adapter_policies
+
+        ranks = {role: lora.rank for role in roles if (lora := config.policy(role).learner.lora)}
+        return dict(adapter_policies(model, engine, config.device, ranks))
+    return {roles[0]: build_policy(engine, model, config.device)}
+
+
+def build_runner(
+    config: Config,
+    models: Mapping[str, str],
+    sandbox: Sandbox,
+    apart: Mapping[str, Sequence[Policy]] | None = None,
+    index: int = 0,
+) -> EpisodeRunner:
+    """apart: by role, on each of the engines that are held elsewhere."""
     from transformers import AutoTokenizer
 
+    policies = {role: (policy,) for role, policy in build_policies(config, models).items()} | dict(
+        apart or {}
+    )
     speakers = {}
     for role in config.policies:
         settings = config.policy(role)
         tokenizer = AutoTokenizer.from_pretrained(models[role])
+        first, *more = policies[role]
         speakers[role] = Speaker(
-            policy=build_policy(settings.engine, models[role], config.device),
+            policy=first,
             format=format_for(tokenizer),
             max_tokens=settings.max_tokens,
             probe_tolerance=settings.engine.tolerance,
+            more=tuple(more),
         )
-    return EpisodeRunner(config.game.game(), sandbox, speakers, config.seats, config.seed)
+    return EpisodeRunner(config.game.game(), sandbox, speakers, config.seats, config.seed, index)
 
 
 def credit_of(config: Config, role: str) -> Credit:
@@ -70,9 +118,10 @@ def _learner_spec(config: Config, role: str, start: Start) -> LearnerSpec:
         learning_rate=config.policy_learning_rate(role),
         model_path=str(checkpoint) if checkpoint is not None else model,
         reference_path=model,
-        state_path=str(checkpoint) if checkpoint and (checkpoint / STATE_FILE).is_file() else None,
+        state_path=str(checkpoint) if checkpoint and (checkpoint / STATE).is_dir() else None,
         device=config.device,
         seed=derive_seed(config.seed, "learner", role),
+        adapter=config.policy(role).publishes_adapter,
         checkpoints=str((start.run_directory / "checkpoints").resolve()),
     )
 

@@ -6,29 +6,47 @@ import functools
 import os
 import shutil
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import psutil
 import ray
+from ray._private.state import available_resources_per_node
 from ray.exceptions import GetTimeoutError, RayError
+from ray.util.placement_group import placement_group
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
+from actors.engines import EngineActor, RemotePolicy
 from actors.episodes import EpisodeRunner
-from actors.rollout import RayRollouts
+from actors.rollout import RayRollouts, runtime_env
 from actors.scheduler import RayScheduler
 from configs.schema import Config
 from core.errors import RunFailed, SparringError
 from core.interfaces import Sandbox
 from core.problem import Problem
-from learners.train_loop import TrainRun
+from learners.train_loop import NODE_LABEL, TrainRun
 from learners.train_spec import LearnerSpec, by_backbone
-from runtime.build import build_runner, learner_specs, ordered_ids
+from runtime.build import build_engine, build_runner, learner_specs, ordered_ids
 from runtime.hardware import Hardware, detect
 from runtime.memory_plan import object_store_bytes
 from runtime.monitoring import Monitor
 from runtime.parts import Parts, Start
+from runtime.placement import (
+    ROLLOUT_ACTOR,
+    UNIT,
+    Node,
+    NoPlace,
+    Place,
+    engine_name,
+    learner_name,
+    parts_of,
+    place,
+)
+from runtime.weight_files import read_weights, write_weights
 from sandbox_workers.nothing import NoSandbox
 from sandbox_workers.pool import SandboxPool, start_pool
 from tracking.progress import say
@@ -49,10 +67,9 @@ def cluster_parts(config: Config, problems: list[Problem], start: Start) -> Iter
     """Raises SparringError."""
     connect(config)
     try:
-        groups = by_backbone(learner_specs(config, start))
-        check_resources(config, groups)
+        places = find_places(config)
         with asyncio.Runner() as loop, _told_of_lost_nodes(config):
-            yield from _parts(config, problems, start, groups, loop)
+            yield from _parts(config, problems, start, places, loop)
     except RayError as error:
         raise for_the_user(error) from error
     finally:
@@ -112,18 +129,28 @@ def detect_on_cluster(config: Config) -> Hardware:
         raise ClusterTooSmall(
             f"none of the cluster's {gpus} GPUs was free for {_PATIENCE_S} s: wait for the jobs that hold them"
         ) from None
-    return replace(found, gpus=gpus if found.gpus else 0)
+    return replace(found, gpus=gpus if found.gpus else 0, cluster=tuple(nodes_of_cluster()))
 
 
-def check_resources(config: Config, groups: Sequence[Mapping[str, LearnerSpec]]) -> None:
-    """groups: policies that share their workers."""
-    have = ray.cluster_resources()
-    learners = [next(iter(group.values())).settings for group in groups]
+def nodes_of_cluster(*, free: bool = False) -> list[Node]:
+    """Those that are alive; free: with what nobody has taken. Raises RayError."""
+    left = available_resources_per_node() if free else {}
+    found = []
+    for node in ray.nodes():
+        if node["Alive"]:
+            name, has = node["NodeID"], left.get(node["NodeID"], {}) if free else node["Resources"]
+            address = f"node {node['NodeManagerAddress']}"
+            found.append(Node(name=name, address=address, gpus=has.get("GPU", 0), cpus=has.get("CPU", 0)))
+    return found
+
+
+def find_places(config: Config) -> list[Place]:
+    """Where the parts are to be, for which other jobs are waited for. Raises ClusterTooSmall and NoPlace: Ray would wait
+    for ever."""
+    parts, have = parts_of(config), ray.cluster_resources()
     need = {
-        "CPU": sum(s.cpus * (s.min_workers or s.workers) for s in learners)
-        + config.rollout.actors * config.rollout.cpus,
-        "GPU": sum((s.gpus or 0) * (s.min_workers or s.workers) for s in learners)
-        + config.rollout.actors * (config.rollout.gpus or 0),
+        "CPU": sum((part.least or part.count) * part.cpus for part in parts) / UNIT,
+        "GPU": sum((part.least or part.count) * part.gpus for part in parts) / UNIT,
         "sandbox": float(config.sandbox.workers if config.sandbox_limits else 0),
     }
     missing = [
@@ -135,6 +162,40 @@ def check_resources(config: Config, groups: Sequence[Mapping[str, LearnerSpec]])
             "generator.learner.cpus or discriminator.learner.cpus, start Ray with --resources "
             f"'{{\"sandbox\": {config.sandbox.workers}}}', or add nodes"
         )
+    found, until = place(parts, nodes_of_cluster()), time.monotonic() + _PATIENCE_S
+    while config.device == "cuda":
+        try:
+            return place(parts, nodes_of_cluster(free=True))
+        except NoPlace as error:
+            if time.monotonic() > until:
+                raise ClusterTooSmall(
+                    f"other jobs have had the GPUs of this run for {_PATIENCE_S} s: wait for them, or: {error}"
+                ) from None
+            time.sleep(_LOOK_S)
+    return found
+
+
+def _reserved(places: Sequence[Place]) -> list[dict[str, Any]]:
+    """Ray's options for actors in these places, all reserved at once where one has a GPU. Raises ClusterTooSmall."""
+    wanted = [{"CPU": taken.cpus / UNIT, "GPU": taken.gpus / UNIT} for taken in places]
+    options: list[dict[str, Any]] = [{"num_cpus": one["CPU"], "num_gpus": one["GPU"]} for one in wanted]
+    if not any(taken.gpus for taken in places):
+        return options
+    # Those without a GPU, too: elsewhere they would take the CPUs that are meant for a learner.
+    bundled = [i for i, one in enumerate(wanted) if any(one.values())]
+    group = placement_group(
+        [{name: amount for name, amount in wanted[i].items() if amount} for i in bundled],
+        bundle_label_selector=[{NODE_LABEL: places[i].node.name} for i in bundled],
+    )
+    if not group.wait(_PATIENCE_S):
+        raise ClusterTooSmall(
+            f"another job has taken the GPUs of this run in the last {_PATIENCE_S} s: wait for it"
+        )
+    for bundle, i in enumerate(bundled):
+        options[i]["scheduling_strategy"] = PlacementGroupSchedulingStrategy(
+            group, placement_group_bundle_index=bundle
+        )
+    return options
 
 
 @contextmanager
@@ -172,7 +233,7 @@ def _parts(
     config: Config,
     problems: list[Problem],
     start: Start,
-    groups: Sequence[Mapping[str, LearnerSpec]],
+    places: Sequence[Place],
     loop: asyncio.Runner,
 ) -> Iterator[Parts]:
     pool = _pool(config, start)
@@ -180,17 +241,14 @@ def _parts(
     runs: list[TrainRun] = []
     ray_train = start.run_directory / "ray_train"
     try:
-        build = functools.partial(_build_runner, config, dict(start.models), pool.client)
-        rollout = config.rollout
-        rollouts = RayRollouts(build, rollout.actors, rollout.cpus, rollout.gpus or 0, config.device)
+        rollouts = start_rollouts(config, start.models, pool.client, places)
         # Nothing is asked of new learners before the first evaluation: they start beside it. On a GPU an engine takes
         # for its own whatever is allocated while it measures itself: learners come after it.
         if start.checkpoint is None or config.device == "cuda":
             rollouts.wait_ready()
-        runs += [
-            TrainRun(group, dict(start.versions), ray_train, republish=start.checkpoint is not None)
-            for group in groups
-        ]
+        again = start.checkpoint is not None
+        for group in by_backbone(learner_specs(config, start)):
+            runs.append(begin_learning(group, start.versions, ray_train, places, republish=again))
         learners = {role: learner for run in runs for role, learner in run.learners.items()}
         rollouts.wait_ready()
         for role, learner in learners.items():
@@ -203,6 +261,8 @@ def _parts(
             sandbox=pool.client(),
             describe=f"Ray at {ray.get_runtime_context().gcs_address}{_dashboard()}; {pool.description}",
             wait=loop.run,
+            keep_weights=lambda weights, file: ray.get(_here(write_weights).remote(weights, file)),
+            kept_weights=lambda file: _here(read_weights).remote(file),
             watch=harmless("metrics", Monitor(start.run_directory, learners, config.seats).step),
         )
         finished = True
@@ -216,9 +276,60 @@ def _parts(
             shutil.rmtree(ray_train, ignore_errors=True)
 
 
-def _build_runner(config: Config, models: Mapping[str, str], client: Callable[[], Sandbox]) -> EpisodeRunner:
+def _here(work: Callable[..., Any]) -> Any:
+    """A task on the driver's node, where the run's directory is: weights do not pass through the driver."""
+    node = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+    return ray.remote(num_cpus=0)(work).options(scheduling_strategy=node)
+
+
+def start_rollouts(
+    config: Config, models: Mapping[str, str], client: Callable[[], Sandbox], places: Sequence[Place]
+) -> RayRollouts:
+    """Rollout actors, and the engines that are apart from them. Raises ClusterTooSmall."""
+    apart = {
+        engine_name(roles): roles
+        for roles in config.engines(models)
+        if config.policy(roles[0]).engine.count is not None
+    }
+    there = [taken for taken in places if taken.part in apart or taken.part == ROLLOUT_ACTOR]
+    seats = list(zip(there, _reserved(there), strict=True))
+    engines: dict[str, list[Any]] = {}
+    for taken, options in seats:
+        if roles := apart.get(taken.part):
+            tolerances = {role: config.policy(role).engine.tolerance for role in roles}
+            actor = EngineActor.options(runtime_env=runtime_env(config.device), **options)
+            build = functools.partial(build_engine, config, dict(models), roles)
+            engine = actor.remote(build, tolerances, taken.part)
+            for role in roles:
+                engines.setdefault(role, []).append(engine)
+    remote = {role: tuple(RemotePolicy(role, engine) for engine in held) for role, held in engines.items()}
+    build = functools.partial(_build_runner, config, dict(models), client, remote)
+    own = [options for taken, options in seats if taken.part == ROLLOUT_ACTOR]
+    return RayRollouts(build, own, config.device, engines)
+
+
+def begin_learning(
+    group: Mapping[str, LearnerSpec],
+    versions: Mapping[str, int],
+    storage: Path,
+    places: Sequence[Place],
+    *,
+    republish: bool = False,
+) -> TrainRun:
+    """On the nodes that were chosen for its GPUs."""
+    nodes = {taken.node.name for taken in places if taken.gpus and taken.part == learner_name(group)}
+    return TrainRun(group, dict(versions), storage, republish=republish, nodes=nodes)
+
+
+def _build_runner(
+    config: Config,
+    models: Mapping[str, str],
+    client: Callable[[], Sandbox],
+    apart: Mapping[str, Sequence[RemotePolicy]],
+    index: int,
+) -> EpisodeRunner:
     """In a rollout actor, with a client of its own."""
-    return build_runner(config, models, client())
+    return build_runner(config, models, client(), apart, index)
 
 
 def _pool(config: Config, start: Start) -> SandboxPool | NoSandbox:

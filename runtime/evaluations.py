@@ -1,5 +1,6 @@
 """A run's held-out scores: when they are due, the yardstick that they are taken with, and the alarm."""
 
+import json
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
@@ -8,11 +9,12 @@ from typing import Any
 
 from configs.schema import Config
 from core.errors import SparringError
-from core.evaluation import Evaluator, Scores, hacking_alarm, load_bank, save_bank
+from core.evaluation import Evaluator, Scores, hacking_alarm
 from core.problem import Problem
 from runtime.parts import Parts, Start
 from tracking.clock import Clock
 from tracking.progress import Display
+from tracking.rows import write_json
 
 
 class Evaluations:
@@ -49,20 +51,24 @@ class Evaluations:
         if self._start.checkpoint is None:
             self._show.phase("playing the yardstick of the evaluations")
             episodes = self._parts.rollouts.play(request).episodes
-            save_bank(file, self._parts.wait(self._evaluator.bank_of(episodes)))
+            write_json(file, self._parts.wait(self._evaluator.bank_of(episodes)))
             self._clock.lap("evaluation")
         elif not file.is_file():  # the other run's, so that the scores can be compared
             shutil.copy(_bank_beside(self._start.checkpoint), file)
-        self._bank = load_bank(file)
+        self._bank = json.loads(file.read_text())
+
+    def due(self, step: int, last_of_stage: bool = False) -> bool:
+        """Whether there are scores after this step."""
+        every = self._settings.every
+        at = step == 0 or last_of_stage or (every is not None and step % every == 0)
+        return at and self._evaluator is not None
 
     def scores(self, step: int, last_of_stage: bool = False) -> Scores | None:
         """After this step; 0: before the first. None where none are due.
 
         Raises SparringError where checkpoints are to be chosen by a score that the game does not have.
         """
-        every = self._settings.every
-        due = step == 0 or last_of_stage or (every is not None and step % every == 0)
-        if self._evaluator is None or not due:
+        if self._evaluator is None or not self.due(step, last_of_stage):
             return None
         self._show.phase(f"step {step}: evaluation" if step else "evaluation before the first step")
         played = [self._parts.rollouts.play(r).episodes for r in self._evaluator.requests(self._bank)]

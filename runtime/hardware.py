@@ -5,20 +5,25 @@ smallest GPU, in GiB (a "24 GB" card has a little less than 24).
 
                                      CPU       GPU: < 24     < 60     more
     learner.precision                fp32      bf16 from compute capability 8, fp16 from 7, else fp32 (fsdp: no fp16)
-    learner.gradient_checkpointing   off       the fastest two that fit by runtime/memory_plan.py; where the model's config
-    learner.microbatch_tokens        16384     cannot be read: on, 4096
+    learner.importance_cap           -         2 with precision bf16
+    learner.gradient_checkpointing   off       the fastest that fit by runtime/memory_plan.py; where the model's config
+    learner.microbatch_tokens        16384     cannot be read: on, 4096, 128
+    learner.logits_mb                128
     engine.max_num_seqs              64        32            64       256
-    engine.dtype                     float32   bfloat16 from compute capability 8, else float32
+    engine.dtype                     float32   bfloat16 from compute capability 8, float16 from 7, else float32
+    engine.adapter                   off       on, of a policy with learner.lora, whose backbone is not quantised
+    engine.sleep                     off       on where a GPU is shared, vLLM can, and not all fits otherwise
     engine.gpu_memory_utilization    -         what the learners leave, at most 0.9, in equal parts to an actor's engines
-    learner.gpus, rollout.gpus       -         1 where there are enough for all; else the actors have half of one GPU
-                                               and the learners the other (a learner of several workers: 1 each)
+    learner.gpus, rollout.gpus       -         1 where there are enough for all; else the learners share one GPU and the
+                                               actors have the others; on a single GPU each have a half (a learner of
+                                               several workers: 1 each)
+    rollout.actors                   1         one for each GPU that nothing else is on (runtime/placement.py)
     evaluation.problems              100       40            100      100
     model (auto)                     1.5B      1.5B          3B       3B, of Qwen2.5-Coder-Instruct
 
 Not here: what the network reaches. A machine is offline where HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE says so.
 """
 
-import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -31,14 +36,13 @@ from configs.schema import Config
 from configs.sections import EMBEDDED
 from core.evaluation import EVALUATION_PROBLEMS
 from embedded.teaching import SHIPPED
-from learners.settings import MICROBATCH_TOKENS, LearnerSettings
-from runtime import memory_plan
+from learners.settings import LOGITS_MB, MICROBATCH_TOKENS, LearnerSettings
+from runtime import memory_plan, placement
+from runtime.placement import Node
 
 _OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 _BF16, _FP16 = (8, 0), (7, 0)
 _GIB = 1 << 30
-_SHARES = 10_000
-"""Of a GPU, in Ray's own count: what is not a whole one of these Ray rounds up."""
 ShapeOf = Callable[[str], memory_plan.Shape | None]
 _MODEL = "Qwen/Qwen2.5-Coder-{}-Instruct"
 
@@ -58,6 +62,13 @@ class Hardware:
     cpu_cores: int
     memory_gib: float
     offline: bool
+    cluster: tuple[Node, ...] = ()
+    """The nodes of a cluster that the run joins; (): this machine alone."""
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        here = Node(name="", address="this machine", gpus=self.gpus, cpus=self.cpu_cores)
+        return self.cluster or (here,)
 
     @property
     def device(self) -> str:
@@ -113,17 +124,14 @@ def offline_by() -> str | None:
     return next(on, None)
 
 
-def fitted(config: Config, hardware: Hardware, shape_of: ShapeOf = memory_plan.shape_of) -> Config:
-    """The config with nothing left open. Raises pydantic's ValidationError where what is given does not go with it."""
-    return _settled(config, choices(config, hardware, shape_of))
-
-
-def _settled(config: Config, chosen: dict[str, Any]) -> Config:
-    return Config.model_validate(nested(dict(leaves(config.model_dump())) | chosen))
+def settled(config: Config, chosen: Mapping[str, Any]) -> Config:
+    """The config with what was chosen; with all `choices` nothing is left open. Raises pydantic's ValidationError where
+    what is given does not go with it."""
+    return Config.model_validate(nested({**dict(leaves(config.model_dump())), **chosen}))
 
 
 def choices(config: Config, hardware: Hardware, shape_of: ShapeOf = memory_plan.shape_of) -> dict[str, Any]:
-    """Dotted key -> value, of what the config leaves open. Raises pydantic's ValidationError as `fitted` does.
+    """Dotted key -> value, of what the config leaves open. Raises pydantic's ValidationError as `settled` does.
 
     With device cuda and a driver that sees no GPU (a cluster that has yet to start one) the cautious values are
     chosen: those of the smallest and oldest.
@@ -135,34 +143,45 @@ def choices(config: Config, hardware: Hardware, shape_of: ShapeOf = memory_plan.
         "device": device,
         "evaluation.problems": 40 if small else EVALUATION_PROBLEMS,
     }
-    if on_gpu and not config.local:
-        suited |= _gpu_shares(config, hardware)
+    of_policies: dict[str, Any] = {}
     for role in config.policies:
         learner = config.policy(role).learner
-        suited |= {f"{role}.learner.{k}": v for k, v in _of_learner(learner, hardware, on_gpu).items()}
-        suited |= {f"{role}.engine.{k}": v for k, v in _of_engine(hardware, on_gpu).items()}
-        suited[f"{role}.model"] = _MODEL.format("3B" if on_gpu and not small else "1.5B")
+        of_policies |= {f"{role}.learner.{k}": v for k, v in _of_learner(learner, hardware, on_gpu).items()}
+        of_policies |= {f"{role}.engine.{k}": v for k, v in _of_engine(hardware, on_gpu).items()}
+        if lora := learner.lora:
+            of_policies[f"{role}.engine.adapter"] = on_gpu and lora.quantize is None
+        of_policies[f"{role}.model"] = _MODEL.format("3B" if on_gpu and not small else "1.5B")
     given = dict(leaves(config.model_dump()))
 
-    def left_open() -> dict[str, Any]:
+    def left_open(suited: Mapping[str, Any]) -> dict[str, Any]:
         return {key: value for key, value in suited.items() if key in given and given[key] in (None, "auto")}
 
-    if on_gpu and (fits := _by_memory(_settled(config, left_open()), hardware, shape_of)):
+    if on_gpu and not config.local:  # by what shares an engine, and what a backbone
+        suited |= placement.shares(settled(config, left_open(of_policies)), hardware.nodes)
+    else:
+        suited["rollout.actors"] = 1
+    suited |= of_policies
+    if on_gpu and (fits := _by_memory(settled(config, left_open(suited)), hardware, shape_of)):
         suited |= fits
-    return left_open()
+    return left_open(suited)
 
 
 def _by_memory(config: Config, hardware: Hardware, shape_of: ShapeOf) -> dict[str, Any]:
     """config: settled but for what follows from here."""
     shapes = shapes_of(config, shape_of) if hardware.gpus else None
     if shapes is None:
-        share = min(0.5 if config.rollout.gpus is None else config.rollout.gpus, 0.9) / len(config.policies)
-        cautious = {
-            "learner.gradient_checkpointing": True,
-            "learner.microbatch_tokens": 4096,
-            "engine.gpu_memory_utilization": round(share, 3),
-        }
-        return {f"{role}.{key}": value for role in config.policies for key, value in cautious.items()}
+        cautious: dict[str, Any] = {}
+        for role in config.policies:
+            whole = config.policy(role).engine.count is not None
+            share = 1 if whole else 0.5 if config.rollout.gpus is None else config.rollout.gpus
+            cautious |= {
+                f"{role}.learner.gradient_checkpointing": True,
+                f"{role}.learner.microbatch_tokens": 4096,
+                f"{role}.learner.logits_mb": LOGITS_MB,
+                f"{role}.engine.sleep": False,
+                f"{role}.engine.gpu_memory_utilization": round(min(share, 0.9) / len(config.policies), 3),
+            }
+        return cautious
     return memory_plan.choose(config, shapes, hardware.gpu_bytes)
 
 
@@ -179,33 +198,25 @@ def shapes_of(
 
 def _of_learner(settings: LearnerSettings, hardware: Hardware, on_gpu: bool) -> dict[str, Any]:
     if not on_gpu:
-        return {"precision": "fp32", "gradient_checkpointing": False, "microbatch_tokens": MICROBATCH_TOKENS}
+        by_default = {"microbatch_tokens": MICROBATCH_TOKENS, "logits_mb": LOGITS_MB}
+        return {"precision": "fp32", "gradient_checkpointing": False, **by_default}
     precision = "fp32"
     if hardware.bf16:
         precision = "bf16"
     elif hardware.capability >= _FP16 and settings.sharding == "none":
         precision = "fp16"
-    return {"precision": precision}
+    rounded = (settings.precision or precision) == "bf16"  # engine and learner, each in its own way
+    return {"precision": precision} | ({"importance_cap": 2.0} if rounded else {})
 
 
 def _of_engine(hardware: Hardware, on_gpu: bool) -> dict[str, Any]:
     if not on_gpu:
-        return {"dtype": "float32", "max_num_seqs": MAX_NUM_SEQS}
+        return {"dtype": "float32", "max_num_seqs": MAX_NUM_SEQS, "sleep": False}
     memory = hardware.gpu_memory_gib
     return {
-        "dtype": "bfloat16" if hardware.bf16 else "float32",
+        "dtype": "bfloat16" if hardware.bf16 else "float16" if hardware.capability >= _FP16 else "float32",
         "max_num_seqs": 32 if memory < 24 else MAX_NUM_SEQS if memory < 60 else 256,
     }
-
-
-def _gpu_shares(config: Config, hardware: Hardware) -> dict[str, float]:
-    workers = {role: config.policy(role).learner.workers for role in config.policies}
-    enough = hardware.gpus >= sum(workers.values()) + config.rollout.actors
-    actor = math.floor(_SHARES * 0.5 / config.rollout.actors) / _SHARES
-    shares = {"rollout.gpus": 1.0 if enough else actor}
-    for role, count in workers.items():  # NCCL refuses two workers of one group on a GPU
-        shares[f"{role}.learner.gpus"] = 1.0 if enough or count > 1 else 0.5 / len(workers)
-    return shares
 
 
 def said(config: Config, chosen: Mapping[str, Any]) -> str:

@@ -3,8 +3,8 @@
 import asyncio
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from actors.episodes import EpisodeRunner
@@ -17,10 +17,11 @@ from core.weights import PublishReceipt, WeightUpdate
 from curriculum.curriculum import Curriculum
 from learners.learner import Learner
 from learners.recovery import learn
-from learners.state import save_learner
+from learners.state import begin_save
 from learners.train_spec import LearnerSpec, build_learners, by_backbone
 from runtime.build import build_runner, learner_specs, ordered_ids
 from runtime.parts import Parts, Start
+from runtime.weight_files import read_weights, write_weights
 from sandbox_workers.local import LocalSandbox
 from sandbox_workers.nothing import NoSandbox
 
@@ -35,6 +36,9 @@ class LocalRollouts:
     def publish(self, policy: str, update: WeightUpdate) -> list[PublishReceipt]:
         return [self._loop.run(self._runner.publish(policy, update))]
 
+    def sleep(self) -> None:
+        self._loop.run(self._runner.sleep())
+
     def close(self) -> None:
         self._loop.run(self._runner.close())
 
@@ -48,13 +52,22 @@ class LocalLearner:
         return self._learner.version
 
     def step(self, batch: Batch) -> tuple[Mapping[str, float], WeightUpdate]:
-        return learn(self._learner, batch, self._spec.recovery_point), self._learner.export()
+        return learn(self._learner, batch, self._spec.recovery_point), self.export()
 
-    @contextmanager
-    def save(self) -> Iterator[Path]:
-        with tempfile.TemporaryDirectory() as directory:
-            save_learner(self._learner, Path(directory))
-            yield Path(directory)
+    def export(self) -> WeightUpdate:
+        return self._learner.export(self._spec.adapter)
+
+    def save(self) -> AbstractContextManager[Path]:
+        """Begins at once; who enters it waits."""
+        directory = tempfile.TemporaryDirectory()
+        return _written(directory, begin_save(self._learner, Path(directory.name)))
+
+
+@contextmanager
+def _written(directory: tempfile.TemporaryDirectory[str], wait: Callable[[], None]) -> Iterator[Path]:
+    with directory as place:
+        wait()
+        yield Path(place)
 
 
 @contextmanager
@@ -74,7 +87,7 @@ def local_parts(config: Config, problems: list[Problem], start: Start) -> Iterat
                 for role, learner in _build(group).items():
                     learners[role] = LocalLearner(learner, specs[role])
                     if learner.version:
-                        rollouts.publish(role, learner.export())
+                        rollouts.publish(role, learners[role].export())
             yield Parts(
                 scheduler=Curriculum(**config.curriculum_arguments(ordered_ids(config, problems))),
                 rollouts=rollouts,
@@ -82,6 +95,8 @@ def local_parts(config: Config, problems: list[Problem], start: Start) -> Iterat
                 sandbox=sandbox,
                 describe=f"one process; {sandbox.description}",
                 wait=loop.run,
+                keep_weights=write_weights,
+                kept_weights=read_weights,
             )
         finally:
             rollouts.close()

@@ -1,12 +1,14 @@
-"""What a GPU has to hold, in bytes, by arithmetic: from a model's config and the settings, before anything loads.
+"""What a GPU, or a host without one, has to hold, in bytes, by arithmetic: from a model's config and the settings, before
+anything loads.
 
-The height of an update is counted, for everything else is less: a learner holds its weights, its reference and Adam's
-moments, and at the height gradients, the copies that autocast makes, activations and logits besides. Learners that share
-a GPU take turns, and give back between them what is not held; engines hold what they have all the time.
+The height of an update is counted: a learner holds its weights, its reference and Adam's moments, and at the height
+gradients, the copies that autocast makes, activations and logits besides. Learners that share a GPU take turns, and give
+back between them what is not held, and more where `learner.offload` says so. Engines hold what they have all the time,
+but where `engine.sleep` is on, neither weights nor cache during an update; play is then a second height.
 
 Estimates, by what was counted on a CPU and by vLLM's own words: activations of the decoders that transformers calls
-Qwen2, Llama or Mistral, within a few percent; `CONTEXT` and `ENGINE` from others' reports. Not here: host memory
-(runtime/plan.py), tensor parallel engines, mixtures of experts (all experts are counted, their activations are not).
+Qwen2, Llama or Mistral, within a few percent; `CONTEXT` and `ENGINE` from others' reports. Not here: host memory of a run
+on GPUs, mixtures of experts (all experts are counted, their activations are not).
 """
 
 import itertools
@@ -17,34 +19,40 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from actors.settings import MAX_NUM_SEQS, Engine
+from actors.settings import ADAPTERS, KV_CACHE_MB, MAX_NUM_SEQS, Engine
 from configs.schema import Config
 from configs.sections import EMBEDDED
-from learners.settings import MICROBATCH_TOKENS, LearnerSettings, LoraSettings, NoKl
+from learners.settings import LOGITS_MB, MICROBATCH_TOKENS, LearnerSettings, LoraSettings, NoKl
+from runtime.placement import UNIT, learner_groups, units
 
 GB = 10**9
 CONTEXT = int(0.6 * GB)
 """Of each process that uses a GPU: CUDA's context and the libraries' work space."""
 ENGINE = int(1.5 * GB)
 """Of an engine beside weights and cache: activations of a prefill, captured graphs."""
-LOGITS = 1 << 25
-"""At once, by learners/models.py; 20 bytes each: bf16, fp32, log-softmax, its exponential, a gradient."""
+OF_A_LOGIT = 20
+"""Bytes: bf16, fp32, log-softmax, its exponential, a gradient."""
 USABLE = 0.95
 """Of a GPU's memory: allocators cannot use the last bit."""
 STARVED, FED = 4, 32
 """Sequences in full length that an engine's cache has room for: the least that is let run, and what it should have before
 updates are made any larger."""
-RUNGS = tuple((False, tokens) for tokens in (32768, 16384, 8192)) + tuple(
-    (True, tokens) for tokens in (32768, 16384, 8192, 4096, 2048)
+_LARGE = (32768, 16384, 8192)
+RUNGS = tuple(
+    (checkpointing, logits, tokens)
+    for checkpointing, sizes in ((False, _LARGE), (True, _LARGE), (True, (4096,)), (True, (2048,)))
+    for logits in (1024, 512, 256, LOGITS_MB)
+    for tokens in sizes
 )
-"""(gradient_checkpointing, microbatch_tokens), the fastest first: checkpointing costs a third more time, a pass of 8192
-tokens hardly anything against one of 32768."""
+"""(gradient_checkpointing, logits_mb, microbatch_tokens), the fastest first: checkpointing costs a third more time; a pass of
+8192 tokens hardly anything against one of 32768, one of 2048 more, for it passes over all weights. A part of the logits
+reads the head and adds to its whole gradient: 220 tokens of a vocabulary of 152,000 in 128 MiB, 1766 in 1 GiB."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Shape:
     """A decoder's sizes. Example: of Qwen2.5-Coder-1.5B, Shape(parameters=1_543_714_304, linear=1_310_195_712,
-    adapter=1_154_048, layers=28, hidden=1536, intermediate=8960, keys=256, vocabulary=151_936)."""
+    adapter=1_154_048, layers=28, hidden=1536, intermediate=8960, keys=256, vocabulary=151_936, heads=12, key_heads=2)."""
 
     parameters: int
     """All, tied ones once."""
@@ -58,6 +66,9 @@ class Shape:
     keys: int
     """Key heads times their size."""
     vocabulary: int
+    heads: int
+    """Of attention."""
+    key_heads: int
 
 
 @lru_cache
@@ -81,6 +92,7 @@ def shape_of(model: str) -> Shape | None:
     ends = {network.get_input_embeddings().weight, network.get_output_embeddings().weight}
     maps = [p for p in network.parameters() if p.dim() == 2 and p not in ends]
     size = getattr(config, "head_dim", None) or config.hidden_size // heads
+    key_heads = getattr(config, "num_key_value_heads", None) or heads
     return Shape(
         parameters=sum(p.numel() for p in network.parameters()),
         linear=sum(p.numel() for p in maps),
@@ -88,25 +100,31 @@ def shape_of(model: str) -> Shape | None:
         layers=config.num_hidden_layers,
         hidden=config.hidden_size,
         intermediate=getattr(config, "intermediate_size", None) or 4 * config.hidden_size,
-        keys=size * (getattr(config, "num_key_value_heads", None) or heads),
+        keys=size * key_heads,
         vocabulary=config.vocab_size,
+        heads=heads,
+        key_heads=key_heads,
     )
 
 
-HELD = frozenset(("weights", "reference", "optimizer", "critic's weights", "critic's optimizer"))
-"""What a learner has between its updates."""
+_ADAMS = frozenset(("optimizer", "critic's optimizer"))
+HELD = _ADAMS | {"weights", "reference", "critic's weights"}
+"""What a learner has between its updates, on the GPU or by its `offload` on the host."""
+_OFFLOADED: Mapping[str, frozenset[str]] = {"none": frozenset(), "optimizer": _ADAMS, "all": HELD}
 
 
 def learner_parts(shape: Shape, settings: LearnerSettings, longest: int) -> dict[str, int]:
     """Bytes of one worker at the height of an update, by part. longest: tokens of the longest sequence."""
     ranks = settings.workers if settings.sharding == "fsdp" else 1
     half, lora = settings.precision in ("bf16", "fp16"), settings.lora
+    backbone_in_half = half and lora is not None and lora.quantize is None
     layer = shape.linear // shape.layers
     weights, trained = 4 * shape.parameters, shape.parameters
     reference = 4 * shape.parameters
     if lora:
         bits = {"4bit": 0.52, "8bit": 1.0, None: 4}[lora.quantize]
         weights = int(bits * shape.linear) + 4 * (shape.parameters - shape.linear)
+        weights = 2 * shape.parameters if backbone_in_half else weights
         trained, reference = lora.rank * shape.adapter, 0  # without its adapter the backbone is the reference
     elif settings.trainable_layers is not None:
         trained = layer * settings.trainable_layers
@@ -116,22 +134,26 @@ def learner_parts(shape: Shape, settings: LearnerSettings, longest: int) -> dict
     if ranks > 1:
         # FSDP gathers two layers, and embeddings and head as a group of their own; a layer's gradient is whole until it
         # is reduced, and that of the head, with its copy, to the end of the pass
-        copies = 2 * layer * (2 if half else 4) + 4 * (shape.parameters - shape.linear)
-        copies += 6 * layer + 6 * shape.vocabulary * shape.hidden
-    elif half or (lora and lora.quantize):  # autocast keeps what is trained, and what its gradient must pass
+        copies = 2 * layer * (2 if half else 4)
+        copies += (2 if backbone_in_half else 4) * (shape.parameters - shape.linear)
+        copies += 0 if lora else 6 * layer + 6 * shape.vocabulary * shape.hidden
+    elif not backbone_in_half and (
+        half or (lora and lora.quantize)
+    ):  # autocast keeps what is trained, and what its gradient must pass
         copies = 2 * (layer if lora and settings.gradient_checkpointing else shape.linear)
     tokens = max(settings.microbatch_tokens or MICROBATCH_TOKENS, longest)
-    of_layer = activations(shape, half)
-    kept = 4 * shape.hidden
+    of_layer = activations(shape, half, backbone_in_half)
+    kept = (2 if backbone_in_half else 4) * shape.hidden
     held = of_layer + kept * shape.layers if settings.gradient_checkpointing else of_layer * shape.layers
+    own = 1 if lora else ranks  # each worker has the whole adapter
     parts = {
         "weights": weights // ranks,
         "reference": reference // ranks,
-        "optimizer": 8 * trained // ranks,
-        "gradients": 4 * trained // ranks,
+        "optimizer": 8 * trained // own,
+        "gradients": 4 * trained // own,
         "copies": copies,
         "activations": tokens * held,
-        "logits": 20 * min(LOGITS, tokens * shape.vocabulary),
+        "logits": OF_A_LOGIT * min((settings.logits_mb or LOGITS_MB) << 18, tokens * shape.vocabulary),
     }
     if settings.estimator.kind == "gae" and settings.estimator.critic == "model":
         twice = ("weights", "optimizer", "gradients", "copies", "activations")
@@ -139,21 +161,28 @@ def learner_parts(shape: Shape, settings: LearnerSettings, longest: int) -> dict
     return parts
 
 
-def activations(shape: Shape, half: bool) -> int:
+def activations(shape: Shape, half: bool, backbone_in_half: bool = False) -> int:
     """Bytes that one token leaves in one layer for the gradient, counted by autograd's own hooks (test_memory_plan)."""
+    if backbone_in_half:
+        return 25 * shape.hidden + 8 * shape.intermediate + 4 * shape.keys
     if half:  # the residual stream is fp32, the maps' inputs are not
         return 32 * shape.hidden + 8 * shape.intermediate + 4 * shape.keys
     return 36 * shape.hidden + 16 * shape.intermediate + 8 * shape.keys
 
 
-def engine_parts(shape: Shape, engine: Engine, sequences: int = STARVED) -> dict[str, int]:
-    """What an engine of vLLM needs to have so many sequences in its cache."""
-    size = 2 if engine.dtype == "bfloat16" else 4
+def engine_parts(
+    shape: Shape, engine: Engine, sequences: int = STARVED, ranks: Sequence[int] = ()
+) -> dict[str, int]:
+    """What an engine of vLLM needs on each of its GPUs to have so many sequences in its cache. ranks: of its adapters, by
+    policy. Each GPU has its part of the weights, and of the key heads, at least one; adapters are counted whole."""
+    size = 2 if engine.dtype in ("bfloat16", "float16") else 4
     at_once = min(engine.max_num_seqs or MAX_NUM_SEQS, sequences)
-    cache = 2 * shape.keys * size * shape.layers * engine.max_model_len * at_once
+    gpus = engine.gpus_each
+    keys = shape.keys // min(gpus, shape.key_heads)
+    cache = 2 * keys * size * shape.layers * engine.max_model_len * at_once
     given = getattr(engine, "kv_cache_mb", None)
     return {
-        "weights": size * shape.parameters,
+        "weights": size * (shape.parameters // gpus + ADAPTERS * shape.adapter * sum(ranks)),
         "cache": given << 20 if given else cache,
         "work space": ENGINE,
     }
@@ -180,47 +209,98 @@ class Demand:
 
 
 def demands(config: Config, shapes: Mapping[str, Shape], sequences: int = STARVED) -> list[Demand]:
-    """What has a share of a GPU is on one with all that has; what has whole ones has each its own.
+    """What has a share of a GPU is on one with all that has, where there is room for it; what has whole ones has each its
+    own.
 
     shapes: by role; sequences: in each engine's cache."""
     learners = {role: _learner(config, role, shapes[role]) for role in config.policies}
     actors = _actors_together(config)
-    shared = config.local or (config.rollout.gpus or 0) < 1
-    engines = {
-        f"{role}'s engine's {name}": size * actors
-        for role in config.policies
-        for name, size in engine_parts(shapes[role], config.policy(role).engine, sequences).items()
-    }
-    on_own = [role for role in learners if not config.local and (config.policy(role).learner.gpus or 0) >= 1]
+    by_policies = _engines(config, shapes, sequences)
+    engines, asleep = (
+        {
+            f"{roles[0]}'s engine's {name}": size * actors
+            for roles, parts in by_policies.items()
+            for name, size in parts.items()
+            if config.policy(roles[0]).engine.count is None
+            and (awake or not config.policy(roles[0]).engine.sleep or name == "work space")
+        }
+        for awake in (True, False)
+    )
+    on_own = [
+        roles[0]
+        for roles in learner_groups(config)
+        if len(roles) == 1 and not config.local and (config.policy(roles[0]).learner.gpus or 0) >= 1
+    ]
     found = [
         Demand(of=f"a GPU of the {role}'s learner", parts={**learners[role], "context": CONTEXT})
         for role in on_own
     ]
+    found += [
+        Demand(of=f"a GPU of the {' and the '.join(roles)}'s engine", parts={**parts, "context": CONTEXT})
+        for roles, parts in by_policies.items()
+        if config.policy(roles[0]).engine.count is not None
+    ]
     taking_turns = {role: parts for role, parts in learners.items() if role not in on_own}
+    of_actors = []
+    if engines:
+        of_actors = [Demand(of="a rollout actor's GPU", parts=engines | {"contexts": CONTEXT * actors})]
     if not taking_turns:
-        return [*found, Demand(of="a rollout actor's GPU", parts=engines | {"contexts": CONTEXT * actors})]
-    together = {
-        f"{role}'s {name}": parts[name]
-        for role, parts in taking_turns.items()
-        for name in parts
-        if name in HELD
-    }
-    together["an update"] = max(
-        sum(size for name, size in parts.items() if name not in HELD) for parts in taking_turns.values()
-    )
-    if shared:
-        processes = 1 if config.local else len(taking_turns) + actors
-        return [*found, Demand(of="the GPU", parts=together | engines | {"contexts": CONTEXT * processes})]
+        return [*found, *of_actors]
+    idle, update = _in_turns(config, taking_turns)
+    if not (engines and _beside_learners(config, list(taking_turns))):
+        turns = Demand(of="the learners' GPU", parts=update | {"contexts": CONTEXT * len(taking_turns)})
+        return [*found, turns, *of_actors]
+    contexts = {"contexts": CONTEXT * (1 if config.local else len(taking_turns) + actors)}
+    if asleep == engines:
+        return [*found, Demand(of="the GPU", parts=update | engines | contexts)]
     return [
         *found,
-        Demand(of="the learners' GPU", parts=together | {"contexts": CONTEXT * len(taking_turns)}),
-        Demand(of="a rollout actor's GPU", parts=engines | {"context": CONTEXT}),
+        Demand(of="the GPU in an update", parts=update | asleep | contexts),
+        Demand(of="the GPU in play", parts=idle | engines | contexts),
     ]
+
+
+def _in_turns(
+    config: Config, learners: Mapping[str, Mapping[str, int]]
+) -> tuple[dict[str, int], dict[str, int]]:
+    """What these learners hold together while none of them updates, and at the height of the largest update."""
+
+    def idle(role: str) -> dict[str, int]:
+        away = _OFFLOADED[config.policy(role).learner.offload]
+        return {f"{role}'s {name}": learners[role][name] for name in learners[role] if name in HELD - away}
+
+    at_rest = {name: size for role in learners for name, size in idle(role).items()}
+    largest = max(learners, key=lambda role: sum(learners[role].values()) - sum(idle(role).values()))
+    busy = {f"{largest}'s {name}": size for name, size in learners[largest].items() if name in HELD}
+    passing = sum(size for name, size in learners[largest].items() if name not in HELD)
+    return at_rest, at_rest | busy | {"an update": passing}
+
+
+def _engines(
+    config: Config, shapes: Mapping[str, Shape], sequences: int = STARVED
+) -> dict[tuple[str, ...], dict[str, int]]:
+    """What each kind of engine has on a GPU, by the policies that play on it."""
+    models = {role: config.policy(role).model for role in config.policies}
+    found = {}
+    for roles in config.engines(models):
+        first = config.policy(roles[0])
+        loras = [config.policy(role).learner.lora for role in roles if first.publishes_adapter]
+        ranks = [lora.rank for lora in loras if lora]
+        found[roles] = engine_parts(shapes[roles[0]], first.engine, sequences, ranks)
+    return found
 
 
 def _actors_together(config: Config) -> int:
     """Rollout actors on one GPU."""
-    return 1 if config.local or (config.rollout.gpus or 0) >= 1 else config.rollout.actors
+    share, actors = units(config.rollout.gpus or 0), config.rollout.actors or 1
+    return 1 if config.local else min(actors, UNIT // share) if share else actors
+
+
+def _beside_learners(config: Config, learners: Sequence[str]) -> bool:
+    """Whether a GPU with rollout actors has room for a learner: then it may be given to one."""
+    share = units(config.rollout.gpus or 0)
+    least = min(units(config.policy(role).learner.gpus or 0) for role in learners)
+    return config.local or share * _actors_together(config) + least <= UNIT
 
 
 def _learner(config: Config, role: str, shape: Shape) -> dict[str, int]:
@@ -229,7 +309,12 @@ def _learner(config: Config, role: str, shape: Shape) -> dict[str, int]:
     parts = learner_parts(shape, own.learner, own.engine.max_model_len)
     first = config.policy(config.policies[0])
     one, other = first.learner.lora, own.learner.lora
-    if own is not first and one and other and first.model == own.model and one.quantize == other.quantize:
+    shared = (
+        own is not first and one and other and first.model == own.model and one.quantize == other.quantize
+    )
+    if (
+        shared and own.learner.offload != "all"
+    ):  # else it is there for whoever updates, and for nobody between
         del parts["weights"]
     return parts
 
@@ -238,21 +323,47 @@ def choose(config: Config, shapes: Mapping[str, Shape], have: int) -> dict[str, 
     """Dotted key -> value: the fastest rung on which all fits, else the last, and the engines' shares.
 
     have: bytes of the smallest GPU."""
-    for sequences, (checkpointing, tokens) in itertools.product((FED, STARVED), RUNGS):
-        rung = {"gradient_checkpointing": checkpointing, "microbatch_tokens": tokens}
-        on_rung = changed(config, dict.fromkeys(config.policies, rung), open_only=True)
+    asleep = (False, True) if can_sleep(config) else (False,)
+    for sleep, sequences, (checkpointing, logits, tokens) in itertools.product(asleep, (FED, STARVED), RUNGS):
+        rung = {"gradient_checkpointing": checkpointing, "logits_mb": logits, "microbatch_tokens": tokens}
+        on_rung = changed(with_sleep(config, sleep), dict.fromkeys(config.policies, rung), open_only=True)
         if not over(demands(on_rung, shapes, sequences), have):
             break
     suited: dict[str, Any] = {f"{role}.learner.{k}": v for role in config.policies for k, v in rung.items()}
+    suited |= {f"{role}.engine.sleep": bool(on_rung.policy(role).engine.sleep) for role in config.policies}
     found = demands(on_rung, shapes)
-    engines = {role: config.policy(role).engine for role in config.policies}
-    count = len(engines) * _actors_together(config)
-    left = max(0, have - found[-1].bytes) / count  # goes to the caches, in equal parts
-    for role, engine in engines.items():
-        if engine.kind == "vllm":
-            share = USABLE * (sum(engine_parts(shapes[role], engine).values()) + left) / have
-            suited[f"{role}.engine.gpu_memory_utilization"] = round(min(share, 0.9 / count), 3)
+    engines = _engines(config, shapes)
+    apart = [roles for roles in engines if config.policy(roles[0]).engine.count is not None]
+    held = (len(engines) - len(apart)) * _actors_together(config)
+    for roles, parts in engines.items():
+        needs = sum(parts.values())
+        taken, count = (needs + CONTEXT, 1) if roles in apart else (found[-1].bytes, held)
+        left = max(0, have - taken) / count  # goes to the caches, in equal parts
+        share = round(min(USABLE * (needs + left) / have, 0.9 / count), 3)
+        of_vllm = [role for role in roles if config.policy(role).engine.kind == "vllm"]
+        suited |= {f"{role}.engine.gpu_memory_utilization": share for role in of_vllm}
     return suited
+
+
+def can_sleep(config: Config) -> bool:
+    """Whether it would help, and vLLM can: its allocator puts one engine of a process to sleep."""
+    models = {role: config.policy(role).model for role in config.policies}
+    engines = [config.policy(roles[0]).engine for roles in config.engines(models)]
+    held = [engine for engine in engines if engine.count is None]
+    of_vllm = [engine for engine in held if engine.kind == "vllm"]
+    return bool(held) and _beside_learners(config, config.policies) and len(of_vllm) < 2
+
+
+def with_sleep(config: Config, sleep: bool) -> Config:
+    """A copy in which engines sleep or do not, where that was left open."""
+    policies = {role: config.policy(role) for role in config.policies}
+    return config.model_copy(
+        update={
+            role: policy.model_copy(update={"engine": policy.engine.model_copy(update={"sleep": sleep})})
+            for role, policy in policies.items()
+            if policy.engine.sleep is None and policy.engine.count is None
+        }
+    )
 
 
 def changed(config: Config, learners: Mapping[str, Mapping[str, Any]], *, open_only: bool = False) -> Config:
@@ -267,6 +378,21 @@ def changed(config: Config, learners: Mapping[str, Mapping[str, Any]], *, open_o
 
 def over(found: Sequence[Demand], have: int) -> list[Demand]:
     return [demand for demand in found if demand.bytes > have]
+
+
+def host_bytes(config: Config, shapes: Mapping[str, Shape]) -> int:
+    """What learners and engines have on a CPU between two updates, and the gradients of one: no less will do. An update's
+    activations come besides, by the length of its sequences."""
+    total = 0
+    for role in config.policies:
+        learner = _learner(config, role, shapes[role])
+        total += sum(learner.get(part, 0) for part in (*HELD, "gradients", "critic's gradients"))
+    for roles, parts in _engines(config, shapes).items():
+        engine = config.policy(roles[0]).engine
+        processes = engine.gpus_each * (1 if config.local else engine.count or config.rollout.actors or 1)
+        cache = (engine.kv_cache_mb or KV_CACHE_MB) << 20 if engine.kind == "vllm" else 0
+        total += processes * (parts["weights"] + cache)
+    return total
 
 
 def object_store_bytes(config: Config) -> int:
@@ -289,18 +415,19 @@ def ways_out(config: Config, shapes: Mapping[str, Shape], have: int) -> list[str
 def _ways(config: Config) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
     """(options of a learner, the settings that they make)."""
     learners = [config.policy(role).learner for role in config.policies]
-    checkpointing, tokens = RUNGS[-1]
+    checkpointing, _, tokens = RUNGS[-1]
     last = {"gradient_checkpointing": checkpointing, "microbatch_tokens": tokens}
     yield ("gradient-checkpointing", f"microbatch-tokens {tokens}"), last
     only_watched = all(learner.kl.kind == "watched" for learner in learners)
     if only_watched:
         yield ("kl.kind none",), {"kl": NoKl()}
-    if any(learner.sharding == "fsdp" for learner in learners):
-        return  # goes with neither of the others
-    if only_watched:
+    sharded = any(learner.sharding == "fsdp" for learner in learners)
+    if only_watched and not sharded:
         yield ("kl.kind none", "trainable-layers 4"), {"kl": NoKl(), "trainable_layers": 4}
     adapted = {"trainable_layers": None}
     yield ("lora.rank 16",), adapted | {"lora": LoraSettings()}
+    if sharded:
+        return  # does not go with few bits
     yield ("lora.rank 16", "lora.quantize 4bit"), adapted | {"lora": LoraSettings(quantize="4bit")}
 
 
@@ -311,7 +438,7 @@ def refusal(found: Sequence[Demand], have: int, ways: Sequence[str]) -> str | No
     how = (
         "; or ".join(ways)
         if ways
-        else "smaller models, or more GPUs (learner.workers, learner.sharding fsdp)"
+        else "smaller models, or more GPUs (learner.workers, learner.sharding fsdp; engine.tensor_parallel)"
     )
     first = too_large[0]
     return (

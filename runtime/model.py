@@ -4,10 +4,8 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
-
-import yaml
-from pydantic import TypeAdapter
 
 from actors.settings import EngineSettings
 from configs.load import read_recipe, recipe_path
@@ -18,16 +16,13 @@ from core.interfaces import PromptFormat
 from core.problem import Problem
 from core.stages import REASONING_STAGES, first_stages
 from embedded.teaching import SHIPPED
-from evaluation.writing import Writer
-from games import GameRules
-from games.multistage.game import MultistageGame
-from games.multistage.rules import MultistageRules
-from games.programs.game import SolverGame
-from games.programs.unit_tests import UnitTestsRules
+from evaluation.writing import ProgramGame, SuiteGame, Writer
+from games import USUAL, GameRules, at_one_go, in_stages
 from games.prompts import TaggedFormat, format_for
 from games.rules import Rules
+from learners.checkpoints import ADAPTER, base_of
 from runtime.start import find_model, load_tokenizer
-from tracking.runs import find_run
+from tracking.runs import find_run, read_section
 
 _MAX_TOKENS = 512
 _LEAST_ROOM = 32
@@ -55,8 +50,8 @@ class Model:
 
     @property
     def rules(self) -> Rules | None:
-        """The same, read."""
-        return TypeAdapter(GameRules).validate_python(self.game) if self.game else None
+        """The same, read. Raises SparringError where the run is of another version of this software."""
+        return read_section(GameRules, self.run, "game", _run_directory(self.path)) if self.game else None
 
     @property
     def knows_stages(self) -> bool:
@@ -81,25 +76,33 @@ def open_model(name: str, key: str) -> Model:
     from transformers import AutoConfig
 
     path = find_model(name, key)
-    inside = [
-        role for role in ("generator", "discriminator") if (Path(path) / role / "config.json").is_file()
-    ]
+    inside = [role for role in ("generator", "discriminator") if _is_model(Path(path) / role)]
     if inside:
         raise SparringError(f"{key} {name}: holds several models; give {Path(name) / inside[0]}")
     tokenizer = load_tokenizer(path, key)
-    context = getattr(AutoConfig.from_pretrained(path), "max_position_embeddings", None)
+    context = getattr(AutoConfig.from_pretrained(base_of(path) or path), "max_position_embeddings", None)
     return Model(path=path, tokenizer=tokenizer, context=context, run=_run_of(Path(path)))
+
+
+def _is_model(directory: Path) -> bool:
+    """Or an adapter for one."""
+    return any((directory / name).is_file() for name in ("config.json", ADAPTER))
 
 
 def _run_of(checkpoint: Path) -> dict[str, Any]:
     """What RUN/config.yaml says, for RUN/checkpoints/NAME/ROLE; of the shipped models the recipe that they are for;
-    nothing where there is none."""
+    nothing where there is none. Raises ConfigError where it cannot be read."""
     if checkpoint.parent == SHIPPED:
         return Config.model_validate(read_recipe(recipe_path(EMBEDDED)[0])).model_dump(mode="json")
-    file = checkpoint.parent.parent.parent / "config.yaml"
+    file = _run_directory(checkpoint) / "config.yaml"
     if checkpoint.parent.parent.name != "checkpoints" or not file.is_file():
         return {}
-    return yaml.safe_load(file.read_text()) or {}
+    return read_recipe(file)
+
+
+def _run_directory(checkpoint: str | Path) -> Path:
+    """Of RUN/checkpoints/NAME/ROLE."""
+    return Path(checkpoint).parent.parent.parent
 
 
 def find_policies(name: str | None, output: Path) -> tuple[str, str | None]:
@@ -117,7 +120,7 @@ def find_policies(name: str | None, output: Path) -> tuple[str, str | None]:
         checkpoint = best if best.is_dir() else steps[-1]
     else:
         checkpoint = SHIPPED if name == EMBEDDED else run
-    roles = {path.parent.name: str(path.parent) for path in sorted(checkpoint.glob("*/config.json"))}
+    roles = {path.name: str(path) for path in sorted(checkpoint.glob("*")) if _is_model(path)}
     if not roles:  # one model
         return name or str(run), None
     if "generator" not in roles:
@@ -136,24 +139,23 @@ def check_writes_programs(named: str, model: Model) -> None:
         )
 
 
-def suite_game(named: str, model: Model) -> MultistageGame:
+def suite_game(named: str, model: Model, changes: Mapping[str, Any] = MappingProxyType({})) -> SuiteGame:
     """In which a discriminator writes suites: by its run's rules, or the usual ones. Raises SparringError for a checkpoint of
-    another game. named: who asks for it, for the error."""
-    rules = model.rules or MultistageRules()
-    if not isinstance(rules, MultistageRules):
+    another game. named: who asks for it, for the error. changes: of the rules."""
+    game = (model.rules or USUAL).model_copy(update=changes).game()
+    if not isinstance(game, SuiteGame):
         raise SparringError(f"{named}: its run was no game with test suites")
-    return MultistageGame(rules)
+    return game
 
 
 def program_game(
     model: Model, stages: str, answer_format: Literal["direct", "reasoning"] | None, attempts: int = 1
-) -> MultistageGame | SolverGame:
+) -> ProgramGame:
     """In which the model writes a program: in "none" of the stages, in "all", or in the first so many and the last. attempts: one after another."""
     if stages == "none":
         form = answer_format or model.game.get("answer_format", "direct")
-        return SolverGame(UnitTestsRules(answer_format=form, attempts_per_episode=attempts))
-    played = REASONING_STAGES if stages == "all" else first_stages(int(stages))
-    return MultistageGame(MultistageRules(attempts_per_episode=attempts), played)
+        return at_one_go(form, attempts)
+    return in_stages(REASONING_STAGES if stages == "all" else first_stages(int(stages)), attempts)
 
 
 def room_for(

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from core.batch import Batch
-from core.episode import Episode
+from core.episode import Episode, Mistakes
 from core.interfaces import Sandbox
 from core.play import PlayRequest, PlayResult
 from core.weights import PublishReceipt
 from curriculum.curriculum import Assignment
+from runtime.placement import Node
 
 T = TypeVar("T")
 
@@ -34,13 +35,22 @@ class Scheduler(Stateful, Protocol):
 
     def next(self) -> Assignment | None: ...
 
-    def observe(self, step: int, best_programs: Mapping[str, tuple[float, str]]) -> None: ...
+    def observe(
+        self,
+        step: int,
+        best_programs: Mapping[str, tuple[float, str]],
+        mistakes: Mapping[str, Mistakes],
+    ) -> None: ...
 
 
 class Rollouts(Protocol):
     def play(self, request: PlayRequest) -> PlayResult: ...
 
     def publish(self, policy: str, update: Any) -> list[PublishReceipt]: ...
+
+    def sleep(self) -> None:
+        """Engines that can (engine.sleep) leave the GPU to a learner; play and publish wake them."""
+        ...
 
 
 class LearnerHandle(Protocol):
@@ -52,7 +62,8 @@ class LearnerHandle(Protocol):
         ...
 
     def save(self) -> AbstractContextManager[Path]:
-        """A directory with the current version, for as long as the context is open."""
+        """Begin to save the current version, and go on; who enters the context waits for the directory, which is there
+        for as long as the context is open."""
         ...
 
 
@@ -71,6 +82,10 @@ class Parts:
     """One line: where this runs and what judges."""
     wait: Wait
     """wait(coroutine) -> its result, on the loop that the sandbox client belongs to."""
+    keep_weights: Callable[[Any, Path], None]
+    """keep_weights(weights as a learner gave them, file): for later (runtime/opponents.py)."""
+    kept_weights: Callable[[Path], Any]
+    """What `publish` takes, from such a file."""
     watch: Callable[[Mapping[str, Any], Sequence[Episode]], None] = lambda row, episodes: None
     """watch(row, episodes of a step): for whoever watches the cluster."""
 
@@ -89,6 +104,8 @@ class Start:
     """The checkpoint's."""
     gpu_bytes: int = 0
     """That a run may take of the smallest GPU; 0 where none is seen."""
+    nodes: tuple[Node, ...] = ()
+    """That the parts of a run on GPUs are placed on."""
 
     @property
     def continues(self) -> bool:

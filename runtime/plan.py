@@ -16,22 +16,22 @@ from typing import Any
 
 import psutil
 
-from actors.settings import KV_CACHE_MB
 from configs.schema import Config
 from configs.sections import EMBEDDED
 from core.problem import Problem
 from curriculum.curriculum import Curriculum
-from learners.checkpoints import CheckpointError
+from learners.checkpoints import CheckpointError, base_of
 from learners.mirror import Mirror
 from runtime import memory_plan
 from runtime.build import ordered_ids
 from runtime.hardware import shapes_of
 from runtime.parts import Start
+from runtime.placement import NoPlace, described, parts_of, place
 from sandbox_workers.backends import choose_backend
 from sandbox_workers.jobs import SandboxUnavailable
 
 _GIB, _MIB = 1 << 30, 1 << 20
-_WEIGHTS, _ADAM, _GRADIENT = 4, 8, 4
+_WEIGHTS, _ADAM = 4, 8
 """Bytes per parameter, fp32."""
 _ANSWER_S = 3.0
 
@@ -70,7 +70,12 @@ def make_plan(config: Config, start: Start, train: Sequence[Problem], held_out: 
         ways = memory_plan.ways_out(config, shapes, start.gpu_bytes)
         if refused := memory_plan.refusal(found, start.gpu_bytes, ways):
             obstacles.append(refused)
-    for look in (_engines, _sandbox, _cluster, _shared_memory, _memory, _disk, _mirror):
+    if config.device == "cuda" and not config.local and start.nodes:
+        try:
+            lines += described(place(parts_of(config), start.nodes), start.nodes)
+        except NoPlace as error:
+            obstacles.append(str(error))
+    for look in (_engines, _tensor_parallel, _sandbox, _cluster, _shared_memory, _memory, _disk, _mirror):
         line, obstacle = look(config, start)
         lines += [line] if line else []
         obstacles += [obstacle] if obstacle else []
@@ -105,6 +110,19 @@ def _engines(config: Config, start: Start) -> Look:
         None,
         f"{roles[0]}.engine.kind vllm: vLLM is not installed: make setup, or do without it: {instead}",
     )
+
+
+def _tensor_parallel(config: Config, start: Start) -> Look:
+    spread = {role: config.policy(role).engine.gpus_each for role in config.policies}
+    shapes = shapes_of(config) if max(spread.values()) > 1 else None
+    for role, shape in (shapes or {}).items():
+        if shape.heads % spread[role]:
+            divisors = ", ".join(str(n) for n in range(1, shape.heads + 1) if shape.heads % n == 0)
+            return None, (
+                f"{role}.engine.tensor_parallel {spread[role]}: {config.policy(role).model} has {shape.heads} attention "
+                f"heads: give one of {divisors}"
+            )
+    return None, None
 
 
 def _sandbox(config: Config, start: Start) -> Look:
@@ -151,16 +169,11 @@ def _shared_memory(config: Config, start: Start) -> Look:
 
 
 def _memory(config: Config, start: Start) -> Look:
-    """On CPU, by arithmetic: learners (weights, gradients, Adam, the reference), engines with their caches."""
-    sizes = {role: parameters(start.models[role]) for role in config.policies}
-    if config.device != "cpu" or not all(sizes.values()):
+    """On CPU."""
+    shapes = shapes_of(config) if config.device == "cpu" else None
+    if shapes is None:
         return None, None
-    needed = 0
-    for role, size in sizes.items():
-        learner, engine = config.policy(role).learner, config.policy(role).engine
-        needed += size * (_WEIGHTS * 2 if learner.lora else _WEIGHTS * 2 + _GRADIENT + _ADAM)
-        needed += size * (2 if engine.dtype == "bfloat16" else 4)
-        needed += (engine.kv_cache_mb or KV_CACHE_MB) * _MIB if engine.kind == "vllm" else 0
+    needed = memory_plan.host_bytes(config, shapes)
     have = psutil.virtual_memory().available
     line = f"memory: about {needed / _GIB:.1f} GiB for weights, optimizers and caches; {have / _GIB:.1f} GiB are free"
     if needed <= have:
@@ -176,10 +189,10 @@ def _disk(config: Config, start: Start) -> Look:
     sizes = {role: parameters(start.models[role]) for role in config.policies}
     if not all(sizes.values()):
         return None, None
-    each = sum(
-        size * (_WEIGHTS if config.policy(role).learner.lora else _WEIGHTS + _ADAM)
-        for role, size in sizes.items()
-    )
+    for role, shape in (shapes_of(config) or {}).items():
+        if lora := config.policy(role).learner.lora:
+            sizes[role] = lora.rank * shape.adapter
+    each = (_WEIGHTS + _ADAM) * sum(sizes.values())
     count = config.checkpoint.keep + 2 + (len(config.curriculum.stages) if config.staged else 1)
     there = next(p for p in (start.run_directory, *start.run_directory.parents) if p.exists())
     free = shutil.disk_usage(there).free
@@ -206,8 +219,9 @@ def _mirror(config: Config, start: Start) -> Look:
 
 
 def parameters(model: str) -> int:
-    """Of a model directory, as its safetensors' headers say; 0 where it is not on this machine."""
-    return sum(_in_header(file) for file in Path(model).glob("*.safetensors")) if Path(model).is_dir() else 0
+    """Of a model directory, as its safetensors' headers say, or of an adapter's base; 0 where it is not on this machine."""
+    place = Path(base_of(model) or model)
+    return sum(_in_header(file) for file in place.glob("*.safetensors")) if place.is_dir() else 0
 
 
 def _in_header(file: Path) -> int:

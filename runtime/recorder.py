@@ -1,8 +1,10 @@
 """All that a run leaves behind: config, rows, episodes, samples, curves, checkpoints, results."""
 
+import copy
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -47,6 +49,8 @@ class Recorder:
         directory = start.run_directory
         self._record = RunRecord(directory)
         self._store = CheckpointStore(directory / "checkpoints", config.checkpoint.keep)
+        self._writer = ThreadPoolExecutor(1, "checkpoints")
+        self._writing: Future[None] | None = None
         mirror = config.checkpoint.mirror
         self._mirror = Mirror(mirror, directory.name) if mirror else None
         self._draw_curves = harmless(
@@ -69,7 +73,7 @@ class Recorder:
         self._before, self._stages = state["before"], list(state["stages"])
         self._stage_began = state["stage_began"]
         best = state["best"]
-        same = best is not None and best.get("by") == self._config.evaluation.best_by
+        same = best is not None and best["by"] == self._config.evaluation.best_by
         self._best = (
             best if same and self._start.continues else None
         )  # not another run's, nor of another score
@@ -104,7 +108,8 @@ class Recorder:
         last_of_stage: bool,
     ) -> None:
         step, stage = assignment.step, assignment.stage
-        rows = episode_rows(step, stage, assignment.phase, episodes, self._config.seats)
+        seats = self._config.seats
+        rows = episode_rows(step, stage, assignment.phase, episodes, seats, self._tokenizers)
         if told := self._record.add_episodes(rows):
             self._show.say(told)
         if scores is not None:
@@ -134,8 +139,10 @@ class Recorder:
         learners: Mapping[str, LearnerHandle],
         parts: Mapping[str, Stateful],
     ) -> None:
-        """A checkpoint: the learners, and the state of the parts."""
+        """A checkpoint: the learners, and the state of the parts, as they are now. It is written while the run goes on;
+        the one before it is waited for. Raises what went wrong with that."""
         self._show.phase(f"step {step}: checkpoint")
+        self.wait()
         is_best = False
         if scores is not None and (self._best is None or scores.combined > self._best["score"]):
             best_by = self._config.evaluation.best_by
@@ -145,16 +152,30 @@ class Recorder:
             "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
             "row": row,
             "versions": {role: learner.version for role, learner in learners.items()},
-            "parts": {name: part.state_dict() for name, part in parts.items()},
+            "parts": {name: copy.deepcopy(part.state_dict()) for name, part in parts.items()},
             "config": self._config.model_dump(mode="json"),
             "versions_of_packages": versions(),
         }
+        begun = {role: learner.save() for role, learner in learners.items()}
+        stages = {f"step_{stage['step']:06d}" for stage in self._stages}
+        self._writing = self._writer.submit(self._write, begun, state, is_best, stages)
+        self._clock.lap("checkpoint")
+
+    def _write(
+        self,
+        begun: Mapping[str, AbstractContextManager[Path]],
+        state: Mapping[str, Any],
+        is_best: bool,
+        stages: set[str],
+    ) -> None:
+        """begun: the learners' saves. stages: checkpoints that are kept."""
+        step = state["step"]
         with ExitStack() as stack:
-            policies = {role: stack.enter_context(learner.save()) for role, learner in learners.items()}
+            policies = {role: stack.enter_context(save) for role, save in begun.items()}
             checkpoint = self._store.save(step, policies, self._tokenizers, state)
         if is_best:
             self._store.mark_best(checkpoint)
-        self._store.prune({f"step_{stage['step']:06d}" for stage in self._stages})
+        self._store.prune(stages)
         if self._mirror is not None:
             try:
                 self._mirror.send(checkpoint)
@@ -162,23 +183,37 @@ class Recorder:
             except OSError as error:
                 here = f"the checkpoint is in {checkpoint} only"
                 self._show.say(f"step {step}: not mirrored: {error}; {here}, until the next is sent")
-        self._clock.lap("checkpoint")
+
+    def wait(self) -> None:
+        """Until the checkpoint that is being written is there. Raises what went wrong with it."""
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            writing.result()
+            self._clock.lap("checkpoint")
+
+    def close(self) -> None:
+        """Where a run ends by an error, too: a checkpoint that was begun is finished."""
+        try:
+            self.wait()
+        except Exception as error:
+            self._show.say(f"the checkpoint that was being written is lost: {error}")
+        self._writer.shutdown()
 
     @property
     def latest(self) -> str:
         """The newest checkpoint."""
+        self.wait()
         return str(self._store.latest())
 
     def finish(self) -> None:
-        """Results, learning curves, the table."""
+        """Results, learning curves, the table. Raises what went wrong with the last checkpoint."""
+        self.wait()
         after = self._stages[-1]["held_out"] if self._stages else self._before
-        config = self._config.model_dump(mode="json")
-        config["tracking"]["webhook"] = None  # a secret
         self._results = {
             "held_out": {"before": self._before, "after": after},
             "stages": self._stages,
             "best": self._best,
-            "config": config,
+            "config": self._config.model_dump(mode="json"),
             "versions": versions(),
         }
         self._draw_curves(self._record.rows())

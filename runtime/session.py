@@ -1,6 +1,7 @@
 """A run from its command line to its files: where it starts, what it evaluates, saves and reports."""
 
 import errno
+import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -23,6 +24,7 @@ from learners.batching import Credit
 from problems.references import judge_references, validate_references
 from runtime.build import check_context_lengths, credit_of
 from runtime.evaluations import Evaluations
+from runtime.opponents import PastOpponents
 from runtime.parts import Parts, Start, Stateful
 from runtime.plan import make_plan
 from runtime.problem_sets import load_splits, without_failing
@@ -33,7 +35,7 @@ from tracking.divergence import Divergence
 from tracking.figures import figures, mbpp_figures, reward_figures
 from tracking.progress import Display, display, say
 from tracking.run_log import harmless, run_log
-from tracking.run_record import command_line, cpu_model, readable, versions
+from tracking.run_record import cpu_model, readable, versions
 from tracking.solutions import SolutionDatabase
 from tracking.trace import Trace
 from tracking.writers import TrackedRun, Writers, open_writers
@@ -79,13 +81,20 @@ def open_session(run: Run, recipe: str) -> Iterator["Session"]:
                 evaluations=evaluations,
                 recorder=Recorder(config, start, tokenizers, evaluations.shown, show, clock),
                 memory=Memory(config, start),
+                opponents=PastOpponents(config, start, parts),
                 writers=writers,
             )
             if start.state is not None:
                 for name, part in session.stateful.items():
-                    part.load_state_dict(start.state["parts"][name])
+                    if (
+                        name != "opponents" or name in start.state["parts"]
+                    ):  # they may be switched on by --resume
+                        part.load_state_dict(start.state["parts"][name])
             show.begin(parts.scheduler.total_steps, start.state["step"] if start.state else 0)
-            yield session
+            try:
+                yield session
+            finally:
+                session.recorder.close()
         session.recorder.account()
         writers.image(session.parts.scheduler.total_steps, "learning_curves", start.run_directory / CURVES)
 
@@ -138,8 +147,8 @@ def _tracked_run(config: Config, start: Start) -> TrackedRun:
         project=tracking.project,
         mlflow_uri=tracking.mlflow_uri,
         webhook=tracking.webhook,
-        settings={k: v for k, v in leaves(config.model_dump(mode="json")) if k != "tracking.webhook"},
-        environment=versions() | {"cpu": cpu_model(), "command": command_line(sys.argv, tracking.webhook)},
+        settings=dict(leaves(config.model_dump(mode="json"))),
+        environment=versions() | {"cpu": cpu_model(), "command": shlex.join(sys.argv)},
         done=start.state["step"] if start.state is not None else -1,
     )
 
@@ -175,6 +184,7 @@ class Session:
     evaluations: Evaluations
     recorder: Recorder
     memory: "Memory"
+    opponents: PastOpponents
     writers: Writers
 
     @property
@@ -185,6 +195,7 @@ class Session:
             "clock": self.clock,
             "divergence": self.divergence,
             "recorder": self.recorder,
+            **({"opponents": self.opponents} if self.opponents.on else {}),
         } | {f"{role}.credit": credit for role, credit in self.credit.items()}
 
     def evaluate_start(self) -> None:
@@ -208,6 +219,8 @@ class Session:
 
     def play_request(self, assignment: Assignment) -> PlayRequest:
         config = self.config
+        if self.opponents.seat(assignment):
+            self.clock.lap("publish")
         self.display.phase(f"step {assignment.step}: rollout")
         return PlayRequest(
             address=("step", assignment.step),
@@ -215,6 +228,7 @@ class Session:
             attempts={player: assignment.attempts[policy] for player, policy in config.seats.items()},
             temperatures=dict.fromkeys(config.seats, config.temperature),
             memory=self.memory.of(assignment),
+            past=assignment.past,
             branching=self._branching(assignment),
         )
 
@@ -236,6 +250,9 @@ class Session:
             SparringError: the run has diverged (stop.*); it was saved before.
         """
         step, last = assignment.step, self.parts.scheduler.is_last_of_stage(assignment.step)
+        row |= self.opponents.played(episodes)
+        if self.evaluations.due(step, last) and self.opponents.seat_today():
+            self.clock.lap("publish")
         scores = self.evaluations.scores(step, last)
         if scores is not None:
             row["held_out"] = scores.values

@@ -13,9 +13,9 @@ from configs.load import Run, latest_run
 from configs.schema import Config
 from configs.sections import EMBEDDED
 from core.errors import SparringError
-from learners.checkpoints import CheckpointStore, check_fits, read_checkpoint
+from learners.checkpoints import CheckpointStore, base_of, check_fits, read_checkpoint
 from learners.mirror import fetch
-from runtime.hardware import Hardware, choices, detect, fitted, offline_by, said
+from runtime.hardware import Hardware, choices, detect, offline_by, said, settled
 from runtime.parts import Start
 from tracking.progress import say
 
@@ -48,7 +48,7 @@ def resolve(run: Run, recipe: str) -> tuple[Config, Start]:
         if changed:
             say(f"resuming with other settings than the run began with: {', '.join(changed)}")
     state = read_checkpoint(checkpoint) if checkpoint else None
-    models = _models(config)
+    models = starting_models(config)
     if checkpoint and state:
         for role in config.policies:
             now = config.policy(role).learner.model_dump(mode="json")
@@ -61,6 +61,7 @@ def resolve(run: Run, recipe: str) -> tuple[Config, Start]:
         versions=found,
         state=state,
         gpu_bytes=hardware.gpu_bytes,
+        nodes=hardware.nodes,
     )
 
 
@@ -80,7 +81,7 @@ def fit(config: Config, hardware: Hardware) -> Config:
         chosen = choices(config, hardware)
         if chosen:
             say(f"chosen: {said(config, chosen)}")
-        return fitted(config, hardware)
+        return settled(config, chosen)
     except ValidationError as error:  # an explicit setting does not go with what was found
         reasons = "; ".join(e["msg"].removeprefix("Value error, ") for e in error.errors())
         raise SparringError(f"on this machine (device {hardware.device}): {reasons}") from error
@@ -115,12 +116,11 @@ def _differences(saved: Mapping[str, Any], now: Mapping[str, Any], prefix: str =
         if isinstance(a, Mapping) and isinstance(b, Mapping):
             out += _differences(a, b, f"{prefix}{key}.")
         elif a != b and key not in ("run_name", "output_dir"):
-            secret = f"{prefix}{key}" == "tracking.webhook"
-            out.append(f"{prefix}{key} is another" if secret else f"{prefix}{key} {a} -> {b}")
+            out.append(f"{prefix}{key} {a} -> {b}")
     return out
 
 
-def _models(config: Config) -> dict[str, str]:
+def starting_models(config: Config) -> dict[str, str]:
     """Directory or hub id of each policy's warm start; an embedded model's is made by make_embedded_models, later.
 
     Raises SparringError for a path that is not there.
@@ -131,6 +131,11 @@ def _models(config: Config) -> dict[str, str]:
     for role in config.policies:
         name = config.policy(role).model
         own = name != EMBEDDED
+        if base := base_of(Path(name).expanduser()):
+            raise SparringError(
+                f"{role}.model {name}: holds an adapter for {base}, which is no model to start from: go on with its run "
+                f"(--resume-from), or merge it (python -m scripts.export RUN --policy {Path(name).name} --to DIR) and give DIR"
+            )
         models[role] = (
             find_model(name, f"{role}.model")
             if own
@@ -167,9 +172,11 @@ def load_tokenizer(model: str, key: str, otherwise: str = "") -> Any:
     key may be."""
     from transformers import AutoConfig, AutoTokenizer
 
+    base = base_of(model) or model
     try:
-        AutoConfig.from_pretrained(model)
-        _check_weights(Path(model))
+        AutoConfig.from_pretrained(base)
+        for place in dict.fromkeys((model, base)):
+            _check_weights(Path(place))
         tokenizer = AutoTokenizer.from_pretrained(model)
         # transformers makes an empty tokenizer where the files of a known class are missing
         if not tokenizer.encode("def f(x): return 1", add_special_tokens=False):

@@ -1,7 +1,7 @@
 """The languages of programs under test. A language is data: what its source is called, what builds and runs it."""
 
 import os
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from core.errors import SparringError
@@ -55,16 +55,20 @@ class Language:
     """(path on the host, path in the sandbox), read-only: what the image does not hold."""
 
     def message(self) -> dict:
-        """What the runner needs of it."""
-        message = asdict(self)
-        del message["name"], message["mounts"]
-        return message
+        """What the runner needs of it. Nothing is copied: each job says it."""
+        told = {name: getattr(self, name) for name in _TOLD}
+        if self.tested is not None:
+            told["tested"] = {name: getattr(self.tested, name) for name in Tested.__slots__}
+        return told
 
     def commands(self) -> set[str]:
         """Programs that must exist in the sandbox."""
         return {
             command[0] for command in (self.build, self.run) if command and not command[0].startswith("./")
         }
+
+
+_TOLD = tuple(part.name for part in fields(Language) if part.name not in ("name", "mounts"))
 
 
 def _q() -> Language:
@@ -83,48 +87,49 @@ def _q() -> Language:
     )
 
 
+_OURS = (
+    Language(
+        name="python",
+        source="main.py",
+        run=("python3", "main.py"),
+        tested=Tested(files=harness.PYTHON, run=("python3", "run.py")),
+    ),
+    Language(
+        name="javascript",
+        source="main.js",
+        run=(*_NODE, "main.js"),
+        tested=Tested(files=harness.JAVASCRIPT, run=(*_NODE, "run.js")),
+        extra_memory_mb=2048,  # reserved for compiled code, stacks of threads and the heap
+        resident_mb=80,
+        processes=16,
+        environment={"OPENSSL_CONF": "/dev/null"},  # node ends where it may not read the system's
+    ),
+    Language(
+        name="lua",
+        source="main.lua",
+        run=("lua5.4", "main.lua"),
+        tested=Tested(files=harness.LUA, run=("lua5.4", "run.lua")),
+    ),
+    Language(
+        name="bash",
+        source="main.sh",
+        run=("bash", "main.sh"),
+        tested=Tested(files=harness.BASH, run=("bash", "run.sh")),
+        processes=16,
+    ),
+    Language(
+        name="c",
+        source="main.c",
+        build=(*_GCC, "main.c", "-lm"),
+        run=("./main",),
+        tested=Tested(files=harness.C, build=("sh", "-c", _BUILD_TESTED), run=("./main",)),
+    ),
+)
+
+
 def languages() -> dict[str, Language]:
     """All that are known, by name; whether their commands exist is the sandbox's to say."""
-    known = (
-        Language(
-            name="python",
-            source="main.py",
-            run=("python3", "main.py"),
-            tested=Tested(files=harness.PYTHON, run=("python3", "run.py")),
-        ),
-        Language(
-            name="javascript",
-            source="main.js",
-            run=(*_NODE, "main.js"),
-            tested=Tested(files=harness.JAVASCRIPT, run=(*_NODE, "run.js")),
-            extra_memory_mb=2048,  # reserved for compiled code, stacks of threads and the heap
-            resident_mb=80,
-            processes=16,
-            environment={"OPENSSL_CONF": "/dev/null"},  # node ends where it may not read the system's
-        ),
-        Language(
-            name="lua",
-            source="main.lua",
-            run=("lua5.4", "main.lua"),
-            tested=Tested(files=harness.LUA, run=("lua5.4", "run.lua")),
-        ),
-        Language(
-            name="bash",
-            source="main.sh",
-            run=("bash", "main.sh"),
-            tested=Tested(files=harness.BASH, run=("bash", "run.sh")),
-            processes=16,
-        ),
-        Language(
-            name="c",
-            source="main.c",
-            build=(*_GCC, "main.c", "-lm"),
-            run=("./main",),
-            tested=Tested(files=harness.C, build=("sh", "-c", _BUILD_TESTED), run=("./main",)),
-        ),
-        _q(),
-    )
-    return {language.name: language for language in known}
+    return {language.name: language for language in (*_OURS, _q())}
 
 
 def language_of(name: str) -> Language:

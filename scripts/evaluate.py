@@ -27,20 +27,19 @@ if not __package__:  # run as a file: the rooms are found from the root
 from actors.settings import ENGINES
 from configs.evaluate import ARMS, FIXED, EvaluateOptions
 from configs.sections import EMBEDDED
+from core.commands import plain_endings
 from core.episode import Trajectory
-from core.errors import SparringError, exit_with
+from core.errors import SparringError
 from core.interfaces import Sandbox
 from core.play import DISCRIMINATOR, GENERATOR
 from core.problem import Problem
 from core.verdict import Status
 from embedded.problems import embedded_problems
-from evaluation.discriminator import SuiteRecord, discriminator_scores, judge_suites, mean_kill_at_k
 from evaluation.mutants import seeded_bugs
 from evaluation.solving import is_function
-from evaluation.writing import ProgramGame, cut_off, write_programs, write_suites
-from games.multistage.game import MultistageGame
-from games.multistage.rules import MultistageRules
+from evaluation.writing import ProgramGame, SuiteGame, cut_off, write_programs, write_suites
 from games.program_scores import JudgedProgram, judge_programs, pass_rates, program_scores, status_counts
+from games.suite_scores import SuiteRecord, discriminator_scores, mean_kill_at_k
 from problems.formats import load_dataset
 from problems.references import judge_references
 from runtime.logs import quiet_logs
@@ -68,9 +67,9 @@ def evaluate(settings: EvaluateOptions) -> dict[str, Any]:
         of = partial(programs_report, settings, problems, open_model(name, "--policy"))
     else:
         model = open_model(name, "--discriminator")
-        rules = changed_rules(settings, model)
-        limits = rules.sandbox_limits
-        of = partial(suites_report, settings, problems, model, rules)
+        game = changed_game(settings, model)
+        limits = game.limits
+        of = partial(suites_report, settings, problems, model, game)
     with LocalSandbox(settings.sandbox, limits=limits) as sandbox:
         print(sandbox.description, flush=True)
         found = asyncio.run(of(sandbox))
@@ -187,21 +186,22 @@ def _programs_report(greedy: Judged, sampled: Judged, pass_at: Sequence[int]) ->
 
 
 # ---------------------------------------------------------------------- suites
-def changed_rules(settings: EvaluateOptions, model: Model) -> MultistageRules:
-    """Those of the checkpoint's run, or the usual ones, as far as the options do not say otherwise."""
-    rules = suite_game(f"--discriminator {settings.discriminator}", model).rules
+def changed_game(settings: EvaluateOptions, model: Model) -> SuiteGame:
+    """By the rules of the checkpoint's run, or the usual ones, as far as the options do not say otherwise."""
+    named = f"--discriminator {settings.discriminator}"
+    game = suite_game(named, model)
     changes: dict[str, Any] = {}
     if settings.test_format:
         changes["test_format"] = settings.test_format
     if settings.cpu_s:
-        changes["sandbox_limits"] = rules.sandbox_limits.model_copy(
+        changes["sandbox_limits"] = game.limits.model_copy(
             update=settings.limits.model_dump(include={"cpu_s", "wall_s"})
         )
-    return rules.model_copy(update=changes)
+    return suite_game(named, model, changes)
 
 
 async def suites_report(
-    settings: EvaluateOptions, problems: list[Problem], model: Model, rules: MultistageRules, sandbox: Sandbox
+    settings: EvaluateOptions, problems: list[Problem], model: Model, game: SuiteGame, sandbox: Sandbox
 ) -> dict[str, Any]:
     """What the suites find: seeded bugs, the data set's wrong solutions, and its correct ones, falsely."""
     other = next((p for p in problems if not (is_function(p) and p.reference_solution)), None)
@@ -209,23 +209,24 @@ async def suites_report(
         raise SparringError(
             f"{settings.dataset}: problem {other.id}: suites need Python functions with a reference solution"
         )
-    game, style = MultistageGame(rules), model.style()
-    max_tokens = settings.max_tokens or model.max_tokens
+    style, max_tokens = model.style(), settings.max_tokens or model.max_tokens
+    rules = game.rules.model_dump(mode="json")
 
     def longest(problem: Problem) -> int:
         return game.longest(problem, DISCRIMINATOR, style, max_tokens)
 
     room = room_for(problems, longest, model, max_tokens, settings.max_model_len)
     engine = ENGINES[settings.engine](dtype=settings.dtype, max_model_len=room)
-    print(f"test format {rules.test_format}, at most {rules.max_tests} tests a suite", flush=True)
+    print(f"test format {rules['test_format']}, at most {game.max_tests} tests a suite", flush=True)
     async with loaded(model, engine, settings.device, style, max_tokens, settings.seed) as writer:
         with counter("problems", len(problems)) as tick:
             suites = await write_suites(problems, writer, game, settings.suites, "suites", tick)
 
     async def judged(problem: Problem, of_problem: Sequence[str]) -> tuple[int, list[SuiteRecord | None]]:
-        bugs = await seeded_bugs(problem, sandbox, rules.sandbox_limits, count=settings.mutants)
-        wrong = problem.wrong_solutions
-        return len(bugs), await judge_suites(problem, of_problem, sandbox, rules, wrong=wrong, mutants=bugs)
+        bugs = await seeded_bugs(problem, sandbox, game.limits, count=settings.mutants)
+        mutants = [bug.source for bug in bugs]
+        judged = await game.judge_suites(problem, of_problem, sandbox, problem.wrong_solutions, mutants)
+        return len(bugs), judged
 
     found = await asyncio.gather(*(judged(p, of) for p, of in zip(problems, suites, strict=True)))
     by_problem = [records for _, records in found]
@@ -239,7 +240,7 @@ async def suites_report(
     return {
         "problems": len(problems),
         "bugs": sum(bugs for bugs, _ in found),
-        "rules": rules.model_dump(mode="json"),
+        "rules": rules,
         "scores": scores,
         "tasks": tasks,
     }
@@ -268,12 +269,8 @@ def _print(report: Mapping[str, Any]) -> None:
 
 
 def main(arguments: Sequence[str]) -> None:
-    try:
+    with plain_endings():
         evaluate(EvaluateOptions.read(arguments))
-    except (SparringError, OSError) as error:
-        exit_with(error)
-    except KeyboardInterrupt:
-        raise SystemExit("interrupted") from None
 
 
 if __name__ == "__main__":

@@ -9,11 +9,10 @@ transformers, peft and vLLM load what is in DIR. It is there completely or not a
 """
 
 import argparse
-import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,8 @@ if not __package__:  # run as a file: the rooms are found from the root
 
 from core.commands import parser_of, plain_endings
 from core.errors import SparringError
-from tracking.runs import find_run
+from learners.checkpoints import ADAPTER, base_of, read_checkpoint
+from tracking.runs import find_run, of_another_version, read_section
 
 DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 
@@ -35,7 +35,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = parser_of("scripts.export", __doc__)
+    parser = parser_of("scripts.export", __doc__, of_runs=True)
     parser.add_argument("run", help="a run's directory or name")
     parser.add_argument("--policy", required=True, help="generator or discriminator")
     parser.add_argument("--to", required=True, type=Path, help="a directory that is not there, or empty")
@@ -47,9 +47,6 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     kind.add_argument("--adapter", action="store_true", help="the LoRA adapter alone, in peft's format")
     parser.add_argument("--dtype", choices=DTYPES, default="fp32", help="of the weights (%(default)s)")
     parser.add_argument("--push", metavar="OWNER/NAME", help="upload it, too: to this repository of the hub")
-    parser.add_argument(
-        "--output-dir", type=Path, default=Path("output"), help="where runs are (%(default)s)"
-    )
     return parser.parse_args(arguments)
 
 
@@ -60,19 +57,23 @@ def export(options: argparse.Namespace) -> None:
     _check_free(options.to)
     hub = _hub(options.push) if options.push else None
 
-    from learners.checkpoints import read_checkpoint  # with all of torch
+    from games import GameRules
     from tracking.model_card import model_card
 
     state, source = read_checkpoint(checkpoint), checkpoint / options.policy
     if options.policy not in state["versions"]:
         raise SparringError(f"--policy {options.policy}: {run} has {' and '.join(state['versions'])}")
+    try:
+        card = model_card(options.policy, state, adapter=options.adapter, run=run.name)
+    except KeyError as error:
+        raise of_another_version(run, f"its checkpoints have no key {error.args[0]}") from None
+    staged = "stages" in read_section(GameRules, state["config"], "game", run).uses
     with _whole_or_not_at_all(options.to) as draft:
         if options.adapter:
-            write_adapter(source, draft, state["config"], options.dtype)
+            write_adapter(source, draft, options.dtype)
         else:
             write_model(source, draft, options.dtype)
-        write_tokenizer(source, draft, state["config"], options.policy)
-        card = model_card(options.policy, state, adapter=options.adapter, run=run.name)
+        write_tokenizer(source, draft, staged)
         (draft / "README.md").write_text(card)
     what = "adapter" if options.adapter else "weights"
     print(f"{options.to}: {what} of {source} ({options.dtype})")
@@ -122,86 +123,53 @@ def _whole_or_not_at_all(target: Path) -> Iterator[Path]:
 
 # ---------------------------------------------------------------------- what is in it
 def write_model(source: Path, target: Path, dtype: str) -> None:
-    """Whole weights: a checkpoint has a LoRA adapter merged into them."""
+    """Whole weights, a LoRA adapter merged into its base. Raises CheckpointError where that is not there."""
     import torch
     from transformers import AutoModelForCausalLM
     from transformers.utils.logging import disable_progress_bar
 
+    from learners.adapters import write_merged
+
     disable_progress_bar()
+    if base_of(source) is not None:
+        write_merged(source, target, DTYPES[dtype])
+        return
     model = AutoModelForCausalLM.from_pretrained(source, dtype=getattr(torch, DTYPES[dtype]))
     model.save_pretrained(target)
 
 
-def write_adapter(source: Path, target: Path, config: Mapping[str, Any], dtype: str) -> None:
-    """In peft's format. Raises SparringError where the policy was not tuned by one."""
+def write_adapter(source: Path, target: Path, dtype: str) -> None:
+    """As the checkpoint has it, in peft's format. Raises SparringError where the policy was not tuned by one."""
     import torch
-    from peft import LoraConfig
-    from safetensors.torch import save_file
+    from safetensors.torch import load_file, save_file
 
-    from learners.checkpoints import STATE_FILE
+    from learners.adapters import WEIGHTS
 
-    of_policy = config[source.name]
-    lora = of_policy["learner"]["lora"]
-    if lora is None:
+    if base_of(source) is None:
         raise SparringError(f"--adapter: {source} was tuned without one (learner.lora); leave it out")
-    saved = torch.load(source / STATE_FILE, map_location="cpu", weights_only=True)["adapter"]
-    tensors = {
-        _peft_name(name): t.to(getattr(torch, DTYPES[dtype])).contiguous() for name, t in saved.items()
-    }
-    modules = {name.split(".lora_")[0].rsplit(".", 1)[-1] for name in tensors}
-    adapter = LoraConfig(
-        base_model_name_or_path=_base(config, source.name),
-        r=lora["rank"],
-        lora_alpha=lora["alpha"],
-        lora_dropout=0.0,
-        target_modules=sorted(modules),
-        task_type="CAUSAL_LM",
-        inference_mode=True,
-    )
-    adapter.save_pretrained(str(target))
-    save_file(tensors, target / "adapter_model.safetensors", metadata={"format": "pt"})
+    shutil.copy(source / ADAPTER, target)
+    tensors = {name: t.to(getattr(torch, DTYPES[dtype])) for name, t in load_file(source / WEIGHTS).items()}
+    save_file(tensors, target / WEIGHTS, metadata={"format": "pt"})
 
 
-def _peft_name(name: str) -> str:
-    """Example: layers.0.q_proj.lora_A.generator.weight -> base_model.model.layers.0.q_proj.lora_A.weight"""
-    return "base_model.model." + re.sub(r"\.(lora_[AB])\.[^.]+\.weight$", r".\1.weight", name)
-
-
-def _base(config: Mapping[str, Any], policy: str) -> str:
-    """Hub id or directory of the model that the adapter is for."""
-    from configs.schema import Config
-    from configs.sections import EMBEDDED
-    from embedded.teaching import find_embedded
-
-    model = config[policy]["model"]
-    if model != EMBEDDED:
-        return model
-    of_run = Config.model_validate(config)
-    return str(find_embedded(policy, of_run.game, of_run.warm_start))
-
-
-def write_tokenizer(source: Path, target: Path, config: Mapping[str, Any], policy: str) -> None:
+def write_tokenizer(source: Path, target: Path, staged: bool) -> None:
     """With the chat template that the policy was trained with, and the tokens that end its answers as the generation
-    config's."""
-    from pydantic import TypeAdapter
+    config's. staged: its game has the reasoning stages."""
     from transformers import AutoTokenizer, GenerationConfig
 
-    from games import GameRules
     from games.prompts import END, TaggedFormat, format_for, served_template
 
     tokenizer: Any = AutoTokenizer.from_pretrained(source)
-    staged = "stages" in TypeAdapter(GameRules).validate_python(config["game"]).uses
     style = format_for(tokenizer)
-    tokenizer.chat_template = served_template(tokenizer, policy, staged) or tokenizer.chat_template
+    tokenizer.chat_template = served_template(tokenizer, source.name, staged) or tokenizer.chat_template
     tokenizer.save_pretrained(target)
     ends = list(style.stop_token_ids())
     if isinstance(style, TaggedFormat):  # it goes on through its stages
         ends = [tokenizer.convert_tokens_to_ids(END)]
-    generation = (
-        GenerationConfig.from_pretrained(source)
-        if (source / "generation_config.json").is_file()
-        else GenerationConfig()
-    )
+    try:
+        generation = GenerationConfig.from_pretrained(base_of(source) or source)
+    except OSError:  # it has none
+        generation = GenerationConfig()
     generation.eos_token_id = ends
     generation.pad_token_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else ends[0]
     generation.save_pretrained(target)

@@ -35,7 +35,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = parser_of("scripts.report", __doc__)
+    parser = parser_of("scripts.report", __doc__, of_runs=True)
     parser.add_argument(
         "run", nargs="*", help="directories or names of runs, side by side; without one the latest run"
     )
@@ -47,9 +47,6 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument(
         "--every", type=float, default=_EVERY_S, help="with --follow: seconds between looks (%(default)s)"
-    )
-    parser.add_argument(
-        "--output-dir", type=Path, default=Path("output"), help="where runs are (%(default)s)"
     )
     options = parser.parse_args(arguments)
     if options.every <= 0:

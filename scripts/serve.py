@@ -37,6 +37,16 @@ _ONGOING = 4096
 _OBJECT_STORE_BYTES = 128 << 20
 _GRACE_S = 10
 """Of requests under way at the end."""
+_BY_ITSELF = {
+    "RAY_SERVE_ENABLE_DIRECT_INGRESS": "1",
+    "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": "0",
+    "RAY_SERVE_PORT_QUARANTINE_S": "0",
+    "RAY_SERVE_RUN_USER_CODE_IN_SEPARATE_THREAD": "0",
+    "RAY_SERVE_LOG_TO_STDERR": "0",
+    "RAY_worker_niceness": "0",  # Ray's 15 would let clients on this machine take nearly all of it
+}
+"""The replica listens by itself: through Serve's proxy each request and each piece of an answer would pass between processes
+twice more. On a cluster the proxies of its nodes do the work."""
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -148,18 +158,10 @@ def on_ray(options: argparse.Namespace) -> Iterator[None]:
     """Raises SparringError where the service does not start."""
     proxy_port = options.port
     if not os.environ.get("RAY_ADDRESS"):
-        # The replica listens by itself: through Serve's proxy each request and each piece of an answer would pass
-        # between processes twice more. The proxy is there all the same, at a port that nobody is told. On a cluster
-        # the proxies of its nodes do the work.
-        proxy_port = _free_port(options.host, 0)
-        os.environ |= {
-            "RAY_SERVE_ENABLE_DIRECT_INGRESS": "1",
+        proxy_port = _free_port(options.host, 0)  # the proxy is there all the same; nobody is told where
+        os.environ |= _BY_ITSELF | {
             "RAY_SERVE_DIRECT_INGRESS_MIN_HTTP_PORT": str(options.port),
             "RAY_SERVE_DIRECT_INGRESS_MAX_HTTP_PORT": str(options.port + 1),
-            "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": "0",
-            "RAY_SERVE_PORT_QUARANTINE_S": "0",
-            "RAY_SERVE_RUN_USER_CODE_IN_SEPARATE_THREAD": "0",
-            "RAY_SERVE_LOG_TO_STDERR": "0",
             # Ray's processes listen on all interfaces, and obey whoever shows the token: nobody else has this one.
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN": secrets.token_hex(32),

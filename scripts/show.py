@@ -3,6 +3,7 @@
     python -m scripts.show                                  the latest run: its steps, and what was played
     python -m scripts.show RUN --step 12 --problem ID       each attempt: reward, components, what each test did
     python -m scripts.show RUN --step 12 --player generator --worst
+    python -m scripts.show RUN --step 12 --problem ID --prompts     and what it was asked, turn by turn
 
 Reads what the run has written so far; it may still be going on.
 """
@@ -43,16 +44,14 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = parser_of("scripts.show", __doc__)
+    parser = parser_of("scripts.show", __doc__, of_runs=True)
     parser.add_argument("run", nargs="?", help="a run's directory or name; without it the latest run")
     parser.add_argument("--step", type=int, help="attempts of this step")
     parser.add_argument("--problem", help="attempts at the problem with this id")
     parser.add_argument("--player", help="attempts of this player, such as generator")
     parser.add_argument("--worst", action="store_true", help="the least rewarded first")
+    parser.add_argument("--prompts", action="store_true", help="what it was asked, and said, in each turn")
     parser.add_argument("--limit", type=int, default=_ATTEMPTS, help="attempts printed; 0: all (%(default)s)")
-    parser.add_argument(
-        "--output-dir", type=Path, default=Path("output"), help="where runs are (%(default)s)"
-    )
     return parser.parse_args(arguments)
 
 
@@ -135,14 +134,14 @@ def _show_attempts(run: Path, options: argparse.Namespace) -> None:
     shown = attempts[: options.limit or None]
     rules, console = rules_of(run), Console(width=None if sys.stdout.isatty() else 160)
     for row in shown:
-        for line, style in lines_of(row, rules):
+        for line, style in lines_of(row, rules, options.prompts):
             console.print(line, style=style, markup=False, highlight=False, soft_wrap=True)
     if len(shown) < len(attempts):
         console.print(f"{len(attempts) - len(shown)} more attempts: --limit 0 prints all", highlight=False)
 
 
-def lines_of(row: Row, rules: "Rules | None") -> Iterator[tuple[str, str]]:
-    """(line, style) of one attempt."""
+def lines_of(row: Row, rules: "Rules | None", prompts: bool = False) -> Iterator[tuple[str, str]]:
+    """(line, style) of one attempt. prompts: with its turns."""
     stage = f", stage {row['stage']}" if row.get("stage") else ""
     again = f" (attempt {row['number']} of its conversation)" if row.get("number") else ""
     yield (
@@ -156,11 +155,23 @@ def lines_of(row: Row, rules: "Rules | None") -> Iterator[tuple[str, str]]:
     cut = [str(turn) for turn, reason in enumerate(row["finish"], 1) if reason == "length"]
     cut_off = f"; cut off by its length limit: turn {', '.join(cut)}" if cut else ""
     yield f"  policy {row['policy']}, version {row['version']}, {tokens}{cut_off}", "dim"
+    if prompts:
+        yield from _turns(row)
     for line in row.get("artifact", "").rstrip().splitlines() or ["(empty)"]:
         yield f"  | {line}", ""
     for outcome in row["outcomes"]:
         yield f"  {_outcome(outcome)}", _style(outcome)
     yield "", ""
+
+
+def _turns(row: Row) -> Iterator[tuple[str, str]]:
+    """What it was asked, and what it said but for the last time, which its artifact shows."""
+    if "prompts" not in row:
+        yield "  its prompts are not stored: the run is of an earlier version", "dim"
+    for turn, prompt in enumerate(row.get("prompts", ())):
+        yield from ((f"  > {line}", "cyan") for line in prompt.rstrip().splitlines())
+        said = row["texts"][turn] if turn < len(row.get("texts", ())) - 1 else ""
+        yield from ((f"  < {line}", "") for line in said.rstrip().splitlines())
 
 
 def _reward(row: Row, rules: "Rules | None") -> str:

@@ -181,9 +181,7 @@ async def _solve_all(
             room=room,
         )
         with counter("problems", len(problems)) as tick:
-            show = _shown_at_once(settings)
-
-            ended: list[RunFailed] = []
+            show, ended = _shown_at_once(settings), list[RunFailed]()
 
             async def one(problem: Problem) -> Solution:
                 try:

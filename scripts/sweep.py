@@ -15,6 +15,7 @@ What stands after -- goes to every run, as to driver.py: ... --seeds 3 -- --n-ge
 """
 
 import argparse
+import shlex
 import sys
 import time
 from collections.abc import Sequence
@@ -47,7 +48,7 @@ from sweeps.spec import (
     parse_key,
     without_idle,
 )
-from tracking.run_record import command_line, versions
+from tracking.run_record import versions
 
 BASELINE = "baseline"
 _DRAWN = ("random", "asha", "pbt")
@@ -74,10 +75,10 @@ def main(arguments: Sequence[str]) -> None:
 def carry_out(sweep: Sweep, directory: Path, options: argparse.Namespace) -> None:
     """To its end, and what it came to. Raises SparringError; SystemExit where it did not get there."""
     print(f"sweep: {directory}: {len(sweep.settings)} settings x {len(sweep.replicates)}", flush=True)
-    from sweeps.tuning import run_sweep  # with all of Ray
-
     again = f"python -m scripts.sweep resume {directory}"
     try:
+        from sweeps.tuning import run_sweep  # with all of Ray: a second in which Ctrl-C may come, too
+
         run_sweep(sweep, directory, options.parallel, options.gpus)
         write_report([directory])
     except KeyboardInterrupt:
@@ -119,7 +120,7 @@ def new_sweep(options: argparse.Namespace, rest: Sequence[str], directory: Path)
         mode=options.mode,
         interval=getattr(options, "interval", None),
         mutations={k: v.plain() for k, v in keys.items()} if options.kind == "pbt" else {},
-        command=command_line(["python", "-m", "scripts.sweep", *sys.argv[1:]], config.tracking.webhook),
+        command=shlex.join(["python", "-m", "scripts.sweep", *sys.argv[1:]]),
         versions=versions(),
     )
     if options.kind == "ablate":

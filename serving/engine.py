@@ -17,6 +17,7 @@ from fastapi import FastAPI
 from actors.settings import VllmEngine
 from core.interfaces import EngineFailure
 from games.prompts import served_template
+from runtime.build import whole_model
 from runtime.model import Model
 from serving.cache import Answer
 
@@ -81,7 +82,7 @@ def _open(name: str, model: Model, options: EngineOptions) -> tuple[Any, FastAPI
     from vllm.utils.argparse_utils import FlexibleArgumentParser
     from vllm.v1.engine.async_llm import AsyncLLM
 
-    from actors.vllm_policy import engine_args
+    from actors.vllm_engine import engine_args
 
     settings = VllmEngine(
         dtype=options.dtype,  # pyright: ignore[reportArgumentType]
@@ -90,9 +91,6 @@ def _open(name: str, model: Model, options: EngineOptions) -> tuple[Any, FastAPI
         kv_cache_mb=options.kv_cache_mb if options.device == "cpu" else None,  # a GPU has its share
         gpu_memory_utilization=options.gpu_memory_utilization,
     )
-    args = AsyncEngineArgs(**vars(engine_args(model.path, settings, options.device)))
-    args.override_generation_config = {"max_new_tokens": options.max_tokens}
-    args.logprobs_mode = "raw_logprobs"  # as OpenAI's clients expect them
     frontend: Any = make_arg_parser(FlexibleArgumentParser()).parse_args([])
     frontend.model, frontend.served_model_name = model.path, [name]
     frontend.chat_template = served_template(model.tokenizer, Path(model.path).name, model.knows_stages)
@@ -104,6 +102,10 @@ def _open(name: str, model: Model, options: EngineOptions) -> tuple[Any, FastAPI
     # vLLM would stop it where an engine is dead; ours starts another engine
     app.state.server = SimpleNamespace()
     try:
-        return AsyncLLM.from_engine_args(args), app, frontend
+        with whole_model(model.path, options.dtype) as place:
+            args = AsyncEngineArgs(**vars(engine_args(place, settings, options.device)))
+            args.override_generation_config = {"max_new_tokens": options.max_tokens}
+            args.logprobs_mode = "raw_logprobs"  # as OpenAI's clients expect them
+            return AsyncLLM.from_engine_args(args), app, frontend
     except Exception as error:
         raise EngineFailure(f"vLLM cannot run {model.path}: {' '.join(str(error).split())}") from error

@@ -166,7 +166,7 @@ class Solving:
         if total > self.max_tokens:
             raise ValueError(f"this may take {total} tokens; one request may have {self.max_tokens}")
         runs = asked.attempts * len(asked.tests)
-        runs += asked.best_of * suites * tester.game.rules.max_tests if tester else 0
+        runs += asked.best_of * suites * tester.game.max_tests if tester else 0
         if runs * LIMITS.wall_s > _TESTS_S:
             raise ValueError(
                 f"programs may be run on {runs} tests of up to {LIMITS.wall_s:g} s, more than {_TESTS_S:g} s: ask for "

@@ -27,6 +27,8 @@ _OPPONENTS: Mapping[str, Keys] = {
         "curriculum.frozen_suites": 0,
         "game.baseline_in_reward": True,
     },
+    "mistake book": {"curriculum.remembered_tests": 8},
+    "bank of wrong programs": {"curriculum.remembered_wrong_programs": 8},
 }
 _CREDIT: Mapping[str, Keys] = {
     "credit to the stage": {"credit.kind": "stage"},

@@ -12,11 +12,8 @@ from typing import Any
 from configs.schema import Config
 from core.problem import Problem
 from core.seeding import derive_seed
+from problems.formats.columns import FIELDS
 from sweeps.spec import SweepError
-
-_FIELDS = (
-    "id", "description", "function_signature", "baseline_tests", "hidden_tests", "reference_solution", "difficulty", "tags",
-)  # fmt: skip
 
 
 def shuffled(problems: Sequence[Problem], seed: int) -> list[Problem]:
@@ -54,7 +51,7 @@ def write_problems(file: Path, problems: Iterable[Problem]) -> str:
                 f"problem {problem.id}: folds and sizes are for Python functions with a reference solution and assert "
                 "tests; divide other data sets by hand, and give a recipe for each part"
             )
-        entries.append({field: getattr(problem, field) for field in _FIELDS})
+        entries.append({field: getattr(problem, field) for field in FIELDS})
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps({"problems": entries}))
     return str(file.resolve())

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from configs.layers import leaves
 from configs.schema import Config
 from core.errors import SparringError
+from learners.checkpoints import base_of
 from problems.contamination import normalised
 from runtime.problem_sets import load_splits
 from sweeps import plots, reports
@@ -126,10 +127,11 @@ def task_rows(run: RunFiles) -> Iterator[dict[str, Any]]:
 
 
 def parameters(run: RunFiles) -> float | None:
-    """Of the generator as it was saved: whole, with an adapter merged."""
+    """Of the generator's model; of that beneath its adapter, where it has one."""
     from safetensors import safe_open
 
     folder = _policy(run)
+    folder = Path(base_of(folder) or folder) if folder else None
     count = 0
     for file in folder.glob("*.safetensors") if folder else ():
         with safe_open(file, "pt") as tensors:

@@ -6,13 +6,12 @@ baseline. What R3 expects (a larger model trains better, entropy falls) is said 
 never assumed.
 """
 
-import ast
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from statistics import fmean, stdev
 from typing import Any
 
+from core.source import parse
 from evaluation.intervals import Interval, interval
 from sweeps.runs import RunFiles
 from sweeps.statistics import (
@@ -353,10 +352,8 @@ def syntax(groups: Groups, programs: Callable[[RunFiles], Sequence[str]]) -> Tab
 
 def is_python(program: str) -> bool:
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return bool(ast.parse(program).body)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return bool(parse(program).body)
+    except SyntaxError:
         return False
 
 

@@ -14,7 +14,7 @@ from tracking.rows import read_json, read_rows, write_json
 
 State = Literal["finished", "stopped", "failed", "unfinished"]
 _STOPPED, _FAILED, _RESULTS = "stopped.json", "failed.json", "training_results.json"
-_OF_THE_RUN = ("seed", "run_name", "output_dir", "tracking.webhook")
+_OF_THE_RUN = ("seed", "run_name", "output_dir")
 
 
 @dataclass(frozen=True)

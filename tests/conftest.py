@@ -4,19 +4,19 @@ import os
 from collections.abc import Iterator
 
 import pytest
-from xdist.scheduler import LoadScopeScheduling
 
 
-class OneAfterAnother(LoadScopeScheduling):
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
     """For the two workers of `make test`: all that starts sandboxes, engines and runs is done by one of them, in its
-    order; what computes alone, file by file, by whoever has nothing to do."""
+    order; what computes alone, file by file, by whoever has nothing to do. Without xdist (tests/gpu) nobody asks."""
+    from xdist.scheduler import LoadScopeScheduling
 
-    def _split_scope(self, nodeid: str) -> str:
-        alone = nodeid.startswith(("tests/unit/", "tests/properties/"))
-        return nodeid.partition("::")[0] if alone else "one after another"
+    class OneAfterAnother(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            alone = nodeid.startswith(("tests/unit/", "tests/properties/", "tests/gpu/"))
+            return nodeid.partition("::")[0] if alone else "one after another"
 
-
-def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> OneAfterAnother:
     return OneAfterAnother(config, log)
 
 

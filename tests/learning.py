@@ -1,6 +1,10 @@
 """What several tests of learners need: a model of a few thousand parameters, batches, comparisons."""
 
-from collections.abc import Iterator, Mapping
+import ctypes
+import gc
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
@@ -98,3 +102,33 @@ class Tokenizer:
 
     def save_pretrained(self, directory: Path) -> None:
         (directory / "tokenizer.json").write_text("{}")
+
+
+def small_chunks() -> None:
+    """What this process frees is given back, as large tensors are."""
+    m_mmap_threshold = -3
+    ctypes.CDLL(None).mallopt(m_mmap_threshold, 1 << 16)
+
+
+def peak_of(work: Callable[[], None]) -> int:
+    """Bytes of memory beyond what was there before."""
+
+    def now() -> int:  # what is mapped of files costs nothing
+        status = Path("/proc/self/status").read_text()
+        return 1024 * int(status.split("RssAnon:")[1].split()[0])
+
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    before, seen, over = now(), [0], threading.Event()
+
+    def watch() -> None:
+        while not over.is_set():
+            seen[0] = max(seen[0], now())
+            time.sleep(0.0005)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    work()
+    over.set()
+    watcher.join()
+    return max(seen[0], now()) - before

@@ -75,6 +75,9 @@ class ScriptedPolicy:
         self._version = update.version
         return PublishReceipt(version=update.version, digest=update.digest, probe_difference=0.0)
 
+    async def sleep(self) -> None:
+        pass
+
     async def close(self) -> None:
         pass
 

@@ -1,10 +1,11 @@
-"""episodes.jsonl: a row per attempt that was played for training, with all that its reward came from.
+"""episodes.jsonl: a row per attempt that was played for training, with what it was asked and all that its reward came from.
 
-Not here: held-out attempts and prompts.
+Not here: held-out attempts.
 """
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from tracking.rows import keep_steps
 
 FILE_BYTES = 64 << 20
 OLDER_FILES = 4
+PROMPT_CHARACTERS = 4000
+"""Of a longer one, beginning and end are kept."""
 
 
 class EpisodeLog:
@@ -62,16 +65,42 @@ def episode_files(directory: Path) -> list[Path]:
 
 
 def episode_rows(
-    step: int, stage: int | None, phase: str, episodes: Sequence[Episode], policies: Mapping[str, str]
+    step: int,
+    stage: int | None,
+    phase: str,
+    episodes: Sequence[Episode],
+    policies: Mapping[str, str],
+    tokenizers: Mapping[str, Any] | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """policies: whose policy each player is."""
+    """policies: whose policy each player is. tokenizers: by policy; without them the rows have no prompts."""
+
+    @cache  # attempts at one problem are asked the same
+    def text(policy: str, tokens: tuple[int, ...]) -> str:
+        return _shortened(tokenizers[policy].decode(list(tokens))) if tokenizers else ""
+
     for episode in episodes:
         for attempt in episode.trajectories:
+            policy = policies[attempt.player]
             played = {"step": step, "stage": stage, "phase": phase, "problem": episode.problem_id}
-            yield played | {"policy": policies[attempt.player]} | _attempt(attempt)
+            prompts = [text(policy, tokens) for tokens in _asked(attempt)] if tokenizers else None
+            yield played | {"policy": policy} | _attempt(attempt, prompts)
 
 
-def _attempt(attempt: Trajectory) -> dict[str, Any]:
+def _asked(attempt: Trajectory) -> Iterator[tuple[int, ...]]:
+    """The tokens put to it before each of its turns: of a later one those that came since the one before."""
+    known = 0
+    for turn in attempt.turns:
+        yield turn.prompt_tokens[known:]
+        known = len(turn.prompt_tokens) + len(turn.completion.tokens)
+
+
+def _shortened(prompt: str) -> str:
+    """In its middle: its beginning says what to do, and its end what came last."""
+    half = PROMPT_CHARACTERS // 2
+    return prompt if len(prompt) <= 2 * half else f"{prompt[:half]}\n…\n{prompt[-half:]}"
+
+
+def _attempt(attempt: Trajectory, prompts: Sequence[str] | None) -> dict[str, Any]:
     texts = [turn.text for turn in attempt.turns]
     more = texts != [attempt.artifact]
     row = {
@@ -83,6 +112,7 @@ def _attempt(attempt: Trajectory) -> dict[str, Any]:
         "version": attempt.version,
         "reward": attempt.reward,
         "components": attempt.components,
+        "prompts": prompts,
         "artifact": attempt.artifact,
         "texts": texts if more else None,
         "stages": [turn.stage for turn in attempt.turns] if more else None,

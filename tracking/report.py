@@ -58,7 +58,6 @@ class _Attempts:
 def gather(run: Path, name: str) -> Gathered:
     """All that the run has written so far. name: what it is called beside the other runs."""
     rules, config = rules_of(run), {k: str(v) for k, v in leaves(_config(run))}
-    config.pop("tracking.webhook", None)  # a secret
     rows = list(read_rows(run / "metrics.jsonl"))
     attempts = _attempts(run, rules)
     state, total = _state(run)
@@ -86,6 +85,7 @@ def gather(run: Path, name: str) -> Gathered:
                 "bins": [[steps[0], steps[-1]] for steps in bins],
                 "cells": attempts.kills.cells(bins),
             },
+            "league": read_json(run / "league.json"),
             "tasks": _tasks(run),
             "stages": {stage.number: stage.name for stage in REASONING_STAGES}
             if rules is not None and "stages" in rules.uses

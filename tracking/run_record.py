@@ -1,7 +1,7 @@
 """The files of a run: resolved config, metrics.jsonl, episodes.jsonl, sample episodes, training_results.json."""
 
+import functools
 import platform
-import shlex
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
@@ -86,8 +86,9 @@ class RunRecord:
         return path
 
 
+@functools.cache
 def versions() -> dict[str, str]:
-    """What this run ran on: packages, Python, platform, git commit."""
+    """What this run ran on: packages, Python, platform, git commit; as first asked for, for the tree may move meanwhile."""
     found = {"python": platform.python_version(), "platform": platform.platform(), "git": _git_commit()}
     for package in _PACKAGES:
         try:
@@ -95,11 +96,6 @@ def versions() -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return found
-
-
-def command_line(words: Sequence[str], secret: str | None) -> str:
-    """For a shell; the secret, where one is among the words, is left out."""
-    return shlex.join(words if secret is None else [word.replace(secret, "(secret)") for word in words])
 
 
 def cpu_model() -> str:

@@ -76,6 +76,33 @@ def rules_of(run: Path) -> "Rules | None":
         return None
 
 
+def read_section(kind: Any, config: Row, key: str, run: Path) -> Any:
+    """A section of the settings that a run has kept, read as what it is. Raises SparringError where the run is of another
+    version of this software."""
+    from pydantic import TypeAdapter, ValidationError
+
+    from configs.layers import place
+    from configs.schema import Config
+
+    try:
+        return TypeAdapter(kind).validate_python(config[key])
+    except KeyError:
+        raise of_another_version(run, f"its settings have no key {key}") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        unknown = first["type"] == "extra_forbidden"
+        said = "unknown here" if unknown else first["msg"].removeprefix("Value error, ")
+        raise of_another_version(run, f"{place((key, *first['loc']), Config)[0]}: {said}") from None
+
+
+def of_another_version(run: Path, said: str) -> SparringError:
+    """said: how it shows."""
+    return SparringError(
+        f"{run}: {said}: this run is of another version of this software: use that version (its versions.json names the "
+        "commit), or take a run of this one"
+    )
+
+
 def is_suite(outcomes: Sequence[Row]) -> bool:
     """They say what became of tests, not what tests did to a program."""
     return bool(outcomes) and outcomes[0]["status"] in BECAME

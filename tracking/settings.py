@@ -22,8 +22,8 @@ class TrackingSettings(Settings):
     mlflow_uri: str | None = None
     """MLflow's tracking URI; None: MLFLOW_TRACKING_URI, or files in output_dir/mlruns."""
     webhook: str | None = None
-    """A URL for POST requests of {"run", "event", "step", "text"}, as Slack and its like take them; event is alarm,
-    finished, failed or killed."""
+    """The environment variable that holds a URL (which is a secret) for POST requests of {"run", "event", "step", "text"},
+    as Slack and its like take them; event is alarm, finished, failed or killed."""
     trace: bool = False
     """Write trace.json, for ui.perfetto.dev: where the time went, a row per part."""
 
@@ -43,9 +43,13 @@ class TrackingSettings(Settings):
         if not {"wandb", "mlflow"} & set(self.to):
             self.refuse_changed(("project", "name"), "has no effect unless `to` names wandb or mlflow")
         if ("webhook" in self.to) != (self.webhook is not None):
-            raise ValueError("webhook among `to`, and a URL under webhook: give both or neither")
-        if self.webhook is not None and not self.webhook.startswith(("http://", "https://")):
-            raise ValueError("webhook: expected a URL of http or https")  # not shown: it is a secret
+            raise ValueError("webhook among `to`, and a variable's name under webhook: give both or neither")
+        if (
+            self.webhook is not None and not self.webhook.isidentifier()
+        ):  # not shown: it may be the URL itself
+            raise ValueError(
+                "webhook: expected the name of an environment variable that holds the URL: settings are printed and kept"
+            )
         if "mlflow" not in self.to:
             self.refuse_changed(("mlflow_uri",), "has no effect unless `to` names mlflow")
         instead = "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD (for a database, all of MLFLOW_TRACKING_URI)"

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from core.episode import Episode
+from core.episode import Episode, Mistakes
 from core.interfaces import SandboxFailure
 
 
@@ -61,3 +61,8 @@ def best_programs(episodes: Sequence[Episode]) -> dict[str, tuple[float, str]]:
         if rewarded:
             best[episode.problem_id] = max(rewarded)
     return best
+
+
+def mistakes(episodes: Sequence[Episode]) -> dict[str, Mistakes]:
+    """Of each episode with some, by problem."""
+    return {e.problem_id: e.mistakes for e in episodes if e.mistakes != Mistakes()}

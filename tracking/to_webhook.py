@@ -1,11 +1,13 @@
 """A webhook: somebody is told when a run ends, however it ends, and when an evaluation's alarm sounds."""
 
 import logging
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
 import httpx
 
+from core.errors import SparringError
 from core.evaluation import hacking_alarm
 from tracking.writers import Ending, TrackedRun
 
@@ -15,7 +17,13 @@ log = logging.getLogger(__name__)
 
 class WebhookWriter:
     def __init__(self, run: TrackedRun) -> None:
-        self._url, self._run, self._step = str(run.webhook), run, max(run.done, 0)
+        """Raises SparringError where the variable holds no URL."""
+        self._url, self._run, self._step = os.environ.get(str(run.webhook), ""), run, max(run.done, 0)
+        if not self._url.startswith(("http://", "https://")):  # not shown: it is a secret
+            raise SparringError(
+                f"tracking.webhook {run.webhook}: this environment variable holds no URL of http or https: set it where the run "
+                "starts, or leave webhook out of tracking.to"
+            )
         self._threshold = float(str(run.settings["evaluation.gap_alarm"]))
         self._host = httpx.URL(self._url).host  # the rest may be a secret
         self.where = f"webhook: {self._host} is told of alarms and of the run's end"

@@ -28,8 +28,9 @@ class TrackedRun:
     """None: the writer's own environment variable, or its default."""
     mlflow_uri: str | None
     webhook: str | None = None
+    """The environment variable that holds its URL."""
     settings: Mapping[str, Any]
-    """Resolved, by dotted key; without the webhook, which is a secret."""
+    """Resolved, by dotted key."""
     environment: Mapping[str, str]
     """Versions, commit, machine."""
     done: int
@@ -37,7 +38,12 @@ class TrackedRun:
 
     def remembered(self, writer: str) -> str | None:
         """The id that this run has there since an earlier half."""
-        return read_json(self._file).get(writer)
+        known = read_json(self._file)
+        if not known and self._file.exists():
+            log.warning(
+                "%s is damaged: at %s this run begins anew, without its earlier half", self._file, writer
+            )
+        return known.get(writer)
 
     def remember(self, writer: str, run_id: str) -> None:
         write_json(self._file, read_json(self._file) | {writer: run_id})

@@ -26,7 +26,7 @@ from embedded.grammar import Spec
 from embedded.problems import embedded_problems, embedded_specs
 from embedded.sampling import bland_input
 from embedded.teaching import SHIPPED
-from evaluation.choosing import suite_tests, votes
+from evaluation.choosing import votes
 from evaluation.intervals import intervals
 from evaluation.solving import Tester
 from evaluation.writing import Writer
@@ -108,8 +108,8 @@ async def of_problem(
     rng = Random(f"{seed} {problem.id}")
     drawn = [f"{problem.entry_point}({bland_input(spec, rng)!r})" for _ in tests["its tests"]]
     tests["random tests"] = list(dict.fromkeys(drawn))
-    relabel = MultistageRules(test_format="relabel", max_tests=100)
-    tests["majority of outputs"] = suite_tests(["\n".join(problem.baseline_asserts)], problem, relabel)
+    relabel = MultistageGame(MultistageRules(test_format="relabel", max_tests=100))
+    tests["majority of outputs"] = relabel.tests_of(["\n".join(problem.baseline_asserts)], problem)
     ran = await asyncio.gather(
         *(sandbox.judge(program, problem.hidden_tests, limits=LIMITS) for program in programs)
     )

@@ -32,12 +32,12 @@ from core.seeding import derive_seed
 from embedded.grammar import Spec
 from embedded.problems import embedded_problems, embedded_specs
 from embedded.sampling import bland_input, edge_input
-from evaluation.discriminator import discriminator_scores, judge_suites, mean_kill_at_k
 from evaluation.intervals import intervals, print_table
 from evaluation.mutants import OPERATORS, Mutant, seeded_bugs
 from evaluation.writing import write_suites
 from games.multistage.game import MultistageGame
 from games.multistage.rules import MultistageRules
+from games.suite_scores import discriminator_scores, mean_kill_at_k
 from sandbox_workers.local import LocalSandbox
 
 SUITES = 5
@@ -98,9 +98,12 @@ async def measure(
 ) -> dict[str, float]:
     """Of all suites of one checkpoint or seed. validity: share of the tests written that hold and repeat none; tests: in
     a suite."""
+    game = MultistageGame(rules)
     judged = await asyncio.gather(
         *(
-            judge_suites(target.problem, of_problem, sandbox, rules, mutants=target.bugs)
+            game.judge_suites(
+                target.problem, of_problem, sandbox, mutants=[bug.source for bug in target.bugs]
+            )
             for target, of_problem in zip(targets, suites, strict=True)
         )
     )

@@ -26,7 +26,6 @@ from benchmarks.report import arguments, write
 from evaluation.intervals import Interval, intervals, print_table
 from games.boards import kuhn
 from learners.advantages.rae import RoleBaselines
-from learners.advantages.reinforce_pp import reinforce_pp
 
 Estimator = Literal["shared", "reinforce_pp", "rae"]
 Opponents = Literal["self", "history", "pfsp"]
@@ -207,8 +206,8 @@ class Trainer:
         if self.settings.estimator == "rae":
             return [np.array(self.baselines.advantages("kuhn", str(r), rewards[r].tolist())) for r in ROLES]
         if self.settings.estimator == "reinforce_pp":
-            of_both = reinforce_pp([reward.tolist() for reward in rewards])
-            return [np.array(a) for a in of_both] if of_both else [np.zeros_like(r) for r in rewards]
+            of_both = np.concatenate(rewards)
+            return [(reward - of_both.mean()) / (of_both.std() + 1e-8) for reward in rewards]
         of_all = self.baselines.advantages("kuhn", "both", np.concatenate(rewards).tolist())
         return np.split(np.array(of_all), [len(rewards[0])])
 
@@ -240,7 +239,7 @@ def rae(settings: Settings, seeds: Sequence[int], learning_rates: Sequence[float
 
 def exploitability(settings: Settings, seeds: Sequence[int], entropies: Sequence[float]) -> dict[str, Any]:
     """NashConv by opponents and entropy bonus."""
-    start = kuhn.nash_conv(kuhn.uniform())
+    start = kuhn.nash_conv({name: 0.5 for role in (0, 1) for name in kuhn.information_sets(role)})
     figures: dict[str, Any] = {"uniform": start}
     rows: list[list[object]] = [["uniform policies", "", f"{start:.3f}", ""]]
     for opponents in ("self", "history", "pfsp"):

@@ -7,6 +7,8 @@ from core.evaluation import Evaluator, Scores, mean
 from core.play import PlayRequest
 from core.problem import Problem
 from games.boards import kuhn
+from games.boards.rules import PROBE
+from games.rules import SEATS
 
 _MATCHES = 1
 _PROBES = 48
@@ -23,8 +25,8 @@ class MatchEvaluator(Evaluator):
     """
 
     def __init__(self, problems: Sequence[Problem]) -> None:
-        self._matches = [p for p in problems if p.tags[0] in ("first", "second")]
-        self._probes = [p for p in problems if p.tags[0] == "probe"]
+        self._matches = [p for p in problems if p.tags[0] in SEATS]
+        self._probes = [p for p in problems if p.tags[0] == PROBE]
         self._opponents = tuple(dict.fromkeys(p.tags[1] for p in self._matches))
 
     @property
@@ -38,8 +40,8 @@ class MatchEvaluator(Evaluator):
             PlayRequest(
                 address=("evaluation",),
                 problems=tuple(problems),
-                attempts={"first": attempts, "second": attempts},
-                temperatures={"first": 1.0, "second": 1.0},
+                attempts=dict.fromkeys(SEATS, attempts),
+                temperatures=dict.fromkeys(SEATS, 1.0),
             )
             for problems, attempts in asked
         ]

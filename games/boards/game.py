@@ -14,7 +14,8 @@ from core.problem import Problem
 from core.seeding import derive_seed
 from games.boards import kuhn
 from games.boards.positions import KuhnPoker, State, TicTacToe, bot_move, start
-from games.boards.rules import PROBE, SEATS, BoardRules
+from games.boards.rules import PROBE, BoardRules
+from games.rules import SEATS
 from games.turns import take_turn
 
 
@@ -77,12 +78,7 @@ class BoardGame:
         ]
 
     def _trajectory(
-        self,
-        name: str,
-        attempt: int,
-        turns: list[Turn],
-        state: State,
-        offender: str | None,
+        self, name: str, attempt: int, turns: list[Turn], state: State, offender: str | None
     ) -> Trajectory:
         payoff = state.payoff_first
         if offender is not None:

@@ -67,10 +67,6 @@ def nash_conv(policies: Policies) -> float:
     return best_response_value(policies, 0) + best_response_value(policies, 1)
 
 
-def uniform() -> Policies:
-    return {name: 0.5 for role in (0, 1) for name in information_sets(role)}
-
-
 def equilibrium(alpha: float) -> Policies:
     """The family of equilibria, alpha in [0, 1/3]: how often role 0 bluffs with the jack."""
     first = {"J": alpha, "Q": 0.0, "K": 3 * alpha, "Jpb": 0.0, "Qpb": alpha + 1 / 3, "Kpb": 1.0}

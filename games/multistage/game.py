@@ -9,17 +9,19 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from core.episode import Episode, Outcome, Trajectory, Turn
+from core.episode import Episode, Mistakes, Outcome, Trajectory, Turn
 from core.interfaces import Message, Player, PromptFormat, Sandbox
 from core.play import DISCRIMINATOR, GENERATOR
 from core.problem import Problem
 from core.stages import REASONING_STAGES, ReasoningStage
+from core.verdict import Limits
 from games.judging import judged, outcomes_of
 from games.multistage import messages
 from games.multistage.rewards import SuiteFacts, behaviour_duplicates, discriminator_reward, pass_rate
 from games.multistage.rules import MultistageRules
-from games.multistage.suites import Met, Suite, Suites
+from games.multistage.suites import Met, Suite, Suites, read_suite
 from games.parsing import extract_program
+from games.suite_scores import SuiteRecord
 from games.turns import further, take_turn, try_again, worst
 
 
@@ -31,19 +33,25 @@ class MultistageGame:
     async def play(
         self, problem: Problem, players: Mapping[str, Player], sandbox: Sandbox, memory: Sequence[str] = ()
     ) -> Episode:
-        """memory: for the solvability gate only."""
+        """memory: for the solvability gate only. Of the players' past, programs meet the tests, and suites the wrong
+        programs."""
         generator, discriminator = players[GENERATOR], players[DISCRIMINATOR]
         programs, suites = await asyncio.gather(
             self._programs(problem, generator, sandbox),
             asyncio.gather(*(self.attack(problem, discriminator, i) for i in range(discriminator.attempts))),
         )
         judge = Suites(problem, self.rules, sandbox)
-        judged = await judge.validate([suite.artifact for suite in suites])
-        groups = judge.groups(judged)
-        ran = await asyncio.gather(*(judge.meet(program.artifact, groups) for program in programs))
+        # each test of the past as a suite of its own: not all are one author's
+        validated = await judge.validate([*(suite.artifact for suite in suites), *discriminator.past])
+        judged, book = validated[: len(suites)], validated[len(suites) :]
+        groups = judge.groups(validated)
+        ran, past = await asyncio.gather(
+            asyncio.gather(*(judge.meet(program.artifact, groups) for program in programs)),
+            asyncio.gather(*(judge.meet(wrong, judge.groups(judged)) for wrong in generator.past)),
+        )
         remembered = await self._remembered(memory, judged, ran, judge)
 
-        owners = _owners(judged)
+        owners = _owners(judged, book)
         for program, met in zip(programs, ran, strict=True):
             _reward_program(program, met, owners)
         results = {p.attempt: met.outcomes for p, met in zip(programs, ran, strict=True) if met is not None}
@@ -51,8 +59,12 @@ class MultistageGame:
             if suite is None:
                 text.components["sandbox_failure"] = 1.0
             else:
-                self._reward_suite(text, suite, results, remembered)
-        return Episode(problem_id=problem.id, trajectories=[*programs, *suites])
+                self._reward_suite(text, suite, results, remembered, past)
+        return Episode(
+            problem_id=problem.id,
+            trajectories=[*programs, *suites],
+            mistakes=_mistakes(programs, ran, judged, dict(zip(discriminator.past, book, strict=True))),
+        )
 
     def longest(self, problem: Problem, player: str, style: PromptFormat, max_tokens: int) -> int:
         if player == DISCRIMINATOR:
@@ -131,6 +143,32 @@ class MultistageGame:
         turn = await take_turn(player, tokens, attempt, 0)
         return Trajectory(player=DISCRIMINATOR, attempt=attempt, turns=[turn], artifact=turn.text)
 
+    # ------------------------------------------------------------------ suites outside of play
+    @property
+    def limits(self) -> Limits:
+        return self.rules.sandbox_limits
+
+    @property
+    def max_tests(self) -> int:
+        return self.rules.max_tests
+
+    async def judge_suites(
+        self,
+        problem: Problem,
+        suites: Sequence[str],
+        sandbox: Sandbox,
+        wrong: Sequence[str] = (),
+        mutants: Sequence[str] = (),
+    ) -> list[SuiteRecord | None]:
+        return await Suites(problem, self.rules, sandbox).records(suites, wrong, mutants)
+
+    def tests_of(self, suites: Sequence[str], problem: Problem) -> list[str]:
+        """Asserts of a discriminator that was trained to write expected outputs (test_format strict); of others the calls,
+        on whose results programs agree or not."""
+        rules, strict = self.rules, self.rules.test_format == "strict"
+        emitted = [test for text in suites for test in read_suite(text, problem, rules) if not test.fault]
+        return list(dict.fromkeys(test.source if strict else test.call for test in emitted))
+
     # ------------------------------------------------------------------ judging
     async def _remembered(
         self, memory: Sequence[str], judged: Sequence[Suite | None], ran: Sequence[Met | None], judge: Suites
@@ -151,8 +189,9 @@ class MultistageGame:
         judged: Suite,
         met: Mapping[int, dict[str, bool | None]],
         remembered: Sequence[dict[str, bool | None]],
+        past: Sequence[Met | None],
     ) -> None:
-        """met: outcomes of the programs by attempt."""
+        """met: outcomes of the programs by attempt. past: of earlier steps' wrong programs."""
         rules = self.rules.rewards
         sources, results = list(judged.valid), list(met.values())
         by_test = [[result[s] for result in results] for s in sources]
@@ -168,6 +207,7 @@ class MultistageGame:
             wrong_outputs=sum(s in judged.wrong_outputs for s in kept),
             duplicates=judged.duplicates + len(repeats),
             outcomes=[[result[s] for s in kept] for result in results],
+            past=[[of.outcomes[s] for s in kept] for of in past if of is not None],
             solvable=any(r.get(s) for r in [*results, *remembered] for s in kept),
         )
         suite.valid_tests = judged.valid
@@ -202,20 +242,42 @@ def _reward_program(program: Trajectory, met: Met | None, owners: Mapping[str, s
         program.components["no_valid_test"] = 1.0
         return
     program.reward = rate
-    program.components |= {
-        "pass_rate": rate,
-        "solved": float(rate == 1.0),
-        "tests": float(len(met.outcomes)),
+    program.components |= {"pass_rate": rate, "solved": float(rate == 1.0), "tests": float(len(met.outcomes))}
+
+
+def _mistakes(
+    programs: Sequence[Trajectory],
+    ran: Sequence[Met | None],
+    judged: Sequence[Suite | None],
+    book: Mapping[str, Suite | None],
+) -> Mistakes:
+    """book: tests of the past, as they were written."""
+    met = [
+        (program.artifact, of.outcomes) for program, of in zip(programs, ran, strict=True) if of is not None
+    ]
+    if not met:
+        return Mistakes()
+    failed = {test for _, outcomes in met for test, passed in outcomes.items() if passed is False}
+    killing = {
+        test.source: True
+        for suite in judged
+        if suite
+        for test in suite.distinct
+        if suite.sources.get(test.identity) in failed
     }
+    again = {text: not failed.isdisjoint(suite.valid) for text, suite in book.items() if suite}
+    wrong = dict.fromkeys(text for text, outcomes in met if {True, False} <= set(outcomes.values()))
+    return Mistakes(programs=tuple(wrong), tests=again | killing)
 
 
-def _owners(judged: Sequence[Suite | None]) -> dict[str, str]:
-    """Source of each valid test -> the suites that hold it."""
+def _owners(judged: Sequence[Suite | None], book: Sequence[Suite | None]) -> dict[str, str]:
+    """Source of each valid test -> the suites that hold it, or the mistake book."""
     attempts: dict[str, list[str]] = {}
     for attempt, suite in enumerate(judged):
         for source in suite.valid if suite else ():
             attempts.setdefault(source, []).append(f"#{attempt}")
-    return {source: f"{DISCRIMINATOR} {' '.join(found)}" for source, found in attempts.items()}
+    past = {source: "mistake book" for suite in book if suite for source in suite.valid}
+    return past | {source: f"{DISCRIMINATOR} {' '.join(found)}" for source, found in attempts.items()}
 
 
 def _became(

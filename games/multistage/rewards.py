@@ -104,10 +104,12 @@ class SuiteFacts:
     outcomes: Sequence[Sequence[bool | None]]
     solvable: bool
     """Some current or remembered program passes some valid test."""
+    past: Sequence[Sequence[bool | None]] = ()
+    """As outcomes, of wrong programs of earlier steps."""
 
 
 def discriminator_reward(facts: SuiteFacts, rules: RewardRules) -> tuple[float, dict[str, float]]:
-    """(reward, components). (w + (1 - w) * (1 - p)) * v, p averaged over the programs."""
+    """(reward, components). (w + (1 - w) * (1 - p)) * v, p averaged over the programs, those of the past among them."""
     worth = facts.valid - rules.wrong_output_penalty * facts.wrong_outputs
     v = validity(worth, facts.emitted, rules.validity_slots)
     components = {
@@ -125,13 +127,17 @@ def discriminator_reward(facts: SuiteFacts, rules: RewardRules) -> tuple[float, 
     if facts.valid == 0:
         return 0.0, components
     invalid = facts.emitted - facts.valid if rules.pass_rate_over == "all" else 0
-    rates = [rate for row in facts.outcomes if (rate := pass_rate(row, invalid)) is not None]
+    rates = [rate for row in (*facts.outcomes, *facts.past) if (rate := pass_rate(row, invalid)) is not None]
     if not rates:
         return 0.0, components
     gate = 1.0 if facts.solvable else rules.unsolved_weight
     killed = [any(o is False for o in row) for row in facts.outcomes]
     p = sum(rates) / len(rates)
-    components |= {"gate": gate, "kill_rate": sum(killed) / len(killed), "pass_rate": p}
+    if facts.past:
+        components["past_kill_rate"] = sum(any(o is False for o in row) for row in facts.past) / len(
+            facts.past
+        )
+    components |= {"gate": gate, "kill_rate": sum(killed) / max(1, len(killed)), "pass_rate": p}
     w = rules.validity_weight
     return (w + (1.0 - w) * (1.0 - p) * gate) * v, components
 

@@ -5,6 +5,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
+from core.episode import Trajectory
 from core.evaluation import EvaluationSettings, Evaluator
 from core.interfaces import Game, Sandbox
 from core.play import DISCRIMINATOR, GENERATOR
@@ -65,6 +66,10 @@ class MultistageRules(Rules):
         from games.multistage.evaluator import MultistageEvaluator
 
         return MultistageEvaluator(held_out, sandbox, self, settings.suites, settings.bank_programs)
+
+    def won(self, attempt: Trajectory) -> float:
+        """A program: the share of tests that it passed; a suite: of programs that it killed."""
+        return attempt.components["kill_rate" if attempt.player == DISCRIMINATOR else "pass_rate"]
 
     def why(self, player: str, components: Mapping[str, float]) -> str:
         if player == DISCRIMINATOR:

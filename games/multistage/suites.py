@@ -16,6 +16,7 @@ from games.judging import judged
 from games.multistage.emitted import EmittedTest, parse_suite
 from games.multistage.rewards import RewardRules, needed_cpu_ms, outcome, validity
 from games.multistage.rules import MultistageRules
+from games.suite_scores import SuiteRecord
 
 
 @dataclass(slots=True)
@@ -49,6 +50,12 @@ class Met:
     outcomes: dict[str, bool | None]
 
 
+def read_suite(text: str, problem: Problem, rules: MultistageRules) -> list[EmittedTest]:
+    return parse_suite(
+        text, problem, test_format=rules.test_format, max_tests=rules.max_tests, limits=rules.input_limits
+    )
+
+
 class Suites:
     """Judges the suites of one problem."""
 
@@ -56,6 +63,38 @@ class Suites:
         self._problem, self._rules, self._sandbox = problem, rules, sandbox
         self._limits = problem.limits or rules.sandbox_limits
         self._strict = rules.test_format == "strict"
+
+    async def records(
+        self, texts: Sequence[str], wrong: Sequence[str] = (), mutants: Sequence[str] = ()
+    ) -> list[SuiteRecord | None]:
+        """What the suites hold, and which programs they kill: of those known to be wrong, of mutants that are no
+        reference, of the problem's other solutions. None where the sandbox could not say which tests hold."""
+        programs = {"wrong": wrong, "mutants": mutants, "correct": self._problem.other_solutions}
+
+        async def record(suite: Suite | None) -> SuiteRecord | None:
+            if suite is None:
+                return None
+            agreed = {
+                test.source
+                for test in suite.distinct
+                if suite.sources.get(test.identity) not in (None, *suite.wrong_outputs)
+            }
+            killed = {
+                kind: tuple(await asyncio.gather(*(self.kills(suite.valid, program) for program in of_kind)))
+                for kind, of_kind in programs.items()
+            }
+            return SuiteRecord(
+                emitted=len(suite.emitted),
+                parsed=sum(test.fault != "parse" for test in suite.emitted),
+                well_formed=len(suite.distinct) + suite.duplicates,
+                agreed=sum(test.source in agreed for test in suite.emitted if not test.fault),
+                distinct=len(agreed),
+                repeated=suite.duplicates,
+                validity=suite.validity(self._rules.rewards),
+                **killed,
+            )
+
+        return await asyncio.gather(*(record(suite) for suite in await self.validate(texts)))
 
     async def validate(self, texts: Sequence[str]) -> list[Suite | None]:
         """None where the sandbox failed."""
@@ -67,14 +106,7 @@ class Suites:
         return [suite if ok else None for suite, ok in zip(suites, confirmed, strict=True)]
 
     def _parse(self, text: str) -> Suite:
-        rules = self._rules
-        emitted = parse_suite(
-            text,
-            self._problem,
-            test_format=rules.test_format,
-            max_tests=rules.max_tests,
-            limits=rules.input_limits,
-        )
+        emitted = read_suite(text, self._problem, self._rules)
         runnable = [test for test in emitted if not test.fault]
         distinct = list({test.identity: test for test in reversed(runnable)}.values())[::-1]
         return Suite(emitted=emitted, distinct=distinct, duplicates=len(runnable) - len(distinct))
@@ -156,7 +188,6 @@ def _same_literal(one: str | None, other: str | None) -> bool:
 def _is_literal(value: str | None) -> bool:
     """A value that can stand in a test as the expected one and equals itself (nan does not)."""
     try:
-        parsed = ast.literal_eval(value or "")
+        return _same_literal(value, value)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return False
-    return bool(parsed == ast.literal_eval(value or ""))

@@ -16,24 +16,10 @@ from games.rules import Need, Rules
 
 AUTHOR, OPPONENT = "author", "opponent"
 
-_BANNED_NAMES = frozenset(
-    [
-        "id",
-        "hash",
-        "input",
-        "open",
-        "exec",
-        "eval",
-        "compile",
-        "globals",
-        "locals",
-        "vars",
-        "object",
-        "getattr",
-        "breakpoint",
-        "help",
-    ]
-)
+_BANNED_NAMES = frozenset((
+    "id", "hash", "input", "open", "exec", "eval", "compile", "globals", "locals", "vars", "object", "getattr",
+    "breakpoint", "help",
+))  # fmt: skip
 """Names that begin with two underscores are banned, too."""
 _BANNED_ATTRIBUTES = frozenset(["mro", "format", "format_map", "gi_frame", "cr_frame", "ag_frame"])
 """The other ways to what a program may not name: to `object`, to attributes by text, to a frame's builtins."""

@@ -27,11 +27,7 @@ class SolverEvaluator(Evaluator):
     """
 
     def __init__(
-        self,
-        problems: Sequence[Problem],
-        sandbox: Sandbox,
-        rules: SolverRules,
-        settings: EvaluationSettings,
+        self, problems: Sequence[Problem], sandbox: Sandbox, rules: SolverRules, settings: EvaluationSettings
     ) -> None:
         self._problems, self._sandbox, self._limits = list(problems), sandbox, rules.sandbox_limits
         self._samples, self._temperature = settings.samples, settings.temperature

@@ -111,12 +111,7 @@ class SolverGame:
         """The attempt with one turn more: the program once again, by who has been told what tests it failed."""
         turn = await try_again(player, attempt, self.told(outcomes))
         attempt = replace(
-            attempt,
-            turns=[*attempt.turns, turn],
-            artifact=turn.text,
-            reward=None,
-            components={},
-            outcomes=(),
+            attempt, turns=[*attempt.turns, turn], artifact=turn.text, reward=None, components={}, outcomes=()
         )
         self.rules.read(attempt)
         return attempt

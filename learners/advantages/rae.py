@@ -9,29 +9,32 @@ from typing import Any
 class RoleBaselines:
     """Exponential moving averages of the rewards of each (game, player), corrected for their start at zero.
 
-    A batch is judged by what was known before it: the baseline is read first and updated after. Draws count like any
-    other outcome. Nothing is divided by a std, least of all one over several players.
+    A batch is judged by what was known before it: the baseline is read first and updated after. It remembers as many
+    trajectories as the paper's, which is updated with each of them; but within a batch all count alike, for the order in
+    which they ended means nothing. Draws count like any other outcome. Nothing is divided by a std, least of all one over
+    several players.
     """
 
     def __init__(self, decay: float) -> None:
-        """decay: weight of the past, alpha of the paper (0.95 there)."""
+        """decay: weight of the past at each trajectory, alpha of the paper (0.95 there)."""
         self._decay = decay
         self._averages: dict[tuple[str, str], tuple[float, int]] = {}
-        """(uncorrected average, batches seen)."""
+        """(uncorrected average, trajectories seen)."""
 
     def baseline(self, game: str, player: str) -> float:
         """Expected reward; 0 before the first batch."""
-        average, batches = self._averages.get((game, player), (0.0, 0))
-        return average / (1 - self._decay**batches) if batches else 0.0
+        average, seen = self._averages.get((game, player), (0.0, 0))
+        return average / (1 - self._decay**seen) if seen else 0.0
 
     def advantages(self, game: str, player: str, rewards_N: Sequence[float]) -> list[float]:
         """R - b of one batch of one player; then the batch's mean enters b."""
         if not rewards_N:
             return []
         baseline = self.baseline(game, player)
-        average, batches = self._averages.get((game, player), (0.0, 0))
-        average = self._decay * average + (1 - self._decay) * fmean(rewards_N)
-        self._averages[game, player] = (average, batches + 1)
+        average, seen = self._averages.get((game, player), (0.0, 0))
+        past = self._decay ** len(rewards_N)
+        average = past * average + (1 - past) * fmean(rewards_N)
+        self._averages[game, player] = (average, seen + len(rewards_N))
         return [reward - baseline for reward in rewards_N]
 
     def state_dict(self) -> dict[str, Any]:

@@ -82,9 +82,10 @@ def load_dataset(
         raise ProblemFileError(f"{path}: no problem is left; check format and split")
     places: dict[str, int] = {}
     for place, problem in enumerate(problems):
-        if places.setdefault(problem.id, place) != place:
+        if (earlier := places.setdefault(problem.id, place)) != place:
             raise ProblemFileError(
-                f"{path}: id {problem.id!r} is used twice; give every entry an id of its own"
+                f"{path}: problem {problem.id!r} (index {place}), field 'id': already used at index {earlier}; "
+                "give every problem an id of its own"
             )
     return problems
 

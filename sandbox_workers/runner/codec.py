@@ -25,8 +25,9 @@ from collections.abc import Callable
 from typing import Any
 
 from . import library, mirrors, plain, remote
-from .errors import describe
-from .standins import NUMBER, class_number, number_of
+from .errors import Refused, describe
+from .permits import is_permitted
+from .standins import NUMBER, Method, class_number, number_of
 from .values import ATOMS, base_value
 
 NOT_INT = ATOMS - {int}
@@ -154,7 +155,7 @@ class Codec:
         self._described.add(number)
         return [number, remote.describe_class(cls, self._class)]
 
-    def _method(self, value: types.MethodType) -> Any:
+    def _method(self, value: types.MethodType | Method) -> Any:
         if (number := number_of(value.__self__)) is not None:
             return {"g": [number, value.__name__]}
         return self._handle(value)
@@ -239,6 +240,13 @@ class Codec:
         mirrors.KINDS[kind].fill(value, self.pending[id(container)][1])
         return value
 
+    def _bound(self, number: int, name: str) -> Any:
+        """A method of an object of this end; of a test's, one that a program may call."""
+        holder = self.objects[number]
+        if self.role == "test" and not is_permitted(holder, "method", (name,)):
+            raise Refused
+        return getattr(holder, name)
+
     def _unwrap(self, body: list) -> Any:
         cls = library.class_named(body[0])
         value = cls.__new__(cls)
@@ -255,12 +263,14 @@ _VIEWS = [
     for empty in ({}, collections.OrderedDict())
     for view in (empty.keys(), empty.values(), empty.items())
 ]
+_VIEW = {"keys": dict.keys, "values": dict.values, "items": dict.items}
 _ENCODERS: dict[type, Callable[[Codec, Any], Any]] = {
     tuple: lambda codec, value: {"t": codec.items(value)},
     frozenset: lambda codec, value: {"z": codec.items(value)},
     slice: lambda codec, value: {"s": codec.items((value.start, value.stop, value.step))},
     types.MappingProxyType: lambda codec, value: {"p": codec.encode(value.copy())},
     types.MethodType: Codec._method,
+    Method: Codec._method,
     **dict.fromkeys(_VIEWS, Codec._view),
     **{kind: _tagged(tag, pack) for kind, (tag, pack, _) in plain.PLAIN.items()},
 }
@@ -271,14 +281,14 @@ _DECODERS: dict[str, Callable[[Codec, Any], Any]] = {
     "=": Codec._again,
     "h": lambda codec, body: codec.remotes.object(*body),
     "r": lambda codec, body: codec.objects[body],
-    "g": lambda codec, body: getattr(codec.objects[body[0]], body[1]),
+    "g": lambda codec, body: codec._bound(*body),
     "c": lambda codec, body: codec.remotes.class_of(*body),
     "K": lambda codec, body: library.class_named(body),
     "B": lambda codec, body: library.function_named(body),
     "e": lambda codec, body: codec.remotes.exception(body),
     "s": lambda codec, body: slice(*map(codec.decode, body)),
     "p": lambda codec, body: types.MappingProxyType(codec.decode(body)),
-    "w": lambda codec, body: getattr(dict, body[0])(codec.decode(body[1])),
+    "w": lambda codec, body: _VIEW[body[0]](codec.decode(body[1])),
     "u": Codec._unwrap,
     "v": lambda codec, body: plain.READERS[body[0]](body[1]),
 }

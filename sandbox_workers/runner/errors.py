@@ -27,6 +27,10 @@ class NotServed(TypeError):
     """What program and test would need one interpreter for; the text names it."""
 
 
+class StackEnded(NotServed):
+    """The stack ended while a message was written: its value is nested too deeply, or questions are."""
+
+
 class Refused(AttributeError):
     """What a program may not ask of a test's object is not there."""
 

@@ -189,6 +189,10 @@ class Mirrors:
         """Both ends have these parts."""
         self._parts[number] = parts
 
+    def is_known(self, number: int, parts: list) -> bool:
+        """Whether both ends have them."""
+        return _same(self._parts[number], parts, self._kinds[number])
+
     def fill(self, number: int, parts: list) -> None:
         """Do to the container what the other end did to its own."""
         self._kinds[number].fill(self.values[number], parts)

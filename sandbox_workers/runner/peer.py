@@ -4,8 +4,8 @@ T may ask S for anything, S only for what `permits` allows. No deadline here: th
 
 A message is a request, `{"o": operation, "i": number of the object, "a": args, "k": kwargs}`, or the answer to one,
 `{"v": value}`, `{"x": exception}`, `{"big": why it does not fit}`. Each holds its turn, `t`, and what goes along: `u`,
-parts of containers that changed; `z`, containers that are given up; `y`, objects that were let go of; a request also
-`p`, the test's standard streams, and `s` where containers are to have no twins.
+parts of containers that changed; `z`, containers that are given up; `y`, objects that were let go of; a request of T's also
+`p`, its standard streams, and `s` where containers are to have no twins.
 """
 
 import _thread  # `threading` would cost each fork a hundred page faults
@@ -23,6 +23,7 @@ from .errors import (
     ProgramGone,
     ProgramLied,
     Refused,
+    StackEnded,
     ValueTooLarge,
     mark_from_program,
     of_reading,
@@ -68,6 +69,9 @@ class Peer:
         """The program's, in its own process."""
         self.holding = 0
         """Within how many comparisons a test is: what the program does to the test's containers is seen after."""
+        self._hidden: dict[int, tuple[Any, list]] | None = None
+        """By id: the test's containers that the program changed while it was answered within a comparison, and
+        their parts before."""
         self._depth = 0
         self._pid = os.getpid()
         self._lock = _thread.RLock()
@@ -89,7 +93,7 @@ class Peer:
             except Fatal as error:
                 self.fatal = error
                 raise
-            except (RecursionError, NotServed):
+            except (RecursionError, StackEnded):
                 if self._depth <= MOST_NESTED:
                     raise
                 self.fatal = ProgramLied("it called back until the test's stack ended")
@@ -127,7 +131,8 @@ class Peer:
             send_frame(self.connection, request, MAX_VALUE)
         except (FrameTooLarge, RecursionError) as error:  # this end's own doing
             self.codec.mirrors.undo(mark)
-            raise NotServed(f"a value too large to pass between program and test: {error}") from None
+            kind = StackEnded if isinstance(error, RecursionError) else NotServed
+            raise kind(f"a value too large to pass between program and test: {error}") from None
         except OSError:
             raise ProgramGone("the program's process ended") from None
         # From here on whatever goes wrong is the program's doing, and sticks.
@@ -210,6 +215,8 @@ class Peer:
             if unseen and codec.mirrors.is_own(number):
                 codec.pending[id(value)] = value, new
             else:
+                if codec.mirrors.is_own(number):
+                    self._note(value)
                 codec.pending.pop(id(value), None)
                 codec.mirrors.fill(number, new)
 
@@ -219,10 +226,16 @@ class Peer:
         if "y" in message:
             self.codec.release(message["y"])
 
+    def _note(self, value: Any) -> None:
+        """What a container of the test's is, before the program's change to it is done."""
+        if self._hidden is not None:
+            self._hidden.setdefault(id(value), (value, kind_of(value).parts(value)))
+
     def see_changes(self) -> None:
         """What the program did to the test's containers during a comparison, done now."""
         self.holding = 0
         for value, parts in self.codec.pending.values():
+            self._note(value)
             if (number := self.codec.mirrors.number_of(value)) is not None:
                 self.codec.mirrors.fill(number, parts)
             else:  # the program has let go of its own
@@ -273,7 +286,7 @@ class Peer:
         reply: dict[str, Any] = {"t": request["t"]}
         shared, codec.shared = codec.shared, "s" not in request
         try:
-            value = self._served(request)
+            value = self._served_unseen(request) if self.holding else self._served(request)
         except BaseException as raised:
             if isinstance(raised, GeneratorExit) or (self.role == "test" and isinstance(raised, Fatal)):
                 raise
@@ -292,17 +305,48 @@ class Peer:
 
     def _served(self, request: dict) -> Any:
         codec = self.codec
+        try:
+            args, kwargs = self._read(request)
+        except Exception as error:
+            if self.role == "program" or isinstance(error, Refused):
+                raise
+            raise of_reading(error) from None
+        target = self.names if request["i"] is None else codec.objects[request["i"]]
+        if self.role == "test":
+            self._permit(target, request["o"], args)
+        if self.role == "test" or "p" not in request:  # a test's streams are its own
+            return perform(target, request["o"], args, kwargs)
+        with streams.lent({name: codec.decode(stream) for name, stream in request["p"].items()}):
+            return perform(target, request["o"], args, kwargs)
+
+    def _read(self, request: dict) -> tuple[Any, dict]:
+        """Arguments, after what goes along."""
+        codec = self.codec
         self._read_changes(request)
         args = codec.parts(request["a"]) if "a" in request else ()
         kwargs = {name: codec.decode(item) for name, item in request["k"].items()} if "k" in request else {}
         self._forget(request)
-        target = self.names if request["i"] is None else codec.objects[request["i"]]
-        if self.role == "test":
-            self._permit(target, request["o"], args)
-        if "p" not in request:
-            return perform(target, request["o"], args, kwargs)
-        with streams.lent({name: codec.decode(stream) for name, stream in request["p"].items()}):
-            return perform(target, request["o"], args, kwargs)
+        return args, kwargs
+
+    def _served_unseen(self, request: dict) -> Any:
+        """Within a comparison of the test's: what answers sees what the program changed, the comparison does not."""
+        codec, holding, outer = self.codec, self.holding, self._hidden
+        self._hidden = {}
+        self.see_changes()
+        try:
+            return self._served(request)
+        finally:
+            self.see_changes()
+            for key, (value, before) in self._hidden.items():
+                number, kind = codec.mirrors.number_of(value), kind_of(value)
+                parts = kind.parts(value)
+                if number is not None and not codec.mirrors.is_known(number, parts):
+                    continue  # the test itself has changed it meanwhile
+                codec.pending[key] = value, parts
+                kind.fill(value, before)
+                if number is not None:
+                    codec.mirrors.known(number, kind.parts(value))
+            self._hidden, self.holding = outer, holding
 
     def _permit(self, target: Any, operation: str, args: Any) -> None:
         if is_permitted(target, operation, args):

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from .library import class_named
+from .library import class_name, class_named
 
 BY_TEXT = frozenset(
     "uuid:UUID zoneinfo:ZoneInfo ipaddress:IPv4Address ipaddress:IPv6Address ipaddress:IPv4Network "  # noqa: SIM905
@@ -40,6 +40,27 @@ def _read_decimal(text: str) -> decimal.Decimal:
     return number
 
 
+def _pack_datetime(value: datetime.datetime) -> Any:
+    """Its zone by itself where that is more than an offset."""
+    zone = value.tzinfo
+    if zone is None:
+        return value.isoformat()
+    packed = named(class_name(type(zone)), zone)
+    if type(zone) is datetime.timezone:
+        tag, pack, _ = PLAIN[datetime.timezone]
+        packed = [tag, pack(zone)]
+    return (
+        value.isoformat() if packed is None else [value.replace(tzinfo=None).isoformat(), value.fold, packed]
+    )
+
+
+def _read_datetime(body: Any) -> datetime.datetime:
+    if type(body) is str:
+        return datetime.datetime.fromisoformat(body)
+    text, fold, (tag, zone) = body
+    return datetime.datetime.fromisoformat(text).replace(tzinfo=READERS[tag](zone), fold=fold)
+
+
 def _read_int(body: str) -> int:
     return int(body, 16)
 
@@ -66,7 +87,7 @@ PLAIN: dict[type, tuple[str, Callable[[Any], Any], Callable[[Any], Any]]] = {
     ),
     decimal.Decimal: ("D", str, _read_decimal),
     datetime.date: ("date", datetime.date.isoformat, datetime.date.fromisoformat),
-    datetime.datetime: ("datetime", datetime.datetime.isoformat, datetime.datetime.fromisoformat),
+    datetime.datetime: ("datetime", _pack_datetime, _read_datetime),
     datetime.time: ("time", datetime.time.isoformat, datetime.time.fromisoformat),
     datetime.timedelta: (
         "timedelta",

@@ -233,6 +233,8 @@ class Remotes:
             error.__dict__["_sandbox_text"] = str(text)
             if number is not None:
                 self._watch(number, error)
+        if self._strict:
+            mark_from_program(error)  # also where it is returned, and the test raises it
         cause, context = decode(cause), decode(context)
         if isinstance(cause, BaseException):
             error.__cause__ = cause
@@ -329,6 +331,9 @@ class Remotes:
             self._require_named(value)
             return ask(value, *args)
 
+        ask.__name__ = ask_for_objects.__name__ = ask_for_named.__name__ = (
+            name  # by which a bound one crosses
+        )
         if self._strict and name in _EQUAL | _ORDER | _ARITHMETIC:
             return ask_for_objects
         return ask_for_named if self._strict and name in _CONVERT else ask

@@ -247,6 +247,8 @@ SPECIAL: dict[str, Callable[..., Any]] = {
     "__await__": _await,
 }
 """Those that do more than ask for what they are called."""
+for _name, _method in SPECIAL.items():
+    _method.__name__ = _name  # by which a bound one crosses
 
 
 # ---------------------------------------------------------------- exceptions

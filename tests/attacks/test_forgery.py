@@ -135,6 +135,29 @@ ATTACKS: dict[str, tuple[str, str, set[Status]]] = {
         "wanted = 7\nassert f(lambda: 1) == wanted",
         {ERROR, UNSUPPORTED},
     ),
+    "globals of a callback, as a method of it": (
+        "import sys\ncodec = sys.modules['runner.codec']\nclass Globals:\n"
+        "    def __init__(self, of): self.number = codec.number_of(of)\n"
+        "codec._ENCODERS[Globals] = lambda _, value: {'g': [value.number, '__globals__']}\n"
+        "def f(same): return same(Globals(same))['wanted']",
+        "wanted = 7\nassert f(lambda x: x) == wanted",
+        {ERROR, UNSUPPORTED},
+    ),
+    "print of the test replaced while it answers": (
+        "import sys\nPeer = sys.modules['runner.peer'].Peer\nfill, seen = Peer._fill, []\n"
+        "def spy(*shown, **how): seen.extend(shown)\n"
+        "def fill_more(self, request, *rest):\n    fill(self, request, *rest)\n"
+        "    request['p'] = {'print': self.codec.encode(spy)}\n"
+        "Peer._fill = fill_more\ndef f(tell): tell(); return seen[0]",
+        "wanted = 7\ndef tell(): print(wanted)\nassert f(tell) == wanted",
+        {ERROR},
+    ),
+    "view of the test's dict that empties it": (
+        REPLY + "edit = lambda reply: reply.update(v={'m': ['dict', None, {'w': ['clear', {'=': 0}]}, []]})\n"
+        "def f(x): return 5",
+        "d = {1: 2}\nassert f(d) == {key: value * 2 for key, value in d.items()}",
+        {ERROR},
+    ),
     "frame of a generator": (
         "def f(g): return g.gi_frame.f_locals['wanted']",
         "def items():\n    wanted = 7\n    yield 1\ng = items(); next(g)\nassert f(g) == 7",
@@ -239,6 +262,12 @@ ATTACKS: dict[str, tuple[str, str, set[Status]]] = {
         "import unittest\nclass T(unittest.TestCase):\n    def test_f(self): self.assertEqual(f(1), 2)",
         {ERROR},
     ),
+    "test that skips itself by what it was given": (
+        "import unittest\ndef f(x): return unittest.SkipTest('not today')",
+        "import unittest\nclass T(unittest.TestCase):\n    def test_f(self):\n        got = f(1)\n"
+        "        if isinstance(got, Exception): raise got\n        self.assertEqual(got, 2)",
+        {ERROR},
+    ),
     "special methods told as ordinary ones": (
         "import sys\nremote = sys.modules['runner.remote']\nreal = remote.describe_class\n"
         "def describe(cls, encode):\n    d = real(cls, encode)\n"
@@ -271,6 +300,24 @@ ATTACKS: dict[str, tuple[str, str, set[Status]]] = {
         "def f(g): return g('6')",
         "import functools\nanswer = 6\nassert f(functools.partial(eval)) == answer",
         {ERROR, UNSUPPORTED},
+    ),
+    "function that the test is made to make": (
+        "import sys, types\nlibrary = sys.modules['runner.library']\nreal = library.class_name\n"
+        "alias = {kind: f'types:{name}' for name, kind in vars(types).items() if isinstance(kind, type)}\n"
+        "library.class_name = lambda cls: alias.get(cls) or real(cls)\n"
+        "def peek():\n    import sys\n    return sys.modules['__main__'].wanted\n"
+        "WAYS = ('argcount posonlyargcount kwonlyargcount nlocals stacksize flags code consts names varnames '\n"
+        "    'filename name qualname firstlineno linetable exceptiontable').split()\n"
+        "def f(call):\n    code = call(types.CodeType, *(getattr(peek.__code__, 'co_' + way) for way in WAYS))\n"
+        "    return call(call(types.FunctionType, code, {'__name__': '__main__'}))",
+        "wanted = 7\nassert f(lambda g, *a: g(*a)) == wanted",
+        {ERROR},
+    ),
+    "command that the test is made to start": (
+        "import subprocess, time\ndef f(call):\n    call(subprocess.Popen, ['sh', '-c', 'echo wanted = 5 > known.py'])\n"
+        "    time.sleep(0.2)\n    return 5",
+        "got = f(lambda g, *a: g(*a))\ntry: from known import wanted\nexcept ImportError: wanted = 7\nassert got == wanted",
+        {WRONG, ERROR},
     ),
     "assertion replaced on the test's case": (
         "def f(case): case.assertEqual = lambda *a: None; return 5",

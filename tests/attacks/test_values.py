@@ -57,6 +57,11 @@ ATTACKS: dict[str, tuple[str, str, set[Status]]] = {
         "xs = [2, 1]; assert f(xs) == sorted(xs)",
         {WRONG},
     ),
+    "change the argument, then call back, before it is compared": (
+        "def f(xs, key): xs.clear(); key(0); return []",
+        "xs = [2, 1]\ndef key(x): return -x\nassert f(xs, key) == sorted(xs, key=key)",
+        {WRONG},
+    ),
     "NaN": ("def f(x): return float('nan')", "assert f(1) == f(1)", {WRONG}),
     "signalling NaN": ("import decimal\ndef f(x): return decimal.Decimal('sNaN')", ANSWER, {ERROR}),
     "exception that cannot be printed": (

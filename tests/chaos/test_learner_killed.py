@@ -1,6 +1,7 @@
 """Learners on Ray Train whose worker is killed -9, whose batches are bad, whose disk is full."""
 
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -16,7 +17,6 @@ from typing import Any
 
 import pytest
 import ray
-import torch
 from ray.exceptions import RayError
 from safetensors.torch import load_file
 
@@ -140,6 +140,10 @@ def save(learner: RayLearner) -> Path:
         return directory
 
 
+def version_in(saved: Path) -> int:
+    return json.loads((saved / "learner_state" / "state.json").read_text())["version"]
+
+
 def worker_of(learner: RayLearner, but: int = 0) -> int:
     """Process id of the worker at work, once it is another one than `but`."""
     end = time.monotonic() + PATIENCE_S
@@ -176,7 +180,7 @@ def test_a_killed_worker_costs_time_and_nothing_else(
         assert step(2) == expected[1]
         second = worker_of(learner, but=first)
         saved = within(PATIENCE_S, lambda: save(learner))
-        assert torch.load(saved / "learner_state.pt", weights_only=True)["version"] == 2
+        assert version_in(saved) == 2
 
         killer = threading.Timer(0.5, os.kill, (second, signal.SIGKILL))
         killer.start()
@@ -185,7 +189,7 @@ def test_a_killed_worker_costs_time_and_nothing_else(
 
         os.kill(third, signal.SIGKILL)  # before a checkpoint that is wanted
         saved = within(PATIENCE_S, lambda: save(learner))
-        assert torch.load(saved / "learner_state.pt", weights_only=True)["version"] == 3
+        assert version_in(saved) == 3
         assert step(4) == expected[3]
         fourth = worker_of(learner, but=third)
         assert len({first, second, third, fourth}) == 4
@@ -196,6 +200,29 @@ def test_a_killed_worker_costs_time_and_nothing_else(
                 within(PATIENCE_S, work)
             assert str(failure.value).startswith("learner generator: ")
             assert "Traceback" not in str(failure.value) and len(str(failure.value).splitlines()) == 1
+
+
+@pytest.mark.slow
+def test_a_worker_killed_over_a_save_saves_what_was_asked_for(
+    cluster: None, spec: LearnerSpec, tmp_path: Path
+) -> None:
+    """The next batch is there already: who comes after it saves first, and learns then."""
+    with one_torch_thread():
+        unkilled = spec.build()
+        expected = [(unkilled.step(batch(step)), unkilled.export().digest)[1] for step in (1, 2)]
+    with learning(spec, tmp_path) as learner:
+        within(PATIENCE_S, lambda: learner.step(batch(1)))
+        first = worker_of(learner)
+        os.kill(first, signal.SIGSTOP)
+        saving = learner.save()
+        ray.get(learner._mailbox.put_batch.remote("generator", batch(2)))
+        os.kill(first, signal.SIGKILL)
+        _, weights = within(PATIENCE_S, lambda: learner.step(batch(2)))
+        assert ray.get(weights).digest == expected[1]
+        with saving as saved:
+            assert version_in(saved) == 1
+            resumed = replace(spec, model_path=str(saved), state_path=str(saved)).build()
+        assert resumed.export().digest == expected[0]
 
 
 def test_a_loss_that_is_not_finite_ends_the_learner(

@@ -32,11 +32,11 @@ from tracking.step import episode_metrics, require_some_judged
 
 SHIPPED: tuple[GameRules, ...] = tuple(kind() for kind in get_args(get_args(GameRules)[0]))
 RULES: tuple[Rules, ...] = (*SHIPPED, your_own_game.module().RegexRules())
-BOARDS = ("tictactoe", "kuhn")
+BOARDS = ("tictactoe", "kuhn", "rps")
 MAX_TOKENS = 90
 SAYS = [
     "print(1)", "print('a')\n", "x = 1", "1 / 0", "def f(x): return x", "p=lambda g:g", "", "\n\n", "```python\nprint(2)\n```",
-    "assert f(1) == 1\nassert f([]) == []", "f(1)\nf([1, 2])", "1", "7", "pass", "bet", "Let me think.", "é🙂 <end> <w>",
+    "assert f(1) == 1\nassert f([]) == []", "f(1)\nf([1, 2])", "1", "7", "pass", "bet", "rock", "paper", "Let me think.", "é🙂 <end> <w>",
 ]  # fmt: skip
 
 
@@ -117,7 +117,7 @@ def play_by(
 
 
 def test_every_game_of_the_choice_is_here():
-    assert len({rules.kind for rules in SHIPPED}) == len(SHIPPED) == 7
+    assert len({rules.kind for rules in SHIPPED}) == len(SHIPPED) == 8
 
 
 def test_an_episode_is_of_its_problem_and_its_seats(rules, sandbox, styles):
@@ -148,7 +148,7 @@ def test_no_sequence_is_longer_than_the_longest(rules, sandbox, styles, style):
     """Players who talk until they are cut off, who write long programs, and who play on."""
     format, game = styles[style], rules.game()
     long = [f"print(1)#{'x' * n}" for n in (20, 60, 80)] + ["x" * 300, "()" * 300, "é" * 100, "é" * 300]
-    moves = [f"{m}{' ' * n}" for m in ("pass", "bet", *"123456789") for n in (0, 200)]
+    moves = [f"{m}{' ' * n}" for m in ("pass", "bet", "rock", "paper", *"123456789") for n in (0, 200)]
     for problem in problems(rules.kind):
         for says in (long, moves if rules.kind in BOARDS else SAYS):
             episode = play(rules, problem, sandbox, format, says, memory=["print(2)#" + "é" * 70])

@@ -12,7 +12,7 @@ import pytest
 import torch
 from transformers import PreTrainedModel
 
-from actors.settings import VllmEngine
+from actors.settings import TransformersEngine, VllmEngine
 from actors.transformers_policy import TransformersPolicy
 from core.episode import Completion, FinishReason
 from core.interfaces import EngineFailure, Policy, Sampling
@@ -27,7 +27,8 @@ from tests.playing import ScriptedPolicy
 
 CONTEXT = 384
 TOLERANCE = 1e-4
-ENGINE = VllmEngine(max_model_len=CONTEXT, max_num_seqs=64, kv_cache_mb=64)
+COMMON: dict[str, Any] = {"max_model_len": CONTEXT, "max_num_seqs": 64, "sleep": True}
+ENGINE = VllmEngine(**COMMON, kv_cache_mb=64)
 ENGINE_ENVIRONMENT = {
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
     "TORCHDYNAMO_DISABLE": "1",
@@ -87,7 +88,7 @@ def scripted(models) -> Iterator[Subject]:
 @pytest.fixture(scope="module")
 def transformers(models) -> Iterator[Subject]:
     with asyncio.Runner() as runner:
-        policy = TransformersPolicy(str(models[2]), ENGINE)
+        policy = TransformersPolicy(str(models[2]), TransformersEngine(**COMMON))
         yield Subject(policy, runner.run, models[0], models[1], count(1))
         runner.run(policy.close())
 
@@ -379,6 +380,34 @@ def test_a_reload_that_does_nothing_is_refused(vllm: Subject, monkeypatch: pytes
         with pytest.raises(PublishError, match="the engine has the old ones"):
             vllm.run(vllm.policy.load_weights(update))
     vllm.publish(vllm.second)
+
+
+# ---------------------------------------------------------------------- while learners have the GPU
+def test_who_slept_goes_on_as_before(subject):
+    before = subject.generate()
+    for _ in range(2):
+        subject.run(subject.policy.sleep())
+    assert subject.generate() == before
+
+
+def test_new_weights_reach_who_sleeps(engine):
+    engine.publish(engine.first)
+    engine.run(engine.policy.sleep())
+    engine.publish(engine.second)
+    assert difference(engine.second, PROMPT, engine.generate(), 1.0) <= TOLERANCE
+
+
+@pytest.mark.vllm
+def test_who_waits_for_a_completion_waits_no_more(vllm: Subject) -> None:
+    async def sleep_meanwhile() -> None:
+        long = asyncio.create_task(vllm.policy.generate(PROMPT, ask(max_tokens=300, stop_token_ids=())))
+        await asyncio.sleep(0.1)
+        await vllm.policy.sleep()
+        with pytest.raises(asyncio.CancelledError):
+            await long
+
+    vllm.run(sleep_meanwhile())
+    assert vllm.generate().tokens
 
 
 # ---------------------------------------------------------------------- what goes wrong in an engine

@@ -8,20 +8,28 @@ import pytest
 
 from core.interfaces import SandboxFailure
 from core.verdict import Limits, Verdict
+from sandbox_workers.backends import Kind
 from sandbox_workers.languages import UnknownLanguage
 from sandbox_workers.local import LocalSandbox
 from tests.honest.jobs import Job
-from tests.sandboxes import kind  # noqa: F401  (a fixture)
+from tests.sandboxes import kinds, require
 
-LIMITS = Limits(wall_s=4.0)
+LIMITS = Limits(wall_s=8.0)
 """The default's but for the wall clock: some jobs hang where they are not served."""
 AT_ONCE = 64
 """Jobs in flight: what is slow keeps its batch waiting, not all."""
 Judged = list[Verdict] | UnknownLanguage | SandboxFailure
 
 
+@pytest.fixture(scope="session", params=[*kinds(), pytest.param("process", marks=pytest.mark.slow)])
+def kind(request: pytest.FixtureRequest) -> Kind:
+    """A kind of sandbox that runs here. What is honest needs no walls."""
+    require(request.param)
+    return request.param
+
+
 @pytest.fixture(scope="session")
-def judged(kind: str, request: pytest.FixtureRequest) -> dict[Job, list[Judged]]:  # noqa: F811
+def judged(kind: Kind, request: pytest.FixtureRequest) -> dict[Job, list[Judged]]:
     """Of each selected job, the verdicts on its program and on each wrong one."""
     items = [item.callspec.params for item in request.session.items if hasattr(item, "callspec")]
     jobs = list(dict.fromkeys(p["job"] for p in items if "job" in p and p.get("kind") == kind))

@@ -10,14 +10,14 @@ from benchmarks.catalogue import BENCHMARKS
 from benchmarks.report import ROOT, read
 
 pytestmark = [pytest.mark.slow, pytest.mark.vllm, pytest.mark.timeout(3600)]
-AGAINST_TRL = [name for name in BENCHMARKS if name.startswith("trl_")]
-OTHERS = [name for name in BENCHMARKS if name not in AGAINST_TRL]
-needs_trl = pytest.mark.skipif(
-    not (ROOT / ".bench" / ".installed").is_file(), reason="`make .bench` installs TRL"
+AGAINST_THEM = [name for name in BENCHMARKS if name.startswith(("trl_", "verl_"))]
+OTHERS = [name for name in BENCHMARKS if name not in AGAINST_THEM]
+needs_them = pytest.mark.skipif(
+    not (ROOT / ".bench" / ".installed").is_file(), reason="`make .bench` installs TRL and verl"
 )
 
 
-@pytest.mark.parametrize("names", [OTHERS, pytest.param(AGAINST_TRL, marks=needs_trl)], ids=["all", "trl"])
+@pytest.mark.parametrize("names", [OTHERS, pytest.param(AGAINST_THEM, marks=needs_them)], ids=["all", "them"])
 def test_the_set_runs_to_the_end(names: list[str], tmp_path: Path) -> None:
     command = [sys.executable, "-m", "benchmarks", *names, "--quick", "--output", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)

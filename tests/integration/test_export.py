@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 import yaml
+from peft import AutoPeftModelForCausalLM
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from configs.load import load_run
@@ -85,26 +87,32 @@ def logits(model: Any) -> torch.Tensor:
         return model(torch.tensor([[7, 40, 41, 42, 9, 60]])).logits.float()
 
 
+def whole(checkpoint: Path) -> Any:
+    """By peft's own merging, where it holds an adapter."""
+    if not (checkpoint / "adapter_config.json").is_file():
+        return AutoModelForCausalLM.from_pretrained(checkpoint)
+    adapted: Any = AutoPeftModelForCausalLM.from_pretrained(checkpoint)
+    return adapted.merge_and_unload()
+
+
 @pytest.mark.parametrize("tuning", [(), LORA], ids=["full", "lora"])
 def test_whole_weights_are_those_of_the_checkpoint(
     tuning: tuple[str, ...], run_of: Any, tmp_path: Path
 ) -> None:
     run = run_of(*tuning)
     folder = export(run, tmp_path / "out", *(["--merge"] if tuning else []))
-    checkpoint = AutoModelForCausalLM.from_pretrained(run / "checkpoints" / "best" / "generator")
+    checkpoint = whole(run / "checkpoints" / "best" / "generator")
     exported = AutoModelForCausalLM.from_pretrained(folder)
     assert torch.equal(logits(exported), logits(checkpoint))
     assert not torch.equal(
         logits(exported), logits(AutoModelForCausalLM.from_pretrained(SHIPPED / "generator"))
     )
-    assert not (folder / "learner_state.pt").exists()
+    assert not (folder / "learner_state").exists()
 
 
 def test_an_adapter_on_its_base_is_the_checkpoint(run_of: Any, tmp_path: Path) -> None:
-    from peft import AutoPeftModelForCausalLM
-
     folder = export(run_of(*LORA), tmp_path / "out", "--adapter")
-    checkpoint = AutoModelForCausalLM.from_pretrained(run_of(*LORA) / "checkpoints" / "best" / "generator")
+    checkpoint = whole(run_of(*LORA) / "checkpoints" / "best" / "generator")
     adapted: Any = AutoPeftModelForCausalLM.from_pretrained(folder)
     assert torch.allclose(logits(adapted), logits(checkpoint), atol=1e-4)
     assert not torch.allclose(logits(adapted.unload()), logits(checkpoint), atol=1e-2)
@@ -182,6 +190,35 @@ def test_a_directory_with_something_in_it_is_refused(
         export(run_of(), tmp_path)
     assert "is not an empty directory" in capsys.readouterr().err
     assert [p.name for p in tmp_path.iterdir()] == ["mine.txt"]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda c: c["game"].update(of_old=1), "game.of_old: unknown here"),
+        (lambda c: c["game"].update(kind="of_old"), "game: Input tag 'of_old'"),
+        (lambda c: c.pop("problems"), "its checkpoints have no key problems"),
+    ],
+)
+def test_a_run_of_another_version_is_said_with_what_to_do(
+    change: Callable[[Any], Any], said: str, run_of: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = shutil.copytree(run_of(*LORA), tmp_path / "run", symlinks=True)
+    checkpoint = (run / "checkpoints" / "best").resolve()
+    state = json.loads((checkpoint / "state.json").read_text())
+    change(state["config"])
+    (checkpoint / "state.json").write_text(json.dumps(state))
+    manifest = json.loads((checkpoint / "manifest.json").read_text())
+    if "state.json" in manifest:
+        del manifest["state.json"]
+        (checkpoint / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(SystemExit) as ended:
+        export(run, tmp_path / "out", "--adapter")
+    assert ended.value.code == 2
+    assert re.search(
+        f"run: {said}.*: this run is of another version .*use that version", capsys.readouterr().err
+    )
+    assert not (tmp_path / "out").exists()
 
 
 def test_an_export_that_fails_half_way_leaves_nothing(

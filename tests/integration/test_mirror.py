@@ -42,8 +42,8 @@ def test_a_lost_machines_run_goes_on_elsewhere(
         assert not list((tmp_path / "a").glob("*/metrics.jsonl"))
 
         first = tmp_path / "a" / drive.name()
-        stopped = drive.kill_at_step(
-            4, first, "--config", "debug", *small, "--checkpoint.mirror", f"s3://runs/team{at}", "--checkpoint.keep", "9"
+        stopped = drive.kill_at_step(  # by then step 3 has been sent: step 4's checkpoint waits for that
+            5, first, "--config", "debug", *small, "--checkpoint.mirror", f"s3://runs/team{at}", "--checkpoint.keep", "9"
         )  # fmt: skip
         assert f"s3://runs/team{at}" in (first / "config.yaml").read_text(), stopped.err
         second = tmp_path / "b" / drive.name()

@@ -88,8 +88,8 @@ def value(samples: dict[str, float], name: str, **labels: str) -> float:
 @pytest.mark.slow
 def test_every_part_is_seen_at_the_endpoint(endpoint: str, tmp_path: Path) -> None:
     pool = start_pool(1, kind="namespace", run_id="monitoring")
-    build: Any = Runner
-    rollouts = RayRollouts(build, 1, 0.1, 0, "cpu")
+    build: Any = lambda index: Runner()  # noqa: E731
+    rollouts = RayRollouts(build, [{"num_cpus": 0.1, "num_gpus": 0}], "cpu")
     mailbox = MailboxActor.options(num_cpus=0).remote("generator")
     try:
         asyncio.run(pool.client().judge("def f(x): return x", ["assert f(1) == 1", "assert f(2) == 3"]))

@@ -41,6 +41,6 @@ def test_a_notebook_trains_on_problems_of_its_own(
     for role in ("generator", "discriminator"):
         assert any(row.get(role, {}).get("samples") for row in rows), f"the {role} has learnt from something"
         assert config[role]["learner"]["lora"]["rank"] == 4
-        assert (run / "checkpoints" / "best" / role / "model.safetensors").is_file()
+        assert (run / "checkpoints" / "best" / role / "adapter_model.safetensors").is_file()
     outputs = [output for cell in book.cells if cell.cell_type == "code" for output in cell.outputs]
     assert any("image/png" in output.get("data", {}) for output in outputs), "the curves are shown"

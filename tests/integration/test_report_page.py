@@ -145,6 +145,21 @@ def test_an_episode_is_browsed_stage_by_stage_without_a_mouse(run: Path, visit: 
     assert view.locator(".option").count() == 0 and "No attempt" in view.locator(".list").inner_text()
 
 
+def test_what_an_attempt_was_asked_is_unfolded_and_stays_so(run: Path, visit: Open) -> None:
+    view = visit(write(run))
+    view.keyboard.press("e")
+    asked = view.locator(".asked pre")
+    assert not asked.is_visible()
+    view.locator(".asked summary").focus()
+    view.keyboard.press("Enter")
+    assert asked.inner_text() == "5", "of the last turn what came since the one before"
+    view.locator(".tabs button").first.click()
+    assert asked.inner_text() == "Return n doubled.?"
+    view.keyboard.press("j")
+    expect(view.locator(".detail h3")).to_have_text("generator #1 at double")
+    assert asked.is_visible() and asked.inner_text() == "Return n doubled.?"
+
+
 def test_a_marked_step_of_a_curve_opens_its_episodes(run: Path, visit: Open) -> None:
     view = visit(write(run))
     curve = view.locator(".chart .plot").nth(1)
@@ -221,6 +236,20 @@ def test_an_open_page_shows_the_new_state_and_keeps_the_readers_place(
     view.reload()
     expect(view.locator(".said")).to_have_text("a thought")
     assert place(view)[2] == where[1], "a reload keeps it, too"
+
+
+def test_a_league_is_there_where_one_was_played(run: Path, visit: Open) -> None:
+    assert not visit(write(run)).locator("#league").is_visible()
+    rated = [
+        {"policy": policy, "member": member, "points": points, "low": points - 40, "high": points + 60}
+        for policy, points in (("generator", -120.4), ("discriminator", 120.4))
+        for member in ("before", "step 7")
+    ]
+    rates = [[0.25, None], [0.5, 1.0]]
+    league = {"members": ["before", "step 7"], "kills": rates, "survival": rates, "ratings": rated}
+    write_text(run / "league.json", json.dumps(league))
+    text = visit(write(run)).locator("#league").inner_text()
+    assert "step 7" in text and "-160 to -60" in text and "0.250" in text
 
 
 def test_runs_of_different_games_stand_side_by_side_in_any_width(

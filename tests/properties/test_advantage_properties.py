@@ -5,13 +5,14 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from core.batch import Sample
 from learners.advantages.dr_grpo import dr_grpo
 from learners.advantages.estimate import Advantages
 from learners.advantages.gae import gae
 from learners.advantages.grpo import grpo
-from learners.advantages.reinforce_pp import reinforce_pp
 from learners.advantages.rloo import rloo
 from learners.settings import LearnerSettings
+from learners.targets import targets_of, whiten
 
 examples = settings(max_examples=150, deadline=None)
 
@@ -106,11 +107,36 @@ def test_rloo_leaves_each_reward_out_of_its_own_baseline(rewards):
 
 
 @examples
-@given(st.lists(groups, min_size=1, max_size=5))
-def test_reinforce_pp_is_centred_over_the_batch_and_of_unit_size(batch):
-    advantages = [a for group in reinforce_pp(batch) for a in group]
-    assert fmean(advantages) == pytest.approx(0, abs=1e-6)
-    assert fmean([a * a for a in advantages]) == pytest.approx(1, rel=1e-3)
+@given(
+    st.lists(st.tuples(st.integers(1, 30), reward, st.sampled_from("ab")), min_size=2, max_size=20).filter(
+        lambda batch: all(
+            max(of) - min(of) > 1e-2
+            for p in {p for *_, p in batch}
+            if (of := [r for _, r, q in batch if p == q])
+        )
+    )
+)
+def test_reinforce_pp_is_centred_over_each_players_tokens_and_of_unit_size(batch):
+    settings = LearnerSettings(estimator={"kind": "reinforce_pp"})
+    (credit,) = Advantages(settings).credit([[r for _, r, _ in batch]], game="g", player="r")
+    samples = [
+        Sample(
+            tokens=(1,) * (length + 1),
+            sampled=(False, *[True] * length),
+            trained=(False, *[True] * length),
+            logprobs=(0.0,) * (length + 1),
+            reward=reward,
+            advantage=advantage,
+            player=player,
+        )
+        for (length, _, player), (reward, advantage) in zip(batch, credit, strict=True)
+    ]
+    targets = {i: targets_of(sample, settings) for i, sample in enumerate(samples)}
+    whiten(samples, targets)
+    for player in {sample.player for sample in samples}:
+        pooled = torch.cat([targets[i].advantages_S for i, s in enumerate(samples) if s.player == player])
+        assert pooled.mean().item() == pytest.approx(0, abs=1e-4)
+        assert pooled.var().item() == pytest.approx(1, rel=1e-2)
 
 
 # ---------------------------------------------------------------------- gae

@@ -19,12 +19,14 @@ from core.problem import Problem
 from core.seeding import derive_seed
 from core.verdict import Limits, OutputTest, Status, Test, Verdict
 from games import GameRules
-from games.boards.rules import KuhnRules, TicTacToeRules, evaluation_matches, training_matches
+from games.boards.rules import KuhnRules, TicTacToeRules, evaluation_matches
 from games.multistage.rules import MultistageRules
 from games.prediction.rules import OutputPredictionRules
 from games.programs.code_execution import CodeExecutionRules
 from games.programs.code_golf import CodeGolfRules
 from games.programs.unit_tests import UnitTestsRules
+from games.rps.rules import RpsRules
+from games.rules import matches
 from tests.playing import Letters, ScriptedPolicy
 
 examples = settings(max_examples=100, deadline=None)
@@ -44,6 +46,7 @@ TEXTS = [
 KIND = {
     "tictactoe": [*"123456789"] * 3,
     "kuhn": ["pass", "bet"] * 3,
+    "rps": ["rock", "paper", "scissors"] * 3,
     "output_prediction": ["print(1)", "print(2)", "7", "8"] * 5,
 }
 """What is said most often: else few matches would get beyond their first move."""
@@ -103,6 +106,7 @@ rules_of = {
         TicTacToeRules, illegal_reward=penalties, illegal_opponent_reward=st.floats(0, 3)
     ),
     "kuhn": st.builds(KuhnRules, illegal_reward=penalties, illegal_opponent_reward=st.floats(0, 3)),
+    "rps": st.builds(RpsRules, edge=st.floats(1, 3), illegal_reward=penalties),
 }  # fmt: skip
 all_rules = st.one_of(*rules_of.values())
 
@@ -121,12 +125,14 @@ def bounds(rules: GameRules) -> tuple[float, float]:
         case TicTacToeRules() | KuhnRules():
             stake = 1.0 if rules.kind == "tictactoe" else 2.0
             return min(-stake, rules.illegal_reward), max(stake, rules.illegal_opponent_reward)
+        case RpsRules():
+            return min(-rules.edge, rules.illegal_reward), rules.edge
     return -1.0, 1.0
 
 
 def problems_of(rules: GameRules) -> list[Problem]:
     if isinstance(rules, TicTacToeRules | KuhnRules):
-        return [*training_matches(rules.kind, 2), *evaluation_matches(rules.kind, 1)]
+        return [*matches(rules.kind, 2), *evaluation_matches(rules.kind, 1)]
     return [PROBLEM]
 
 

@@ -36,9 +36,11 @@ RUN_ELSEWHERE = {
     "curl": "tests/integration/test_judge_service.py",
     "sbatch": "tests/unit/slurm/test_train.py",
     "python driver.py --config regex.yaml": "tests/integration/test_your_own_game.py",
+    "python -m pytest tests/gpu": "tests/gpu/conftest.py",
     "python -m benchmarks.learner": "tests/integration/test_benchmarks.py",
     "python -m benchmarks.trl_parity": "tests/integration/test_benchmarks.py",
     "python -m benchmarks.trl_speed": "tests/integration/test_benchmarks.py",
+    "python -m benchmarks.verl_parity": "tests/integration/test_benchmarks.py",
 }
 """How a command begins -> the test that runs it, or the day on which it was run by hand."""
 

@@ -466,6 +466,36 @@ function killAt(number, i, j) {
     (pairs ? `${figure(killed / pairs)} killed (${killed} of ${many(pairs, "pair")}${i === j ? "" : ", as far as stored"})` : "nothing of it is stored");
 }
 
+// ------------------------------------------------------------------ league
+const LEAGUE = {
+  kills: "Wrong programs of the column's generator that a suite of the row's discriminator finds",
+  survival: "Programs of the row's generator that every suite of the column's discriminator lets pass",
+  scores: "Games won by the row against the column, a draw counted half",
+};
+function league() {
+  const there = data.runs.some((run) => run.league.ratings);
+  $("#league").hidden = $('nav a[href="#league"]').hidden = !there;
+  $("#league .body").replaceChildren(...data.runs.map((run, number) => {
+    const { members, ratings } = run.league;
+    if (!ratings) return "";
+    return el("div", { class: "card" }, several() && el("h3", {}, mark(number), run.name), rated(ratings),
+      Object.entries(LEAGUE).filter(([key]) => run.league[key]).map(([key, told]) => [el("h4", {}, told), el("div", { class: "scroll" },
+        el("table", { class: "dots" }, el("tr", {}, el("th", {}), members.map((name) => el("th", { class: "n" }, name))),
+          run.league[key].map((row, i) => el("tr", {}, el("th", {}, members[i]), row.map((value) => {
+            const cell = el("td", { class: "n" }, figure(value));
+            if (value !== null) cell.style.background = heatColour(value * 0.7);
+            return cell;
+          })))))]));
+  }));
+}
+function rated(ratings) {
+  const low = Math.min(...ratings.map((r) => r.low)), span = Math.max(...ratings.map((r) => r.high)) - low || 1;
+  const width = 260, x = (points) => 4 + ((points - low) / span) * (width - 8);
+  return el("div", { class: "scroll" }, el("table", { class: "dots" }, el("tr", {}, el("th", {}, "policy"), el("th", {}, "checkpoint"), el("th", { class: "n" }, "points"), el("th", { class: "n" }, "95%"), el("th", {})),
+    ratings.map((r) => el("tr", {}, el("th", {}, r.policy), el("td", {}, r.member), el("td", { class: "n" }, String(Math.round(r.points))), el("td", { class: "n" }, `${Math.round(r.low)} to ${Math.round(r.high)}`),
+      el("td", {}, svg("svg", { width, height: 12, "aria-hidden": "true" }, svg("line", { class: "axis", x1: x(r.low), x2: x(r.high), y1: 6, y2: 6 }), svg("circle", { cx: x(r.points), cy: 6, r: 3.5, fill: "var(--ink)" })))))));
+}
+
 // ------------------------------------------------------------------ episodes
 async function unpack(text) {
   if (!window.DecompressionStream) throw new Error("this browser cannot unpack the episodes (no DecompressionStream): use a newer one");
@@ -478,7 +508,7 @@ const chip = (text, status) => el("span", { class: `pill ${GOOD.has(status) ? "g
 
 class Browser {
   constructor(number) {
-    Object.assign(this, { number, episodes: [], loaded: null, asked: 0, shown: [], selected: null, turn: "last", problem: "" });
+    Object.assign(this, { number, episodes: [], loaded: null, asked: 0, shown: [], selected: null, turn: "last", asks: false, problem: "" });
     const control = (text, node) => el("label", {}, text, node);
     this.steps = el("select", { "aria-label": "Step", onchange: () => this.go(Number(this.steps.value)) });
     this.before = el("button", { type: "button", "aria-label": "Step before", onclick: () => this.hop(-1) }, "‹");
@@ -621,12 +651,17 @@ class Browser {
   said(row) {
     const artifact = row.artifact ?? "", texts = row.texts ?? [], turns = (row.tokens ?? []).length;
     const named = (i) => (row.stages && this.run.stages[row.stages[i]] ? `${row.stages[i]} ${this.run.stages[row.stages[i]]}` : texts.length > 1 ? `turn ${i + 1}` : "answer");
-    const views = texts.map((text, i) => ({ name: named(i), text, tokens: row.tokens?.[i], cut: row.finish?.[i] === "length" }));
+    const views = texts.map((text, i) => ({ name: named(i), text, asked: row.prompts?.[i], tokens: row.tokens?.[i], cut: row.finish?.[i] === "length" }));
     const kind = row.suite ? "tests as written" : row.outcomes.length ? "program" : "all of it";
-    if (!texts.length || texts.at(-1).trim() !== artifact.trim()) views.push({ name: kind, text: artifact, tokens: turns === 1 ? row.tokens[0] : null, cut: turns === 1 && row.finish?.[0] === "length" });
+    if (!texts.length || texts.at(-1).trim() !== artifact.trim()) views.push({ name: kind, text: artifact, asked: turns === 1 ? row.prompts?.[0] : null, tokens: turns === 1 ? row.tokens[0] : null, cut: turns === 1 && row.finish?.[0] === "length" });
     const text = (view) => view.text.trimEnd() || "(empty)";
     const foot = (view) => [view.tokens ? many(view.tokens, "token") : "", view.cut ? "cut off by its length limit" : ""].filter(Boolean).join(" · ");
-    if (views.length === 1) return [el("pre", { class: "said all", tabindex: 0 }, text(views[0])),
+    const prompt = el("pre", { tabindex: 0 });
+    const asked = el("details", { class: "asked", ontoggle: () => { this.asks = asked.open; } }, el("summary", {}, "what it was asked"), prompt);
+    asked.open = this.asks;
+    const ask = (view) => { prompt.textContent = view.asked?.trimEnd() ?? ""; asked.hidden = !prompt.textContent; };
+    if (views.length === 1) ask(views[0]);
+    if (views.length === 1) return [asked, el("pre", { class: "said all", tabindex: 0 }, text(views[0])),
       turns > 1 && el("p", { class: "note" }, `What it said in its other turns is not stored in this run, which an earlier version wrote; samples/ has some.`)];
     const chosen = this.turn === "last" ? views.length - 1 : Math.min(this.turn, views.length - 1), id = `turn-${this.number}`;
     const panel = el("pre", { class: "said", role: "tabpanel", id: `${id}-panel`, tabindex: 0 }), note = el("p", { class: "meta" });
@@ -637,6 +672,7 @@ class Browser {
       panel.setAttribute("aria-labelledby", `${id}-${i}`);
       panel.textContent = text(views[i]);
       note.textContent = foot(views[i]);
+      ask(views[i]);
       remember();
     };
     this.pickTurn = (i) => { if (tabs[i]) pick(i); };
@@ -649,7 +685,7 @@ class Browser {
       event.preventDefault();
     } }, tabs);
     pick(chosen);
-    return [list, panel, note];
+    return [list, panel, note, asked];
   }
   outcomes(row, episode, link) {
     const programs = episode.find((other) => !other.suite && other.outcomes.length)?.player ?? "generator";
@@ -810,6 +846,7 @@ function draw() {
   curves();
   components();
   kills();
+  league();
   episodes();
   live();
 }

@@ -7,14 +7,24 @@ from benchmarks import report
 
 
 def test_what_is_written_says_what_ran_where_and_when(tmp_path, monkeypatch):
-    words = ["python", "-m", "benchmarks.x", "--json", "a/b.json", "--repeats", "3"]
+    words = [
+        "python",
+        "-m",
+        "benchmarks.x",
+        "--json",
+        "a/b.json",
+        "--file",
+        "/home/a/b.jsonl",
+        "--repeats",
+        "3",
+    ]
     monkeypatch.setattr(report.sys, "orig_argv", words)
     file = tmp_path / "result.json"
     report.write(file, {"speed": 2.0}, {"vs_other": 0.5})
     found = report.read(file)
     assert found.keys() == report.KEYS
     assert (found["figures"], found["ratios"]) == ({"speed": 2.0}, {"vs_other": 0.5})
-    assert found["command"] == "python -m benchmarks.x --repeats 3"
+    assert found["command"] == "python -m benchmarks.x --file b.jsonl --repeats 3"
     assert found["machine"]["cores"] > 0 and found["versions"]["python"] and len(found["date"]) == 10
 
 

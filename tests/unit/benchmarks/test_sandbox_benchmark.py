@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 from collections import Counter
+from dataclasses import replace
 
 from benchmarks.hostile_jobs import HOSTILE
 from benchmarks.processes import shim_of
@@ -18,13 +19,15 @@ from benchmarks.soak_jobs import (
     SoakJob,
     attacks,
     corpus,
+    equally_right,
     mixed,
     right,
     take_honest,
 )
-from core.verdict import Status, Verdict
+from core.verdict import PlainTest, Status, Verdict
 from sandbox_workers.jobs import is_inert
 from sandbox_workers.languages import languages
+from tests.attacks.test_forgery import EQUALLY_RIGHT
 from tests.honest.not_served import NOT_SERVED
 
 
@@ -119,6 +122,11 @@ def test_every_attack_and_every_job_that_is_served_is_in_the_soak() -> None:
     names = [job.name for job in corpus(ALL)]
     assert len(set(names)) == len(names) >= 2000 and not set(names) & set(NOT_SERVED)
     assert {job.language for job in (entry.job for entry in corpus(("c", "bash")))} == {"c", "bash"}
+    of_the_corpus = {"generated": 0.0, "corpus": 1.0, "hostile": 0.0, "attack": 0.0}
+    count = len(corpus(ALL)) + len(equally_right())
+    assert {job.name for job in itertools.islice(mixed(of_the_corpus, ALL), count)} >= {
+        f"forgery: {name}" for name in EQUALLY_RIGHT
+    }
 
 
 class Same:
@@ -126,8 +134,10 @@ class Same:
 
     def __init__(self, verdict: Verdict) -> None:
         self.verdict = verdict
+        self.tests: list = []
 
     async def judge(self, program, tests, *, limits=None, run=0, language="python") -> list[Verdict]:
+        self.tests += tests
         return [self.verdict for _ in tests]
 
 
@@ -141,6 +151,18 @@ def test_a_right_program_must_pass_and_a_wrong_one_fail() -> None:
     for right_one, job in by_kind.items():
         assert bool(wrong(job, passed)) == (not right_one)
         assert bool(wrong(job, failed)) == right_one
+
+
+def test_another_program_meets_the_test_as_the_reference_left_it() -> None:
+    passed = Verdict(status=Status.PASSED)
+    (job,) = [job for job in equally_right() if job.name == "forgery: generator for a list"]
+    assert not wrong(job, passed) and len(wrong(job, replace(passed, status=Status.RUNTIME_ERROR))) == 2
+    sandbox = Same(passed)
+    asyncio.run(job.judge(sandbox, 1))
+    assert [type(test) for test in sandbox.tests] == [str, PlainTest]
+    sandbox = Same(replace(passed, asked_objects=True))
+    asyncio.run(job.judge(sandbox, 1))
+    assert [type(test) for test in sandbox.tests] == [str, str]
 
 
 def test_no_attack_holds_whatever_the_sandbox_says() -> None:

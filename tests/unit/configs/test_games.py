@@ -12,8 +12,8 @@ from games.prompts import END, MARKER_TOKENS, PAD
 from problems.formats import FORMATS
 
 ALL = sorted(path.stem for path in RECIPES.glob("*.yaml"))
-ONE_POLICY = ("code_execution", "unit_tests", "code_golf", "tictactoe", "kuhn")
-BOARDS = ("tictactoe", "kuhn")
+ONE_POLICY = ("code_execution", "unit_tests", "code_golf", "tictactoe", "kuhn", "rps")
+BOARDS = ("tictactoe", "kuhn", "rps")
 KINDS = ("multistage", "output_prediction", *ONE_POLICY)
 SEATS = {
     "code_execution": {"generator": "generator"},
@@ -21,6 +21,7 @@ SEATS = {
     "code_golf": {"generator": "generator"},
     "tictactoe": {"first": "generator", "second": "generator"},
     "kuhn": {"first": "generator", "second": "generator"},
+    "rps": {"first": "generator", "second": "generator"},
     "multistage": {"generator": "generator", "discriminator": "discriminator"},
     "output_prediction": {"author": "generator", "opponent": "discriminator"},
 }
@@ -90,6 +91,8 @@ def refusals():
             {"curriculum": {"remembered_programs": 3}},
             r"curriculum\.remembered_programs has no effect",
         )
+        for key in ("remembered_tests", "remembered_wrong_programs"):
+            yield kind, {"curriculum": {key: 3}}, rf"curriculum\.{key} has no effect"
         yield kind, {"evaluation": {"suites": 5}}, r"evaluation\.suites has no effect"
         for key in ("weak_suites", "invalid_suites"):
             yield kind, {"warm_start": {key: 0.01}}, rf"warm_start\.{key} has no effect"
@@ -127,6 +130,12 @@ def refusals():
         r"it uses no samples; use scripts/evaluate\.py --samples",
     )
     yield "multistage", {"curriculum": {"frozen_suites": 0}}, "frozen_suites 0 leaves no test"
+    for key, learner in (("remembered_tests", "generator"), ("remembered_wrong_programs", "discriminator")):
+        kept = {"curriculum": {key: 3, "frozen_players": [learner]}}
+        yield "multistage", kept, rf"curriculum\.{key} has no effect while the {learner}"
+    alone = {"frozen_suites": 0, "frozen_players": ["discriminator"], "remembered_tests": 3}
+    words = r"curriculum\.remembered_tests has no effect with frozen_suites 0"
+    yield "multistage", {"game": {"baseline_in_reward": True}, "curriculum": alone}, words
 
 
 @pytest.mark.parametrize(("kind", "keys", "words"), list(refusals()))

@@ -171,6 +171,14 @@ def test_all_that_is_wrong_is_said_at_once(recipe):
             NOTHING,
         ),
         (REAL + "curriculum: {stages: []}", NOTHING),
+        (
+            REAL + "generator: {model: a, engine: {adapter: true}}",
+            r"engine\.adapter has no effect without learner\.lora",
+        ),
+        (
+            REAL + "generator: {model: a, engine: {adapter: true}, learner: {lora: {quantize: 4bit}}}",
+            r"engine\.adapter: the engine's backbone is not learner\.lora\.quantize 4bit",
+        ),
     ],
 )
 def test_a_combination_that_makes_no_sense_is_refused(recipe, text, words):

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from core.batch import sample_from
@@ -44,6 +46,16 @@ def test_only_the_stages_under_training_are_trained(stages, trained):
     sample = sample_from(TWO_STAGES, None, stages)
     assert sample.trained == trained
     assert sample.sampled == (False, False, True, True, False, True)
+
+
+def test_a_completion_that_was_cut_off_is_no_step_of_anybodys():
+    last = TWO_STAGES.turns[1]
+    cut = replace(last, completion=replace(last.completion, finish_reason=FinishReason.LENGTH))
+    masked = sample_from(trajectory(TWO_STAGES.turns[0], cut), None, None, mask_truncated=True, by_turn=True)
+    assert masked.sampled == masked.trained == (False, False, True, True, False, False)
+    assert masked.logprobs == (0.0, 0.0, -0.1, -0.2, 0.0, 0.0)
+    assert masked.segments == (2,)
+    assert sample_from(TWO_STAGES, None, None, by_turn=True).segments == (2, 1)
 
 
 @pytest.mark.parametrize("prompt", [[9, 8, 1, 5, 7], [9, 8, 1], [8, 9, 1, 2, 7], []])

@@ -6,7 +6,6 @@ from configs.load import ConfigError, load_run
 from core.settings import refuse_password
 from learners.checkpoints import CheckpointError
 from learners.mirror import Mirror
-from runtime.start import _differences
 
 KEY = "s3://AKIA:hush@bucket/prefix"
 
@@ -54,14 +53,3 @@ def test_so_does_a_mirror_that_a_run_starts_from() -> None:
     with pytest.raises(CheckpointError, match="AWS_SECRET_ACCESS_KEY") as refused:
         Mirror(KEY, "one")
     assert "hush" not in str(refused.value)
-
-
-def test_a_webhook_is_a_secret_wherever_settings_are_said(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("SPARRING_TRACKING__WEBHOOK", "https://hooks.example/hush")
-    load_run(["--tracking.to", "webhook"])
-    said = capsys.readouterr().out
-    assert "from the environment: tracking.webhook = (secret)" in said and "hush" not in said
-    before, now = ({"tracking": {"webhook": url, "name": url}} for url in ("hush", "other"))
-    assert _differences(before, now) == ["tracking.name hush -> other", "tracking.webhook is another"]

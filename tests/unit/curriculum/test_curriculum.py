@@ -158,5 +158,5 @@ def test_the_state_is_a_copy():
 
 def test_a_finished_curriculum_has_no_next_step():
     curriculum = Curriculum(SMALL, IDS, seed=1)
-    curriculum.load_state_dict({"done": curriculum.total_steps, "memory": {}})
+    curriculum.load_state_dict(curriculum.state_dict() | {"done": curriculum.total_steps})
     assert curriculum.next() is None

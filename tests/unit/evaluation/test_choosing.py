@@ -7,7 +7,8 @@ import pytest
 from core.interfaces import SandboxFailure
 from core.problem import Problem
 from core.verdict import Limits
-from evaluation.choosing import suite_tests, votes
+from evaluation.choosing import votes
+from games.multistage.game import MultistageGame
 from games.multistage.rules import MultistageRules
 from tests.playing import Breaking
 
@@ -74,4 +75,5 @@ def test_a_sandbox_that_fails_decides_nothing() -> None:
 def test_a_discriminators_tests_are_taken_as_far_as_it_was_trained_to_write_them(
     test_format, suite, tests
 ) -> None:
-    assert suite_tests([suite, suite], DOUBLE, MultistageRules(test_format=test_format)) == tests
+    game = MultistageGame(MultistageRules(test_format=test_format))
+    assert game.tests_of([suite, suite], DOUBLE) == tests

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from core.episode import Episode, Trajectory
-from core.evaluation import Scores, load_bank, save_bank
+from core.evaluation import Scores
 from core.interfaces import SandboxFailure
 from core.problem import Problem
 from core.verdict import Limits, Status, Verdict
@@ -109,12 +109,6 @@ def test_hidden_tests_decide_where_there_are_any_and_baseline_tests_elsewhere():
     sandbox = Programs({"x": {"baseline"}})
     bank = asyncio.run(evaluator(sandbox).bank_of([episode("p", ["x"]), episode("q", ["x"])]))
     assert bank == {"p": [], "q": ["x"]}
-
-
-def test_a_bank_survives_its_file(tmp_path):
-    bank = {"p": ["def f():\n    return 'ü'\n"], "q": []}
-    save_bank(tmp_path / "bank.json", bank)
-    assert load_bank(tmp_path / "bank.json") == bank
 
 
 # ---------------------------------------------------------------------- scores

@@ -85,6 +85,7 @@ class Table:
         memory: Sequence[str] = (),
         branching: Branching | None = None,
         stages: Sequence[ReasoningStage] = REASONING_STAGES,
+        past: Mapping[str, tuple[str, ...]] | None = None,
         **rules: Any,
     ) -> Episode:
         lines: dict[int, str] = {}
@@ -108,6 +109,7 @@ class Table:
                 seed=seed,
                 max_tokens=1000,
                 branching=branching,
+                past=(past or {}).get(name, ()),
             )
 
         players = {

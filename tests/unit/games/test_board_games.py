@@ -8,7 +8,8 @@ from core.batch import sample_from
 from games.boards import kuhn
 from games.boards.game import BoardGame
 from games.boards.positions import KuhnPoker, TicTacToe, minimax
-from games.boards.rules import KuhnRules, TicTacToeRules, evaluation_matches, training_matches
+from games.boards.rules import KuhnRules, TicTacToeRules, evaluation_matches
+from games.rules import matches
 from tests.playing import Letters, play, player
 
 
@@ -28,7 +29,7 @@ def match(kind, first, second, *, attempts=1, seeds=(1, 2), problem=None, **rule
         player(name, says, attempts=attempts, seed=seed)
         for name, says, seed in zip(("first", "second"), (first, second), seeds, strict=True)
     ]
-    return play(game, problem or training_matches(kind, 1)[0], players)
+    return play(game, problem or matches(kind, 1)[0], players)
 
 
 def results(episode):
@@ -147,7 +148,7 @@ def test_the_evaluation_has_every_side_of_every_opponent():
         name for role in (0, 1) for name in kuhn.information_sets(role)
     ]
     for kind in ("tictactoe", "kuhn"):
-        ids = [p.id for p in training_matches(kind) + evaluation_matches(kind, 5)]
+        ids = [p.id for p in matches(kind, 64) + evaluation_matches(kind, 5)]
         assert len(ids) == len(set(ids))
 
 
@@ -223,7 +224,7 @@ def test_no_match_is_longer_than_the_longest(full):
     style, size = Letters(full=full), 6
     for kind, rules in (("tictactoe", TicTacToeRules()), ("kuhn", KuhnRules())):
         game = BoardGame(rules)
-        (problem,) = training_matches(kind, 1)
+        (problem,) = matches(kind, 1)
         longest = {s: game.longest(problem, s, style, size) for s in ("first", "second")}
         seen = 0
         for seed in range(60):

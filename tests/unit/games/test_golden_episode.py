@@ -13,13 +13,16 @@ from core.episode import Episode
 from core.problem import Problem
 from core.verdict import Limits, OutputTest, Status
 from games.boards.game import BoardGame
-from games.boards.rules import KuhnRules, TicTacToeRules, evaluation_matches, training_matches
+from games.boards.rules import KuhnRules, TicTacToeRules, evaluation_matches
 from games.prediction.game import OutputPredictionGame
 from games.prediction.rules import OutputPredictionRules
 from games.programs.code_execution import CodeExecutionRules
 from games.programs.code_golf import CodeGolfRules
 from games.programs.game import SolverGame
 from games.programs.unit_tests import UnitTestsRules
+from games.rps.game import RpsGame
+from games.rps.rules import RpsRules
+from games.rules import matches
 from tests.playing import lines_of, play, player, reader
 
 GOLDEN = Path(__file__).parents[2] / "golden"
@@ -127,12 +130,18 @@ def test_code_golf(sandbox):
     check("code_golf", [play(game, task, [reader("generator", texts)], sandbox, ["p=lambda g:[g[0][::-1]]"])])
 
 
+def test_rps():
+    answers = {"first": ["rock", "Paper\n", "well"], "second": ["scissors", "paper", "rock"]}
+    seats = [reader(name, texts, seed=seed) for seed, (name, texts) in enumerate(answers.items(), 1)]
+    check("rps", [play(RpsGame(RpsRules()), RpsRules().own_problems(1)[0][0], seats)])
+
+
 @pytest.mark.parametrize(
     ("rules", "moves"), [(TicTacToeRules(), "123456789"), (KuhnRules(), ("pass", "bet"))]
 )
 def test_boards(rules, moves):
     """Of oneself, of every bot on every side, and of every probe; the players say anything, in turn."""
-    problems = [*training_matches(rules.kind, 2), *evaluation_matches(rules.kind, 1)]
+    problems = [*matches(rules.kind, 2), *evaluation_matches(rules.kind, 1)]
 
     def says(prompt, sampling):
         options = [*moves, "!"] if rules.kind == "kuhn" else moves

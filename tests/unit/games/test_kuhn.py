@@ -14,7 +14,6 @@ from games.boards.kuhn import (
     nash_conv,
     payoff,
     to_move,
-    uniform,
     value,
 )
 
@@ -45,8 +44,9 @@ def test_who_moves_and_what_they_know():
 
 
 def test_uniform_policies():
-    assert nash_conv(uniform()) == pytest.approx(11 / 12)
-    assert value(uniform()) == pytest.approx(1 / 8)
+    uniform = {name: 0.5 for role in (0, 1) for name in information_sets(role)}
+    assert nash_conv(uniform) == pytest.approx(11 / 12)
+    assert value(uniform) == pytest.approx(1 / 8)
 
 
 @pytest.mark.parametrize("alpha", [0, 0.1, 0.25, 1 / 3])

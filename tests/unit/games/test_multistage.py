@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from core.batch import sample_from
-from core.episode import Episode
+from core.episode import Episode, Mistakes
 from core.interfaces import Branching
 from core.stages import first_stages
 from core.verdict import Status
@@ -385,3 +385,72 @@ def test_what_the_sandbox_did_not_judge_has_no_outcomes(table):
     table.sandbox.broken = {WRONG}
     right, wrong, _ = table.play([RIGHT, WRONG], ["assert f(1) == 2"]).trajectories
     assert right.outcomes and not wrong.outcomes and wrong.reward is None
+
+
+# ---------------------------------------------------------------------- what is met again
+def test_programs_meet_the_mistake_book_and_are_paid_for_it(table):
+    past = {"discriminator": ("assert f(3) == 6",)}
+    episode = table.play([RIGHT, WRONG_AT_3], ["assert f(1) == 2"], past=past)
+    assert rewards(episode, "generator") == [1.0, 0.5]
+    assert rewards(episode, "discriminator") == [0.0]  # for its own test kills nobody
+    owners = {o.test: o.owner for o in episode.trajectories[0].outcomes}
+    assert owners == {"assert f(1) == 2": "discriminator #0", "assert f(3) == 6": "mistake book"}
+    assert episode.mistakes.tests == {"assert f(3) == 6": True}
+
+
+def test_a_test_of_the_book_that_all_pass_is_told_as_passed(table):
+    past = {"discriminator": ("assert f(1) == 2", "assert f(2) == 5")}
+    episode = table.play([RIGHT, WRONG_AT_3], ["assert f(3) == 6"], past=past)
+    # the second one is no valid test (any more), so nobody fails it
+    assert episode.mistakes.tests == {
+        "assert f(1) == 2": False,
+        "assert f(2) == 5": False,
+        "assert f(3) == 6": True,
+    }
+    assert rewards(episode, "generator") == [1.0, 0.5]
+
+
+@pytest.mark.parametrize(("form", "written"), [("input_only", "f(3)"), ("relabel", "assert f(3) == 77")])
+def test_tests_are_remembered_as_they_were_written(table, form, written):
+    """So that they can be met again, under the same rules."""
+    first = table.play([RIGHT, WRONG_AT_3], [f"{written}\n{written.replace('3', '1')}"], test_format=form)
+    assert first.mistakes.tests == {written: True}
+    again = table.play([WRONG_AT_3], [], test_format=form, past={"discriminator": (written,)})
+    assert rewards(again, "generator") == [0.0] and again.mistakes.tests == {written: True}
+
+
+def test_strict_tests_of_the_past_share_no_process_with_others(table):
+    past = {"discriminator": ("assert f(3) == 6", "assert f(4) == 8")}
+    table.play([WRONG_AT_3], ["assert f(1) == 2"], past=past)
+    assert {tests for program, tests, _ in table.sandbox.jobs if program == WRONG_AT_3} == {
+        ("assert f(1) == 2",),
+        ("assert f(3) == 6",),
+        ("assert f(4) == 8",),
+    }
+
+
+def test_suites_are_paid_for_the_wrong_programs_of_the_past(table):
+    suites = ["assert f(3) == 6", "assert f(1) == 2"]
+    episode = table.play([RIGHT], suites, past={"generator": (WRONG_AT_3,)})
+    assert rewards(episode, "discriminator") == [0.5, 0.0]  # half of the programs fail; none does
+    assert [components(episode, i)["past_kill_rate"] for i in (0, 1)] == [1.0, 0.0]
+    assert [components(episode, i)["kill_rate"] for i in (0, 1)] == [0.0, 0.0]
+    assert rewards(episode, "generator") == [1.0]
+
+
+def test_a_past_program_that_the_sandbox_cannot_judge_counts_for_nothing(table):
+    table.sandbox.broken = {WRONG_AT_3}
+    episode = table.play([RIGHT], ["assert f(3) == 6"], past={"generator": (WRONG_AT_3,)})
+    assert rewards(episode, "discriminator") == [0.0] and "past_kill_rate" not in components(episode)
+
+
+def test_wrong_programs_are_those_that_pass_something_and_fail_something(table):
+    suite = "assert f(3) == 6\nassert f(1) == 2"
+    episode = table.play([RIGHT, WRONG_AT_3, WRONG_AT_3, WRONG, BROKEN_SYNTAX], [suite])
+    assert episode.mistakes.programs == (WRONG_AT_3,)
+
+
+def test_where_the_sandbox_judged_no_program_nothing_is_a_mistake(table):
+    table.sandbox.broken = {WRONG}
+    episode = table.play([WRONG], ["assert f(3) == 6"], past={"discriminator": ("assert f(1) == 2",)})
+    assert episode.mistakes == Mistakes()

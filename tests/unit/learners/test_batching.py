@@ -142,8 +142,10 @@ def test_tree_credit_is_a_branchs_value_beyond_its_siblings() -> None:
             "its suites do not branch",
         ),
         ({"device": "cpu", "generator": {"learner": {"precision": "fp16"}}}, "fp16 is for device cuda"),
+        ({"device": "cpu", "generator": {"engine": {"sleep": True}}}, "sleep has no effect with device cpu"),
+        ({"generator": {"engine": {"sleep": True}}}, "vLLM puts one engine of a process to sleep"),
         (
-            {"device": "cpu", "generator": {"learner": {"offload_optimizer": True}}},
+            {"device": "cpu", "generator": {"learner": {"offload": "all"}}},
             "no effect with device cpu",
         ),
         ({"local": True, "generator": {"learner": {"workers": 2}}}, "no effect with local"),

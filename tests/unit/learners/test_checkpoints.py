@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from learners import checkpoints
-from learners.checkpoints import CheckpointError, CheckpointStore, check_fits, read_checkpoint
+from learners.checkpoints import CheckpointError, CheckpointStore, base_of, check_fits, read_checkpoint
 from learners.settings import LearnerSettings
 from tests.learning import Tokenizer
 
@@ -358,3 +358,19 @@ def test_settings_of_an_older_version_are_refused(tmp_path, changed):
     saved = {key: value for key, value in (learner() | changed).items() if value is not ...}
     with pytest.raises(CheckpointError, match=r"generator: written by an older version.*start a new run"):
         check_fits(theirs, ours, saved, learner())
+
+
+def test_an_adapter_is_of_the_model_beneath_it(tmp_path):
+    ours = directory_with(tmp_path / "ours", SHAPE)
+    other = directory_with(tmp_path / "other", SHAPE | {"hidden_size": 192})
+    saved = directory_with(tmp_path / "generator", None)
+    with pytest.raises(CheckpointError, match="generator: written by an older version"):
+        check_fits(saved, ours, learner(**LORA), learner(**LORA))
+    for base in (ours, "owner/name", tmp_path / "gone"):
+        (saved / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": str(base)}))
+        check_fits(saved, ours, learner(**LORA), learner(**LORA))
+        assert base_of(saved) == str(base)
+    (saved / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": str(other)}))
+    with pytest.raises(CheckpointError, match="hidden_size is 192"):
+        check_fits(saved, ours, learner(**LORA), learner(**LORA))
+    assert base_of(ours) is None and base_of("owner/name") is None

@@ -68,11 +68,16 @@ def test_gradients_are_the_slopes_of_the_loss(case, double_path):
     with torch.no_grad():  # away from the reference, from the engine, and from a value head of zeros
         for parameter in parts_of(learner):
             parameter += noise(parameter, 0.05)
+
+    def advantages(count: int) -> torch.Tensor:
+        drawn = noise(torch.zeros(count), 1.0)
+        return drawn[:1].expand(count) if settings.objective == "gspo" else drawn  # it is of whole sequences
+
     samples = random_samples(3, 5)
     played = batch(*(replace(s, advantage=s.advantage or 0.0) for s in samples))
     targets = {
         i: Targets(
-            noise(torch.zeros(sum(s.sampled)), 1.0),
+            advantages(sum(s.sampled)),
             noise(torch.zeros(sum(s.sampled)), 0.1) - 3.5,
             noise(torch.zeros(sum(s.sampled)), 1.0),
             noise(torch.zeros(sum(s.sampled)), 1.0),

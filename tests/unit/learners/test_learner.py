@@ -3,11 +3,16 @@ from dataclasses import replace
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.profiler import ProfilerActivity, profile
 
-from learners.learner import Learner
+from learners import models
+from learners.learner import Learner, equal_parts
 from learners.packing import row_of
-from tests.learning import batch, largest_difference, weights
+from tests.learning import VOCABULARY, batch, largest_difference, tiny_model, weights
 
+HIDDEN = tiny_model().config.hidden_size
 ESTIMATORS = ["gae", "grpo"]
 
 
@@ -143,6 +148,37 @@ def test_only_the_stage_under_training_carries_loss(make_learner, sample_of):
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_an_update_makes_logits_for_what_is_trained_only(make_learner, sample_of, monkeypatch, estimator):
+    """The critic learns from all that was sampled, but needs no logits for it."""
+    learner = make_learner(estimator={"kind": estimator})
+    sample = sample_of(learner, [3, 4], [6, 7, 8, 9], trained=[False, True, True, False])
+    rows: list[int] = []
+    made = models.logits_of
+    monkeypatch.setattr(
+        models, "logits_of", lambda model, hidden: rows.append(len(hidden)) or made(model, hidden)
+    )
+    updated = learner._accumulate(batch(sample), [0], learner._targets(batch(sample), [0], {}))[0]
+    assert rows[-2:] == [2, 2], "the policy's and, to watch KL, the reference's"
+    assert updated["sampled_tokens"] == 4 and ("value_loss" in updated) == (estimator == "gae")
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_the_head_multiplies_what_is_trained_only(make_learner, sample_of, estimator):
+    """By the profiler: rows of its matrix products, forward and backward."""
+    learner = make_learner(estimator={"kind": estimator})
+    sample = sample_of(learner, [3, 4], [6, 7, 8, 9], trained=[False, True, True, False])
+    targets = learner._targets(batch(sample), [0], {})
+    with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as seen:
+        learner._accumulate(batch(sample), [0], targets)
+    products = [event.input_shapes for event in seen.events() if event.name == "aten::mm"]
+    of_head = [sizes for sizes in products if any(VOCABULARY in size for size in sizes)]
+    rows = [min({n for size in sizes for n in size} - {VOCABULARY, HIDDEN}) for sizes in of_head]
+    assert rows == [2, 2, 2, 2], (
+        "the policy's, the watched reference's; of the gradient by hidden and by weight"
+    )
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_a_batch_in_which_nothing_is_trained_only_counts(make_learner, sample_of, estimator):
     learner = make_learner(estimator={"kind": estimator})
     before = weights(learner)
@@ -239,6 +275,43 @@ def test_epochs_and_minibatches_multiply_the_updates(make_learner, random_batch)
     learner = make_learner(epochs=2, minibatch_samples=4)
     learner.step(random_batch(learner, count=10))
     assert learner.updates == 2 * 3
+
+
+@given(st.integers(0, 300), st.integers(1, 80))
+def test_minibatches_are_as_few_and_as_equal_as_can_be(count, most):
+    parts = equal_parts(range(count), most)
+    assert [i for part in parts for i in part] == list(range(count))
+    assert len(parts) == math.ceil(count / most)
+    assert not parts or max(map(len, parts)) - min(map(len, parts)) <= 1
+
+
+def test_one_sample_too_many_makes_no_update_of_its_own(make_learner, random_batch, monkeypatch):
+    learner = make_learner(minibatch_samples=4)
+    sizes: list[int] = []
+    update = learner._update
+    monkeypatch.setattr(
+        learner, "_update", lambda b, chosen, *rest: (sizes.append(len(chosen)), update(b, chosen, *rest))
+    )
+    learner.step(random_batch(learner, count=9))
+    assert sizes == [3, 3, 3]
+
+
+@pytest.mark.parametrize("kind", ["gae", "reinforce_pp"])
+def test_advantages_are_normalised_among_one_players_tokens(make_learner, sample_of, kind):
+    """What a role earns by being that role (+5, -5) is nothing that its tokens have done."""
+    learner = make_learner(estimator={"kind": kind})
+    samples = tuple(
+        replace(sample_of(learner, [3], [4] * length, reward=r, advantage=r), player=player)
+        for player, base in (("first", 5.0), ("second", -5.0))
+        for length, r in ((1, base + 1), (4, base - 1))
+    )
+    targets = learner._targets(batch(*samples), range(4), {})
+    for own in ((0, 1), (2, 3)):
+        pooled = torch.cat([targets[i].advantages_S for i in own])
+        assert pooled.mean().item() == pytest.approx(0, abs=1e-5)
+        assert pooled.std().item() == pytest.approx(1, abs=1e-4)
+        # 1 token of +1, 4 of -1: mean -.6, std .8944
+        assert pooled[0].item() == pytest.approx(1.6 / 0.8**0.5, abs=1e-4)
 
 
 def test_the_value_head_learns_the_return(make_learner, sample_of):

@@ -36,9 +36,41 @@ def test_ppo_hand_computed(ratio, advantage, loss, gradient):
     assert gradients == pytest.approx([gradient], rel=1e-5)
 
 
-def test_tokens_outside_the_interval_are_counted_and_it_is_asymmetric():
-    result, _ = loss_of([1.0, 1.5, 0.5, 1.1, 1.25, 0.75], [1.0, 1.0, -1.0, 1.0, 1.0, 1.0])
-    assert result.clipped_N.tolist() == [0, 1, 1, 0, 0, 1]
+def test_tokens_that_clipping_decides_are_counted_and_the_interval_is_asymmetric():
+    ratios, advantages = [1.0, 1.5, 0.5, 1.1, 1.25, 0.75, 1.5], [1.0, 1.0, -1.0, 1.0, 1.0, 1.0, -1.0]
+    result, gradients = loss_of(ratios, advantages)
+    assert result.clipped_N.tolist() == [0, 1, 1, 0, 0, 0, 0]
+    assert [float(gradient == 0) for gradient in gradients] == result.clipped_N.tolist()
+
+
+@pytest.mark.parametrize("objective", ["ppo", "gspo", "cispo"])
+@pytest.mark.parametrize("advantage", [1.0, -1.0])
+def test_a_token_that_the_engine_held_impossible_breaks_no_update(objective, advantage):
+    """e^100 is no fp32: its gradient would be NaN even where the ratio is clipped."""
+    logprobs = torch.tensor([-1.0], requires_grad=True)
+    options = {"clip_low": LOW, "clip_high": HIGH, "objective": objective}
+    found = policy_loss(
+        logprobs,
+        torch.tensor([-101.0]),
+        torch.tensor([advantage]),
+        torch.zeros(1, dtype=torch.long),
+        **options,
+    )
+    found.loss_N.sum().backward()
+    assert found.loss_N.isfinite().all() and found.approximate_kl_N.isfinite().all()
+    assert logprobs.grad.isfinite().all()
+
+
+def test_gspo_weighs_each_tokens_own_gradient():
+    """As importance weights do, after the loss."""
+    logprobs = torch.tensor([0.1, -0.2, 0.05], requires_grad=True)
+    rows = torch.zeros(3, dtype=torch.long)
+    found = policy_loss(
+        logprobs, torch.zeros(3), torch.ones(3), rows, clip_low=LOW, clip_high=HIGH, objective="gspo"
+    )
+    (found.loss_N * torch.tensor([1.0, 2.0, 0.0])).sum().backward()
+    ratio = exp(-0.05 / 3)
+    assert logprobs.grad.tolist() == pytest.approx([-ratio, -2 * ratio, 0.0])
 
 
 def test_dual_clip_bounds_what_an_improbable_token_can_do():
@@ -90,6 +122,13 @@ def test_kl_hand_computed():
     assert kl(policy, reference, "k1").tolist() == [1.0, -1.0]
     assert kl(policy, reference, "k2").tolist() == [0.5, 0.5]
     assert kl(policy, reference).tolist() == pytest.approx([exp(-1) - -1 - 1, exp(1) - 1 - 1])
+
+
+def test_k3_of_one_token_is_bounded():
+    policy, reference = torch.tensor([-3.0, -200.0], requires_grad=True), torch.tensor([0.0, 0.0])
+    found = kl(policy, reference)
+    found.sum().backward()
+    assert found.tolist() == [10.0, 10.0] and policy.grad.tolist() == [0.0, 0.0]
 
 
 @pytest.mark.parametrize("estimator", ["k1", "k3"])

@@ -22,6 +22,18 @@ def test_the_average_is_corrected_for_its_start_at_zero():
     assert baselines.baseline("g", "r") == pytest.approx(1.5 / 0.75)
 
 
+def test_it_remembers_as_many_trajectories_whatever_the_batch():
+    """b <- .5 b + .5 R four times, or a batch of four: the past before them weighs .5^4 either way."""
+    one_by_one, at_once = RoleBaselines(0.5), RoleBaselines(0.5)
+    for baselines in (one_by_one, at_once):
+        baselines.advantages("g", "r", [8.0])
+    for _ in range(4):
+        one_by_one.advantages("g", "r", [0.0])
+    at_once.advantages("g", "r", [0.0] * 4)
+    assert at_once.baseline("g", "r") == pytest.approx(one_by_one.baseline("g", "r"))
+    assert at_once.baseline("g", "r") == pytest.approx(4.0 * 0.5**4 / (1 - 0.5**5))
+
+
 def test_games_and_roles_are_kept_apart():
     baselines = RoleBaselines(0.9)
     baselines.advantages("kuhn", "first", [1.0])

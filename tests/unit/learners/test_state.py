@@ -1,11 +1,19 @@
+import json
+import threading
+
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from torch import nn
+from torch.distributed.checkpoint import HuggingFaceStorageWriter
 
+from learners import files
+from learners.checkpoints import CheckpointError
 from learners.learner import Learner
 from learners.models import load_model
+from learners.recovery import go_back
 from learners.settings import LearnerSettings
-from learners.state import load_learner, save_learner
+from learners.state import begin_save, load_learner, save_learner
 from tests.learning import largest_difference, weights
 
 
@@ -71,6 +79,97 @@ def test_a_parameter_without_gradients_begins_anew(
     assert largest_difference(weights(whole), weights(resumed)) == 0
 
 
+# ---------------------------------------------------------------------- while it goes on learning
+def test_a_save_is_of_the_moment_at_which_it_began(
+    make_learner, random_batch, model_path, tmp_path, monkeypatch
+):
+    learner, unsaved = make_learner(estimator={"kind": "gae"}), make_learner(estimator={"kind": "gae"})
+    batches = [random_batch(learner, step) for step in (1, 2)]
+    go_on, write = threading.Event(), HuggingFaceStorageWriter.write_data
+
+    def slowly(*arguments):
+        assert go_on.wait(30)
+        return write(*arguments)
+
+    monkeypatch.setattr(HuggingFaceStorageWriter, "write_data", slowly)
+    for each in (learner, unsaved):
+        each.step(batches[0])
+    before = weights(learner)
+    wait = begin_save(learner, tmp_path)
+    expected = learner.step(batches[1])
+    assert expected == unsaved.step(batches[1]) and learner.export().digest == unsaved.export().digest
+    go_on.set()
+    wait()
+    resumed = Learner(learner.settings, 1e-2, tmp_path, model_path, seed=99)
+    load_learner(resumed, tmp_path)
+    assert resumed.version == 1 and largest_difference(weights(resumed), before) == 0
+    assert resumed.step(batches[1]) == expected
+    assert resumed.export().digest == learner.export().digest
+
+
+def test_what_goes_wrong_while_it_is_written_is_not_lost(make_learner, random_batch, tmp_path, monkeypatch):
+    def full(*arguments):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(HuggingFaceStorageWriter, "write_data", full)
+    learner = make_learner()
+    learner.step(random_batch(learner))
+    wait = begin_save(learner, tmp_path)
+    with pytest.raises(OSError, match="No space left"):
+        wait()
+
+
+def test_a_large_one_is_in_several_files(make_learner, random_batch, model_path, tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "FILE_BYTES", 5_000)
+    learner = make_learner()
+    learner.step(random_batch(learner))
+    save_learner(learner, tmp_path)
+    saved = sorted(tmp_path.glob("*.safetensors"))
+    assert len(saved) > 2 and saved[0].name == f"model-00001-of-{len(saved):05d}.safetensors"
+    largest = max(p.nbytes for p in weights(learner).values())
+    assert all(sum(t.nbytes for t in load_file(file).values()) <= max(5_000, largest) for file in saved)
+    index = json.loads((tmp_path / "model.safetensors.index.json").read_text())
+    assert index["weight_map"].keys() == weights(learner).keys()
+    assert len(list((tmp_path / "learner_state").glob("*.safetensors"))) > 2
+    resumed = Learner(learner.settings, 1e-2, tmp_path, model_path, seed=99)
+    load_learner(resumed, tmp_path)
+    assert resumed.export().digest == learner.export().digest
+    played = random_batch(learner, 2)
+    assert resumed.step(played) == learner.step(played)
+    assert largest_difference(weights(resumed), weights(learner)) == 0
+    go_back(learner, tmp_path)
+    assert learner.version == 1
+    learner.step(played)
+    assert largest_difference(weights(resumed), weights(learner)) == 0
+
+
+@pytest.mark.parametrize("missing", ["a tensor", "a file"])
+def test_moments_that_a_checkpoint_lacks_are_missed(make_learner, random_batch, tmp_path, missing):
+    learner = make_learner()
+    learner.step(random_batch(learner))
+    save_learner(learner, tmp_path)
+    (file,) = (tmp_path / "learner_state").glob("*.safetensors")
+    if missing == "a file":
+        file.unlink()
+    else:
+        whole = load_file(file)
+        whole.pop("policy.exp_avg.model.norm.weight")
+        save_file(whole, file)
+    with pytest.raises(CheckpointError, match=r"learner_state: without policy\.exp_avg\.model"):
+        load_learner(learner, tmp_path)
+
+
+def test_fewer_workers_than_died_over_it_save_again(make_learner, random_batch, tmp_path):
+    learner = make_learner()
+    learner.step(random_batch(learner))
+    left = tmp_path / "learner_state" / "shard-00002-model-00001-of-00001.safetensors"
+    left.parent.mkdir()
+    left.write_bytes(b"half")
+    save_learner(learner, tmp_path)
+    load_learner(learner, tmp_path)
+
+
+# ---------------------------------------------------------------------- what is not saved
 def test_the_reference_does_not_move(make_learner, random_batch):
     learner = make_learner()
     before = {n: p.clone() for n, p in learner.policy.reference.named_parameters()}

@@ -8,6 +8,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from learners import tuning
+from learners.adapters import merged_folder
 from learners.learner import Learner, NotFinite
 from learners.models import load_model
 from learners.packing import row_of
@@ -47,8 +48,9 @@ def test_an_adapter_starts_as_nothing_and_leaves_the_backbone_alone(
 def test_the_merged_weights_are_the_policy(make_learner, random_batch, tmp_path):
     learner = make_learner(1e-2, **LORA)
     learner.step(random_batch(learner))
-    save_learner(learner, tmp_path)
-    merged = AutoModelForCausalLM.from_pretrained(tmp_path)
+    save_learner(learner, tmp_path / "saved")
+    with merged_folder(tmp_path / "saved", "float32") as folder:
+        merged = AutoModelForCausalLM.from_pretrained(folder)
     tokens = [3, 9, 4, 7, 11]
     row = row_of([tokens])
     with torch.no_grad():
@@ -86,6 +88,13 @@ def test_two_adapters_on_one_backbone_learn_as_two_models_would(model_path, rand
     generator, discriminator = map(weights, together.values())
     assert largest_difference(generator, discriminator) > 1e-3
     assert together["generator"].export().digest == apart["generator"].export().digest
+
+
+@pytest.mark.parametrize("lora", [None, {"rank": 4}])
+def test_the_limit_of_logits_is_all_networks(make_learner, lora):
+    networks = make_learner(lora=lora, logits_mb=3).policy.networks()
+    assert len(networks) == (1 if lora else 2)
+    assert all(network.logits_at_once == 3 << 18 for network in networks)
 
 
 def test_only_adapters_of_one_model_share_a_backbone(model_path, tmp_path):
@@ -186,6 +195,7 @@ def test_fp16_goes_on_after_a_broken_batch_and_gives_up_on_many(make_learner, sa
     learner = make_learner(1e-3, precision="fp16")
     good = sample_of(learner, [3, 4], [5, 6])
     bad = replace(good, logprobs=(0.0, 0.0, math.nan, math.nan))
+    learner.scaler.update(1024.0)  # as if it had settled: at its first one, 65536, a good batch may overflow
     assert learner.step(batch(bad))["skipped_updates"] == 1
     assert learner.step(batch(good, step=2))["skipped_updates"] == 0
     with pytest.raises(NotFinite):
@@ -218,7 +228,9 @@ def test_a_quantised_backbone_learns_and_is_published_whole(tmp_path, bits, shar
     learner.step(batch(*random_samples(1, 8)))
     assert largest_difference(before, weights(learner)) > 1e-3
     save_learner(learner, tmp_path / "saved")
-    whole = AutoModelForCausalLM.from_pretrained(tmp_path / "saved", dtype=torch.float32)
+    with merged_folder(tmp_path / "saved", "float32") as folder:
+        whole = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    assert largest_difference(dict(whole.named_parameters()), weights(learner)) < 1e-3, "on its few bits"
     assert {p.dtype for p in whole.parameters()} == {torch.float32}
     tokens = [3, 9, 4, 7]
     row = row_of([tokens])

@@ -1,7 +1,7 @@
 """Held-out problems in a training set: found, named and dropped."""
 
 from core.problem import Problem
-from problems.contamination import contaminated, drop_contaminated, normalised
+from problems.contamination import drop_contaminated, normalised
 
 
 def problem(id: str, description: str, solution: str = "", language: str = "python") -> Problem:
@@ -34,18 +34,13 @@ def test_same_descriptions_and_solutions_are_found() -> None:
         problem("t4", "Return the sum of squares.", "def f(x):\n    return x + 2"),
         problem("t5", "Write.", "print(1)", "lua"),
     ]
-    assert contaminated(train, held_out) == [
-        ("t1", "h1", "same description"),
-        ("t2", "h2", "same reference solution"),
-        ("t5", "h4", "same reference solution"),
-    ]
     kept, dropped = drop_contaminated(train, held_out)
     assert [p.id for p in kept] == ["t3", "t4"]
     assert [p.id for p in dropped] == ["t1", "t2", "t5"]
 
 
-def test_a_pair_is_named_once_and_every_pair_is_named() -> None:
-    held_out = [problem("h1", "One", "def f(x): pass"), problem("h2", "one!", "x = (")]
-    found = contaminated([problem("t", "ONE", "def f(x):\n    pass")], held_out)
-    assert found == [("t", "h1", "same description"), ("t", "h2", "same description")]
-    assert contaminated([], held_out) == contaminated(held_out, []) == []
+def test_a_reference_that_is_no_python_is_compared_as_text() -> None:
+    held_out = [problem("h1", "One", "x = ("), problem("h2", "Two", "y")]
+    same, other = problem("t1", "Three", "x=("), problem("t2", "Four", "x = )")
+    assert drop_contaminated([same, other], held_out) == ([other], [same])
+    assert drop_contaminated([], held_out) == ([], []) and drop_contaminated(held_out, []) == (held_out, [])

@@ -27,6 +27,3 @@ def test_what_is_always_or_never_solved_is_dropped() -> None:
     ]
     rates = {"never": 0.0, "rarely": 0.1, "often": 0.9, "always": 1.0}
     assert [p.id for p in keep_learnable(problems, rates)] == ["rarely", "often", "unknown"]
-    assert [p.id for p in keep_learnable(problems, rates, low=0.1, high=0.95)] == ["often", "unknown"]
-    with pytest.raises(ValueError, match="low < high"):
-        keep_learnable(problems, rates, low=0.5, high=0.5)

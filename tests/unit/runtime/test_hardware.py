@@ -11,7 +11,8 @@ from configs.load import RECIPES, load_run
 from configs.schema import Config
 from core.errors import SparringError
 from runtime import hardware as hardware_of_runs
-from runtime.hardware import Hardware, detect, said
+from runtime import memory_plan
+from runtime.hardware import Hardware, detect, said, settled
 from runtime.memory_plan import Shape
 from runtime.start import fit
 
@@ -26,13 +27,13 @@ MACHINES = (CPU, V100, A100, H100, replace(H100, gpus=8))
 
 QWEN_1_5B = Shape(
     parameters=1_543_714_304, linear=1_310_195_712, adapter=1_154_048,
-    layers=28, hidden=1536, intermediate=8960, keys=256, vocabulary=151_936,
+    layers=28, hidden=1536, intermediate=8960, keys=256, vocabulary=151_936, heads=12, key_heads=2,
 )  # fmt: skip
 
 
 def fitted(config: Config, hardware: Hardware) -> Config:
     """Whatever the model: as for one of 1.5B."""
-    return hardware_of_runs.fitted(config, hardware, lambda model: QWEN_1_5B)
+    return settled(config, choices(config, hardware))
 
 
 def choices(config: Config, hardware: Hardware) -> dict:
@@ -53,9 +54,9 @@ def engine(config: Config) -> tuple:
     ("hardware", "device", "learns", "plays", "problems"),
     [
         (CPU, "cpu", ("fp32", False, 16384), ("float32", 64, None), 100),
-        (V100, "cuda", ("fp16", True, 2048), ("float32", 32, 0.45), 40),  # it does not fit: said in the plan
+        (V100, "cuda", ("fp16", True, 2048), ("float16", 32, 0.298), 40),  # it does not fit: said in the plan
         (A100, "cuda", ("bf16", True, 2048), ("bfloat16", 64, 0.12), 100),
-        (H100, "cuda", ("bf16", True, 8192), ("bfloat16", 256, 0.104), 100),
+        (H100, "cuda", ("bf16", True, 8192), ("bfloat16", 256, 0.1), 100),
     ],
     ids=["cpu", "v100", "a100", "h100"],
 )
@@ -78,7 +79,10 @@ def test_one_gpu_is_shared_and_several_are_not() -> None:
         return config.rollout.gpus, config.generator.learner.gpus, config.discriminator.learner.gpus
 
     assert shares(fitted(Config(), H100)) == (0.5, 0.25, 0.25)
+    assert shares(fitted(Config(), replace(H100, gpus=2))) == (1.0, 0.5, 0.5)
     assert shares(fitted(Config(), replace(H100, gpus=3))) == (1.0, 1.0, 1.0)
+    actors = [fitted(Config(), replace(H100, gpus=gpus)).rollout.actors for gpus in (1, 2, 3, 8)]
+    assert actors == [1, 1, 1, 6], "as many as there are GPUs for"
     assert shares(fitted(Config(), CPU)) == (None, None, None)
     assert shares(fitted(Config(local=True), H100)) == (None, None, None)
 
@@ -104,6 +108,18 @@ def test_sharded_weights_are_not_trained_in_fp16() -> None:
     assert fitted(config, replace(V100, gpus=4)).generator.learner.precision == "fp32"
 
 
+def test_what_rounds_apart_is_corrected_for() -> None:
+    """Engine and learner in bf16; 0 turns it off."""
+
+    def cap(hardware: Hardware, **learner: object) -> float | None:
+        config = Config.model_validate({"generator": {"learner": learner}})
+        return fitted(config, hardware).generator.learner.importance_cap
+
+    assert [cap(hardware) for hardware in (CPU, V100, A100)] == [None, None, 2.0]
+    assert cap(A100, precision="fp32") is None
+    assert cap(A100, importance_cap=0) == 0 and cap(A100, importance_cap=5) == 5
+
+
 def test_a_gpu_older_than_tensor_cores_trains_in_fp32() -> None:
     assert fitted(Config(), replace(V100, capability=(6, 0))).generator.learner.precision == "fp32"
 
@@ -111,15 +127,16 @@ def test_a_gpu_older_than_tensor_cores_trains_in_fp32() -> None:
 GIVEN = {
     "device": "cuda",
     "evaluation": {"problems": 7},
-    "rollout": {"gpus": 0.4},
+    "rollout": {"actors": 2, "gpus": 0.4},
     "generator": {
         "learner": {
             "precision": "fp32",
             "gradient_checkpointing": False,
             "microbatch_tokens": 512,
+            "logits_mb": 64,
             "gpus": 0.1,
         },
-        "engine": {"dtype": "float32", "max_num_seqs": 3, "gpu_memory_utilization": 0.11},
+        "engine": {"dtype": "float32", "max_num_seqs": 3, "gpu_memory_utilization": 0.11, "sleep": False},
     },
 }
 
@@ -145,7 +162,7 @@ def test_device_cuda_where_no_gpu_is_seen_yet_is_cautious() -> None:
     config = fitted(Config(device="cuda"), CPU)
     assert learner(config) == ("fp32", True, 4096)
     assert config.rollout.gpus == 0.5
-    unknown = hardware_of_runs.fitted(Config(), H100, lambda model: None)
+    unknown = settled(Config(), hardware_of_runs.choices(Config(), H100, lambda model: None))
     assert (learner(unknown), engine(unknown)) == (("bf16", True, 4096), ("bfloat16", 256, 0.25))
 
 
@@ -218,6 +235,16 @@ def test_a_run_prints_what_it_found_and_chose(monkeypatch, capsys) -> None:
     assert first.startswith("this machine: ") and second.startswith("chosen: evaluation.problems 100, ")
     fit(config, detect())
     assert "chosen" not in capsys.readouterr().out
+
+
+def test_what_is_left_open_is_chosen_once(monkeypatch) -> None:
+    """The choice reads the models' configs and plans the memory on each rung."""
+    asked, choose = [], memory_plan.choose
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(memory_plan, "choose", lambda *given: asked.append(given) or choose(*given))
+    policy = {"model": "embedded"}  # a config that is at hand
+    fit(Config.model_validate({"generator": policy, "discriminator": policy}), H100)
+    assert len(asked) == 1
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

@@ -1,47 +1,50 @@
 """What a GPU has to hold, by arithmetic: against autograd's own count, and by model and card."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, LlamaConfig, PretrainedConfig, Qwen2Config
+from transformers import AutoModelForCausalLM, LlamaConfig, PretrainedConfig, PreTrainedModel, Qwen2Config
 
 from configs.load import load_run
 from configs.schema import Config
 from learners.attention import PACKED
 from learners.models import score_tokens
 from learners.packing import row_of
+from learners.settings import LearnerSettings
+from learners.tuning import Backbone, LoraTuning
 from runtime import memory_plan
-from runtime.hardware import Hardware, fitted
+from runtime.hardware import Hardware, choices, settled
 from runtime.memory_plan import GB, Shape, activations, demands, refusal, shape_of, ways_out
 
 PAGE = Path(__file__).parents[3] / "docs" / "hardware.md"
 QWEN = {  # Qwen2.5-Coder, by their config.json
     "0.5B": Shape(
         parameters=494_032_768, linear=357_826_560, adapter=549_888,
-        layers=24, hidden=896, intermediate=4864, keys=128, vocabulary=151_936,
+        layers=24, hidden=896, intermediate=4864, keys=128, vocabulary=151_936, heads=14, key_heads=2,
     ),
     "1.5B": Shape(
         parameters=1_543_714_304, linear=1_310_195_712, adapter=1_154_048,
-        layers=28, hidden=1536, intermediate=8960, keys=256, vocabulary=151_936,
+        layers=28, hidden=1536, intermediate=8960, keys=256, vocabulary=151_936, heads=12, key_heads=2,
     ),
     "3B": Shape(
         parameters=3_085_938_688, linear=2_774_532_096, adapter=1_870_848,
-        layers=36, hidden=2048, intermediate=11_008, keys=256, vocabulary=151_936,
+        layers=36, hidden=2048, intermediate=11_008, keys=256, vocabulary=151_936, heads=16, key_heads=2,
     ),
     "7B": Shape(
         parameters=7_615_616_512, linear=6_525_288_448, adapter=2_523_136,
-        layers=28, hidden=3584, intermediate=18_944, keys=512, vocabulary=152_064,
+        layers=28, hidden=3584, intermediate=18_944, keys=512, vocabulary=152_064, heads=28, key_heads=4,
     ),
     "14B": Shape(
         parameters=14_770_033_664, linear=13_212_057_600, adapter=4_300_800,
-        layers=48, hidden=5120, intermediate=13_824, keys=1024, vocabulary=152_064,
+        layers=48, hidden=5120, intermediate=13_824, keys=1024, vocabulary=152_064, heads=40, key_heads=8,
     ),
     "32B": Shape(
         parameters=32_763_876_352, linear=31_205_621_760, adapter=8_388_608,
-        layers=64, hidden=5120, intermediate=27_648, keys=1024, vocabulary=152_064,
+        layers=64, hidden=5120, intermediate=27_648, keys=1024, vocabulary=152_064, heads=40, key_heads=8,
     ),
 }  # fmt: skip
 
@@ -52,6 +55,7 @@ def card(gib: float, gpus: int = 1) -> Hardware:
     )  # fmt: skip
 
 
+T4 = replace(card(14.6), capability=(7, 5))
 L4, H100 = card(22.2), card(79.1)
 LORA: dict[str, Any] = {"learner": {"lora": {"rank": 16}}}
 FSDP: dict[str, Any] = {
@@ -64,6 +68,10 @@ def both(policy: Mapping[str, Any]) -> Config:
     return Config.model_validate({"generator": policy, "discriminator": policy})
 
 
+def fitted(config: Config, hardware: Hardware, shape_of: Callable[[str], Shape | None]) -> Config:
+    return settled(config, choices(config, hardware, shape_of))
+
+
 # ---------------------------------------------------------------------- against autograd
 SMALL: list[tuple[type[PretrainedConfig], dict[str, int]]] = [
     (Qwen2Config, {"hidden_size": 128, "intermediate_size": 448, "num_attention_heads": 4, "num_key_value_heads": 2}),
@@ -71,11 +79,8 @@ SMALL: list[tuple[type[PretrainedConfig], dict[str, int]]] = [
 ]  # fmt: skip
 
 
-def left_for_the_gradient(config: PretrainedConfig, tokens: int, half: bool, again: bool) -> int:
+def left_for_the_gradient(model: PreTrainedModel, tokens: int, half: bool) -> int:
     """Bytes that autograd keeps of a forward pass, parameters apart."""
-    model = AutoModelForCausalLM.from_config(config, attn_implementation=PACKED, dtype=torch.float32).train()
-    if again:
-        model.gradient_checkpointing_enable()
     own = {p.untyped_storage().data_ptr() for p in model.parameters()}
     kept: dict[int, torch.Tensor] = {}
 
@@ -105,14 +110,44 @@ def test_activations_are_those_that_autograd_counts(
     assert shape is not None
 
     def counted(again: bool) -> float:
-        """Of a token in a layer: what a layer and 64 tokens more leave."""
-        of = {
-            n: [left_for_the_gradient(config, n, half, again) for config in (two, three)] for n in (64, 128)
-        }
-        return ((of[128][1] - of[128][0]) - (of[64][1] - of[64][0])) / 64
+        def trained(config: PretrainedConfig) -> PreTrainedModel:
+            model = AutoModelForCausalLM.from_config(config, attn_implementation=PACKED, dtype=torch.float32)
+            if again:
+                model.gradient_checkpointing_enable()
+            return model.train()
+
+        return of_a_token_in_a_layer(trained(two), trained(three), half)
 
     assert activations(shape, half) == pytest.approx(counted(again=False), rel=0.05)
     assert counted(again=True) == 4 * shape.hidden, "with checkpointing, a layer's input"
+
+
+def of_a_token_in_a_layer(two: PreTrainedModel, three: PreTrainedModel, half: bool) -> float:
+    """What a layer and 64 tokens more leave."""
+    of = {n: [left_for_the_gradient(model, n, half) for model in (two, three)] for n in (64, 128)}
+    return ((of[128][1] - of[128][0]) - (of[64][1] - of[64][0])) / 64
+
+
+@pytest.mark.parametrize(("kind", "sizes"), SMALL, ids=["Qwen2", "Llama"])
+def test_a_backbone_in_bf16_leaves_less(
+    kind: type[PretrainedConfig], sizes: dict[str, int], tmp_path
+) -> None:
+    def counted(again: bool) -> float:
+        lora = {"lora": {"rank": 4}, "precision": "bf16", "gradient_checkpointing": again}
+        settings, models = LearnerSettings.model_validate(lora), []
+        for place in (tmp_path / "2", tmp_path / "3"):
+            backbone = Backbone(settings, place, torch.device("cpu"))
+            LoraTuning(settings, backbone, "policy", 0)
+            models.append(backbone.model)
+        return of_a_token_in_a_layer(*models, half=True)
+
+    for layers in (2, 3):
+        config = kind(**sizes, num_hidden_layers=layers, vocab_size=64)
+        AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path / str(layers))
+    shape = shape_of(str(tmp_path / "2"))
+    assert shape is not None
+    assert activations(shape, True, backbone_in_half=True) == pytest.approx(counted(again=False), rel=0.05)
+    assert counted(again=True) == 2 * shape.hidden
 
 
 def test_shapes_are_read_from_a_config_alone(tmp_path) -> None:
@@ -128,27 +163,29 @@ def test_shapes_are_read_from_a_config_alone(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("size", "policy", "hardware", "gb"),
     [
-        ("1.5B", {}, H100, 73),  # two in full on a card of 80 GB
+        ("1.5B", {}, H100, 74),  # two in full on a card of 80 GB
         ("7B", {}, H100, None),
-        ("7B", LORA, H100, 81),
+        ("7B", LORA, H100, 56),
+        ("14B", LORA, H100, 79),
         ("1.5B", {}, L4, None),
-        ("1.5B", LORA, L4, 22),
+        ("1.5B", LORA, L4, 19),
         ("7B", LORA, L4, None),
         ("32B", LORA, H100, None),
         ("0.5B", {}, L4, None),
-        ("0.5B", LORA, L4, 15),
+        ("0.5B", LORA, L4, 21),
     ],
 )
 def test_what_fits_one_gpu(size: str, policy: dict[str, Any], hardware: Hardware, gb: int | None) -> None:
     config = fitted(both(policy), hardware, lambda model: QWEN[size])
     shapes = dict.fromkeys(config.policies, QWEN[size])
-    (found,) = demands(config, shapes)
-    refused = refusal([found], hardware.gpu_bytes, ways_out(config, shapes, hardware.gpu_bytes))
-    assert (refused is None) == (gb is not None), found.describe(hardware.gpu_bytes)
+    found = demands(config, shapes)
+    refused = refusal(found, hardware.gpu_bytes, ways_out(config, shapes, hardware.gpu_bytes))
+    assert (refused is None) == (gb is not None), [demand.describe(hardware.gpu_bytes) for demand in found]
     if gb is not None:
-        assert round(found.bytes / GB) == gb
+        assert [round(demand.bytes / GB) for demand in found] == [gb]
 
 
+AWAKE: dict[str, Any] = {"engine": {"sleep": False}}
 NO_ROOM = {"gradient_checkpointing": False, "microbatch_tokens": 32768}
 
 
@@ -194,6 +231,20 @@ def test_what_is_spread_over_eight_gpus() -> None:
     assert memory_plan.over(demands(config, {"generator": QWEN["32B"]}), card(79.1).gpu_bytes)
 
 
+def test_a_backbone_is_spread_and_its_adapter_is_not() -> None:
+    spread = FSDP["learner"] | {"lora": {"rank": 16}, "workers": 6}
+    policy = FSDP | {"learner": spread}
+    config = fitted(
+        Config.model_validate({"game": {"kind": "unit_tests"}, "generator": policy}),
+        card(79.1, 8),
+        lambda model: QWEN["32B"],
+    )
+    of_learner, _ = demands(config, {"generator": QWEN["32B"]})
+    assert of_learner.parts["weights"] == 2 * QWEN["32B"].parameters // 6
+    assert of_learner.parts["optimizer"] == 8 * 16 * QWEN["32B"].adapter
+    assert not memory_plan.over([of_learner], card(79.1).gpu_bytes)
+
+
 def test_without_its_kl_a_policy_needs_no_reference() -> None:
     watched, none = (
         fitted(both({"learner": {"kl": {"kind": kind}}}), H100, lambda model: QWEN["1.5B"])
@@ -209,12 +260,102 @@ def test_without_its_kl_a_policy_needs_no_reference() -> None:
     )
 
 
+@pytest.mark.parametrize(("policy", "sleeps"), [(LORA, True), ({}, False)], ids=["lora", "full"])
+def test_where_not_all_fits_one_engine_sleeps(policy: dict[str, Any], sleeps: bool) -> None:
+    """Of two engines in a process vLLM could put one to sleep."""
+    size, hardware = ("14B", card(67.0)) if sleeps else ("7B", H100)
+    config = fitted(both(policy), hardware, lambda model: QWEN[size])
+    assert [config.policy(role).engine.sleep for role in config.policies] == [sleeps] * 2
+    shapes = dict.fromkeys(config.policies, QWEN[size])
+    found = demands(config, shapes)
+    assert bool(memory_plan.over(found, hardware.gpu_bytes)) != sleeps
+    if sleeps:
+        awake = memory_plan.with_sleep(
+            fitted(both(AWAKE | policy), hardware, lambda model: QWEN[size]), False
+        )
+        assert memory_plan.over(demands(awake, shapes), hardware.gpu_bytes)
+        update, play = found
+        assert (update.of, play.of) == ("the GPU in an update", "the GPU in play")
+        assert not any("engine's weights" in name or "engine's cache" in name for name in update.parts)
+        assert (
+            "an update" not in play.parts
+            and play.parts["generator's engine's weights"] > 2 * QWEN[size].parameters
+        )
+        share = (config.generator.engine.gpu_memory_utilization or 0) * hardware.gpu_memory_gib * 2**30  # pyright: ignore
+        held = sum(part for name, part in play.parts.items() if "engine" not in name)
+        assert share + held <= hardware.gpu_bytes
+
+
+def test_where_all_fits_nobody_sleeps_unless_told() -> None:
+    assert fitted(both(LORA), H100, lambda model: QWEN["7B"]).generator.engine.sleep is False
+    told = fitted(both(LORA | {"engine": {"sleep": True}}), H100, lambda model: QWEN["7B"])
+    assert (
+        told.generator.engine.sleep is True
+        and len(demands(told, dict.fromkeys(told.policies, QWEN["7B"]))) == 2
+    )
+
+
+@pytest.mark.parametrize("lora", [True, False])
+def test_who_is_offloaded_holds_less_between_updates(lora: bool) -> None:
+    """The other's weights, reference and moments; of a backbone that two share, nothing in an update."""
+    shape, learner = QWEN["1.5B"], LORA["learner"] if lora else {}
+    shapes = {"generator": shape, "discriminator": shape}
+
+    def bytes_of(offload: str) -> int:
+        given = {
+            "learner": {**learner, "offload": offload, **NO_ROOM},
+            "engine": {"sleep": True, "adapter": lora},
+        }
+        config = fitted(
+            both(given if lora else {**given, "engine": {"kind": "transformers", "sleep": True}}),
+            H100,
+            lambda model: shape,
+        )
+        update, play = demands(config, shapes)
+        assert ("generator's weights" in play.parts) == (offload != "all")
+        return update.bytes
+
+    kept, moments, everything = map(bytes_of, ("none", "optimizer", "all"))
+    trained = 16 * shape.adapter if lora else shape.parameters
+    assert kept - moments == 8 * trained
+    assert moments - everything == (0 if lora else 8 * shape.parameters)
+
+
+def test_larger_parts_of_logits_where_there_is_room() -> None:
+    """They are what the plan counts, and what a learner takes (learners/models.py)."""
+    roomy = fitted(both(LORA), H100, lambda model: QWEN["1.5B"]).generator.learner
+    narrow = fitted(both(LORA), T4, lambda model: QWEN["1.5B"]).generator.learner
+    assert (roomy.logits_mb or 0) > (narrow.logits_mb or 0) >= 128
+    for mb in (128, 1024):
+        settings = LearnerSettings(logits_mb=mb)
+        assert memory_plan.learner_parts(QWEN["1.5B"], settings, 0)["logits"] == 20 * mb * 2**20 // 4
+
+
+def test_on_a_cpu_what_is_held_and_the_gradients_are_counted() -> None:
+    """4 bytes each: weights, reference, gradients, two moments, the engine's weights; an adapter has no reference."""
+    shape = QWEN["1.5B"]
+    cpu = Hardware(
+        gpus=0, gpu=None, gpu_memory_gib=0.0, capability=(0, 0), cpu_cores=4, memory_gib=15.6, offline=False
+    )
+
+    def of(policy: dict[str, Any]) -> int:
+        config = fitted(both(policy), cpu, lambda model: shape)
+        return memory_plan.host_bytes(config, dict.fromkeys(config.policies, shape))
+
+    portable: dict[str, Any] = {"engine": {"kind": "transformers"}}
+    assert of(portable) == 2 * 24 * shape.parameters
+    assert of({}) == of(portable) + 2 * (1024 << 20)
+    assert of(portable | {"learner": {"kl": {"kind": "none"}}}) == 2 * 20 * shape.parameters
+    assert of(portable | LORA) == (4 + 2 * 4) * shape.parameters + 2 * 12 * 16 * shape.adapter, "one backbone"
+
+
 RECIPES = [
-    ("notebook", "0.5B", card(14.6)),
-    ("single_gpu:16gb", "0.5B", card(14.6)),
+    ("notebook", "0.5B", T4),
+    ("single_gpu:16gb", "0.5B", T4),
     ("single_gpu", "1.5B", L4),
     ("single_gpu:80gb", "1.5B", H100),
-    ("single_gpu:80gb_7b", "7B", H100),
+    ("single_gpu:7b", "7B", card(39.4)),
+    ("single_gpu:14b", "14B", H100),
     ("q", "1.5B", card(22.2, 8)),
     ("q:3b", "3B", card(22.2, 8)),
     ("q:7b", "7B", card(39.4, 8)),
@@ -235,3 +376,61 @@ def test_every_recipe_fits_what_it_is_for_as_the_page_says(
     most = max(demand.bytes for demand in found)
     row = f"| `{recipe}` | {gpus}{hardware.gpu_memory_gib} GiB | {most / GB:.1f} of {have / GB:.1f} |"
     assert row in PAGE.read_text()
+
+
+# ---------------------------------------------------------------------- engines over several GPUs
+def engine_of(config: Config, size: str) -> Mapping[str, int]:
+    found = demands(config, dict.fromkeys(config.policies, QWEN[size]))
+    return next(demand for demand in found if "rollout actor" in demand.of or "'s engine" in demand.of).parts
+
+
+def test_a_tensor_parallel_engine_has_its_part_of_weights_and_key_heads_on_each_gpu() -> None:
+    def of(width: int, **engine: Any) -> Mapping[str, int]:
+        own = {"engine": {"kind": "vllm", "tensor_parallel": width, "kv_cache_mb": None, **engine}}
+        config = Config.model_validate({"game": {"kind": "unit_tests"}, "generator": own, "device": "cuda"})
+        return engine_of(fitted(config, card(79.1, 16), lambda model: QWEN["32B"]), "32B")
+
+    def part(parts: Mapping[str, int], name: str) -> int:
+        return next(size for key, size in parts.items() if key.endswith(name))
+
+    one, four, forty = of(1), of(4), of(10)
+    assert part(one, "weights") == 2 * QWEN["32B"].parameters == 4 * part(four, "weights")
+    assert part(one, "cache") == 4 * part(four, "cache") == 8 * part(forty, "cache"), (
+        "a key head is not divided"
+    )
+    assert part(one, "work space") == part(four, "work space")
+    assert part(of(4, kv_cache_mb=1000), "cache") == 1000 << 20, "of each GPU"
+    apart = of(4, count=2)
+    assert part(apart, "weights") == part(four, "weights")
+
+
+def test_engines_too_large_for_a_gpu_fit_two() -> None:
+    """32B in bf16: 66 GB of weights, of which two GPUs of 40 GB have half each."""
+
+    def refused(width: int) -> bool:
+        policy = LORA | {"engine": {"kind": "vllm", "tensor_parallel": width}}
+        own = Config.model_validate({"game": {"kind": "unit_tests"}, "generator": policy, "device": "cuda"})
+        hardware = card(79.1, 8)
+        config = fitted(own, hardware, lambda model: QWEN["32B"])
+        found = demands(config, {"generator": QWEN["32B"]})
+        engines = [demand for demand in found if demand.of == "a rollout actor's GPU"]
+        return bool(memory_plan.over(engines, card(39.4).gpu_bytes))
+
+    assert [refused(width) for width in (1, 2, 4)] == [True, False, False]
+
+
+def test_engines_of_their_own_have_what_their_gpu_leaves() -> None:
+    policy = {"engine": {"kind": "vllm", "count": 2}}
+    config = fitted(both(policy), card(79.1, 8), lambda model: QWEN["7B"])
+    shapes = dict.fromkeys(config.policies, QWEN["7B"])
+    names = {demand.of for demand in demands(config, shapes)}
+    assert names >= {"a GPU of the generator's engine", "a GPU of the discriminator's engine"}
+    assert "a rollout actor's GPU" not in names
+    assert config.generator.engine.gpu_memory_utilization == 0.9 and config.rollout.gpus == 0
+
+
+def test_what_shares_workers_is_counted_together_on_their_gpu() -> None:
+    config = fitted(both(LORA), card(79.1, 2), lambda model: QWEN["7B"])
+    found = demands(config, dict.fromkeys(config.policies, QWEN["7B"]))
+    assert [demand.of for demand in found] == ["the learners' GPU", "a rollout actor's GPU"]
+    assert "discriminator's optimizer" in found[0].parts

@@ -1,11 +1,13 @@
+import shutil
 from pathlib import Path
 
 import pytest
 
 from core.errors import SparringError
 from core.problem import Problem
+from embedded.teaching import SHIPPED
 from games.prompts import ChatFormat, TaggedFormat
-from runtime.model import Model, find_policies, open_model, room_for
+from runtime.model import Model, check_writes_programs, find_policies, open_model, room_for
 
 NEEDS = {"a": 40, "b": 90, "c": 120}
 PROBLEMS = [
@@ -75,10 +77,31 @@ def test_who_knows_the_stages_is_said_by_the_run_else_by_the_markers(monkeypatch
     assert Model(path="m/m", tokenizer=None, context=None, run=run).knows_stages == known
 
 
-def checkpoint(directory: Path, *roles: str) -> Path:
+@pytest.mark.parametrize(
+    ("game", "said"),
+    [
+        ({"kind": "unit_tests", "of_old": 1}, "game.of_old: unknown here"),
+        ({"kind": "of_old"}, "game: Input tag"),
+    ],
+)
+def test_a_run_of_another_version_is_named_with_its_key(game: dict, said: str) -> None:
+    old = Model(path="runs/mine/checkpoints/best/generator", tokenizer=None, context=None, run={"game": game})
+    with pytest.raises(SparringError, match=f"^runs/mine: {said}.*of another version .*: use that version"):
+        check_writes_programs("--checkpoint", old)
+
+
+def test_a_run_whose_config_is_damaged_is_named(tmp_path: Path) -> None:
+    there = tmp_path / "checkpoints" / "best" / "generator"
+    shutil.copytree(SHIPPED / "generator", there)
+    (tmp_path / "config.yaml").write_text("game: {kind: [")
+    with pytest.raises(SparringError, match=r"config.yaml: not readable as YAML"):
+        open_model(str(there), "--policy")
+
+
+def checkpoint(directory: Path, *roles: str, file: str = "config.json") -> Path:
     for role in roles:
         (directory / role).mkdir(parents=True)
-        (directory / role / "config.json").write_text("{}")
+        (directory / role / file).write_text("{}")
     return directory
 
 
@@ -91,6 +114,8 @@ def test_of_a_run_the_best_checkpoint_is_taken_else_the_latest(tmp_path: Path) -
     best = run / "checkpoints" / "best"
     assert find_policies(str(run), tmp_path) == (str(best / "generator"), str(best / "discriminator"))
     assert find_policies(str(steps[1]), tmp_path) == find_policies(str(steps[1]), Path("nowhere"))
+    adapters = checkpoint(run / "checkpoints" / "step_000003", "generator", file="adapter_config.json")
+    assert find_policies(str(adapters), tmp_path) == (str(adapters / "generator"), None)
 
 
 def test_one_model_has_no_discriminator(tmp_path: Path) -> None:

@@ -5,7 +5,13 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
-SHELLS = ("actors/rollout.py", "learners/mailbox.py", "sandbox_workers/pool.py", "runtime/monitoring.py")
+SHELLS = (
+    "actors/engines.py",
+    "actors/rollout.py",
+    "learners/mailbox.py",
+    "sandbox_workers/pool.py",
+    "runtime/monitoring.py",
+)
 SUFFIXES = r"(?:_bucket|_total|_sum|_count)?"
 
 

@@ -1,14 +1,19 @@
 import json
 import socket
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import driver
 from configs.load import load_run
+from configs.schema import Config
 from embedded.teaching import SHIPPED
 from runtime import plan
+from runtime.hardware import settled
+from runtime.memory_plan import Shape
 from runtime.parts import Start
+from runtime.placement import Node, shares
 
 ONE_PROCESS = ("--config", "debug", "--sandbox.backend", "process")
 
@@ -21,6 +26,14 @@ def model_of(directory: Path, parameters: int) -> str:
     )
     (directory / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header.encode())
     return str(directory)
+
+
+def of_size(parameters: int) -> Callable[[Config], dict[str, Shape]]:
+    """Instead of the shapes that the models' configs give."""
+    small = {"adapter": 1, "layers": 1, "hidden": 1, "intermediate": 1, "keys": 1, "vocabulary": 1}
+    small |= {"heads": 4, "key_heads": 1}
+    shape = Shape(parameters=parameters, linear=parameters, **small)
+    return lambda config: dict.fromkeys(config.policies, shape)
 
 
 def planned(tmp_path: Path, *arguments: str, parameters: int = 1000, done: int = 0) -> plan.Plan:
@@ -76,13 +89,18 @@ def test_an_engine_that_is_not_installed_is_refused(tmp_path: Path, monkeypatch:
     assert not planned(tmp_path).obstacles
 
 
-def test_models_beyond_memory_and_disk_are_refused_with_ways_out(tmp_path: Path) -> None:
+def test_models_beyond_memory_and_disk_are_refused_with_ways_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan, "shapes_of", of_size(10**13))
     memory, disk = planned(tmp_path, parameters=10**13).obstacles
     assert "GiB of memory" in memory and "lora.rank" in memory
     assert str(tmp_path) in disk and "--output-dir" in disk and "--checkpoint.keep" in disk
 
 
-def test_adapters_need_less_memory_and_disk(tmp_path: Path) -> None:
+def test_adapters_need_less_memory_and_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan, "shapes_of", of_size(10**8))
+
     def gib(made: plan.Plan, subject: str) -> float:
         line = next(line for line in made.lines if line.startswith(subject))
         return float(line.split("about ")[1].split(" ")[0])
@@ -90,6 +108,7 @@ def test_adapters_need_less_memory_and_disk(tmp_path: Path) -> None:
     lora = [f"--{role}.learner.lora.rank=8" for role in ("generator", "discriminator")]
     full, adapters = planned(tmp_path, parameters=10**8), planned(tmp_path, *lora, parameters=10**8)
     assert gib(adapters, "memory") < gib(full, "memory") and gib(adapters, "disk") < gib(full, "disk")
+    assert gib(adapters, "disk") == 0, "16 parameters, and not the models beneath"
 
 
 def test_a_cluster_that_does_not_answer_is_told_at_once(
@@ -122,9 +141,49 @@ def test_plan_starts_nothing_and_exits_without_an_error(
 def test_plan_exits_with_the_reason_why_a_run_cannot_be(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(plan, "parameters", lambda model: 10**13)
+    monkeypatch.setattr(plan, "shapes_of", of_size(10**13))
     with pytest.raises(SystemExit) as ended:
         driver.main([*ONE_PROCESS, "--plan", "--output-dir", str(tmp_path)])
     assert ended.value.code == 2
     told = capsys.readouterr()
     assert "steps: " in told.out and "GiB of memory" in told.err
+
+
+def test_a_plan_for_gpus_shows_where_each_part_is_or_why_it_finds_no_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan.memory_plan, "shape_of", lambda _: None)  # no model hub is asked
+    monkeypatch.setattr(plan, "shapes_of", lambda *_: None)
+
+    def made(gpus: int, *arguments: str) -> plan.Plan:
+        options = ("--config", "single_gpu", "--device", "cuda", "--sandbox.backend", "process", *arguments)
+        config = load_run(list(options))[0].to_config()
+        nodes = (Node(name="a", address="this machine", gpus=gpus, cpus=8),)
+        chosen = {
+            key: value for key, value in shares(config, nodes).items() if "gpus" in key or "actors" in key
+        }
+        models = dict.fromkeys(config.policies, str(tmp_path / "none"))
+        start = Start(
+            run_directory=tmp_path / "run",
+            models=models,
+            checkpoint=None,
+            versions={},
+            state=None,
+            nodes=nodes,
+        )
+        return plan.make_plan(settled(config, chosen), start, (), ())
+
+    whole = made(2)
+    assert (
+        "this machine, 2 GPUs: 1 x rollout actor with 1 GPU, 1 x learner of the generator and the discriminator with 1 GPU"
+        in whole.lines
+    )
+    wide = made(2, "--generator.engine.tensor-parallel", "2", "--discriminator.engine.tensor-parallel", "2")
+    assert any("no room for this run" in obstacle for obstacle in wide.obstacles)
+
+
+def test_heads_that_cannot_be_divided_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan, "shapes_of", of_size(1000))
+    wide = ("--generator.engine.kind", "vllm", "--generator.engine.tensor-parallel", "3")
+    obstacle = next(o for o in planned(tmp_path, *wide).obstacles if "tensor_parallel" in o)
+    assert "has 4 attention heads: give one of 1, 2, 4" in obstacle

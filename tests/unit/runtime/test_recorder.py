@@ -2,6 +2,7 @@
 
 import io
 import json
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from configs.schema import Config
 from core.evaluation import Scores
 from curriculum.curriculum import Assignment, Phase
 from learners import mirror
-from learners.checkpoints import read_checkpoint
+from learners.checkpoints import CheckpointError, CheckpointStore, read_checkpoint
 from runtime.parts import Start
 from runtime.recorder import Recorder
 from tests.learning import Tokenizer
@@ -80,6 +81,7 @@ class Run:
         row = {"step": step, "stage": 1}
         self.recorder.step(assignment, row, [], scores, last)
         self.recorder.save(step, row, scores, self.learners, self.stateful)
+        self.recorder.wait()
 
     def results(self) -> dict[str, Any]:
         self.recorder.finish()
@@ -99,6 +101,62 @@ def test_the_last_the_best_and_those_at_the_end_of_a_stage_are_kept(tmp_path: Pa
         run.step(step)
     assert checkpoints(tmp_path) == ["step_000002", "step_000003", "step_000005"]
     assert (tmp_path / "checkpoints" / "best").resolve().name == "step_000002"
+
+
+class Slow(Learner):
+    """Writes when it may."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self.may = threading.Event()
+
+    @contextmanager
+    def save(self) -> Iterator[Path]:
+        assert self.may.wait(30)
+        with super().save() as directory:
+            yield directory
+
+
+def test_a_checkpoint_is_written_while_the_run_goes_on(tmp_path: Path) -> None:
+    """It has the state of its step, and is there when the next one begins."""
+    run = Run(tmp_path)
+    slow = {role: Slow(tmp_path / "now" / role) for role in ROLES}
+    run.recorder.save(1, {"step": 1}, Scores({"score": 0.2}, 0.2), slow, run.stateful)
+    run.recorder.first_scores(Scores({"score": 0.1}, 0.1))
+    assert checkpoints(tmp_path) == []
+    for learner in slow.values():
+        learner.may.set()
+    run.recorder.save(2, {"step": 2}, None, slow, run.stateful)
+    assert "step_000001" in checkpoints(tmp_path)
+    run.recorder.close()
+    first, second = (
+        read_checkpoint(tmp_path / "checkpoints" / f"step_00000{n}")["parts"]["recorder"] for n in (1, 2)
+    )
+    assert first["before"] == {} and second["before"] == {"score": 0.1}
+
+
+@pytest.mark.parametrize("then", ["save", "finish", "latest", "close"])
+def test_a_checkpoint_that_fails_is_told_of_at_the_next_occasion(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, then: str
+) -> None:
+    def full(*_: Any) -> None:
+        raise CheckpointError("no space")
+
+    run = Run(tmp_path)
+    monkeypatch.setattr(CheckpointStore, "save", full)
+    run.recorder.save(1, {"step": 1}, None, run.learners, run.stateful)
+    if then == "close":  # a run that ends by another error tells that one
+        run.recorder.close()
+        assert "the checkpoint that was being written is lost: no space" in run.said.getvalue()
+        return
+    with pytest.raises(CheckpointError, match="no space"):
+        match then:
+            case "save":
+                run.step(2)
+            case "finish":
+                run.recorder.finish()
+            case "latest":
+                _ = run.recorder.latest
 
 
 def test_curves_that_cannot_be_drawn_end_no_run_and_are_told_of_once(tmp_path: Path, caplog) -> None:
@@ -152,7 +210,7 @@ def test_a_run_that_goes_on_has_its_scores_stages_best_and_seconds(tmp_path: Pat
     with (tmp_path / "metrics.jsonl").open("a") as rows:
         rows.write('{"step": 2}\n')  # after the checkpoint: it will be done again
     second = Run(tmp_path, tmp_path / "checkpoints" / "step_000001")
-    assert second.clock.total > first.clock.total - 2
+    assert second.clock.total >= first.clock.total - 2  # ticks since its state was taken
     second.step(2, score=0.5, last=True)
     results = second.results()
     assert results["held_out"] == {"before": {"score": 0.1}, "after": {"score": 0.5}}

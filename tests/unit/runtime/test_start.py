@@ -3,8 +3,9 @@
 import pytest
 from huggingface_hub import constants
 
+from configs.load import load_run
 from core.errors import SparringError
-from runtime.start import load_tokenizers
+from runtime.start import _differences, load_tokenizers, starting_models
 
 
 def test_offline_a_hub_id_without_a_copy_says_where_to_put_one(tmp_path, monkeypatch) -> None:
@@ -25,3 +26,20 @@ def test_a_directory_without_a_model_says_what_is_expected(tmp_path, monkeypatch
     monkeypatch.setenv("HF_HUB_OFFLINE", offline)
     with pytest.raises(SparringError, match=r"cannot be loaded .*give a directory in Hugging Face format"):
         load_tokenizers({"generator": str(tmp_path)})
+
+
+def test_what_a_resumed_run_changes_is_named_by_its_keys() -> None:
+    saved, now = (
+        {"tracking": {"name": "a", "to": []}, "seed": 1},
+        {"tracking": {"name": "b", "to": []}, "seed": 1},
+    )
+    assert _differences(saved, now) == ["tracking.name a -> b"]
+
+
+def test_a_run_does_not_start_from_an_adapters_directory(tmp_path) -> None:
+    (tmp_path / "adapter_config.json").write_text('{"base_model_name_or_path": "owner/name"}')
+    config = load_run(["--config", "debug", "--generator-model", str(tmp_path)])[0].to_config()
+    with pytest.raises(
+        SparringError, match=r"generator\.model .*: holds an adapter for owner/name.* merge it"
+    ):
+        starting_models(config)

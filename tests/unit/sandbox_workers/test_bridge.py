@@ -14,6 +14,7 @@ import socket
 import sys
 import threading
 import types
+import zoneinfo
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -21,12 +22,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sandbox_workers.runner import streams, suite
-from sandbox_workers.runner.errors import ProgramLied
+from sandbox_workers.runner import kernel, streams, suite
+from sandbox_workers.runner.errors import NotServed, ProgramLied, Refused
 from sandbox_workers.runner.mirrors import Mirrors
 from sandbox_workers.runner.peer import Peer
 from sandbox_workers.runner.permits import TEST
-from sandbox_workers.runner.roles import load
+from sandbox_workers.runner.roles import judge, load
 from sandbox_workers.runner.zygote import RECURSION_LIMIT
 
 
@@ -93,6 +94,7 @@ PLAIN: list[Any] = [
     decimal.Decimal("1.10"),
     datetime.date(2020, 1, 2),
     datetime.datetime(2020, 1, 2, 3, 4, 5, 6),
+    datetime.datetime(2020, 1, 2, tzinfo=datetime.timezone(datetime.timedelta(hours=1), "CET")),
     datetime.time(1, 2),
     datetime.timedelta(days=-1, microseconds=3),
     collections.Counter("aab"),
@@ -128,6 +130,14 @@ def test_orders_and_defaults_of_containers_come_back(identity: Callable) -> None
     assert drawn.random() == random.Random(5).random()
     assert list(identity({"a": 1}.values())) == [1]
     assert identity({"a": 1}.keys()) == {"a"}
+
+
+def test_a_time_keeps_its_zone(identity: Callable) -> None:
+    zone = datetime.timezone(datetime.timedelta(hours=1), "CET")
+    assert identity((datetime.datetime(2020, 1, 2, tzinfo=zone),))[0].tzname() == "CET"
+    berlin = datetime.datetime(2020, 10, 25, 2, 30, fold=1, tzinfo=zoneinfo.ZoneInfo("Europe/Berlin"))
+    back = identity((berlin,))[0]
+    assert back.tzinfo is berlin.tzinfo and back.fold == 1 and back.tzname() == "CET"
 
 
 ATOMS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary()
@@ -268,6 +278,8 @@ def peek(g): return g.__globals__
         "assert Low(4).need == 4 and str(Low(4)) == '4'",
         "assert list(count(1000)) == list(range(1000)) and next(count(1)) == 0",
         "g = count(3); assert next(g) == 0 and list(g) == [1, 2]",
+        "assert apply(A().who) == 'A' and apply(B().who) == 'BA'",
+        "t = Trie(); t.add('ab'); assert apply(t.__contains__, 'ab') and apply(A(1).__add__, A(2)).n == 3",
         "assert apply(lambda x, y: x - y, 5, 3) == 2 and apply(len, 'abc') == 3 and apply(str.upper, 'a') == 'A'",
         "seen = []; assert apply(seen.append, 1) is None and seen == [1]",
         "class T:\n    def __init__(self): self.v = 3\nassert apply(lambda t: t.v, T()) == 3 and apply(T).v == 3",
@@ -322,6 +334,9 @@ def test_free_names(test: str, free: set[str]) -> None:
 
 
 SORTER = "def f(xs): xs.sort(); return xs\ndef cheat(xs): xs.clear(); return []\ndef k(xs): xs.pop(); return len(xs)\n"
+SORTER += (
+    "def sneak(xs, key): xs.clear(); key(0); return []\ndef grow(xs, look): xs.append(9); return look()\n"
+)
 
 
 @pytest.mark.parametrize(
@@ -333,6 +348,11 @@ SORTER = "def f(xs): xs.sort(); return xs\ndef cheat(xs): xs.clear(); return []\
         "xs = [3, 2]; n = k(xs); assert xs[:n] == [3]",
         "xs = [3, 2]; assert k(xs) == 1 and xs == [3]",
         "def check(xs):\n    n = k(xs)\n    return xs[:n]\nassert check([3, 2]) == [3]",
+        "xs = [1]; assert grow(xs, lambda: len(xs)) == 2 and xs == [1, 9]",
+        "xs = [1]\ndef look(): assert f([2, 1]) == [1, 2]; return len(xs)\nassert grow(xs, look) == 2 and xs == [1, 9]",
+        "xs = [1]\ndef add(): xs.append(5); return 0\nassert grow(xs, add) == 0 and xs == [1, 9, 5]",
+        "xs, ys = [1], [2]\ndef again(): return grow(ys, lambda: (len(xs), len(ys)))\n"
+        "assert grow(xs, again) == (2, 2) and xs == [1, 9] and ys == [2, 9]",
     ],
 )
 def test_changes_in_place_are_seen_after_the_comparison(test: str) -> None:
@@ -343,6 +363,11 @@ def test_changes_in_place_are_seen_after_the_comparison(test: str) -> None:
     "test",
     [
         "xs = [2, 1]; assert cheat(xs) == sorted(xs)",
+        "xs = [2, 1]; assert sneak(xs, lambda x: -x) == sorted(xs)",
+        "xs = [2, 1]\ndef key(x): return -x\nassert sneak(xs, key) == sorted(xs)",
+        "xs = [2, 1]\ndef key(x): assert f([2, 1]) == [1, 2]; return -x\nassert sneak(xs, key) == sorted(xs)",
+        "xs = [2, 1]\ndef key(x): assert cheat(xs) == [] or 1; return -x\nassert sneak(xs, key) == sorted(xs)",
+        "xs, ys = [2, 1], [3]\nassert sneak(xs, lambda x: sneak(ys, lambda y: 1)) == xs",
         "xs = [2, 1]\ntry: assert cheat(xs) == 1 + xs\nexcept TypeError: pass\nassert xs == [2, 1]",
         "import unittest\nxs = [2, 1]\nunittest.TestCase().assertEqual(cheat(xs), sorted(xs))",
     ],
@@ -387,6 +412,83 @@ def test_a_stack_that_ends_by_calls_back_is_the_programs_doing(before: int) -> N
         sys.setrecursionlimit(usual)
 
 
+def test_a_value_too_large_is_the_tests_doing_however_deep_in_questions() -> None:
+    read = suite.read(
+        "def again(f, n): return f(again, n + 1 if n < 105 else 'x' * (33 << 20))\nassert f(again, 0)"
+    )
+    usual = sys.getrecursionlimit()
+    sys.setrecursionlimit(RECURSION_LIMIT)
+    try:
+        with program("def f(g, n): return g(f, n)") as peer:
+            with pytest.raises(NotServed, match="too large"):
+                suite.run(read, {"f"}, {}, peer)
+            assert peer.fatal is None
+    finally:
+        sys.setrecursionlimit(usual)
+
+
+DECIDING = """
+class Yes:
+    def __eq__(self, other): return True
+    def __lt__(self, other): return True
+    __hash__ = None
+made = Yes()
+def make(): return made
+def told(): return sorted(vars(made))
+"""
+
+
+@pytest.mark.parametrize(
+    ("test", "refused"),
+    [
+        ("assert make() == 1", "__eq__ of a Yes of the program with a int"),
+        ("assert make() < 1", "__lt__ of a Yes of the program with a int"),
+    ],
+)
+def test_what_was_not_asked_is_noted_with_the_test_and_not_on_the_programs_object(
+    test: str, refused: str
+) -> None:
+    with program(DECIDING) as peer:
+        with pytest.raises((AssertionError, TypeError)):
+            suite.run(suite.read(test), {"make"}, {}, peer)
+        assert peer.codec.remotes.refused == refused
+        assert peer.ask_function("told") == []
+
+
+def test_what_was_not_asked_explains_the_test_that_failed_by_it_and_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(kernel, "set_name", lambda name: None)
+    with program(DECIDING) as peer:
+        tests = ["assert make() == 1", "assert make() is None", "assert make() == 1, 'mine'"]
+        errors = [judge(suite.read(test), frozenset({"make"}), {}, peer)["error"] for test in tests]
+    assert errors == ["not served: __eq__ of a Yes of the program with a int", "", "mine"]
+
+
+REPLACES_PRINT = """
+seen = []
+def spy(*shown): seen.extend(shown)
+def f(tell):
+    peer = type(tell)._ask.__self__
+    fill = peer._fill
+    def fill_more(request, *rest):
+        fill(request, *rest)
+        request["p"] = {"print": peer.codec.encode(spy)}
+    peer._fill = fill_more
+    tell()
+    return seen
+"""
+
+
+def test_a_tests_streams_are_not_the_programs_to_replace(capsys: pytest.CaptureFixture) -> None:
+    names: dict[str, Any] = {"__name__": TEST}
+    exec("def tell(): print('wanted')", names)
+    streams.remember()
+    with program(REPLACES_PRINT) as peer:
+        assert peer.ask_function("f", names["tell"]) == []
+    assert capsys.readouterr().out == "wanted\n"
+
+
 def test_a_program_that_has_only_a_builtins_name_is_asked() -> None:
     with program("def sum(a, b): return a * b") as peer:
         assert suite.run(suite.read("sum(3, 4)"), {"sum"}, {}, peer) == "12"
@@ -416,6 +518,7 @@ def test_prints_and_input_of_a_program_are_the_tests() -> None:
         {"K": "antigravity:x"},
         {"m": ["zip", 1, None, []]},
         {"=": 4},
+        {"w": ["clear", {"m": ["dict", None, None, []]}]},
         {"e": [1, {"K": "builtins:int"}, None, "", None, None, None]},
     ],
 )
@@ -423,3 +526,15 @@ def test_what_no_end_says_is_refused(message: dict) -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs, pytest.raises(Exception):  # noqa: B017 - any Exception is the contract
         Peer(ours, "test").codec.decode(message)
+
+
+def test_a_program_names_a_method_of_a_tests_object_that_it_may_call_and_nothing_else() -> None:
+    names: dict[str, Any] = {"__name__": TEST}
+    exec("class A:\n    def who(self): return 'A'\n    _hidden = 1\ndef tell(): pass", names)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        codec = Peer(ours, "test").codec
+        assert codec.decode({"g": [codec.number(names["A"]()), "who"]})() == "A"
+        for holder, name in (("A", "__dict__"), ("A", "_hidden"), ("tell", "__globals__")):
+            with pytest.raises(Refused):
+                codec.decode({"g": [codec.number(names[holder]), name]})

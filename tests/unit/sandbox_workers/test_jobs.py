@@ -1,6 +1,7 @@
 """Which tests are data and which are code."""
 
 import sys
+from dataclasses import asdict
 
 import pytest
 from hypothesis import given, settings
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 
 from core.verdict import Limits, OutputTest
 from sandbox_workers.jobs import Job, is_inert
-from sandbox_workers.languages import UnknownLanguage
+from sandbox_workers.languages import Language, UnknownLanguage, languages
 
 literals = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -81,6 +82,13 @@ def test_a_job_is_inert_where_all_its_tests_are() -> None:
 
     assert inert("f(1)", "assert f(1) == 2")
     assert not inert("f(1)", "len(f(1))")
+
+
+@pytest.mark.parametrize("language", languages().values(), ids=lambda language: language.name)
+def test_the_runner_is_told_all_of_a_language_but_its_name_and_mounts(language: Language) -> None:
+    told = asdict(language)
+    del told["name"], told["mounts"]
+    assert language.message() == told
 
 
 def test_other_languages_take_output_tests_only() -> None:

@@ -6,10 +6,11 @@ import pytest
 
 from configs.evaluate import EvaluateOptions
 from core.problem import Problem
+from games.multistage.game import MultistageGame
 from games.multistage.rules import MultistageRules
 from problems.loader import load_problems
 from runtime.problem_sets import _learnable
-from scripts.evaluate import changed_rules, evaluate, main, suites_report
+from scripts.evaluate import changed_game, evaluate, main, suites_report
 from tests.datasets import DATA
 
 RIGHT, HALF, WRONG = (f"def f(n):\n    return {v}\n" for v in ("n * 2", "n + 2", "7"))
@@ -262,8 +263,8 @@ def test_the_scores_of_suites_by_hand(scripted, sandbox):
     """One line of three is no test, one repeats; the tests that hold kill one wrong program of two."""
     fake = scripted(lambda prompt, sampling: "f(1, 2)\nf(1,2)\nf(1, 'x')\n")
     settings = options("x", discriminator="m/m", suites=2, mutants=50)
-    rules = MultistageRules(test_format="input_only")
-    report = asyncio.run(suites_report(settings, [PROBLEM], fake.model(), rules, sandbox))
+    game = MultistageGame(MultistageRules(test_format="input_only"))
+    report = asyncio.run(suites_report(settings, [PROBLEM], fake.model(), game, sandbox))
     scores = report["scores"]
     assert (scores["suites"], scores["unjudged"], scores["kill_rate"]) == (2, 0, 0.5)
     assert scores["validity"] == pytest.approx(1 / 3) and scores["duplicates"] == pytest.approx(1 / 3)
@@ -284,8 +285,8 @@ def test_a_discriminators_report(dataset, scripted, tmp_path, capsys):
 
 def test_suites_are_judged_by_the_rules_of_their_run(scripted):
     model = scripted(lambda p, s: "", run={"game": {"test_format": "input_only", "max_tests": 3}}).model()
-    assert changed_rules(options("x", discriminator="m/m"), model).test_format == "input_only"
-    changed = changed_rules(options("x", discriminator="m/m", test_format="strict", cpu_s=1.0), model)
+    assert changed_game(options("x", discriminator="m/m"), model).rules.test_format == "input_only"
+    changed = changed_game(options("x", discriminator="m/m", test_format="strict", cpu_s=1.0), model).rules
     assert (changed.test_format, changed.max_tests) == ("strict", 3)
     assert (changed.sandbox_limits.cpu_s, changed.sandbox_limits.wall_s) == (1.0, 4.0)
 

@@ -1,5 +1,6 @@
 """What scripts/show prints of runs that were recorded by the games and the record themselves."""
 
+import json
 import os
 import subprocess
 import sys
@@ -68,6 +69,20 @@ def test_a_suite_shows_the_formula_of_its_reward_and_what_became_of_each_test(sh
     assert "hm: not a test in the asked form" in said
     assert "reward 0 = no test of the suite is valid" in said
     assert "assert f(1) == 5: the reference fails it (the reference: WRONG_ANSWER" in said
+
+
+def test_an_attempt_is_shown_with_what_it_was_asked_in_each_turn(show: Show, run: Path) -> None:
+    asked = ("--step", 1, "--player", "generator", "--limit", 1)
+    said = show(run, *asked, "--prompts")
+    turns = [line.strip() for line in said.splitlines() if line.startswith(("  > ", "  < "))]
+    assert turns[:3] == ["> Return n doubled.?", "< a thought", "> 2"] and turns[-1] == "> 5"
+    assert said.index("> 5") < said.index("| def f(n): return n + n")
+    assert "Return n doubled" not in show(run, *asked)
+    rows = [json.loads(line) for line in (run / "episodes.jsonl").read_text().splitlines()]
+    for row in rows:
+        del row["prompts"]
+    (run / "episodes.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert "its prompts are not stored" in show(run, *asked, "--prompts")
 
 
 def test_the_worst_come_first_and_the_rest_is_counted(show: Show, run: Path) -> None:

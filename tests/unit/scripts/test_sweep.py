@@ -2,7 +2,9 @@
 
 import csv
 import json
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -78,6 +80,23 @@ def test_a_directory_with_a_sweep_is_not_taken_again_and_one_without_is_not_resu
     arguments = ("grid", "--key", "learning_rate=1e-4,2e-4", "--config", "debug", "--to", str(tmp_path))
     assert "holds a sweep already; continue it with: resume" in refused(main, *arguments)
     assert "no sweep" in refused(main, "resume", tmp_path / "elsewhere")
+
+
+@pytest.mark.parametrize("when", ["while Ray is loaded", "while it runs"])
+def test_who_interrupts_a_sweep_is_told_how_to_go_on(tmp_path, monkeypatch, when):
+    class Tuning(ModuleType):
+        def __getattr__(self, name: str):
+            if when == "while Ray is loaded":
+                raise KeyboardInterrupt
+            return interrupted
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(sys.modules, "sweeps.tuning", Tuning("sweeps.tuning"))
+    arguments = ["grid", "--key", "learning_rate=1e-4,2e-4", "--config", "debug", "--to", str(tmp_path)]
+    with pytest.raises(SystemExit, match=f"interrupted; continue with: .* resume {tmp_path}"):
+        main(arguments)
 
 
 def test_a_report_of_what_there_is(tmp_path, capsys, refused):

@@ -1,5 +1,6 @@
 """What a report takes from a run's other files: its config, its checkpoint, its data sets."""
 
+import json
 from dataclasses import replace
 
 import yaml
@@ -22,6 +23,11 @@ def test_a_models_size_is_that_of_what_was_saved(tmp_path):
     found = parameters(RunFiles(tmp_path, "s", "seed1"))
     assert found is not None and 300_000 < found < 500_000
     assert parameters(RunFiles(tmp_path / "elsewhere", "s", "seed1")) is None
+    (saved / "generator").unlink()
+    (saved / "generator").mkdir()
+    base = {"base_model_name_or_path": str(SHIPPED / "generator")}
+    (saved / "generator" / "adapter_config.json").write_text(json.dumps(base))
+    assert parameters(RunFiles(tmp_path, "s", "seed1")) == found, "of the model beneath the adapter"
 
 
 def test_a_held_out_problem_is_like_the_nearest_one_trained_on(tmp_path, capsys):

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from core.episode import Completion, Episode, FinishReason, Outcome, Trajectory, Turn
-from tracking.episodes import OLDER_FILES, EpisodeLog, episode_files, episode_rows
+from tests.recorded import LETTERS
+from tracking.episodes import OLDER_FILES, PROMPT_CHARACTERS, EpisodeLog, episode_files, episode_rows
 from tracking.rows import read_rows
 from tracking.run_record import RunRecord
 
@@ -28,6 +29,27 @@ def rows_of(*attempts: Trajectory, step: int = 12) -> list[dict]:
     episode = Episode(problem_id="p7", trajectories=list(attempts))
     policies = {"generator": "generator", "author": "generator"}
     return [json.loads(json.dumps(row)) for row in episode_rows(step, 1, "alternating", [episode], policies)]
+
+
+def test_a_row_holds_what_each_turn_was_asked_and_what_came_since() -> None:
+    def letters(text: str) -> tuple[int, ...]:
+        return tuple(map(ord, text))
+
+    said = Completion(tokens=letters("abc"), logprobs=(0.0,) * 3, version=0, finish_reason=FinishReason.STOP)
+    first = Turn(stage=1, prompt_tokens=letters("Return x."), completion=said, text="abc")
+    second = Turn(stage=2, prompt_tokens=letters("Return x.abcAnd now?"), completion=said, text="abc")
+    long = Turn(stage=1, prompt_tokens=letters("a" + "-" * 9000 + "z"), completion=said, text="abc")
+    attempts = [Trajectory(player="generator", attempt=i, turns=turns) for i, turns in enumerate(([first, second], [long]))]  # fmt: skip
+    episode = Episode(problem_id="p7", trajectories=attempts)
+    seats, tokenizers = {"generator": "of mine"}, {"of mine": LETTERS}
+    rows = list(episode_rows(1, 1, "alternating", [episode], seats, tokenizers))
+    assert rows[0]["prompts"] == ["Return x.", "And now?"]
+    (shortened,) = rows[1]["prompts"]
+    assert len(shortened) == PROMPT_CHARACTERS + 3 and shortened[0] == "a" and shortened[-1] == "z"
+    (without,) = episode_rows(
+        1, 1, "alternating", [Episode(problem_id="p", trajectories=attempts[:1])], seats
+    )
+    assert "prompts" not in without
 
 
 def steps(directory: Path) -> list[list[int]]:

@@ -62,12 +62,10 @@ def test_every_figure_of_the_metrics_is_a_column(run: Path) -> None:
     assert "generator.policy_loss" not in columns, "a loss that is no number has no point"
 
 
-def test_the_page_has_the_config_without_its_secret(run: Path) -> None:
+def test_the_page_has_the_config(run: Path) -> None:
     config = yaml.safe_load((run / "config.yaml").read_text())
-    url = "https://hooks.example/hush"
-    (run / "config.yaml").write_text(yaml.safe_dump(config | {"seed": 7, "tracking": {"webhook": url}}))
-    found = gather(run, "a")
-    assert found.summary["config"]["seed"] == "7" and "hush" not in page([found], live=False)
+    (run / "config.yaml").write_text(yaml.safe_dump(config | {"seed": 7}))
+    assert gather(run, "a").summary["config"]["seed"] == "7"
 
 
 def test_attempts_are_packed_by_step_with_reasons_and_turns(run: Path) -> None:
@@ -94,6 +92,13 @@ def test_the_kill_matrix_agrees_with_the_recorded_kill_rate(run: Path) -> None:
     killed, pairs = kills["cells"][0][0]
     assert (killed, pairs) == (2, 3) and killed / pairs == pytest.approx(suite["components"]["kill_rate"])
     assert kills["cells"][0][1] == (2, 3), "the same programs came up again in step 2"
+
+
+def test_the_league_is_shown_where_one_was_played(run: Path) -> None:
+    assert gather(run, "a").summary["league"] == {}
+    league = {"members": ["before"], "kills": [[None]], "ratings": [{"policy": "generator", "points": 0.0}]}
+    (run / "league.json").write_text(json.dumps(league))
+    assert gather(run, "a").summary["league"] == league
 
 
 def test_a_run_is_going_on_until_its_log_or_results_say_otherwise(run: Path) -> None:

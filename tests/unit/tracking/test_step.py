@@ -2,9 +2,9 @@ from dataclasses import replace
 
 import pytest
 
-from core.episode import Completion, Episode, FinishReason, Trajectory, Turn
+from core.episode import Completion, Episode, FinishReason, Mistakes, Trajectory, Turn
 from core.interfaces import SandboxFailure
-from tracking.step import best_programs, episode_metrics, require_some_judged
+from tracking.step import best_programs, episode_metrics, mistakes, require_some_judged
 
 PLAYERS = ("generator", "discriminator")
 
@@ -33,6 +33,12 @@ def test_the_length_of_answers_is_told_by_player() -> None:
 def test_only_rewarded_programs_are_remembered() -> None:
     episodes = [episode("a", 1.0, 0.0, None), episode("b", 0.5, 0.5), episode("c", 0.0)]
     assert best_programs(episodes) == {"a": (1.0, "program 1.0"), "b": (0.5, "program 0.5")}
+
+
+def test_mistakes_are_told_by_problem_where_there_are_any() -> None:
+    made = Mistakes(programs=("program 0.5",), tests={"f(1)": True})
+    episodes = [replace(episode("a", 0.5), mistakes=made), episode("b", 1.0)]
+    assert mistakes(episodes) == {"a": made}
 
 
 def test_a_step_of_which_the_sandbox_judged_nothing_is_to_be_done_again() -> None:

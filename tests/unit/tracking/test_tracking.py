@@ -11,7 +11,7 @@ from rich.console import Console
 from core.episode import Completion, Episode, FinishReason, Outcome, Trajectory, Turn
 from tracking.plots import plot_learning_curves
 from tracking.progress import Display
-from tracking.run_record import RunRecord, command_line, versions
+from tracking.run_record import RunRecord, versions
 
 SCORES = {"generator_pass_rate": 0.25, "test_validity": 0.5, "kill_rate": 0.75}
 
@@ -19,14 +19,6 @@ SCORES = {"generator_pass_rate": 0.25, "test_validity": 0.5, "kill_rate": 0.75}
 def row(step: int, **more: object) -> dict[str, object]:
     base = {"step": step, "stage": 1 + step // 3, "phase": "generator", "generator_reward": 0.5}
     return base | {"discriminator_reward": None, "seconds": {"total": 1.5}} | more
-
-
-def test_a_secret_is_left_out_of_the_command() -> None:
-    url = "https://hooks.example/T/hush"
-    words = ["driver.py", "--tracking.webhook", url, f"--tracking.webhook={url}", "--config", "a b"]
-    said = command_line(words, url)
-    assert "hush" not in said and said.startswith("driver.py --tracking.webhook '(secret)'")
-    assert command_line(words, None).count("hush") == 2
 
 
 def test_rows_beyond_a_checkpoint_are_forgotten_and_a_torn_line_is_left_out(tmp_path: Path) -> None:
@@ -54,6 +46,12 @@ def test_a_new_start_keeps_nothing_of_a_run_that_never_saved(tmp_path: Path) -> 
     assert yaml.safe_load((tmp_path / "config.yaml").read_text()) == {"seed": 2}
     assert {"python", "git", "torch"} <= json.loads((tmp_path / "versions.json").read_text()).keys()
     assert versions()["python"] == platform.python_version()
+
+
+def test_a_commit_made_while_it_runs_is_not_the_runs(monkeypatch) -> None:
+    began = versions()["git"]
+    monkeypatch.setattr("tracking.run_record._git_commit", lambda: "another")
+    assert versions()["git"] == began
 
 
 def test_samples_are_readable_text(tmp_path: Path) -> None:

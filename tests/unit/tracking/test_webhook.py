@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from configs.load import ConfigError, load_run
+from core.errors import SparringError
 from core.evaluation import hacking_alarm
 from tests.serving import served
 from tests.trackers import tracked
@@ -19,7 +20,6 @@ from web.guard import Receive, Send
 
 @dataclass
 class Hook:
-    url: str = ""
     status: int = 200
     heard: list[dict] = field(default_factory=list)
 
@@ -30,19 +30,19 @@ class Hook:
 
 
 @pytest.fixture
-def hook() -> Iterator[Hook]:
+def hook(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hook]:
     hook = Hook()
     with served(hook) as url:
-        hook.url = f"{url}/hook/secret"
+        monkeypatch.setenv("HOOK_URL", f"{url}/hook/secret")
         yield hook
 
 
-def run(directory: Path, hook: Hook) -> TrackedRun:
-    return tracked(directory, webhook=hook.url, settings={"evaluation.gap_alarm": 0.3})
+def run(directory: Path) -> TrackedRun:
+    return tracked(directory, webhook="HOOK_URL", settings={"evaluation.gap_alarm": 0.3})
 
 
 def test_an_alarm_and_the_end_are_told_and_nothing_else(hook: Hook, tmp_path: Path) -> None:
-    with open_writers(["webhook"], run(tmp_path, hook)) as writers:
+    with open_writers(["webhook"], run(tmp_path)) as writers:
         assert "secret" not in "".join(writers.where)
         writers.metrics(1, {"held_out/proxy_gold_gap": 0.2})
         writers.metrics(2, {"held_out/proxy_gold_gap": 0.4})
@@ -53,14 +53,14 @@ def test_an_alarm_and_the_end_are_told_and_nothing_else(hook: Hook, tmp_path: Pa
 
 @pytest.mark.parametrize(("error", "event"), [(RuntimeError, "failed"), (KeyboardInterrupt, "killed")])
 def test_a_run_that_breaks_is_told_as_well(hook: Hook, tmp_path: Path, error, event) -> None:
-    with pytest.raises(error), open_writers(["webhook"], run(tmp_path, hook)):
+    with pytest.raises(error), open_writers(["webhook"], run(tmp_path)):
         raise error
     assert [told["event"] for told in hook.heard] == [event]
 
 
 def test_a_hook_that_fails_ends_no_run(hook: Hook, tmp_path: Path, caplog) -> None:
     hook.status = 500
-    with caplog.at_level(logging.WARNING), open_writers(["webhook"], run(tmp_path, hook)):
+    with caplog.at_level(logging.WARNING), open_writers(["webhook"], run(tmp_path)):
         pass
     assert "tracking.to webhook: no more is written there" in caplog.text
     assert "127.0.0.1 answers 500" in caplog.text and "secret" not in caplog.text
@@ -69,7 +69,7 @@ def test_a_hook_that_fails_ends_no_run(hook: Hook, tmp_path: Path, caplog) -> No
 def test_an_alarm_that_does_not_get_there_leaves_the_end_to_be_told(
     hook: Hook, tmp_path: Path, caplog
 ) -> None:
-    with caplog.at_level(logging.WARNING), open_writers(["webhook"], run(tmp_path, hook)) as writers:
+    with caplog.at_level(logging.WARNING), open_writers(["webhook"], run(tmp_path)) as writers:
         hook.status = 503
         writers.metrics(1, {"held_out/proxy_gold_gap": 0.4})
         hook.status = 200
@@ -77,9 +77,9 @@ def test_an_alarm_that_does_not_get_there_leaves_the_end_to_be_told(
     assert "the alarm of step 1 is not told: 127.0.0.1 answers 503" in caplog.text
 
 
-def test_a_hook_where_nobody_listens_is_said_without_its_url(hook: Hook, tmp_path: Path, caplog) -> None:
-    discard = replace(run(tmp_path, hook), webhook="http://127.0.0.1:9/hook/secret")  # nobody listens
-    with caplog.at_level(logging.WARNING), open_writers(["webhook"], discard):
+def test_a_hook_where_nobody_listens_is_said_without_its_url(tmp_path: Path, caplog, monkeypatch) -> None:
+    monkeypatch.setenv("HOOK_URL", "http://127.0.0.1:9/hook/secret")  # discard: nobody listens
+    with caplog.at_level(logging.WARNING), open_writers(["webhook"], run(tmp_path)):
         pass
     assert "127.0.0.1 does not answer (ConnectError)" in caplog.text and "secret" not in caplog.text
 
@@ -88,10 +88,26 @@ def test_a_hook_where_nobody_listens_is_said_without_its_url(hook: Hook, tmp_pat
     ("arguments", "said"),
     [
         (["--tracking.to", "webhook"], "give both or neither"),
-        (["--tracking.webhook", "http://localhost/x"], "give both or neither"),
-        (["--tracking.to", "webhook", "--tracking.webhook", "localhost"], "expected a URL of http or https"),
+        (["--tracking.webhook", "HOOK_URL"], "give both or neither"),
+        (
+            ["--tracking.to", "webhook", "--tracking.webhook", "http://localhost/hush"],
+            "tracking: webhook: expected the name of an environment variable",
+        ),
     ],
 )
-def test_a_hook_without_an_address_is_refused(arguments: list[str], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+def test_a_hook_that_is_not_named_or_is_no_name_is_refused(arguments: list[str], said: str) -> None:
+    """Its URL is a secret, and settings are kept in config.yaml, in checkpoints, in sweep.json."""
+    with pytest.raises(ConfigError, match=said) as refused:
         load_run(arguments)
+    assert "hush" not in str(refused.value)
+
+
+@pytest.mark.parametrize("url", [None, "", "localhost/hush"])
+def test_a_variable_that_holds_no_url_refuses_the_run(tmp_path: Path, monkeypatch, url: str | None) -> None:
+    monkeypatch.delenv("HOOK_URL", raising=False)
+    if url is not None:
+        monkeypatch.setenv("HOOK_URL", url)
+    said = r"HOOK_URL: .* holds no URL of http or https: set it"
+    with pytest.raises(SparringError, match=said) as refused, open_writers(["webhook"], run(tmp_path)):
+        raise AssertionError
+    assert "hush" not in str(refused.value)

@@ -95,6 +95,15 @@ def test_a_run_remembers_its_ids(tmp_path: Path) -> None:
     assert tracked(tmp_path / "other").remembered("wandb") is None
 
 
+def test_damaged_ids_are_said_and_written_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "tracking.json").write_text('{"wandb": "a"')
+    assert tracked(tmp_path).remembered("wandb") is None
+    (warning,) = caplog.messages
+    assert "tracking.json is damaged: at wandb this run begins anew" in warning
+    tracked(tmp_path).remember("wandb", "b")
+    assert tracked(tmp_path).remembered("wandb") == "b" and len(caplog.messages) == 1
+
+
 # ---------------------------------------------------------------------- settings
 @pytest.fixture
 def all_installed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,7 +85,9 @@ def test_unusable_files(tmp_path) -> None:
 
 def test_ids_are_unique_and_formats_known(tmp_path) -> None:
     row = rows("humaneval.jsonl")[0]
-    assert "id 'HumanEval/9000' is used twice" in error_of(written(tmp_path, row, row), "humaneval")
+    assert "problem 'HumanEval/9000' (index 1), field 'id': already used at index 0" in error_of(
+        written(tmp_path, row, row), "humaneval"
+    )
     assert "unknown format 'x'; give one of problems, mbpp, " in error_of(tmp_path, "x")
     assert "files of the format 'apps' have no splits" in error_of(DATA / "apps.jsonl", "apps", split="test")
 

@@ -5,9 +5,9 @@ import pytest
 
 from core.problem import Problem
 from core.verdict import Limits
-from evaluation.discriminator import SuiteRecord, discriminator_scores, judge_suites, kill_at_k
-from evaluation.mutants import Mutant
+from games.multistage.game import MultistageGame
 from games.multistage.rules import MultistageRules
+from games.suite_scores import SuiteRecord, discriminator_scores, kill_at_k
 from sandbox_workers.backends import choose_backend
 from sandbox_workers.jobs import SandboxUnavailable
 from sandbox_workers.local import LocalSandbox
@@ -18,7 +18,7 @@ WRONG = "def f(xs):\n    return xs[:2]\n"
 HANGS_ON_TIES = (
     "def f(xs):\n    while len(set(xs)) < len(xs): pass\n    return sorted(xs, reverse=True)[:2]\n"
 )
-FIRST = Mutant(source="def f(xs):\n    return sorted(xs)[:2]\n", operator="condition", line=2)
+FIRST = "def f(xs):\n    return sorted(xs)[:2]\n"
 PROBLEM = Problem(
     id="two_largest",
     description="Return the two largest numbers of xs, the largest first.",
@@ -45,7 +45,7 @@ def rules(test_format: str = "strict", **more) -> MultistageRules:
 
 
 def judge(sandbox, *suites: str, rules: MultistageRules = rules(), wrong=(WRONG,), mutants=(FIRST,)):  # noqa: B008
-    return asyncio.run(judge_suites(PROBLEM, suites, sandbox, rules, wrong=wrong, mutants=mutants))
+    return asyncio.run(MultistageGame(rules).judge_suites(PROBLEM, suites, sandbox, wrong, mutants))
 
 
 def test_a_suite_goes_through_every_stage(sandbox):

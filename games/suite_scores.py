@@ -1,18 +1,11 @@
 """How good test suites are: how many of their tests hold, which bugs they find, which correct programs they accuse.
 
-`judge_suites` asks the sandbox about the suites of one problem; `discriminator_scores` and `kill_at_k` only count.
-What is valid and what a kill is, the game says: games/multistage/suites.py.
+Here is what is counted; what a valid test and a kill are, the game says that judges the suites.
 """
 
-import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from core.interfaces import Sandbox
-from core.problem import Problem
-from evaluation.mutants import Mutant
-from games.multistage.rules import MultistageRules
-from games.multistage.suites import Suite, Suites
 from games.pass_at_k import pass_at_k
 
 Killed = tuple[bool | None, ...]
@@ -40,56 +33,6 @@ class SuiteRecord:
     mutants: Killed = ()
     correct: Killed = ()
     """The problem's other solutions."""
-
-
-async def judge_suites(
-    problem: Problem,
-    suites: Sequence[str],
-    sandbox: Sandbox,
-    rules: MultistageRules,
-    *,
-    wrong: Sequence[str] = (),
-    mutants: Sequence[Mutant] = (),
-) -> list[SuiteRecord | None]:
-    """One record per suite; None where the sandbox could not say which of its tests hold.
-
-    Args:
-        suites: texts as the discriminator writes them, one test a line.
-        rules: those that the suites were written under (format, size limits, what a kill is).
-        wrong: programs that are known to be wrong.
-        mutants: the non-equivalent ones of the reference.
-    """
-    programs = {
-        "wrong": list(wrong),
-        "mutants": [mutant.source for mutant in mutants],
-        "correct": list(problem.other_solutions),
-    }
-    judge = Suites(problem, rules, sandbox)
-
-    async def record(suite: Suite | None) -> SuiteRecord | None:
-        if suite is None:
-            return None
-        agreed = {
-            test.source
-            for test in suite.distinct
-            if suite.sources.get(test.identity) not in (None, *suite.wrong_outputs)
-        }
-        killed = {
-            kind: tuple(await asyncio.gather(*(judge.kills(suite.valid, program) for program in of_kind)))
-            for kind, of_kind in programs.items()
-        }
-        return SuiteRecord(
-            emitted=len(suite.emitted),
-            parsed=sum(test.fault != "parse" for test in suite.emitted),
-            well_formed=len(suite.distinct) + suite.duplicates,
-            agreed=sum(test.source in agreed for test in suite.emitted if not test.fault),
-            distinct=len(agreed),
-            repeated=suite.duplicates,
-            validity=suite.validity(rules.rewards),
-            **killed,
-        )
-
-    return await asyncio.gather(*(record(suite) for suite in await judge.validate(suites)))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

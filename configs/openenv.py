@@ -1,0 +1,40 @@
+"""The options of scripts/openenv.py."""
+
+from typing import ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+from pydantic_settings import SettingsConfigDict
+
+from configs.options import OPTIONS, Options
+from configs.sections import EMBEDDED, ProblemFormat
+from games import GameRules
+from games.programs.unit_tests import UnitTestsRules
+
+
+class OpenEnvOptions(Options):
+    """A game of programs as an OpenEnv environment: another trainer's model writes the program, and gets our reward."""
+
+    dataset: str
+    """A file (a directory for formats q and grids, "owner/name" of a hub for fields), or "embedded": the embedded problems
+    to train on."""
+    format: ProblemFormat = "problems"
+    """How the data set is written; see problems/formats."""
+    split: str | None = None
+    """Part of the data set, where the format has parts (mbpp, q, fields)."""
+    fields: dict[str, str] = {}
+    """With format fields: our names to the data set's columns, as JSON or as key=value, repeated."""
+    game: GameRules = UnitTestsRules()
+    """One in which one player writes a program, with its rules; default: unit_tests."""
+    sandbox: Literal["auto", "docker", "namespace", "process"] = "auto"
+    slots: int = Field(2, ge=1, le=31)
+    """Programs judged at once."""
+    port: int = Field(8009, ge=0, lt=1 << 16)
+    """On this machine only; 0: any free one."""
+
+    model_config: ClassVar[SettingsConfigDict] = {**OPTIONS, "cli_prog_name": "python -m scripts.openenv"}
+
+    @model_validator(mode="after")
+    def _options_go_together(self) -> Self:
+        if self.dataset == EMBEDDED:
+            self.refuse_changed(("format", "split", "fields"), "with --dataset embedded")
+        return self

@@ -1,0 +1,84 @@
+"""Which version of an opponent a learner meets: today's, a past one that is a fair match, or any past one. Pure.
+
+Prioritized fictitious self-play (PFSP) after Vinyals et al. 2019, "Grandmaster level in StarCraft II using multi-agent
+reinforcement learning", methods: a past version is met with probability proportional to f(x), where x is the learner's
+chance of beating it. Left out: exploiters, agents that are trained against one other only.
+"""
+
+from collections.abc import Mapping, Sequence
+from random import Random
+from typing import Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from core.seeding import derive_seed
+from core.settings import Settings
+
+_PRIOR, _MEMORY, _FLOOR = 0.5, 0.8, 0.01
+
+
+class OpponentMix(Settings):
+    """Shares of the steps."""
+
+    current: float = Field(default=0.5, ge=0, le=1)
+    pfsp: float = Field(default=0.35, ge=0, le=1)
+    history: float = Field(default=0.15, ge=0, le=1)
+    """Past versions, each as often."""
+    pfsp_weight: Literal["even", "hard"] = "even"
+    """f(x). even: x (1 - x), opponents who are about as strong; hard: (1 - x)^2, those who win."""
+
+    @model_validator(mode="after")
+    def _shares_of_one(self) -> Self:
+        if abs(self.current + self.pfsp + self.history - 1) > 1e-9:
+            raise ValueError("current, pfsp and history are shares: they must add up to 1")
+        return self
+
+
+def pfsp_weights(chances: Sequence[float], weight: Literal["even", "hard"]) -> list[float]:
+    """f of each chance to win, but never below 1%: nobody is forgotten for good."""
+    raw = [x * (1 - x) if weight == "even" else (1 - x) ** 2 for x in chances]
+    return [max(_FLOOR, f) for f in raw]
+
+
+class Opponents:
+    """The past versions of one policy, and how its opponent fares against each."""
+
+    def __init__(self, mix: OpponentMix, keep: int | None, seed: int) -> None:
+        """keep: so many of the versions that were added, a uniform sample of them (see past.WrongPrograms); None: all."""
+        self._mix, self._keep, self._seed = mix, keep, seed
+        self._chances: dict[int, float] = {}
+
+    @property
+    def versions(self) -> tuple[int, ...]:
+        """In rising order."""
+        return tuple(sorted(self._chances))
+
+    def add(self, version: int) -> None:
+        self._chances.setdefault(version, _PRIOR)
+        ranked = sorted(self._chances, key=lambda v: derive_seed(self._seed, "version", v))
+        self._chances = {v: self._chances[v] for v in ranked[: self._keep]}
+
+    def draw(self, *address: int | str) -> int | None:
+        """A past version, or None for today's. The same address draws the same from the same memory."""
+        rng = Random(derive_seed(self._seed, "opponent", *address))
+        mix = self._mix
+        (kind,) = rng.choices(("current", "pfsp", "history"), (mix.current, mix.pfsp, mix.history))
+        versions = self.versions
+        if kind == "current" or not versions:
+            return None
+        if kind == "history":
+            return rng.choice(versions)
+        weights = pfsp_weights([self._chances[v] for v in versions], mix.pfsp_weight)
+        return rng.choices(versions, weights)[0]
+
+    def record(self, version: int, won: float) -> None:
+        """won: share of the games that the learner won, a draw half. Older games fade, since the learner changes."""
+        if version in self._chances:
+            self._chances[version] = _MEMORY * self._chances[version] + (1 - _MEMORY) * won
+
+    def state_dict(self) -> dict[str, Any]:
+        """Plain JSON."""
+        return {"chances": list(self._chances.items())}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._chances = dict(state["chances"])

@@ -1,0 +1,37 @@
+"""How safe a mixture of rock, paper and scissors is."""
+
+from collections.abc import Sequence
+
+from core.episode import Episode
+from core.evaluation import Scores, mean
+from core.problem import Problem
+from games.rps.payoffs import MOVES, exploitability
+from games.rules import SEATS, RewardEvaluator
+
+
+class MixtureEvaluator(RewardEvaluator):
+    """The policy plays itself as it trains (sampled at temperature 1). Scores: rock, paper, scissors, the shares of its
+    moves; illegal, the share of answers that are none; exploitability, what the best reply to its legal moves earns (0
+    in equilibrium; of n sampled moves it is overstated by about 1 / sqrt(n)).
+
+    combined is minus exploitability.
+    """
+
+    temperature = 1.0
+
+    def __init__(self, problems: Sequence[Problem], edge: float) -> None:
+        super().__init__(problems, SEATS)
+        self._edge = edge
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        return "exploitability", "illegal"
+
+    async def scores(self, played: Sequence[Sequence[Episode]], bank: None) -> Scores:
+        """See Evaluator."""
+        attempts = [t for episodes in played for episode in episodes for t in episode.trajectories]
+        values = {name: mean([t.components[name] for t in attempts]) for name in (*MOVES, "illegal")}
+        legal = sum(values[move] for move in MOVES)
+        mixture = {move: values[move] / legal if legal else 1 / len(MOVES) for move in MOVES}
+        values["exploitability"] = exploitability(mixture, self._edge)
+        return Scores(values, -values["exploitability"])

@@ -1,0 +1,72 @@
+"""LoRA adapters on disk, in PEFT's own format, and as the plain models that they make of their bases.
+
+adapter_config.json            rank, alpha, layers, and the base model: a hub id, or a directory of this machine
+adapter_model.safetensors      fp32
+"""
+
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+
+from learners.checkpoints import ADAPTER, STATE, CheckpointError, base_of
+from learners.files import write_model
+from learners.models import load_model
+from learners.settings import LoraSettings
+from learners.tuning import LoraTuning, merged, quantisation
+
+WEIGHTS = "adapter_model.safetensors"
+
+
+def save_adapter(policy: LoraTuning, directory: Path) -> None:
+    """`peft.PeftModel.from_pretrained` loads it, as do transformers' own classes where peft is installed."""
+    from peft import LoraConfig
+
+    tensors = {name: tensor.cpu().contiguous() for name, tensor in policy.kept().items()}
+    adapted = {name.split(".lora_")[0].rsplit(".", 1)[-1] for name in tensors}
+    LoraConfig(
+        base_model_name_or_path=policy.base,
+        r=policy.lora.rank,
+        lora_alpha=policy.lora.alpha,
+        lora_dropout=0.0,
+        target_modules=sorted(policy.lora.target_modules or adapted),
+        task_type="CAUSAL_LM",
+        inference_mode=True,
+    ).save_pretrained(str(directory))
+    save_file(tensors, directory / WEIGHTS, metadata={"format": "pt"})
+
+
+def write_merged(adapter: Path, directory: Path, dtype: str) -> None:
+    """The plain model of an adapter's directory; on the base in the bits that it had then. dtype: torch's name. Raises
+    CheckpointError where the base is not there."""
+    base = base_of(adapter)
+    assert base is not None
+    counters = adapter / STATE / "state.json"
+    tuned = LoraSettings(**json.loads(counters.read_text())["lora"]) if counters.is_file() else LoraSettings()
+    try:
+        model = load_model(base, **quantisation(tuned))
+    except OSError as error:
+        raise CheckpointError(
+            f"{adapter}: its base model {base} cannot be loaded ({str(error).splitlines()[0]}); bring it back, or name "
+            f"another place in its {ADAPTER}"
+        ) from error
+    model.load_adapter(str(adapter), adapter_name="policy")
+    model.config.dtype = torch_dtype = getattr(torch, dtype)
+    write_model(model, ((name, t.to(torch_dtype)) for name, t in merged(model, "policy")), directory)
+
+
+@contextmanager
+def merged_folder(adapter: Path, dtype: str) -> Iterator[Path]:
+    """Of an adapter's directory, with its tokenizer, for an engine that is started meanwhile; gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="merged_") as place:
+        folder = Path(place)
+        for file in adapter.iterdir():
+            if file.is_file() and not file.name.startswith("adapter_"):
+                shutil.copy(file, folder)
+        write_merged(adapter, folder, dtype)
+        yield folder

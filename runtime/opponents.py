@@ -1,0 +1,99 @@
+"""Past versions of a frozen policy as opponents: their weights on disk, and which of them plays (curriculum/opponents.py).
+
+When a policy stops learning, its weights join its past. While it is frozen, one version plays for the whole phase, today's
+or a past one, so its engines load weights at most twice a phase. Evaluation is by today's versions.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from configs.schema import Config
+from core.episode import Episode
+from core.seeding import derive_seed
+from curriculum.curriculum import Assignment
+from curriculum.opponents import Opponents
+from runtime.parts import Parts, Start
+
+
+class PastOpponents:
+    """Off where curriculum.opponents says that today's versions always play."""
+
+    def __init__(self, config: Config, start: Start, parts: Parts) -> None:
+        mix = config.curriculum.opponents
+        self._config, self._start, self._parts = config, start, parts
+        self.on = mix.current < 1
+        seed = derive_seed(config.seed, "opponents")
+        self._past = {role: Opponents(mix, None, derive_seed(seed, role)) for role in config.policies}
+        self._today: dict[str, int] = {}
+        """By policy: the version that it stopped learning with."""
+        self._drawn: dict[str, tuple[int, int | None]] = {}
+        """By policy: (first step of the phase, the version that plays in it)."""
+        self._seated: dict[str, int] = {}
+        """By policy: the past version that its engines hold."""
+
+    def seat(self, assignment: Assignment) -> bool:
+        """Before the step is played. Whether engines loaded weights. Raises PublishError."""
+        wanted: dict[str, int] = {}
+        for role in self._config.policies if self.on else ():
+            if (
+                role not in assignment.learning
+                and (version := self._draw(role, assignment.phase_began)) is not None
+            ):
+                wanted[role] = version
+        return self._put(wanted)
+
+    def _draw(self, role: str, phase_began: int) -> int | None:
+        if self._drawn.get(role, (0, None))[0] != phase_began:
+            version = self._past[role].draw(phase_began)
+            self._drawn[role] = phase_began, version if version != self._today.get(role) else None
+        return self._drawn[role][1]
+
+    def seat_today(self) -> bool:
+        """Before an evaluation. Whether engines loaded weights. Raises PublishError."""
+        return self._put({})
+
+    def _put(self, wanted: Mapping[str, int]) -> bool:
+        changed = [r for r in sorted({*wanted, *self._seated}) if wanted.get(r) != self._seated.get(r)]
+        for role in changed:
+            file = self._file(role, wanted.get(role, self._today[role]))
+            self._parts.rollouts.publish(role, self._parts.kept_weights(file))
+        self._seated = dict(wanted)
+        return bool(changed)
+
+    def learned(self, assignment: Assignment, role: str, version: int, weights: Any) -> None:
+        """After its update was published. weights: as the learner gave them."""
+        if self.on and role in assignment.stops_learning:
+            self._parts.keep_weights(weights, self._file(role, version))
+            self._past[role].add(version)
+            self._today[role] = version
+
+    def played(self, episodes: Sequence[Episode]) -> dict[str, Any]:
+        """After the step: what the row says of it. How the learners fared decides whom they meet later."""
+        for role, version in self._seated.items():
+            learners = [player for player, policy in self._config.seats.items() if policy != role]
+            won = [
+                self._config.game.won(t)
+                for episode in episodes
+                for player in learners
+                for t in episode.judged(player)
+            ]
+            if won:
+                self._past[role].record(version, sum(won) / len(won))
+        return {"opponents": dict(self._seated)} if self.on else {}
+
+    def _file(self, role: str, version: int) -> Path:
+        return self._start.run_directory / "opponents" / f"{role}-{version:06d}.npz"
+
+    def state_dict(self) -> dict[str, Any]:
+        """Plain JSON."""
+        past = {role: of.state_dict() for role, of in self._past.items()}
+        return {"past": past, "today": self._today, "drawn": {k: list(v) for k, v in self._drawn.items()}}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Of another run (--resume-from) nothing: its files are not here."""
+        if self._start.continues:
+            for role, of in self._past.items():
+                of.load_state_dict(state["past"][role])
+            self._today = dict(state["today"])
+            self._drawn = {role: (began, version) for role, (began, version) in state["drawn"].items()}

@@ -1,0 +1,36 @@
+"""A policy's weights as they travel to the engines, on disk: with their proof, to be published again."""
+
+import json
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from core.weights import PublishError, WeightUpdate, digest_of
+
+_ABOUT = "__about__"
+
+
+def write_weights(update: WeightUpdate, path: Path) -> None:
+    """All of the update, with its proof; whole or not at all."""
+    about = {f.name: getattr(update, f.name) for f in fields(update) if f.name != "tensors"}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.draft")
+    with draft.open("wb") as file:
+        arrays: dict[str, Any] = {_ABOUT: np.array(json.dumps(about)), **update.tensors}
+        np.savez(file, **arrays)
+    draft.replace(path)
+
+
+def read_weights(path: Path) -> WeightUpdate:
+    """Raises PublishError where the file is not what was written, OSError where there is none."""
+    with np.load(path, allow_pickle=False) as file:
+        about = json.loads(str(file[_ABOUT]))
+        tensors = {name: file[name] for name in file.files if name != _ABOUT}
+    if digest_of(tensors) != about["digest"]:
+        raise PublishError(f"{path}: damaged: its digest is not that of the weights that were written")
+    known: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in about.items()
+    }
+    return WeightUpdate(tensors=tensors, **known)

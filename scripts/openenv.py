@@ -1,0 +1,75 @@
+"""A game of programs as an OpenEnv environment: another trainer's model writes the program, and gets our reward.
+
+    python -m scripts.openenv --dataset my_problems.json                               unit tests
+    python -m scripts.openenv --dataset mbpp.jsonl --format mbpp --split train --game.kind code_execution
+
+What the reward is follows from the game's rules, as in training here (`--game.KEY`). Programs run in the sandbox only.
+OpenEnv's clients bring no key, so it listens on this machine only. Needs: pip install openenv-core
+"""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+if not __package__:  # run as a file: the rooms are found from the root
+    sys.path[0] = str(Path(__file__).resolve().parent.parent)
+
+from configs.openenv import OpenEnvOptions
+from configs.sections import EMBEDDED
+from core.commands import plain_endings
+from core.errors import SparringError
+from core.problem import Problem
+from embedded.problems import embedded_problems
+from games.programs.game import SolverGame
+from problems.formats import load_dataset
+from problems.references import judge_references
+from runtime.logs import quiet_logs
+from runtime.problem_sets import without_failing
+from sandbox_workers.local import LocalSandbox
+from web.service import run
+
+
+def main(arguments: Sequence[str]) -> None:
+    with plain_endings():
+        serve(OpenEnvOptions.read(arguments))
+
+
+def serve(options: OpenEnvOptions) -> None:
+    """Until it is told to end. Raises SparringError."""
+    game = options.game.game()
+    if not isinstance(game, SolverGame):
+        raise SparringError(
+            f"--game.kind {options.game.kind}: cannot be an environment: give a game in which one player writes a program, such "
+            "as unit_tests"
+        )
+    try:
+        from serving.openenv import environments
+    except ModuleNotFoundError as error:
+        raise SparringError(f"{error}: pip install openenv-core") from None
+    problems = _problems(options)
+    limits = game.rules.sandbox_limits
+    with LocalSandbox(options.sandbox, slots=options.slots, limits=limits) as sandbox:
+        print(sandbox.description, flush=True)
+        judged, failing = asyncio.run(judge_references(problems, sandbox))
+        known = {problem.id: problem for problem in without_failing(judged, failing)}
+        print(f"game {options.game.kind}, {len(known)} problems", flush=True)
+        run(environments(game, known, sandbox), argparse.Namespace(host="127.0.0.1", port=options.port))
+
+
+def _problems(options: OpenEnvOptions) -> list[Problem]:
+    """Raises SparringError."""
+    if options.dataset == EMBEDDED:
+        problems = embedded_problems("train")
+    else:
+        problems = load_dataset(options.dataset, options.format, fields=options.fields, split=options.split)
+    for problem in problems:
+        if (reason := options.game.refuse(problem)) is not None:
+            raise SparringError(f"{options.dataset}: problem {problem.id}: {reason}")
+    return problems
+
+
+if __name__ == "__main__":
+    quiet_logs()
+    main(sys.argv[1:])

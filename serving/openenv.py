@@ -1,0 +1,126 @@
+"""Our games of programs as an OpenEnv environment: another trainer's model writes the program, and gets our reward.
+
+`reset` puts a problem, `step` takes the whole answer, judges its program in the sandbox and gives what the game's rules let
+it earn. With game.attempts_per_episode above 1 a program that fails a test may be written again: the observation says
+which tests, as it does in training here. What the sandbox could not judge has no reward, and ends the episode.
+
+Needs openenv-core. Not here: games of several players, or of several turns before a reward.
+"""
+
+import asyncio
+import random
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import FastAPI
+from openenv.core.env_server import (  # pyright: ignore[reportMissingImports]
+    Action,
+    Environment,
+    Observation,
+    State,
+    create_fastapi_app,
+)
+
+from core.episode import Trajectory
+from core.interfaces import Message, Sandbox
+from core.play import GENERATOR
+from core.problem import Problem
+from core.verdict import Status
+from games.programs.game import SolverGame
+
+NAMED = 3
+SESSIONS = 1024
+"""At a time: a trainer may have one for each of its rollouts."""
+
+
+class Answer(Action):
+    text: str
+    """All that the model said; the program is the last fenced block, or all of it."""
+
+
+class Put(Observation):
+    """What a model is told. `reward` is None before a program, and where the sandbox failed."""
+
+    problem: str
+    """Its id."""
+    prompt: str = ""
+    """For a chat model; empty where the episode is done."""
+    brief: str = ""
+    """The same for a model that knows nothing but this game."""
+    components: dict[str, float] = {}
+    """Every part of the reward."""
+    outcomes: list[dict[str, Any]] = []
+    """What each test did: test, status, error."""
+
+
+class ProgramEnvironment(Environment[Answer, Put, State]):
+    """One session: one episode after another."""
+
+    SUPPORTS_CONCURRENT_SESSIONS = True
+
+    def __init__(self, game: SolverGame, problems: Mapping[str, Problem], sandbox: Sandbox) -> None:
+        """problems: by id."""
+        super().__init__()
+        self._game, self._problems, self._sandbox = game, problems, sandbox
+        self._problem: Problem | None = None
+        self._state = State()
+
+    async def reset_async(
+        self, seed: int | None = None, episode_id: str | None = None, problem: str | None = None
+    ) -> Put:
+        """problem: an id; None: drawn by the seed. Raises ValueError for an unknown one."""
+        chosen = problem if problem is not None else random.Random(seed).choice(list(self._problems))
+        if chosen not in self._problems:
+            known = ", ".join(list(self._problems)[:NAMED])
+            raise ValueError(
+                f"problem {chosen}: there is none of this id; there are {known} … ({len(self._problems)})"
+            )
+        self._problem, self._state = self._problems[chosen], State(episode_id=episode_id)
+        return self._put(self._game.rules.message(self._problem))
+
+    async def step_async(self, action: Answer, timeout_s: float | None = None) -> Put:
+        """timeout_s is not read: the sandbox has its own limits. Raises ValueError without a reset."""
+        if self._problem is None:
+            raise ValueError(
+                "no episode is under way: reset first (over a web socket: each plain request is a new session)"
+            )
+        rules, attempt = (
+            self._game.rules,
+            Trajectory(player=GENERATOR, attempt=0, turns=[], artifact=action.text),
+        )
+        rules.read(attempt)
+        self._state.step_count += 1
+        judged = await rules.earn(self._problem, attempt, self._sandbox)
+        failed = any(outcome.status != Status.PASSED for outcome in attempt.outcomes)
+        if judged and failed and self._state.step_count < rules.attempts_per_episode:
+            return self._put(self._game.told(attempt.outcomes), attempt)
+        put = self._put(None, attempt)
+        self._problem = None
+        return put
+
+    def _put(self, message: Message | None, attempt: Trajectory | None = None) -> Put:
+        assert self._problem is not None
+        said: dict[str, Any] = {"prompt": message.full, "brief": message.brief} if message else {"done": True}
+        if attempt is not None:
+            said |= {"reward": attempt.reward, "components": attempt.components}
+            said["outcomes"] = [
+                {"test": o.test, "status": o.status, "error": o.error} for o in attempt.outcomes
+            ]
+        return Put(problem=self._problem.id, **said)
+
+    @property
+    def state(self) -> State:
+        return self._state
+
+    def reset(self, seed: int | None = None, episode_id: str | None = None, **more: Any) -> Put:
+        return asyncio.run(self.reset_async(seed, episode_id, **more))
+
+    def step(self, action: Answer, timeout_s: float | None = None, **_: Any) -> Put:
+        return asyncio.run(self.step_async(action))
+
+
+def environments(game: SolverGame, problems: Mapping[str, Problem], sandbox: Sandbox) -> FastAPI:
+    """One for each session. problems: by id."""
+    return create_fastapi_app(
+        lambda: ProgramEnvironment(game, problems, sandbox), Answer, Put, max_concurrent_envs=SESSIONS
+    )

@@ -1,0 +1,261 @@
+"""One GPU for engine and learners: who has its memory when. The driver's loop, the rollouts and the engine's thread are real;
+vLLM, the learner and the GPU, which refuses what it has no room for, are scripted.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import driver
+from actors.episodes import EpisodeRunner, Speaker
+from actors.settings import VllmEngine
+from core.interfaces import EngineFailure, Sampling
+from core.play import PlayRequest
+from core.problem import Problem
+from core.weights import WeightUpdate, digest_of
+from runtime.local import LocalRollouts
+from sandbox_workers.nothing import NoSandbox
+from tests.playing import Letters
+from tracking.clock import Clock
+
+pytestmark = pytest.mark.vllm
+WEIGHTS, CACHE, HELD, UPDATE = 30, 40, 10, 50
+SIZES = {"weights": WEIGHTS, "kv_cache": CACHE}
+SETTINGS = VllmEngine(max_model_len=64, sleep=True)
+PROBLEM = Problem(
+    id="p", description="", function_signature="def f()", baseline_tests=(), reference_solution=""
+)
+REQUEST = PlayRequest(
+    address=("step", 1), problems=(PROBLEM,), attempts={"first": 1}, temperatures={"first": 1.0}
+)
+
+
+class Card:
+    """A GPU's memory, and what became of it."""
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity, self.held, self.events = capacity, Counter[str](), list[str]()
+
+    def take(self, what: str, size: int) -> None:
+        if self.held.total() + size > self.capacity:
+            raise RuntimeError(f"CUDA out of memory: {what} beside {dict(self.held)}")
+        self.held[what] += size
+        self.events.append(f"+{what}")
+
+    def give(self, what: str) -> None:
+        del self.held[what]
+        self.events.append(f"-{what}")
+
+
+class ScriptedLLM:
+    """As much of vLLM's LLMEngine as ours asks for, with what it needs for each."""
+
+    def __init__(self, card: Card) -> None:
+        self.card, self.waiting = card, list[str]()
+        self.vllm_config = SimpleNamespace(use_v2_model_runner=True)
+        self.engine_core = SimpleNamespace(shutdown=lambda: None)
+        for what, size in SIZES.items():
+            card.take(what, size)
+
+    def add_request(self, name: str, prompt: Any, params: Any, lora_request: Any = None) -> None:
+        assert set(SIZES) <= self.card.held.keys(), "a request for a sleeping engine"
+        self.waiting.append(name)
+
+    def has_unfinished_requests(self) -> bool:
+        return bool(self.waiting)
+
+    def step(self) -> list[SimpleNamespace]:
+        assert set(SIZES) <= self.card.held.keys(), "a step of a sleeping engine"
+        names, self.waiting = self.waiting, []
+        self.card.events.append("generate")
+        sure = SimpleNamespace(logprob=0.0)
+        flat = SimpleNamespace(logprobs=[0.0])
+        completion = SimpleNamespace(token_ids=[1], logprobs=flat, finish_reason="stop")
+        probe = [None, {1: sure}, {1: sure}]
+        return [
+            SimpleNamespace(request_id=name, finished=True, outputs=[completion], prompt_logprobs=probe)
+            for name in names
+        ]
+
+    def abort_request(self, names: Sequence[str]) -> None:
+        self.waiting = [name for name in self.waiting if name not in names]
+
+    def reset_prefix_cache(self) -> bool:
+        return True
+
+    def collective_rpc(self, method: str, args: Any = ()) -> list[bool]:
+        assert "weights" in self.card.held, f"{method} without weights"
+        self.card.events.append(method)
+        return [True]
+
+    def sleep(self, level: int) -> None:
+        assert level == 1 and not self.waiting
+        for what in SIZES:
+            self.card.give(what)
+
+    def wake_up(self, tags: Sequence[str]) -> None:
+        for what in tags:
+            self.card.take(what, SIZES[what])
+
+
+class ScriptedLearner:
+    def __init__(self, card: Card) -> None:
+        self.card, self.version = card, 0
+        card.take("learner", HELD)
+
+    def step(self, batch: Any) -> tuple[Mapping[str, float], WeightUpdate]:
+        self.card.take("update", UPDATE)
+        self.card.give("update")
+        self.version += 1
+        return {}, update(self.version)
+
+
+def update(version: int) -> WeightUpdate:
+    tensors = {"weight": np.full(2, version)}
+    return WeightUpdate(
+        version=version, tensors=tensors, dtype="float32", digest=digest_of(tensors), probe=(1, 1, 1),
+        probe_logprobs=(0.0, 0.0),
+    )  # fmt: skip
+
+
+class OneQuestion:
+    """A game."""
+
+    async def play(self, problem: Any, players: Mapping[str, Any], sandbox: Any, memory: Any = ()) -> Any:
+        await players["first"].policy.generate([1, 2], Sampling(max_tokens=1, stop_token_ids=(1,)))
+        return SimpleNamespace(problem_id=problem.id)
+
+
+class OneGpu:
+    """As runtime/local.py puts it together: the engine first, then learners."""
+
+    def __init__(self, card: Card, settings: VllmEngine, loop: asyncio.Runner) -> None:
+        from actors.vllm_policy import VllmPolicy
+
+        self.card = card
+        speaker = Speaker(
+            policy=VllmPolicy("scripted", settings, "cuda"),
+            format=Letters(),
+            max_tokens=1,
+            probe_tolerance=1e-3,
+        )
+        runner = EpisodeRunner(OneQuestion(), NoSandbox(), {"generator": speaker}, {"first": "generator"}, 1)  # pyright: ignore
+        self.rollouts = LocalRollouts(loop, runner)
+        self.learners = {role: ScriptedLearner(card) for role in ("generator", "discriminator")}
+
+
+@pytest.fixture
+def loop(monkeypatch: pytest.MonkeyPatch) -> Iterator[asyncio.Runner]:
+    pytest.importorskip("vllm")
+    with asyncio.Runner() as runner:
+        yield runner
+
+
+@pytest.fixture
+def make(loop: asyncio.Runner, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    from actors import vllm_engine
+
+    made: list[OneGpu] = []
+
+    def build(capacity: int, settings: VllmEngine = SETTINGS) -> OneGpu:
+        card = Card(capacity)
+        scripted = SimpleNamespace(from_engine_args=lambda arguments: ScriptedLLM(card))
+        monkeypatch.setattr(vllm_engine, "LLMEngine", scripted)
+        monkeypatch.setattr(vllm_engine, "engine_args", lambda *_: None)
+        made.append(OneGpu(card, settings, loop))
+        card.events.clear()
+        return made[-1]
+
+    yield build
+    for gpu in made:
+        gpu.rollouts.close()
+
+
+def trained(gpu: OneGpu, monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
+    """driver.train, with nothing to learn from or to record."""
+    assignments: Iterator[Any] = iter(
+        [
+            *(
+                SimpleNamespace(step=n, stage=1, phase="x", learning=("generator",))
+                for n in range(1, steps + 1)
+            ),
+            None,
+        ]
+    )
+    nothing: Any = SimpleNamespace()
+    for name in ("episode_metrics", "require_some_judged", "best_programs", "mistakes"):
+        monkeypatch.setattr(driver, name, lambda *_: {})
+    monkeypatch.setattr(driver, "Batch", lambda **_: nothing)
+    say = SimpleNamespace(phase=lambda _: None, say=lambda _: None, step=lambda _: None)
+    session: Any = SimpleNamespace(
+        config=SimpleNamespace(seed=1, seats={}, temperature=1.0),
+        parts=SimpleNamespace(
+            scheduler=SimpleNamespace(next=lambda: next(assignments), observe=lambda *_: None),
+            rollouts=gpu.rollouts,
+            learners=gpu.learners,
+        ),
+        display=say,
+        clock=Clock(),
+        credit={"generator": SimpleNamespace(samples=lambda *_: ([1], {}))},
+        opponents=SimpleNamespace(learned=lambda *_: None),
+        recorder=SimpleNamespace(finish=lambda: None),
+        evaluate_start=lambda: None,
+        play_request=lambda _: REQUEST,
+        finish_step=lambda *_: None,
+    )
+    driver.train(session)
+
+
+def test_the_engine_sleeps_while_a_learner_updates(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Awake it leaves no room for an update; and weights come before the reload, the cache after it."""
+    gpu = make(WEIGHTS + CACHE + 2 * HELD)
+    trained(gpu, monkeypatch, steps=2)
+    step = [
+        "generate",
+        "-weights",
+        "-kv_cache",
+        "+update",
+        "-update",
+        "+weights",
+        "reload",
+        "+kv_cache",
+        "generate",
+    ]
+    assert gpu.card.events == 2 * step
+    assert gpu.card.held.total() == WEIGHTS + CACHE + 2 * HELD
+
+
+def test_an_engine_that_does_not_sleep_leaves_no_room(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = make(WEIGHTS + CACHE + 2 * HELD, SETTINGS.model_copy(update={"sleep": False}))
+    with pytest.raises(RuntimeError, match="CUDA out of memory: update"):
+        trained(gpu, monkeypatch, steps=1)
+
+
+def test_where_others_took_the_memory_the_engine_says_so(make: Any) -> None:
+    gpu = make(WEIGHTS + CACHE + 2 * HELD)
+    gpu.rollouts.sleep()
+    gpu.card.take("somebody's", WEIGHTS + CACHE)
+    with pytest.raises(EngineFailure, match=r"vLLM could not wake up.*CUDA out of memory"):
+        gpu.rollouts.play(REQUEST)
+    gpu.card.give("somebody's")
+    gpu.rollouts.play(REQUEST)
+
+
+def test_the_runner_that_nothing_was_measured_on_is_named_once(
+    make: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    from actors import vllm_engine
+
+    vllm_engine._warn_of_v2.cache_clear()
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            make(1000)
+    assert [r.getMessage() for r in caplog.records if "V2 model runner" in r.getMessage()] == [
+        caplog.records[0].getMessage()
+    ]

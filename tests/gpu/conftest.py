@@ -1,0 +1,38 @@
+"""The learner on a GPU, by torch, transformers, peft, pydantic and pytest alone: no Ray, no vLLM.
+
+    python -m pytest tests/gpu
+
+Each test takes a device. Without a GPU those of the CPU run: what a test does is tried, if not what it is for.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.learning import one_torch_thread, save_tiny_model
+
+GPU = pytest.param(
+    "cuda",
+    marks=[
+        pytest.mark.gpu,
+        pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU that torch can use"),
+    ],
+)
+
+
+@pytest.fixture(params=["cpu", GPU])
+def device(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    with one_torch_thread():
+        yield
+
+
+@pytest.fixture(scope="session")
+def model_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_tiny_model(tmp_path_factory.mktemp("tiny"))

@@ -1,0 +1,35 @@
+"""A run whose engines are in actors of their own, two of the generator's and one of the discriminator's."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+pytestmark = pytest.mark.slow
+ROLES = ("generator", "discriminator")
+
+
+def rows_of(run: Path) -> list[dict]:
+    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_it_plays_learns_and_publishes_as_with_engines_in_the_rollout_actors(
+    drive, small: tuple[str, ...], finished: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / drive.name()
+    done = drive.run(
+        "--config", "debug", "--no-local", *small, "--generator.engine.count", "2", "--discriminator.engine.count", "1",
+        "--rollout.actors", "2", "--rollout.cpus", "0.1", "--output-dir", tmp_path, "--run-name", run.name,
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    assert not done.err.strip()
+    config = yaml.safe_load((run / "config.yaml").read_text())
+    assert [config[role]["engine"]["count"] for role in ROLES] == [2, 1]
+    rows, local = rows_of(run), rows_of(finished)
+    assert [row["step"] for row in rows] == [row["step"] for row in local]
+    assert rows[0]["held_out"] == local[0]["held_out"], "the same models played the same problems"
+    for role in ROLES:
+        probed = [row[role]["probe_difference"] for row in rows if "probe_difference" in row.get(role, {})]
+        assert probed and max(probed) < 1e-4
+    drive.expect_nothing_left()

@@ -1,0 +1,80 @@
+"""What workers are given to do, and in which order."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from core.batch import Batch
+from learners.mailbox import LearnerFailed, Mailbox
+
+ROLES = ("generator", "discriminator")
+
+
+def batch(step: int) -> Batch:
+    return Batch(step=step, samples=(), temperature=1.0, seed=0)
+
+
+def run(play: Callable[[Mailbox], Awaitable[None]]) -> None:
+    asyncio.run(asyncio.wait_for(_with_mailbox(play), 10))
+
+
+async def _with_mailbox(play: Callable[[Mailbox], Awaitable[None]]) -> None:
+    await play(Mailbox())
+
+
+def test_a_save_comes_before_the_batches_beyond_it() -> None:
+    """Whoever takes over from a dead worker may find both; and what was begun is not waited for."""
+
+    async def play(mailbox: Mailbox) -> None:
+        for step in (1, 2):
+            await mailbox.put_batch("generator", batch(step))
+        await mailbox.want_save({"generator": 2})
+        await mailbox.put_batch("generator", batch(3))
+        for version in (0, 1):
+            assert await mailbox.get_work({"generator": version}, None) == ("generator", batch(version + 1))
+        assert await mailbox.get_work({"generator": 2}, None) == "save"
+        begun = {"generator": 2}
+        assert await mailbox.get_work({"generator": 2}, begun) == ("generator", batch(3))
+        # it dies before the checkpoint is registered: the next one begins at the beginning
+        assert await mailbox.get_work({"generator": 0}, None) == ("generator", batch(1))
+        assert await mailbox.get_work({"generator": 2}, None) == "save"
+        await mailbox.saved({"generator": 2}, "there")
+        assert await mailbox.get_saved({"generator": 2}) == "there"
+        assert await mailbox.get_work({"generator": 2}, {"generator": 2}) == ("generator", batch(3))
+
+    run(play)
+
+
+def test_of_two_policies_neither_goes_beyond_a_save() -> None:
+    async def play(mailbox: Mailbox) -> None:
+        await mailbox.put_batch("discriminator", batch(1))
+        await mailbox.want_save({"generator": 0, "discriminator": 1})
+        for role, step in (("generator", 1), ("discriminator", 2)):
+            await mailbox.put_batch(role, batch(step))
+        assert await mailbox.get_work(dict.fromkeys(ROLES, 0), None) == ("discriminator", batch(1))
+        assert await mailbox.get_work({"generator": 0, "discriminator": 1}, None) == "save"
+
+    run(play)
+
+
+def test_what_is_saved_already_is_not_saved_again() -> None:
+    async def play(mailbox: Mailbox) -> None:
+        await mailbox.saved({"generator": 2}, "there")
+        await mailbox.want_save({"generator": 2})
+        assert await mailbox.get_saved({"generator": 2}) == "there"
+        await mailbox.put_batch("generator", batch(3))
+        assert await mailbox.get_work({"generator": 2}, None) == ("generator", batch(3))
+
+    run(play)
+
+
+def test_a_checkpoint_that_is_registered_outlives_the_learner() -> None:
+    async def play(mailbox: Mailbox) -> None:
+        await mailbox.saved({"generator": 2}, "there")
+        await mailbox.stop("it is over")
+        assert await mailbox.get_saved({"generator": 2}) == "there"
+        with pytest.raises(LearnerFailed, match="it is over"):
+            await mailbox.get_saved({"generator": 3})
+
+    run(play)

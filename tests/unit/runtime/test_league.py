@@ -1,0 +1,97 @@
+"""Who takes part in a run's league, and what the league says of players who are known."""
+
+from collections.abc import Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from configs.load import load_run
+from core.errors import SparringError
+from evaluation.writing import Writer
+from runtime import league
+from runtime.league import Effort, Member, members_of, play_league
+from runtime.start import STARTED_FROM
+from tests.playing import Letters, ScriptedPolicy
+
+KUHN = load_run(["--config", "spiral_kuhn"])[0].to_config()
+MULTISTAGE = load_run(["--config", "embedded"])[0].to_config()
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    for step in (12, 3, 100):
+        (tmp_path / "checkpoints" / f"step_{step:06d}").mkdir(parents=True)
+    (tmp_path / "checkpoints" / "best").symlink_to("step_000012")
+    return tmp_path
+
+
+@pytest.fixture
+def says(monkeypatch):
+    """Members whose policies answer every prompt with the text that their path names."""
+
+    @asynccontextmanager
+    async def writer(member, role, config):
+        def script(prompt: Sequence[int], sampling) -> list[int]:
+            return Letters().completion(str(member.models[role]))
+
+        yield Writer(policy=ScriptedPolicy(script), format=Letters(), max_tokens=4000, seed=1)
+
+    monkeypatch.setattr(league, "writer", writer)
+
+
+def test_members_are_the_start_and_each_checkpoint_once_in_order(run, monkeypatch):
+    monkeypatch.setattr(league, "starting_models", lambda config: {"generator": "warm"})
+    monkeypatch.setattr(league, "make_embedded_models", lambda config, models: None)
+    found = members_of(run, KUHN)
+    assert [m.name for m in found] == ["before", "step 3", "step 12", "step 100"]
+    assert found[0].models == {"generator": "warm"}
+    assert found[1].models == {"generator": run / "checkpoints" / "step_000003" / "generator"}
+
+
+def test_a_run_that_began_from_anothers_checkpoint_began_there(run):
+    (run / STARTED_FROM).write_text("/other/checkpoints/step_000009")
+    assert members_of(run, KUHN)[0].models == {"generator": Path("/other/checkpoints/step_000009/generator")}
+
+
+def test_a_run_without_checkpoints_is_refused(tmp_path):
+    with pytest.raises(SparringError, match="no checkpoint yet"):
+        members_of(tmp_path, KUHN)
+
+
+def test_at_a_board_everyone_plays_everyone_on_both_sides(says):
+    """Who always bets takes the ante of who always passes, on both sides; what is no move loses to both."""
+    players = [Member(name=name, models={"generator": name}) for name in ("pass", "bet", "hm")]
+    told = play_league(players, KUHN, Effort(problems=6, matches=2), "process", lambda line: None)
+    assert told["members"] == ["pass", "bet", "hm"] and told["game"] == "kuhn"
+    assert told["scores"] == [[None, 0.0, 1.0], [1.0, None, 1.0], [0.0, 0.0, None]]
+    passes, bets, breaks = (rating["points"] for rating in told["ratings"])
+    assert bets > passes > breaks
+
+
+def test_every_program_meets_every_suite(says):
+    """One generator is right and one is not; one discriminator tests and one says nothing."""
+    config = MULTISTAGE.model_copy(
+        update={"game": MULTISTAGE.game.model_copy(update={"test_format": "input_only"})}
+    )
+    from runtime.problem_sets import load_splits
+
+    problem = load_splits(config)[1][0]
+    call = problem.baseline_asserts[0].removeprefix("assert ").split(" ==")[0]
+    players = [
+        Member(name="good", models={"generator": problem.reference_solution, "discriminator": call}),
+        Member(name="bad", models={"generator": "def f(*given): return '?'", "discriminator": "hm"}),
+    ]
+    players[1].models["generator"] = f"def {problem.entry_point}(*given): return '?'"
+    told = play_league(players, config, Effort(problems=1), "process", lambda line: None)
+    assert told["kills"] == [[None, 1.0], [None, 0.0]]
+    assert told["survival"] == [[1.0, 1.0], [0.0, 1.0]]
+    rated = {(r["policy"], r["member"]): r["points"] for r in told["ratings"]}
+    assert rated["generator", "good"] > rated["generator", "bad"]
+    assert rated["discriminator", "good"] > rated["discriminator", "bad"]
+
+
+def test_a_game_that_has_no_league_is_refused():
+    config = load_run(["--config", "output_prediction"])[0].to_config()
+    with pytest.raises(SparringError, match="a league is of programs against suites"):
+        play_league([], config, Effort(problems=1), "process", lambda line: None)

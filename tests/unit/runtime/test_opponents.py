@@ -1,0 +1,153 @@
+"""Which weights an engine holds while its policy is frozen, is evaluated and learns, and after a restart."""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from configs.schema import Config
+from core.episode import Episode, Trajectory
+from curriculum.curriculum import Curriculum
+from runtime.opponents import PastOpponents
+from runtime.parts import Start
+
+ROLES = ("generator", "discriminator")
+
+
+def config(**mix: Any) -> Config:
+    opponents = {"current": 0.0, "pfsp": 0.0, "history": 1.0} | mix
+    steps = {
+        "n_discriminator_steps": 2,
+        "n_generator_steps": 2,
+        "k_alternating_steps": 1,
+        "stages": [1, 2, 3],
+    }
+    return Config.model_validate({"curriculum": {**steps, "opponents": opponents}})
+
+
+@dataclass
+class Run:
+    """A run of which only the order of things is real: weights are (policy, version)."""
+
+    config: Config
+    directory: Path
+    files: dict[str, Any] = field(default_factory=dict)
+    engines: dict[str, int] = field(default_factory=lambda: dict.fromkeys(ROLES, 0))
+    learners: dict[str, int] = field(default_factory=lambda: dict.fromkeys(ROLES, 0))
+    loads: int = 0
+    seen: list[tuple[int, str, dict[str, int]]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        parts: Any = SimpleNamespace(
+            rollouts=SimpleNamespace(publish=self.publish),
+            keep_weights=lambda weights, file: self.files.__setitem__(str(file), weights),
+            kept_weights=lambda file: self.files[str(file)],
+        )
+        checkpoint = self.directory / "checkpoints" / "step_000001"
+        start = Start(run_directory=self.directory, models={}, checkpoint=checkpoint, versions={}, state=None)
+        self.opponents = PastOpponents(self.config, start, parts)
+        self.curriculum = Curriculum(**self.config.curriculum_arguments(["p"]))
+
+    def publish(self, role: str, weights: tuple[str, int]) -> None:
+        assert weights[0] == role
+        self.engines[role] = weights[1]
+        self.loads += 1
+
+    def step(self, reward: float = 0.5, evaluate: bool = False) -> None:
+        assignment = self.curriculum.next()
+        assert assignment is not None
+        self.opponents.seat(assignment)
+        for role in assignment.learning:
+            assert self.engines[role] == self.learners[role], "who learns plays by its own weights"
+        self.seen.append((assignment.step, assignment.phase, dict(self.engines)))
+        for role in assignment.learning:
+            self.learners[role] += 1
+            self.engines[role] = self.learners[role]
+            self.opponents.learned(assignment, role, self.learners[role], (role, self.learners[role]))
+        self.curriculum.observe(assignment.step, {}, {})
+        told = {"pass_rate": reward, "kill_rate": reward}
+        attempts = [
+            Trajectory(player=role, attempt=0, turns=[], reward=reward, components=told) for role in ROLES
+        ]
+        self.opponents.played([Episode(problem_id="p", trajectories=attempts)])
+        if evaluate:
+            self.opponents.seat_today()
+            assert self.engines == self.learners
+
+    def finish(self, **given: Any) -> "Run":
+        while self.curriculum.next() is not None:
+            self.step(**given)
+        return self
+
+
+def test_a_frozen_policy_plays_one_version_for_the_whole_phase_and_it_is_of_its_past(tmp_path):
+    run = Run(config(), tmp_path).finish()
+    for role, phase in (("generator", "discriminator"), ("discriminator", "generator")):
+        versions = [engines[role] for _, at, engines in run.seen if at == phase]
+        assert versions[0::2] == versions[1::2]
+    # the generator stops learning after steps 5 and 10, with 3 and 6 updates
+    of_generator = [engines["generator"] for _, at, engines in run.seen if at == "discriminator"]
+    assert of_generator[:4] == [0, 0, 3, 3] and of_generator[4] in (3, 6)
+    # a phase loads at most twice: the past version, and today's again
+    assert 0 < run.loads <= 2 * 6
+
+
+def test_there_are_past_versions_that_play(tmp_path):
+    found = set()
+    for seed in range(8):
+        run = Run(config().model_copy(update={"seed": seed}), tmp_path).finish()
+        found |= {(step, engines["generator"]) for step, _, engines in run.seen if step in (11, 12)}
+    assert {version for _, version in found} == {3, 6}
+
+
+def test_evaluation_is_by_todays_versions_in_the_midst_of_a_phase(tmp_path):
+    every, never = (Run(config(), tmp_path).finish(evaluate=at) for at in (True, False))
+    assert every.seen == never.seen
+
+
+def test_a_resumed_run_meets_the_same_opponents(tmp_path):
+    """Stopped after each step; the engines of a new process hold the checkpoint's weights."""
+    mix = {"current": 0.2, "pfsp": 0.6, "history": 0.2}
+    whole = Run(config(**mix), tmp_path).finish(reward=0.8)
+    for stop in range(1, 15):
+        first = Run(config(**mix), tmp_path)
+        for _ in range(stop):
+            first.step(reward=0.8)
+        states = json.loads(json.dumps([first.curriculum.state_dict(), first.opponents.state_dict()]))
+        learners = dict(first.learners)
+        second = Run(config(**mix), tmp_path, first.files, dict(learners), learners)
+        second.curriculum.load_state_dict(states[0])
+        second.opponents.load_state_dict(states[1])
+        assert first.seen + second.finish(reward=0.8).seen == whole.seen
+        assert second.opponents.state_dict() == whole.opponents.state_dict()
+
+
+def test_how_the_learner_fared_decides_whom_it_meets(tmp_path):
+    """The chance to win against the versions that played, and no other, moves away from even."""
+    run = Run(config(), tmp_path).finish(reward=1.0)
+    chances = dict(run.opponents.state_dict()["past"]["generator"]["chances"])
+    met = {e["generator"] for step, at, e in run.seen if at == "discriminator" and step > 5}
+    today = {6} if run.seen[10][2]["generator"] == 6 else set()  # today's version is not counted as past
+    assert all(chances[version] > 0.5 for version in met - today)
+    assert all(chance == 0.5 for version, chance in chances.items() if version not in met)
+
+
+def test_todays_opponents_only_keep_no_files(tmp_path):
+    run = Run(config(current=1.0, history=0.0), tmp_path).finish()
+    assert not run.files and run.loads == 0 and not run.opponents.on
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"frozen_players": ["generator"]},
+        {"n_discriminator_steps": 0, "n_generator_steps": 0, "k_alternating_steps": 3},
+    ],
+)
+def test_opponents_without_a_past_are_refused(changes):
+    mix = {"current": 0.5, "pfsp": 0.35, "history": 0.15}
+    with pytest.raises(ValueError, match=r"curriculum\.opponents: nobody with a past is ever frozen"):
+        Config.model_validate({"curriculum": {"opponents": mix, **changes}})
