@@ -14,9 +14,11 @@ from configs.load import load_run
 from core.batch import Batch
 from core.errors import SparringError, exit_with
 from core.seeding import derive_seed
+from core.tracing import seconds_of
 from runtime.logs import quiet_logs
+from runtime.placement import learning_in_turn
 from runtime.session import Session, open_session, show_plan
-from tracking.step import best_programs, episode_metrics, mistakes, require_some_judged
+from tracking.step import best_programs, episode_metrics, mistakes, policy_lag, require_some_judged
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -37,34 +39,38 @@ def train(session: Session) -> None:
     """Play, learn, publish, observe, save; until the curriculum ends."""
     config, parts, show, clock = session.config, session.parts, session.display, session.clock
     session.evaluate_start()
-    while (assignment := parts.scheduler.next()) is not None:
-        began = dict(clock.seconds)
-        result = parts.rollouts.play(session.play_request(assignment))
-        clock.split({"sandbox": result.seconds["sandbox"]}, "rollout", result.spans)
-        require_some_judged(assignment.step, result.episodes)
-        row = {"step": assignment.step, "stage": assignment.stage, "phase": str(assignment.phase)}
-        row |= episode_metrics(config.seats, result.episodes, result.seconds)
-        for role in assignment.learning:
-            show.phase(f"step {assignment.step}: the {role} learns")
-            samples, left_out = session.credit[role].samples(result.episodes, assignment.stage)
-            if not samples:
-                show.say(
-                    f"step {assignment.step}: no sample for the {role} (see metrics.jsonl); it does not learn"
-                )
-                row[role] = left_out
-                continue
-            version = parts.learners[role].version + 1
-            seed = derive_seed(config.seed, "minibatches", role, version)
-            batch = Batch(step=version, samples=samples, temperature=config.temperature, seed=seed)
+    for assignment, playing in session.steps():
+        began, step = dict(clock.seconds), assignment.step
+        show.phase(f"step {step}: rollout")
+        result = playing()
+        judging = seconds_of("sandbox", result.spans, since=clock.last)
+        clock.split({"sandbox": judging}, "rollout", result.spans)
+        require_some_judged(step, result.episodes)
+        row = {"step": step, "stage": assignment.stage, "phase": str(assignment.phase)}
+        row |= episode_metrics(config.seats, result.episodes, result.spans)
+        for roles in learning_in_turn(config, assignment.learning):
+            show.phase(f"step {step}: learning ({', '.join(roles)})")
             parts.rollouts.sleep()
-            metrics, weights = parts.learners[role].step(batch)
-            clock.lap("learn")
-            receipts = parts.rollouts.publish(role, weights)
-            session.opponents.learned(assignment, role, version, weights)
-            clock.lap("publish")
-            probed = {"probe_difference": max(r.probe_difference for r in receipts)}
-            row[role] = dict(metrics) | left_out | probed
-        parts.scheduler.observe(assignment.step, best_programs(result.episodes), mistakes(result.episodes))
+            updates = {}
+            for role in roles:
+                samples, row[role] = session.credit[role].samples(result.episodes, assignment.stage)
+                if not samples:
+                    show.say(f"step {step}: no sample for the {role} (see metrics.jsonl); it does not learn")
+                    continue
+                version = parts.learners[role].version + 1
+                row[role] |= policy_lag(result.episodes, config.players_of(role), version)
+                seed = derive_seed(config.seed, "minibatches", role, version)
+                batch = Batch(step=version, samples=samples, temperature=config.temperature, seed=seed)
+                updates[role] = version, parts.learners[role].begin(batch)
+            for role, (version, learning) in updates.items():
+                metrics, weights = learning()
+                clock.lap("learn")
+                receipts = parts.rollouts.publish(role, weights)
+                session.opponents.learned(assignment, role, version, weights)
+                clock.lap("publish")
+                row[role] |= dict(metrics)
+                row[role]["probe_difference"] = max(r.probe_difference for r in receipts)
+        parts.scheduler.observe(step, best_programs(result.episodes), mistakes(result.episodes))
         row["sandbox"] = result.sandbox
         clock.lap("records")
         row["seconds"] = clock.since(began)

@@ -41,28 +41,19 @@ class EpisodeRunner:
         that deal out problems to the same engines."""
         self._game, self._speakers, self._seats, self._run_seed = game, speakers, seats, run_seed
         self._index = index
-        self._occupancy = Occupancy("generate", "sandbox")
-        self._raw_sandbox = sandbox
-        self._sandbox = _TimedSandbox(sandbox, self._occupancy)
-        self._policies = {
-            name: [_TimedPolicy(policy, self._occupancy) for policy in (speaker.policy, *speaker.more)]
-            for name, speaker in speakers.items()
-        }
+        self._sandbox = sandbox
 
     async def play(self, request: PlayRequest) -> PlayResult:
         """All problems of the request at once. Raises what a policy raises; a sandbox failure only leaves
         trajectories without reward."""
-        self._occupancy.take()
-        self._occupancy.take_spans()
+        occupancy = Occupancy("generate", "sandbox")
         episodes = await asyncio.gather(
-            *(self._play_one(request, problem, self._index + i) for i, problem in enumerate(request.problems))
+            *(
+                self._play_one(request, problem, self._index + i, occupancy)
+                for i, problem in enumerate(request.problems)
+            )
         )
-        return PlayResult(
-            episodes=list(episodes),
-            seconds=self._occupancy.take(),
-            sandbox=self._raw_sandbox.stats(),
-            spans=self._occupancy.take_spans(),
-        )
+        return PlayResult(episodes=list(episodes), sandbox=self._sandbox.stats(), spans=occupancy.spans())
 
     async def publish(self, policy: str, update: WeightUpdate) -> PublishReceipt:
         """Replace a policy's weights in place and prove it. Raises PublishError."""
@@ -79,22 +70,26 @@ class EpisodeRunner:
         for speaker in self._speakers.values():
             await speaker.policy.close()
 
-    async def _play_one(self, request: PlayRequest, problem: Problem, turn: int) -> Episode:
-        players = {
-            name: Player(
+    async def _play_one(
+        self, request: PlayRequest, problem: Problem, turn: int, occupancy: Occupancy
+    ) -> Episode:
+        players = {}
+        for name, role in self._seats.items():
+            speaker = self._speakers[role]
+            engines = (speaker.policy, *speaker.more)
+            players[name] = Player(
                 name=name,
-                policy=self._policies[policy][turn % len(self._policies[policy])],
-                format=self._speakers[policy].format,
+                policy=_TimedPolicy(engines[turn % len(engines)], occupancy),
+                format=speaker.format,
                 attempts=request.attempts[name],
                 temperature=request.temperatures[name],
                 seed=derive_seed(self._run_seed, *request.address, problem.id, name),
-                max_tokens=self._speakers[policy].max_tokens,
+                max_tokens=speaker.max_tokens,
                 branching=request.branching.get(name),
                 past=request.past.get(problem.id, {}).get(name, ()),
             )
-            for name, policy in self._seats.items()
-        }
-        return await self._game.play(problem, players, self._sandbox, request.memory.get(problem.id, ()))
+        sandbox = _TimedSandbox(self._sandbox, occupancy)
+        return await self._game.play(problem, players, sandbox, request.memory.get(problem.id, ()))
 
 
 class _TimedPolicy:

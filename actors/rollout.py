@@ -14,6 +14,7 @@ from ray.util.metrics import Gauge
 from actors.engines import publish_seconds, warnings_heard
 from actors.episodes import EpisodeRunner
 from core.play import PlayRequest, PlayResult
+from core.problem import Problem
 from core.weights import PublishReceipt, WeightUpdate
 
 log = logging.getLogger(__name__)
@@ -94,8 +95,10 @@ class RayRollouts:
         """options: Ray's, of each actor; engines: actors of actors/engines.py by policy, which are closed with these."""
         self.engines = dict(engines or {})
         self.actors, self._said = [], set[str]()
+        self._playing: dict[Any, tuple[int, int]] = {}
+        """By reference: (actor, problems)."""
         for index, own in enumerate(options):
-            actor = RolloutActor.options(max_concurrency=16, runtime_env=runtime_env(device), **own)
+            actor = RolloutActor.options(max_concurrency=64, runtime_env=runtime_env(device), **own)
             self.actors.append(actor.remote(build, index))
             # an engine takes for its own whatever another allocates while it starts
             if device == "cuda" and own["num_gpus"] < 1:
@@ -111,16 +114,32 @@ class RayRollouts:
         """An engine of several policies is there once."""
         return list(dict.fromkeys([*self.actors, *(e for engines in self.engines.values() for e in engines)]))
 
-    def play(self, request: PlayRequest) -> PlayResult:
-        shares = [request.problems[i :: len(self.actors)] for i in range(len(self.actors))]
-        results: Sequence[PlayResult] = ray.get(
-            [
-                actor.play.remote(replace(request, problems=share))
-                for actor, share in zip(self.actors, shares, strict=True)
-                if share
-            ]
+    def begin(self, request: PlayRequest) -> Callable[[], PlayResult]:
+        """Problem by problem goes to the actor with the fewest that are still played; results are in their order."""
+        finished = (
+            ray.wait(list(self._playing), num_returns=len(self._playing), timeout=0)[0]
+            if self._playing
+            else []
         )
-        return merge_results(request, results)
+        for reference in finished:
+            del self._playing[reference]
+        load = [0] * len(self.actors)
+        for index, problems in self._playing.values():
+            load[index] += problems
+        shares: list[list[Problem]] = [[] for _ in self.actors]
+        for problem in request.problems:
+            least = min(range(len(load)), key=load.__getitem__)
+            shares[least].append(problem)
+            load[least] += 1
+        mine = {}
+        for index, share in enumerate(shares):
+            if share:
+                mine[self.actors[index].play.remote(replace(request, problems=tuple(share)))] = (
+                    index,
+                    len(share),
+                )
+        self._playing |= mine
+        return lambda: merge_results(request, {i: ray.get(reference) for reference, (i, _) in mine.items()})
 
     def publish(self, policy: str, update: Any) -> list[PublishReceipt]:
         """update: a reference; each actor fetches the weights itself."""
@@ -137,20 +156,18 @@ class RayRollouts:
             ray.kill(actor)
 
 
-def merge_results(request: PlayRequest, results: Sequence[PlayResult]) -> PlayResult:
-    """One result of several actors': episodes in the request's order, the slowest actor's seconds, summed
-    counters."""
+def merge_results(request: PlayRequest, results: Mapping[int, PlayResult]) -> PlayResult:
+    """One result of several actors', by number: episodes in the request's order, summed counters."""
     order = {problem.id: i for i, problem in enumerate(request.problems)}
-    episodes = sorted((e for r in results for e in r.episodes), key=lambda e: order[e.problem_id])
-    kinds = results[0].seconds
-    counters = results[0].sandbox
+    counters = [result.sandbox for result in results.values()]
     return PlayResult(
-        episodes=episodes,
-        seconds={kind: max(r.seconds[kind] for r in results) for kind in kinds},
-        sandbox={name: sum(r.sandbox.get(name, 0.0) for r in results) for name in counters},
+        episodes=sorted(
+            (e for result in results.values() for e in result.episodes), key=lambda e: order[e.problem_id]
+        ),
+        sandbox={name: sum(own.get(name, 0.0) for own in counters) for name in counters[0]},
         spans=[
             (f"rollout {i}: {kind}", began, ended)
-            for i, r in enumerate(results)
-            for kind, began, ended in r.spans
+            for i, result in results.items()
+            for kind, began, ended in result.spans
         ],
     )

@@ -39,8 +39,8 @@ class RayScheduler:
     def leave_out(self, problem_ids: Collection[str]) -> None:
         ray.get(self._actor.leave_out.remote(problem_ids))
 
-    def next(self) -> Assignment | None:
-        return ray.get(self._actor.next.remote())
+    def next(self, ahead: int = 0) -> Assignment | None:
+        return ray.get(self._actor.next.remote(ahead))
 
     def observe(
         self,

@@ -11,7 +11,8 @@ MAX_NUM_SEQS = 64
 KV_CACHE_MB = 1024
 GPU_MEMORY_UTILIZATION = 0.3
 ADAPTERS = 2
-"""Of a policy that an engine has room for: the version that is played, and the one before or after it."""
+"""Of a policy that an engine has room for: the version that is played, and the one before or after it. Further ones are
+played where steps are begun before the last one is learnt from (rollout.max_policy_lag)."""
 
 
 class Engine(Settings):

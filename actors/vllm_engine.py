@@ -41,8 +41,11 @@ _M_ARENA_MAX = -8
 """Of glibc's malloc.h."""
 
 
-def engine_args(model: str, settings: VllmEngine, device: str, ranks: Sequence[int] = ()) -> EngineArgs:
-    """ranks: of the policies' adapters. Raises EngineFailure for a rank that vLLM does not know."""
+def engine_args(
+    model: str, settings: VllmEngine, device: str, ranks: Sequence[int] = (), versions: int = ADAPTERS
+) -> EngineArgs:
+    """ranks: of the policies' adapters; versions: of each that there is room for. Raises EngineFailure for a rank that vLLM
+    does not know."""
     common: dict[str, Any] = dict(  # noqa: C408 - reads as the keyword arguments it becomes
         model=model,
         dtype=settings.dtype or "float32",
@@ -57,7 +60,7 @@ def engine_args(model: str, settings: VllmEngine, device: str, ranks: Sequence[i
         distributed_executor_backend="uni" if settings.tensor_parallel == 1 else "mp",
     )
     if ranks:
-        slots = ADAPTERS * len(ranks)
+        slots = versions * len(ranks)
         common |= {
             "enable_lora": True,
             "max_loras": slots,
@@ -100,9 +103,15 @@ class Engine:
     """Must be used from one event loop."""
 
     def __init__(
-        self, model: str, settings: VllmEngine, device: str = "cpu", ranks: Sequence[int] = ()
+        self,
+        model: str,
+        settings: VllmEngine,
+        device: str = "cpu",
+        ranks: Sequence[int] = (),
+        versions: int = ADAPTERS,
     ) -> None:
-        """ranks: of the adapters, by policy; none: the model's own weights are what is trained.
+        """ranks: of the adapters, by policy; none: the model's own weights are what is trained; versions: of each adapter
+        that there is room for.
 
         Raises EngineFailure where the engine does not start."""
         self.max_model_len = settings.max_model_len
@@ -121,7 +130,7 @@ class Engine:
         set_num_threads = torch.set_num_threads
         try:
             with _STEP:
-                self._llm = LLMEngine.from_engine_args(engine_args(model, settings, device, ranks))
+                self._llm = LLMEngine.from_engine_args(engine_args(model, settings, device, ranks, versions))
         except EngineFailure:
             raise
         except Exception as error:
@@ -130,6 +139,7 @@ class Engine:
             torch.set_num_threads = (
                 set_num_threads  # on CPU vLLM disables it, for a learner of this process, too
             )
+        self._llm.set_weight_version("0")
         if device == "cuda" and self._llm.vllm_config.use_v2_model_runner:
             _warn_of_v2()
         # vLLM's CPU build gives who names no adapter another one's
@@ -198,10 +208,11 @@ class Engine:
             self._waiting[name].answer.cancel()
         return lambda: self._llm.abort_request(names)
 
-    def forget_prefixes(self) -> None:
-        """On the engine's thread. Raises EngineFailure."""
-        if not self._llm.reset_prefix_cache():
-            raise EngineFailure("vLLM could not empty its prefix cache: a request was still in flight")
+    def renew(self, version: int) -> None:
+        """On the engine's thread, after new weights: keys and values of the old ones are forgotten, of requests in flight,
+        too, and what is sampled from now on is of this version."""
+        self._llm.reset_prefix_cache(reset_running_requests=True)
+        self._llm.set_weight_version(str(version))
 
     async def close(self) -> None:
         """Also a second time."""

@@ -15,7 +15,7 @@ from actors.settings import ADAPTERS, VllmEngine
 from actors.vllm_engine import Engine
 from actors.weights import make_receipt, tensors_of
 from core.episode import Completion, FinishReason
-from core.interfaces import Sampling
+from core.interfaces import EngineFailure, Sampling
 from core.weights import PublishError, PublishReceipt, WeightUpdate
 
 
@@ -35,14 +35,20 @@ def sampling_params(sampling: Sampling) -> SamplingParams:
     )
 
 
-def completion_of(output: Any, version: int) -> Completion:
-    """Of vLLM's finished RequestOutput."""
+def completion_of(output: Any, version: int | None = None) -> Completion:
+    """Of vLLM's finished RequestOutput. version: None where it is as vLLM says. Raises EngineFailure where vLLM gave it up:
+    nobody learns from that."""
     sampled = output.outputs[0]
+    if sampled.finish_reason not in set(FinishReason):
+        raise EngineFailure(f"vLLM gave up a completion: {sampled.finish_reason}")
+    spans = [(int(span.version), span.start) for span in sampled.weight_versions or ()]
+    (first, _), *later = spans if version is None else [(version, 0)]
     return Completion(
         tokens=tuple(sampled.token_ids),
         logprobs=tuple(sampled.logprobs.logprobs) if sampled.logprobs else (),
-        version=version,
-        finish_reason=FinishReason(sampled.finish_reason or "abort"),
+        version=first,
+        finish_reason=FinishReason(sampled.finish_reason),
+        later=tuple(later),
     )
 
 
@@ -50,7 +56,7 @@ async def complete(
     engine: Engine,
     prompt: Sequence[int],
     sampling: Sampling,
-    version: int,
+    version: int | None = None,
     adapter: LoRARequest | None = None,
 ) -> Completion:
     """Raises ValueError where prompt and completion do not fit max_model_len."""
@@ -81,21 +87,20 @@ class VllmPolicy:
 
     async def generate(self, prompt_tokens: Sequence[int], sampling: Sampling) -> Completion:
         """Raises ValueError where prompt and completion do not fit max_model_len."""
-        return await complete(self._engine, prompt_tokens, sampling, self._version)
+        return await complete(self._engine, prompt_tokens, sampling)
 
     async def score(self, tokens: Sequence[int]) -> list[float]:
         return await score(self._engine, tokens)
 
     async def load_weights(self, update: WeightUpdate) -> PublishReceipt:
-        """Replace the weights in place. Call it while no completion is wanted of the old ones: requests in
-        flight are cancelled. Raises PublishError where the engine still has the old ones."""
-        tensors, abort = tensors_of(update), self._engine.cancel()
+        """Replace the weights in place; what is in flight goes on with the new ones. Raises PublishError where the engine
+        still has the old ones."""
+        tensors = tensors_of(update)
 
         def reload(_: str) -> bool:
-            abort()
             self._engine.wake("weights")  # the cache, which takes more, when there is something to generate
             loaded = self._engine.call("reload", tensors)
-            self._engine.forget_prefixes()  # stale KV would be used otherwise
+            self._engine.renew(update.version)
             return loaded
 
         if not await self._engine.ask(reload):
@@ -116,9 +121,9 @@ class AdapterPolicy:
     """A LoRA adapter on an engine's backbone, beside those of other policies. A version is an adapter by itself: what is
     in flight when another is published is completed by the one that it began with."""
 
-    def __init__(self, engine: Engine, adapter: LoRARequest) -> None:
-        """adapter: one of engine.first_adapters."""
-        self._engine, self._version = engine, 0
+    def __init__(self, engine: Engine, adapter: LoRARequest, most: int) -> None:
+        """adapter: one of engine.first_adapters; most: versions that the engine has room for."""
+        self._engine, self._version, self._most = engine, 0, most
         self._loaded = [adapter]
         """The last one is played."""
 
@@ -138,11 +143,11 @@ class AdapterPolicy:
         return await score(self._engine, tokens, self._loaded[-1])
 
     async def load_weights(self, update: WeightUpdate) -> PublishReceipt:
-        """Raises PublishError where the engine's adapter is not the learner's. Requests by the version before the last are
-        cancelled: there is no room for a third."""
+        """Raises PublishError where the engine's adapter is not the learner's. Requests by the oldest version are cancelled
+        where there is no room for another."""
         if update.adapter is None:
             raise PublishError(f"version {update.version}: all weights were published to an adapter's engine")
-        while len(self._loaded) >= ADAPTERS:
+        while len(self._loaded) >= self._most:
             self._unload(self._loaded[0])
         adapter, tensors = self._engine.next_adapter(update.version), tensors_of(update)
 
@@ -182,10 +187,10 @@ class AdapterPolicy:
 
 
 def adapter_policies(
-    model: str, settings: VllmEngine, device: str, ranks: Mapping[str, int]
+    model: str, settings: VllmEngine, device: str, ranks: Mapping[str, int], versions: int = ADAPTERS
 ) -> dict[str, AdapterPolicy]:
-    """One engine's policies; ranks: of their adapters. Raises EngineFailure where the engine does not start."""
-    engine = Engine(model, settings, device, list(ranks.values()))
-    return {
-        name: AdapterPolicy(engine, first) for name, first in zip(ranks, engine.first_adapters, strict=True)
-    }
+    """One engine's policies; ranks: of their adapters; versions: that there is room for, of each. Raises EngineFailure
+    where the engine does not start."""
+    engine = Engine(model, settings, device, list(ranks.values()), versions)
+    firsts = zip(ranks, engine.first_adapters, strict=True)
+    return {name: AdapterPolicy(engine, first, versions) for name, first in firsts}

@@ -148,6 +148,7 @@ class Config(Settings):
     def _combinations_make_sense(self) -> Self:
         self._check_policies()
         self._check_device()
+        self._check_window()
         self._check_sandbox()
         self._check_game()
         self._check_credit()
@@ -231,6 +232,26 @@ class Config(Settings):
                 f"{min(asleep)}.engine.sleep: vLLM puts one engine of a process to sleep, and {' and '.join(policies)} have "
                 "one each: share one (learner.lora for both), take engine.kind transformers, or let none sleep"
             )
+
+    def _check_window(self) -> None:
+        if not self.rollout.max_policy_lag:
+            return
+        if self.curriculum.opponents.current < 1:
+            raise ValueError(
+                "rollout.max_policy_lag needs curriculum.opponents.current 1: an engine that plays a past version cannot "
+                "play the next step meanwhile"
+            )
+        for role in self.policies:
+            policy = self.policy(role)
+            if policy.engine.sleep:
+                raise ValueError(
+                    f"rollout.max_policy_lag: {role}.engine.sleep: it plays while learners update"
+                )
+            if policy.learner.importance_cap == 0 and policy.learner.objective != "cispo":
+                raise ValueError(
+                    f"rollout.max_policy_lag needs {role}.learner.importance_cap (2 is usual) or objective cispo: the weights "
+                    "that sampled are not those that learn"
+                )
 
     def _check_sandbox(self) -> None:
         if self.sandbox.runtime is not None and self.sandbox.backend in ("namespace", "process"):

@@ -128,6 +128,10 @@ class RolloutSettings(Settings):
     actors: int | None = Field(default=None, ge=1)
     """Rollout actors; each holds an engine of every policy whose engine.count is not given. None: 1, on a GPU one for
     each GPU that nothing else is on, as far as curriculum.problems_per_step goes."""
+    max_policy_lag: int = Field(default=0, ge=0, le=8)
+    """Steps that are played ahead: a step is begun when all but the last so many before it have been learnt from, so its
+    tokens are sampled by weights at most so many updates old (learner.importance_cap corrects for it), and engines and
+    learners work at the same time. 0: play, learn, publish in turn."""
     cpus: float = Field(default=0.5, ge=0)
     """Ray CPUs per actor (bookkeeping, not a limit)."""
     gpus: float | None = Field(default=None, ge=0, le=1)

@@ -10,7 +10,6 @@ OUTCOME_CHARACTERS = 200
 class FinishReason(StrEnum):
     STOP = "stop"
     LENGTH = "length"
-    ABORT = "abort"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -25,11 +24,19 @@ class Completion:
     logprobs: tuple[float, ...]
     """Same length as tokens: log-softmax of logits / temperature at the sampled id."""
     version: int
-    """Version of the policy's weights."""
+    """Of the policy's weights: the oldest that sampled a token of it."""
     finish_reason: FinishReason
+    later: tuple[tuple[int, int], ...] = ()
+    """Versions that were published while it went on, each with the number of its first token."""
 
     def __post_init__(self) -> None:
         assert len(self.tokens) == len(self.logprobs)
+
+    def versions(self) -> Iterator[tuple[int, int]]:
+        """(version, how many tokens it sampled)."""
+        spans = [(self.version, 0), *self.later]
+        for (version, first), (_, end) in zip(spans, [*spans[1:], (0, len(self.tokens))], strict=True):
+            yield version, end - first
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

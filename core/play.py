@@ -31,9 +31,8 @@ class PlayRequest:
 @dataclass(frozen=True, kw_only=True)
 class PlayResult:
     episodes: list[Episode]
-    seconds: dict[str, float]
-    """Wall-clock by kind: "generate" while any completion was in flight, "sandbox" while only judging was."""
     sandbox: dict[str, float]
     """The sandbox client's counters since the start."""
     spans: list[Span] = field(default_factory=list)
-    """When each kind went on; of several actors, "rollout 0: generate"."""
+    """ "generate" while any completion was in flight, "sandbox" while only judging was; of several actors, "rollout 0:
+    generate"."""

@@ -1,7 +1,8 @@
 """Where the time of concurrent work goes."""
 
 import time
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 Span = tuple[str, float, float]
@@ -9,14 +10,13 @@ Span = tuple[str, float, float]
 
 
 class Occupancy:
-    """Wall-clock seconds in which at least one piece of work of a kind was in flight.
+    """When at least one piece of work of a kind was in flight.
 
-    Kinds have an order; a moment counts for the first kind that is busy, so the seconds add up to busy time.
+    Kinds have an order; a moment counts for the first kind that is busy, so the spans do not overlap.
     """
 
     def __init__(self, *kinds: str) -> None:
         self._running = dict.fromkeys(kinds, 0)
-        self._seconds = dict.fromkeys(kinds, 0.0)
         self._since = time.perf_counter()
         self._epoch = time.time() - self._since
         self._spans: list[Span] = []
@@ -31,25 +31,26 @@ class Occupancy:
             self._settle()
             self._running[kind] -= 1
 
-    def take(self) -> dict[str, float]:
-        """Seconds by kind since the last take."""
+    def spans(self) -> list[Span]:
+        """Named by their kinds, in order."""
         self._settle()
-        seconds, self._seconds = self._seconds, dict.fromkeys(self._seconds, 0.0)
-        return seconds
-
-    def take_spans(self) -> list[Span]:
-        """The same as stretches of time."""
-        self._settle()
-        spans, self._spans = self._spans, []
-        return spans
+        return list(self._spans)
 
     def _settle(self) -> None:
         now = time.perf_counter()
         busy = next((kind for kind, count in self._running.items() if count), None)
         if busy is not None:
-            self._seconds[busy] += now - self._since
             began, ended = self._epoch + self._since, self._epoch + now
             if self._spans and self._spans[-1][0] == busy and self._spans[-1][2] == began:
                 began = self._spans.pop()[1]
             self._spans.append((busy, began, ended))
         self._since = now
+
+
+def seconds_of(kind: str, spans: Iterable[Span], since: float = 0.0) -> float:
+    """How long a kind went on after `since`, where it did longest: spans are named by it, or "place: kind"."""
+    by_place: dict[str, float] = defaultdict(float)
+    for name, began, ended in spans:
+        if name == kind or name.endswith(f": {kind}"):
+            by_place[name] += max(0.0, ended - max(began, since))
+    return max(by_place.values(), default=0.0)

@@ -110,12 +110,13 @@ class Curriculum:
         """Before the first step, or before a state is loaded: these problems are not trained on."""
         self._problem_ids = tuple(i for i in self._problem_ids if i not in problem_ids)
 
-    def next(self) -> Assignment | None:
-        """The step after the last observed one; None when all are done. Asking twice gives the same step."""
-        if self._done == len(self._plan):
+    def next(self, ahead: int = 0) -> Assignment | None:
+        """The step after the last observed one, or that many further on; None beyond the last. What is remembered is of the
+        observed ones. Asking twice gives the same step."""
+        step = self._done + 1 + ahead
+        if step > len(self._plan):
             return None
-        step = self._done + 1
-        stage, phase, learning = self._plan[self._done]
+        stage, phase, learning = self._plan[step - 1]
         schedule = self._schedule
         chosen = self._choose(step)
         attempts = {

@@ -120,7 +120,7 @@ class LearnerSettings(Settings):
     importance_cap: float | None = Field(default=None, ge=0)
     """Decoupled PPO: ratios are taken against the learner's own log-probabilities at the start of the batch, and each
     token's loss is weighted by (those over the engine's), truncated at this, 1 or more. 0: ratios against the engine's.
-    None: 2 on a GPU with precision bf16, where engine and learner round apart, else 0."""
+    None: 2 on a GPU with precision bf16, where engine and learner round apart, and with rollout.max_policy_lag; else 0."""
     mask_truncated: bool = False
     """Completions cut off by their length limit carry no loss, neither the policy's nor the critic's."""
     learning_rate_scale: float = Field(default=1.0, gt=0)

@@ -233,12 +233,16 @@ class RayLearner:
     def __init__(self, policy: str, version: int, mailbox: Any, versions: Callable[[], Versions]) -> None:
         self._policy, self._version, self._mailbox, self._versions = policy, version, mailbox, versions
 
-    def step(self, batch: Batch) -> tuple[Mapping[str, float], Any]:
-        """(metrics, reference to the WeightUpdate); the weights never pass through the driver."""
+    def begin(self, batch: Batch) -> Callable[[], tuple[Mapping[str, float], Any]]:
+        """Who waits gets (metrics, reference to the WeightUpdate); the weights never pass through the driver."""
         ray.get(self._mailbox.put_batch.remote(self._policy, batch))
-        metrics, (reference,) = ray.get(self._mailbox.get_result.remote(self._policy, batch.step))
-        self._version = batch.step
-        return metrics, reference
+
+        def result() -> tuple[Mapping[str, float], Any]:
+            metrics, (reference,) = ray.get(self._mailbox.get_result.remote(self._policy, batch.step))
+            self._version = batch.step
+            return metrics, reference
+
+        return result
 
     @property
     def version(self) -> int:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from actors.episodes import EpisodeRunner, Speaker
-from actors.settings import EngineSettings
+from actors.settings import ADAPTERS, EngineSettings
 from configs.schema import Config
 from core.errors import SparringError
 from core.interfaces import Policy, Sandbox
@@ -61,7 +61,9 @@ def build_engine(config: Config, models: Mapping[str, str], roles: Sequence[str]
         from actors.vllm_policy import adapter_policies
 
         ranks = {role: lora.rank for role in roles if (lora := config.policy(role).learner.lora)}
-        return dict(adapter_policies(model, engine, config.device, ranks))
+        return dict(
+            adapter_policies(model, engine, config.device, ranks, config.rollout.max_policy_lag + ADAPTERS)
+        )
     return {roles[0]: build_policy(engine, model, config.device)}
 
 

@@ -263,7 +263,7 @@ def _parts(
             wait=loop.run,
             keep_weights=lambda weights, file: ray.get(_here(write_weights).remote(weights, file)),
             kept_weights=lambda file: _here(read_weights).remote(file),
-            watch=harmless("metrics", Monitor(start.run_directory, learners, config.seats).step),
+            watch=harmless("metrics", Monitor(start.run_directory, learners).step),
         )
         finished = True
     finally:

@@ -50,7 +50,7 @@ class Evaluations:
         file = self._start.run_directory / "bank.json"
         if self._start.checkpoint is None:
             self._show.phase("playing the yardstick of the evaluations")
-            episodes = self._parts.rollouts.play(request).episodes
+            episodes = self._parts.rollouts.begin(request)().episodes
             write_json(file, self._parts.wait(self._evaluator.bank_of(episodes)))
             self._clock.lap("evaluation")
         elif not file.is_file():  # the other run's, so that the scores can be compared
@@ -71,7 +71,7 @@ class Evaluations:
         if self._evaluator is None or not self.due(step, last_of_stage):
             return None
         self._show.phase(f"step {step}: evaluation" if step else "evaluation before the first step")
-        played = [self._parts.rollouts.play(r).episodes for r in self._evaluator.requests(self._bank)]
+        played = [self._parts.rollouts.begin(r)().episodes for r in self._evaluator.requests(self._bank)]
         scores = self._parts.wait(self._evaluator.scores(played, self._bank))
         gap = scores.values.get("proxy_gold_gap")
         if message := hacking_alarm(gap, self._settings.gap_alarm):

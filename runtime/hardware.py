@@ -5,7 +5,7 @@ smallest GPU, in GiB (a "24 GB" card has a little less than 24).
 
                                      CPU       GPU: < 24     < 60     more
     learner.precision                fp32      bf16 from compute capability 8, fp16 from 7, else fp32 (fsdp: no fp16)
-    learner.importance_cap           -         2 with precision bf16
+    learner.importance_cap           -         2 with precision bf16; with rollout.max_policy_lag on a CPU, too
     learner.gradient_checkpointing   off       the fastest that fit by runtime/memory_plan.py; where the model's config
     learner.microbatch_tokens        16384     cannot be read: on, 4096, 128
     learner.logits_mb                128
@@ -147,6 +147,8 @@ def choices(config: Config, hardware: Hardware, shape_of: ShapeOf = memory_plan.
     for role in config.policies:
         learner = config.policy(role).learner
         of_policies |= {f"{role}.learner.{k}": v for k, v in _of_learner(learner, hardware, on_gpu).items()}
+        if config.rollout.max_policy_lag:
+            of_policies[f"{role}.learner.importance_cap"] = 2.0
         of_policies |= {f"{role}.engine.{k}": v for k, v in _of_engine(hardware, on_gpu).items()}
         if lora := learner.lora:
             of_policies[f"{role}.engine.adapter"] = on_gpu and lora.quantize is None

@@ -20,7 +20,7 @@ from learners.recovery import learn
 from learners.state import begin_save
 from learners.train_spec import LearnerSpec, build_learners, by_backbone
 from runtime.build import build_runner, learner_specs, ordered_ids
-from runtime.parts import Parts, Start
+from runtime.parts import Learning, Parts, Start
 from runtime.weight_files import read_weights, write_weights
 from sandbox_workers.local import LocalSandbox
 from sandbox_workers.nothing import NoSandbox
@@ -30,8 +30,10 @@ class LocalRollouts:
     def __init__(self, loop: asyncio.Runner, runner: EpisodeRunner) -> None:
         self._loop, self._runner = loop, runner
 
-    def play(self, request: PlayRequest) -> PlayResult:
-        return self._loop.run(self._runner.play(request))
+    def begin(self, request: PlayRequest) -> Callable[[], PlayResult]:
+        """Nothing goes on beside the driver here: played at once."""
+        result = self._loop.run(self._runner.play(request))
+        return lambda: result
 
     def publish(self, policy: str, update: WeightUpdate) -> list[PublishReceipt]:
         return [self._loop.run(self._runner.publish(policy, update))]
@@ -51,8 +53,9 @@ class LocalLearner:
     def version(self) -> int:
         return self._learner.version
 
-    def step(self, batch: Batch) -> tuple[Mapping[str, float], WeightUpdate]:
-        return learn(self._learner, batch, self._spec.recovery_point), self.export()
+    def begin(self, batch: Batch) -> Learning:
+        done = learn(self._learner, batch, self._spec.recovery_point), self.export()
+        return lambda: done
 
     def export(self) -> WeightUpdate:
         return self._learner.export(self._spec.adapter)

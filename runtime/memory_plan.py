@@ -173,8 +173,8 @@ def activations(shape: Shape, half: bool, backbone_in_half: bool = False) -> int
 def engine_parts(
     shape: Shape, engine: Engine, sequences: int = STARVED, ranks: Sequence[int] = ()
 ) -> dict[str, int]:
-    """What an engine of vLLM needs on each of its GPUs to have so many sequences in its cache. ranks: of its adapters, by
-    policy. Each GPU has its part of the weights, and of the key heads, at least one; adapters are counted whole."""
+    """What an engine of vLLM needs on each of its GPUs to have so many sequences in its cache. ranks: of all its
+    adapters. Each GPU has its part of the weights, and of the key heads, at least one; adapters are counted whole."""
     size = 2 if engine.dtype in ("bfloat16", "float16") else 4
     at_once = min(engine.max_num_seqs or MAX_NUM_SEQS, sequences)
     gpus = engine.gpus_each
@@ -182,7 +182,7 @@ def engine_parts(
     cache = 2 * keys * size * shape.layers * engine.max_model_len * at_once
     given = getattr(engine, "kv_cache_mb", None)
     return {
-        "weights": size * (shape.parameters // gpus + ADAPTERS * shape.adapter * sum(ranks)),
+        "weights": size * (shape.parameters // gpus + shape.adapter * sum(ranks)),
         "cache": given << 20 if given else cache,
         "work space": ENGINE,
     }
@@ -285,7 +285,7 @@ def _engines(
     for roles in config.engines(models):
         first = config.policy(roles[0])
         loras = [config.policy(role).learner.lora for role in roles if first.publishes_adapter]
-        ranks = [lora.rank for lora in loras if lora]
+        ranks = [lora.rank for lora in loras if lora] * (ADAPTERS + config.rollout.max_policy_lag)
         found[roles] = engine_parts(shapes[roles[0]], first.engine, sequences, ranks)
     return found
 
@@ -351,7 +351,8 @@ def can_sleep(config: Config) -> bool:
     engines = [config.policy(roles[0]).engine for roles in config.engines(models)]
     held = [engine for engine in engines if engine.count is None]
     of_vllm = [engine for engine in held if engine.kind == "vllm"]
-    return bool(held) and _beside_learners(config, config.policies) and len(of_vllm) < 2
+    ahead = config.rollout.max_policy_lag > 0  # who plays while learners update does not sleep
+    return bool(held) and not ahead and _beside_learners(config, config.policies) and len(of_vllm) < 2
 
 
 def with_sleep(config: Config, sleep: bool) -> Config:

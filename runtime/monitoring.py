@@ -34,11 +34,9 @@ _GAUGES = {
 
 
 class Monitor:
-    def __init__(
-        self, directory: Path, learners: Mapping[str, LearnerHandle], seats: Mapping[str, str]
-    ) -> None:
-        """directory: of the run; seats: whose policy each player is."""
-        self._directory, self._learners, self._seats = directory, learners, seats
+    def __init__(self, directory: Path, learners: Mapping[str, LearnerHandle]) -> None:
+        """directory: of the run."""
+        self._directory, self._learners = directory, learners
         self._gauges = {name: Gauge(name, text, ("run", *tags)) for name, (text, tags) in _GAUGES.items()}
         self._episodes = Counter("sparring_episodes", "Episodes played for training.", ("run",))
         self._dropped = Counter("sparring_dropped_attempts", "Attempts without a reward.", ("run", "reason"))
@@ -62,25 +60,16 @@ class Monitor:
             if key.endswith("_reward"):
                 self._set("sparring_reward", value, player=key.removesuffix("_reward"))
         for policy, learner in self._learners.items():
-            self._policy(policy, learner, row.get(policy, {}), episodes)
+            learned = row.get(policy, {})
+            self._set("sparring_mismatch", learned.get("mismatch_mean"), policy=policy)
+            self._set("sparring_policy_version", learner.version, policy=policy)
+            self._set("sparring_policy_lag", learned.get("policy_lag_max"), policy=policy)
         self._set("sparring_driver_memory_bytes", psutil.Process().memory_info().rss)
         self._set("sparring_disk_free_bytes", shutil.disk_usage(self._directory).free)
         self._episodes.inc(len(episodes))
         for reason, count in row["dropped"].items():
             if count:
                 self._dropped.inc(count, {"reason": reason})
-
-    def _policy(
-        self, policy: str, learner: LearnerHandle, learned: Mapping[str, Any], episodes: Sequence[Episode]
-    ) -> None:
-        self._set("sparring_mismatch", learned.get("mismatch_mean"), policy=policy)
-        self._set("sparring_policy_version", learner.version, policy=policy)
-        before = learner.version - ("policy_loss" in learned)
-        versions = [
-            t.version for e in episodes for t in e.trajectories if t.turns and self._seats[t.player] == policy
-        ]
-        if versions:
-            self._set("sparring_policy_lag", before - min(versions), policy=policy)
 
     def _set(self, name: str, value: float | None, **tags: str) -> None:
         if value is not None:

@@ -33,7 +33,7 @@ class Scheduler(Stateful, Protocol):
 
     def leave_out(self, problem_ids: Collection[str]) -> None: ...
 
-    def next(self) -> Assignment | None: ...
+    def next(self, ahead: int = 0) -> Assignment | None: ...
 
     def observe(
         self,
@@ -44,21 +44,27 @@ class Scheduler(Stateful, Protocol):
 
 
 class Rollouts(Protocol):
-    def play(self, request: PlayRequest) -> PlayResult: ...
+    def begin(self, request: PlayRequest) -> Callable[[], PlayResult]:
+        """Play it beside what is begun already; the result waits for the end."""
+        ...
 
     def publish(self, policy: str, update: Any) -> list[PublishReceipt]: ...
 
     def sleep(self) -> None:
-        """Engines that can (engine.sleep) leave the GPU to a learner; play and publish wake them."""
+        """Engines that can (engine.sleep) leave the GPU to a learner; begin and publish wake them."""
         ...
+
+
+Learning = Callable[[], tuple[Mapping[str, float], Any]]
+"""Waits, for (metrics, the new weights or a reference to them)."""
 
 
 class LearnerHandle(Protocol):
     @property
     def version(self) -> int: ...
 
-    def step(self, batch: Batch) -> tuple[Mapping[str, float], Any]:
-        """(metrics, the new weights or a reference to them)."""
+    def begin(self, batch: Batch) -> Learning:
+        """Learn from it; the result waits for the end."""
         ...
 
     def save(self) -> AbstractContextManager[Path]:

@@ -93,6 +93,15 @@ def learner_groups(config: Config) -> list[tuple[str, ...]]:
     return [(first, *together), *((role,) for role in others if role not in together)]
 
 
+def learning_in_turn(config: Config, roles: Sequence[str]) -> list[tuple[str, ...]]:
+    """Who of them learns at the same time: all, where each has workers of its own, on GPUs of its own or on CPUs."""
+    apart = all(
+        len(group) == 1 and (config.device == "cpu" or (config.policy(group[0]).learner.gpus or 0) >= 1)
+        for group in learner_groups(config)
+    )
+    return [tuple(roles)] if apart and not config.local else [(role,) for role in roles]
+
+
 def parts_of(config: Config) -> list[Part]:
     """In the order in which they start."""
     parts, rollout, width = [], config.rollout, _width(config)

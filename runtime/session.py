@@ -3,7 +3,8 @@
 import errno
 import shlex
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from core.episode import Episode
 from core.errors import RunFailed, SparringError
 from core.evaluation import Scores
 from core.interfaces import Branching
-from core.play import PlayRequest
+from core.play import PlayRequest, PlayResult
 from core.problem import Problem
 from curriculum.curriculum import Assignment
 from learners.batching import Credit
@@ -217,11 +218,24 @@ class Session:
             self.writers.metrics(0, self._held_out(scores))
             self.display.scores("before", scores.values, self.evaluations.shown)
 
+    def steps(self) -> Iterator[tuple[Assignment, Callable[[], PlayResult]]]:
+        """Each with who waits for its play. Further ones are begun with it, as many as rollout.max_policy_lag says, so that
+        step s is played with weights that no more than so many updates are behind those that learn from it."""
+        begun: deque[tuple[Assignment, Callable[[], PlayResult]]] = deque()
+        while True:
+            while len(begun) <= self.config.rollout.max_policy_lag:
+                assignment = self.parts.scheduler.next(ahead=len(begun))
+                if assignment is None:
+                    break
+                begun.append((assignment, self.parts.rollouts.begin(self.play_request(assignment))))
+            if not begun:
+                return
+            yield begun.popleft()
+
     def play_request(self, assignment: Assignment) -> PlayRequest:
         config = self.config
         if self.opponents.seat(assignment):
             self.clock.lap("publish")
-        self.display.phase(f"step {assignment.step}: rollout")
         return PlayRequest(
             address=("step", assignment.step),
             problems=tuple(self.problems[i] for i in assignment.problem_ids),

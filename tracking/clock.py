@@ -26,6 +26,11 @@ class Clock:
         self._last = psutil.Process().create_time() if began is None else began
 
     @property
+    def last(self) -> float:
+        """When the last lap was, by `now`."""
+        return self._last
+
+    @property
     def total(self) -> float:
         return sum(self.seconds.values())
 

@@ -1,16 +1,18 @@
 """What a step's episodes come to: its row of metrics, whether it counts, the programs worth remembering."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from core.episode import Episode, Mistakes
 from core.interfaces import SandboxFailure
+from core.tracing import Span, seconds_of
 
 
 def episode_metrics(
-    players: Iterable[str], episodes: Sequence[Episode], seconds: Mapping[str, float]
+    players: Iterable[str], episodes: Sequence[Episode], spans: Iterable[Span]
 ) -> dict[str, Any]:
-    """Means over the step's episodes."""
+    """Means over the step's episodes. spans: of their play."""
     row: dict[str, Any] = {}
     attempts = [t for e in episodes for t in e.trajectories]
     for player in players:
@@ -33,8 +35,22 @@ def episode_metrics(
     turns = {id(turn): turn for t in attempts for turn in t.turns}  # attempts that branch share some
     tokens = sum(len(turn.completion.tokens) for turn in turns.values())
     row["tokens"] = tokens
-    row["tokens_per_s"] = tokens / seconds["generate"] if seconds["generate"] else None
+    generating = seconds_of("generate", spans)
+    row["tokens_per_s"] = tokens / generating if generating else None
     return row
+
+
+def policy_lag(episodes: Iterable[Episode], players: Collection[str], version: int) -> dict[str, float]:
+    """By how many updates the weights that sampled the players' tokens are older than those that the update to `version`
+    starts from: the mean over tokens, and the most."""
+    tokens: Counter[int] = Counter()
+    for attempt in (t for e in episodes for t in e.trajectories if t.player in players):
+        for turn in attempt.turns:
+            tokens.update({version - 1 - v: count for v, count in turn.completion.versions()})
+    if not tokens.total():
+        return {}
+    mean_lag = sum(lag * count for lag, count in tokens.items()) / tokens.total()
+    return {"policy_lag_mean": mean_lag, "policy_lag_max": float(max(tokens))}
 
 
 def mean(values: Sequence[float]) -> float | None:

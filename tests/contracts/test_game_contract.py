@@ -126,7 +126,7 @@ def test_an_episode_is_of_its_problem_and_its_seats(rules, sandbox, styles):
         assert episode.problem_id == problem.id
         assert {t.player for t in episode.trajectories} <= rules.seats.keys()
         assert episode.trajectories
-        json.dumps(episode_metrics(rules.seats, [episode], {"generate": 1.0}))
+        json.dumps(episode_metrics(rules.seats, [episode], [("generate", 0.0, 1.0)]))
         for trajectory in episode.trajectories:
             assert json.loads(json.dumps(trajectory.components)) == trajectory.components
             assert isinstance(trajectory.artifact, str)

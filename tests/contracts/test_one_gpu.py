@@ -5,7 +5,7 @@ vLLM, the learner and the GPU, which refuses what it has no room for, are script
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -76,7 +76,8 @@ class ScriptedLLM:
         self.card.events.append("generate")
         sure = SimpleNamespace(logprob=0.0)
         flat = SimpleNamespace(logprobs=[0.0])
-        completion = SimpleNamespace(token_ids=[1], logprobs=flat, finish_reason="stop")
+        by = [SimpleNamespace(version=self.version, start=0)]
+        completion = SimpleNamespace(token_ids=[1], logprobs=flat, finish_reason="stop", weight_versions=by)
         probe = [None, {1: sure}, {1: sure}]
         return [
             SimpleNamespace(request_id=name, finished=True, outputs=[completion], prompt_logprobs=probe)
@@ -86,8 +87,11 @@ class ScriptedLLM:
     def abort_request(self, names: Sequence[str]) -> None:
         self.waiting = [name for name in self.waiting if name not in names]
 
-    def reset_prefix_cache(self) -> bool:
+    def reset_prefix_cache(self, reset_running_requests: bool) -> bool:
         return True
+
+    def set_weight_version(self, version: str) -> None:
+        self.version = version
 
     def collective_rpc(self, method: str, args: Any = ()) -> list[bool]:
         assert "weights" in self.card.held, f"{method} without weights"
@@ -109,11 +113,11 @@ class ScriptedLearner:
         self.card, self.version = card, 0
         card.take("learner", HELD)
 
-    def step(self, batch: Any) -> tuple[Mapping[str, float], WeightUpdate]:
+    def begin(self, batch: Any) -> Callable[[], tuple[Mapping[str, float], WeightUpdate]]:
         self.card.take("update", UPDATE)
         self.card.give("update")
         self.version += 1
-        return {}, update(self.version)
+        return lambda: ({}, update(self.version))
 
 
 def update(version: int) -> WeightUpdate:
@@ -179,24 +183,19 @@ def make(loop: asyncio.Runner, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]
 
 def trained(gpu: OneGpu, monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
     """driver.train, with nothing to learn from or to record."""
-    assignments: Iterator[Any] = iter(
-        [
-            *(
-                SimpleNamespace(step=n, stage=1, phase="x", learning=("generator",))
-                for n in range(1, steps + 1)
-            ),
-            None,
-        ]
+    assignments: Iterator[Any] = (
+        SimpleNamespace(step=n, stage=1, phase="x", learning=("generator",)) for n in range(1, steps + 1)
     )
     nothing: Any = SimpleNamespace()
-    for name in ("episode_metrics", "require_some_judged", "best_programs", "mistakes"):
+    for name in ("episode_metrics", "policy_lag", "require_some_judged", "best_programs", "mistakes"):
         monkeypatch.setattr(driver, name, lambda *_: {})
     monkeypatch.setattr(driver, "Batch", lambda **_: nothing)
+    monkeypatch.setattr(driver, "learning_in_turn", lambda _, roles: [roles])
     say = SimpleNamespace(phase=lambda _: None, say=lambda _: None, step=lambda _: None)
     session: Any = SimpleNamespace(
-        config=SimpleNamespace(seed=1, seats={}, temperature=1.0),
+        config=SimpleNamespace(seed=1, seats={}, temperature=1.0, players_of=lambda _: ()),
         parts=SimpleNamespace(
-            scheduler=SimpleNamespace(next=lambda: next(assignments), observe=lambda *_: None),
+            scheduler=SimpleNamespace(observe=lambda *_: None),
             rollouts=gpu.rollouts,
             learners=gpu.learners,
         ),
@@ -206,7 +205,7 @@ def trained(gpu: OneGpu, monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
         opponents=SimpleNamespace(learned=lambda *_: None),
         recorder=SimpleNamespace(finish=lambda: None),
         evaluate_start=lambda: None,
-        play_request=lambda _: REQUEST,
+        steps=lambda: ((assignment, gpu.rollouts.begin(REQUEST)) for assignment in assignments),
         finish_step=lambda *_: None,
     )
     driver.train(session)
@@ -242,9 +241,9 @@ def test_where_others_took_the_memory_the_engine_says_so(make: Any) -> None:
     gpu.rollouts.sleep()
     gpu.card.take("somebody's", WEIGHTS + CACHE)
     with pytest.raises(EngineFailure, match=r"vLLM could not wake up.*CUDA out of memory"):
-        gpu.rollouts.play(REQUEST)
+        gpu.rollouts.begin(REQUEST)
     gpu.card.give("somebody's")
-    gpu.rollouts.play(REQUEST)
+    gpu.rollouts.begin(REQUEST)
 
 
 def test_the_runner_that_nothing_was_measured_on_is_named_once(

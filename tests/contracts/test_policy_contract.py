@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -425,18 +426,41 @@ def test_who_stops_waiting_ends_the_request(vllm: Subject) -> None:
 
 
 @pytest.mark.vllm
-def test_new_weights_cancel_what_is_in_flight(vllm: Subject) -> None:
-    update = export(vllm.first, next(vllm.versions))
+def test_what_is_in_flight_goes_on_with_new_weights(vllm: Subject) -> None:
+    """Each token is by the weights that its completion says, from the keys and values of the same."""
+    before = vllm.publish(vllm.first).version
+    update = export(vllm.second, next(vllm.versions))
 
-    async def publish_meanwhile() -> Any:
-        long = asyncio.create_task(vllm.policy.generate(PROMPT, ask(max_tokens=300, stop_token_ids=())))
+    async def publish_meanwhile() -> list[Completion]:
+        long = [
+            asyncio.create_task(
+                vllm.policy.generate(PROMPT, ask(seed=seed, max_tokens=300, stop_token_ids=()))
+            )
+            for seed in range(3)
+        ]
         await asyncio.sleep(0.1)
-        receipt = await vllm.policy.load_weights(update)
-        with pytest.raises(asyncio.CancelledError):
-            await long
-        return receipt
+        check_receipt(update, await vllm.policy.load_weights(update), TOLERANCE)
+        return await asyncio.gather(*long)
 
-    check_receipt(update, vllm.run(publish_meanwhile()), TOLERANCE)
+    for completion in vllm.run(publish_meanwhile()):
+        ((version, first),) = completion.later
+        assert (completion.version, version) == (before, update.version)
+        assert list(completion.versions()) == [(before, first), (version, 300 - first)]
+        found = torch.tensor(completion.logprobs)
+        for model, tokens in ((vllm.first, slice(first)), (vllm.second, slice(first, None))):
+            expected = learner_logprobs(model, PROMPT, completion, 1.0)
+            assert (expected - found)[tokens].abs().max() <= TOLERANCE
+    assert vllm.generate().later == ()
+
+
+@pytest.mark.vllm
+def test_what_vllm_gives_up_is_no_completion(vllm: Subject) -> None:
+    """It would be learned from as if it had ended."""
+    from actors.vllm_policy import completion_of
+
+    given_up = SimpleNamespace(finish_reason="abort", token_ids=[1], logprobs=None, weight_versions=None)
+    with pytest.raises(EngineFailure, match="gave up a completion: abort"):
+        completion_of(SimpleNamespace(outputs=[given_up]), 1)
 
 
 def model_with(models, directory: Path, **shape: int) -> str:

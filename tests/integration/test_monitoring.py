@@ -13,7 +13,7 @@ import ray
 
 from actors.rollout import RayRollouts
 from core.batch import Batch
-from core.episode import Completion, Episode, FinishReason, Trajectory, Turn
+from core.episode import Episode
 from core.play import PlayRequest, PlayResult
 from core.problem import Problem
 from core.weights import PublishReceipt, WeightUpdate
@@ -22,7 +22,7 @@ from runtime.monitoring import Monitor
 from sandbox_workers.pool import start_pool
 
 ROW = {
-    "step": 7, "tokens_per_s": 50.0, "generator_reward": 0.5, "generator": {"policy_loss": 0.1, "mismatch_mean": 1e-6},
+    "step": 7, "tokens_per_s": 50.0, "generator_reward": 0.5, "generator": {"policy_loss": 0.1, "mismatch_mean": 1e-6, "policy_lag_max": 2.0},
     "seconds": {"rollout": 2.0, "learn": 1.0, "total": 3.0}, "sandbox": {"jobs": 3, "retries": 0},
     "held_out": {"kill_rate": 0.25}, "dropped": {"sandbox_failure": 2},
 }  # fmt: skip
@@ -32,7 +32,7 @@ class Runner:
     """Plays nothing."""
 
     async def play(self, request: PlayRequest) -> PlayResult:
-        return PlayResult(episodes=[], seconds={}, sandbox={})
+        return PlayResult(episodes=[], sandbox={})
 
     async def publish(self, policy: str, update: WeightUpdate) -> PublishReceipt:
         return PublishReceipt(version=1, digest="", probe_difference=0.0)
@@ -96,17 +96,13 @@ def test_every_part_is_seen_at_the_endpoint(endpoint: str, tmp_path: Path) -> No
         problem: Any = Problem(
             id="p", description="", function_signature="", baseline_tests=(), reference_solution=""
         )
-        rollouts.play(PlayRequest(address=("step", 1), problems=(problem,), attempts={}, temperatures={}))
+        rollouts.begin(PlayRequest(address=("step", 1), problems=(problem,), attempts={}, temperatures={}))()
         rollouts.publish("generator", ray.put(None))
         ray.get(mailbox.put_batch.remote("generator", Batch(step=1, samples=(), temperature=1.0, seed=0)))
-        completion: Any = Completion(tokens=(1,), logprobs=(0.0,), version=2, finish_reason=FinishReason.STOP)
-        turn = Turn(prompt_tokens=(1,), completion=completion, text="", stage=1)
-        played = Episode(
-            problem_id="p", trajectories=[Trajectory(player="generator", attempt=0, turns=[turn])]
-        )
+        played = Episode(problem_id="p", trajectories=[])
         learners: Any = {"generator": Learner()}
         (tmp_path / "mine").mkdir()
-        Monitor(tmp_path / "mine", learners, {"generator": "generator"}).step(ROW, [played, played])
+        Monitor(tmp_path / "mine", learners).step(ROW, [played, played])
         names = {
             "ray_sparring_judge_seconds_count", "ray_sparring_publish_seconds_count", "ray_sparring_batches_kept",
             "ray_sparring_problems_in_flight", "ray_sparring_disk_free_bytes", "ray_node_mem_used", "ray_node_disk_free",

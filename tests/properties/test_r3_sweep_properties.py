@@ -359,7 +359,7 @@ def played(drawn: Sequence[tuple[str, float, bool]]) -> list[Episode]:
 @examples
 @given(attempts, st.sampled_from(["generator_reward", "solved", "policy_loss", "learner"]))
 def test_25_a_step_has_reward_loss_and_success_rate_and_what_lacks_is_named(drawn, lost):
-    row = {"step": 1} | episode_metrics(["generator"], played(drawn), {"generate": 1.0})
+    row = {"step": 1} | episode_metrics(["generator"], played(drawn), [("generate", 0.0, 1.0)])
     row["generator"] = {"policy_loss": 0.1}
     assert reports.missing(row) == [] == reports.missing({"step": 0, "held_out": {}})
     assert reports.success_rate(row) == pytest.approx(statistics.fmean(solved for *_, solved in drawn))

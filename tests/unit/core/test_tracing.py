@@ -1,6 +1,6 @@
 import pytest
 
-from core.tracing import Occupancy
+from core.tracing import Occupancy, seconds_of
 
 
 @pytest.fixture
@@ -9,6 +9,7 @@ def clock(monkeypatch):
         now = 100.0
 
     monkeypatch.setattr("core.tracing.time.perf_counter", lambda: Clock.now)
+    monkeypatch.setattr("core.tracing.time.time", lambda: 1000.0)
     return Clock
 
 
@@ -23,17 +24,20 @@ def test_a_moment_counts_for_the_first_kind_that_is_busy(clock):
                 clock.now += 4
         clock.now += 8
     clock.now += 16  # idle
-    assert occupancy.take() == {"generate": 6.0, "sandbox": 9.0}
+    assert occupancy.spans() == [
+        ("sandbox", 1005.0, 1006.0),
+        ("generate", 1006.0, 1012.0),
+        ("sandbox", 1012.0, 1020.0),
+    ]
 
 
-def test_taking_starts_anew_also_in_the_middle_of_work(clock):
+def test_what_is_still_going_on_counts_up_to_now(clock):
     occupancy = Occupancy("generate", "sandbox")
     with occupancy.working("generate"):
         clock.now += 3
-        assert occupancy.take() == {"generate": 3.0, "sandbox": 0.0}
+        assert occupancy.spans() == [("generate", 1000.0, 1003.0)]
         clock.now += 4
-    assert occupancy.take() == {"generate": 4.0, "sandbox": 0.0}
-    assert occupancy.take() == {"generate": 0.0, "sandbox": 0.0}
+    assert occupancy.spans() == [("generate", 1000.0, 1007.0)]
 
 
 def test_failing_work_ends_too(clock):
@@ -42,4 +46,18 @@ def test_failing_work_ends_too(clock):
         clock.now += 2
         raise RuntimeError
     clock.now += 5
-    assert occupancy.take() == {"sandbox": 2.0}
+    assert occupancy.spans() == [("sandbox", 1000.0, 1002.0)]
+
+
+def test_seconds_are_of_the_place_where_it_took_longest():
+    spans = [
+        ("a: generate", 0.0, 2.0),
+        ("a: generate", 3.0, 4.0),
+        ("b: generate", 0.0, 1.0),
+        ("b: sandbox", 1.0, 9.0),
+    ]
+    assert seconds_of("generate", spans) == 3.0
+    assert seconds_of("generate", spans, since=3.5) == 0.5
+    assert seconds_of("sandbox", spans) == 8.0
+    assert seconds_of("generate", [("generate", 1.0, 2.0)]) == 1.0
+    assert seconds_of("generate", []) == 0.0

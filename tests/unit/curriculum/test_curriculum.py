@@ -26,6 +26,15 @@ def run(curriculum: Curriculum) -> list:
     return assignments
 
 
+def test_steps_ahead_are_those_that_will_come_but_for_what_is_remembered():
+    curriculum = Curriculum(SMALL, IDS, seed=1)
+    whole = run(Curriculum(SMALL, IDS, seed=1))
+    assert [curriculum.next(ahead=n) for n in range(len(whole))] == whole
+    assert curriculum.next(ahead=len(whole)) is None
+    curriculum.observe(1, {whole[2].problem_ids[0]: (1.0, "good")})
+    assert curriculum.next(ahead=1).memory == {whole[2].problem_ids[0]: ("good",)}
+
+
 @pytest.mark.parametrize("order", ["random", "difficulty"])
 def test_what_is_left_out_is_never_trained_on(order):
     curriculum = Curriculum(SMALL.model_copy(update={"order": order}), IDS, seed=1)

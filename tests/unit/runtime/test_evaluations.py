@@ -30,9 +30,9 @@ class Game:
     def __init__(self, gap: float | None = None) -> None:
         self.values, self.played = {} if gap is None else {"proxy_gold_gap": gap}, 0
 
-    def play(self, request: str) -> Any:
+    def begin(self, request: str) -> Any:
         self.played += request == "yardstick"
-        return SimpleNamespace(episodes=[])
+        return lambda: SimpleNamespace(episodes=[])
 
     def bank_request(self) -> str:
         return "yardstick"

@@ -4,9 +4,10 @@ import pytest
 
 from core.episode import Completion, Episode, FinishReason, Mistakes, Trajectory, Turn
 from core.interfaces import SandboxFailure
-from tracking.step import best_programs, episode_metrics, mistakes, require_some_judged
+from tracking.step import best_programs, episode_metrics, mistakes, policy_lag, require_some_judged
 
 PLAYERS = ("generator", "discriminator")
+PLAYED = [("generate", 3.0, 4.0)]
 
 
 def episode(problem_id: str, *rewards: float | None) -> Episode:
@@ -21,12 +22,12 @@ def episode(problem_id: str, *rewards: float | None) -> Episode:
 
 
 def test_a_step_without_any_reward_has_no_means() -> None:
-    row = episode_metrics(PLAYERS, [episode("a", None)], {"generate": 0.0})
+    row = episode_metrics(PLAYERS, [episode("a", None)], [])
     assert row["generator_reward"] is None and row["tokens_per_s"] is None
 
 
 def test_the_length_of_answers_is_told_by_player() -> None:
-    row = episode_metrics(PLAYERS, [episode("a", 0.0, 1.0)], {"generate": 1.0})
+    row = episode_metrics(PLAYERS, [episode("a", 0.0, 1.0)], PLAYED)
     assert row["generator_tokens"] == 4.0 and row["discriminator_tokens"] is None
 
 
@@ -54,7 +55,18 @@ def test_a_step_of_which_the_sandbox_judged_nothing_is_to_be_done_again() -> Non
 def test_further_attempts_are_told_apart_since_only_failures_have_them() -> None:
     played = episode("a", 1.0, 0.0)
     played.trajectories += [replace(t, number=2) for t in episode("a", 0.5).trajectories]
-    row = episode_metrics(PLAYERS, [played], {"generate": 1.0})
+    row = episode_metrics(PLAYERS, [played], PLAYED)
     assert row["generator_reward"] == 0.5
     assert row["generator_further"] == {"attempts": 1, "reward": 0.5}
-    assert "generator_further" not in episode_metrics(PLAYERS, [episode("a", 1.0)], {"generate": 1.0})
+    assert "generator_further" not in episode_metrics(PLAYERS, [episode("a", 1.0)], PLAYED)
+
+
+def test_lag_is_counted_by_tokens_against_the_version_that_learns() -> None:
+    played = episode("a", 1.0)
+    turn = played.trajectories[0].turns[0]
+    swapped = replace(
+        turn.completion, tokens=(1, 2, 8), logprobs=(0.0,) * 3, version=3, later=((4, 1), (5, 2))
+    )
+    played.trajectories[0].turns = [replace(turn, completion=swapped)]
+    assert policy_lag([played], ["generator"], 6) == {"policy_lag_mean": 1.0, "policy_lag_max": 2.0}
+    assert policy_lag([played], ["discriminator"], 6) == {}

@@ -1,0 +1,45 @@
+"""Runs whose steps are played ahead of the learners."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.conftest import Drive, rows_of
+from tests.integration.test_ray_run import SHRUNKEN
+
+AHEAD = (
+    "--n-discriminator-steps", "1", "--n-generator-steps", "1", "--k-alternating-steps", "4",
+    "--curriculum.stages", "1", "--curriculum.problems-per-step", "2", "--curriculum.attempts", "2",
+    "--evaluation.problems", "2", "--rollout.max-policy-lag", "2",
+)  # fmt: skip
+
+
+def lags(run: Path, role: str) -> list[float]:
+    return [row[role]["policy_lag_max"] for row in rows_of(run)[1:] if "samples" in row.get(role, {})]
+
+
+def test_one_process_plays_ahead_too(drive: Drive, tmp_path: Path) -> None:
+    """Nothing goes on at the same time there, but weights are as old: what asynchrony does to learning can be tried."""
+    run = tmp_path / drive.name()
+    done = drive.run("--config", "debug", *AHEAD, "--output-dir", tmp_path, "--run-name", run.name)
+    assert done.code == 0, done.err
+    # the discriminator learns in steps 1 and 3 to 6, the generator in steps 2 to 6
+    assert lags(run, "discriminator")[-2:] == [2.0, 2.0] and max(lags(run, "discriminator")) == 2.0
+    assert lags(run, "generator")[-1] == 2.0 and max(lags(run, "generator")) == 2.0
+    assert lags(run, "discriminator")[0] == lags(run, "generator")[0] == 0.0
+
+
+@pytest.mark.slow
+@pytest.mark.vllm
+def test_on_ray_engines_and_learners_work_at_the_same_time(drive: Drive, tmp_path: Path) -> None:
+    run, small = tmp_path / drive.name(), [*SHRUNKEN, *AHEAD[:-2]]
+    done = drive.run(
+        *small, "--rollout.max-policy-lag", "1", "--output-dir", tmp_path, "--run-name", run.name, timeout=400
+    )
+    assert done.code == 0, done.err
+    rows = rows_of(run)[1:]
+    for role in ("generator", "discriminator"):
+        assert max(lags(run, role)) == 1.0
+        learnt = [row[role] for row in rows if "samples" in row.get(role, {})]
+        assert all(row["probe_difference"] < 1e-4 for row in learnt), "what it plays by is what was published"
+    assert all(row["dropped"]["sandbox_failure"] == 0 for row in rows)

@@ -1,0 +1,45 @@
+"""The window of steps: which updates are published when a step is begun, whatever the schedule."""
+
+from types import SimpleNamespace
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from curriculum.curriculum import Curriculum
+from runtime.session import Session
+from tests.properties.test_curriculum_properties import IDS, examples, schedules
+
+
+@examples
+@given(schedules, st.integers(0, 4), st.integers(0, 20))
+def test_no_token_is_older_than_the_lag_and_no_step_is_left_out(schedule, lag, done) -> None:
+    """Also where a run goes on after a restart: what was begun and not learnt from is begun again."""
+    curriculum = Curriculum(schedule, IDS, 1)
+    done = min(done, curriculum.total_steps)
+    for step in range(1, done + 1):
+        curriculum.observe(step, {})
+    published = done
+    begun: dict[int, int] = {}
+    """Step -> the last update that was published then."""
+
+    def begin(step: int) -> Any:
+        assert step not in begun
+        begun[step] = published
+        return lambda: step
+
+    session: Any = SimpleNamespace(
+        config=SimpleNamespace(rollout=SimpleNamespace(max_policy_lag=lag)),
+        parts=SimpleNamespace(scheduler=curriculum, rollouts=SimpleNamespace(begin=begin)),
+        play_request=lambda assignment: assignment.step,
+    )
+    learnt = []
+    for assignment, playing in Session.steps(session):
+        assert playing() == assignment.step
+        ahead = min(assignment.step + lag, curriculum.total_steps)
+        assert max(begun) == ahead, "engines have the next steps to play while this one is learnt from"
+        published = assignment.step
+        curriculum.observe(assignment.step, {})
+        learnt.append(assignment.step)
+    assert learnt == list(begun) == list(range(done + 1, curriculum.total_steps + 1))
+    assert all(step - 1 - before <= lag for step, before in begun.items())
