@@ -41,7 +41,6 @@ def train(session: Session) -> None:
     session.evaluate_start()
     for assignment, playing in session.steps():
         began, step = dict(clock.seconds), assignment.step
-        show.phase(f"step {step}: rollout")
         result = playing()
         judging = seconds_of("sandbox", result.spans, since=clock.last)
         clock.split({"sandbox": judging}, "rollout", result.spans)
@@ -71,7 +70,7 @@ def train(session: Session) -> None:
                 row[role] |= dict(metrics)
                 row[role]["probe_difference"] = max(r.probe_difference for r in receipts)
         parts.scheduler.observe(step, best_programs(result.episodes), mistakes(result.episodes))
-        row["sandbox"] = result.sandbox
+        row |= {"sandbox": result.sandbox, "played_again": result.played_again}
         clock.lap("records")
         row["seconds"] = clock.since(began)
         show.step(row)

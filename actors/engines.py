@@ -9,6 +9,7 @@ from typing import Any
 import ray
 from ray.util.metrics import Histogram
 
+from actors.watching import HEALTH
 from core.episode import Completion
 from core.interfaces import Policy, Sampling
 from core.weights import PublishReceipt, WeightUpdate, check_receipt
@@ -57,6 +58,10 @@ class EngineShell:
         """What its parts warned of while they started: Ray keeps an actor's log to itself."""
         return self._warnings
 
+    @ray.method(concurrency_group="health")
+    async def alive(self) -> None:
+        """Answers while it generates."""
+
     async def generate(self, policy: str, prompt_tokens: Sequence[int], sampling: Sampling) -> Completion:
         return await self._policies[policy].generate(prompt_tokens, sampling)
 
@@ -73,7 +78,7 @@ class EngineShell:
             await policy.close()
 
 
-EngineActor: Any = ray.remote(EngineShell)
+EngineActor: Any = ray.remote(**HEALTH)(EngineShell)
 
 
 class RemotePolicy:

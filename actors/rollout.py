@@ -8,11 +8,14 @@ from dataclasses import replace
 from typing import Any
 
 import ray
-from ray.exceptions import RayError
+from ray.exceptions import RayActorError, RayError
 from ray.util.metrics import Gauge
 
 from actors.engines import publish_seconds, warnings_heard
 from actors.episodes import EpisodeRunner
+from actors.watching import HEALTH, REPLACEMENTS, Silent, answer, require_alive
+from core.errors import RunFailed
+from core.interfaces import EngineFailure
 from core.play import PlayRequest, PlayResult
 from core.problem import Problem
 from core.weights import PublishReceipt, WeightUpdate
@@ -54,6 +57,10 @@ class RolloutShell:
         """What its parts warned of while they started: Ray keeps an actor's log to itself."""
         return self._warnings
 
+    @ray.method(concurrency_group="health")
+    async def alive(self) -> None:
+        """Answers while it plays."""
+
     async def sleep(self) -> None:
         await self._runner.sleep()
 
@@ -78,12 +85,17 @@ class RolloutShell:
         await self._runner.close()
 
 
-RolloutActor: Any = ray.remote(RolloutShell)
+RolloutActor: Any = ray.remote(**HEALTH)(RolloutShell)
+_Sent = tuple[Any, Any]
+"""(the actor that was called, the reference)."""
 
 
 class RayRollouts:
-    """The driver's handle on all rollout actors. Whole problems go to one actor, so that attempts share its
-    prefix cache."""
+    """The driver's handle on all rollout actors. Whole problems go to one actor, so that attempts share its prefix cache.
+
+    An actor that dies, falls silent, or whose engine ends is replaced by one with the weights that were published last, which
+    plays again what it had: to the same episodes, where the engine is exact.
+    """
 
     def __init__(
         self,
@@ -94,34 +106,38 @@ class RayRollouts:
     ) -> None:
         """options: Ray's, of each actor; engines: actors of actors/engines.py by policy, which are closed with these."""
         self.engines = dict(engines or {})
+        self._build, self._options, self._device = build, options, device
         self.actors, self._said = [], set[str]()
+        self._replaced = [0] * len(options)
         self._playing: dict[Any, tuple[int, int]] = {}
         """By reference: (actor, problems)."""
+        self._published: dict[str, Any] = {}
+        """The last update of each policy whose engines the actors hold."""
         for index, own in enumerate(options):
-            actor = RolloutActor.options(max_concurrency=64, runtime_env=runtime_env(device), **own)
-            self.actors.append(actor.remote(build, index))
+            self.actors.append(self._start(index))
             # an engine takes for its own whatever another allocates while it starts
             if device == "cuda" and own["num_gpus"] < 1:
                 ray.get(self.actors[-1].ready.remote())
 
+    def _start(self, index: int) -> Any:
+        environment = runtime_env(self._device)
+        actor = RolloutActor.options(max_concurrency=64, runtime_env=environment, **self._options[index])
+        return actor.remote(self._build, index)
+
     def wait_ready(self) -> None:
-        for warnings in ray.get([a.ready.remote() for a in self._all()]):
+        for warnings in ray.get([a.ready.remote() for a in [*self.actors, *self._engines()]]):
             for warning in set(warnings) - self._said:
                 log.warning("%s", warning)
             self._said.update(warnings)
 
-    def _all(self) -> list[Any]:
-        """An engine of several policies is there once."""
-        return list(dict.fromkeys([*self.actors, *(e for engines in self.engines.values() for e in engines)]))
+    def _engines(self) -> list[Any]:
+        """Those apart; one of several policies is there once."""
+        return list(dict.fromkeys(engine for engines in self.engines.values() for engine in engines))
 
     def begin(self, request: PlayRequest) -> Callable[[], PlayResult]:
         """Problem by problem goes to the actor with the fewest that are still played; results are in their order."""
-        finished = (
-            ray.wait(list(self._playing), num_returns=len(self._playing), timeout=0)[0]
-            if self._playing
-            else []
-        )
-        for reference in finished:
+        playing = list(self._playing)
+        for reference in ray.wait(playing, num_returns=len(playing), timeout=0)[0] if playing else ():
             del self._playing[reference]
         load = [0] * len(self.actors)
         for index, problems in self._playing.values():
@@ -131,26 +147,79 @@ class RayRollouts:
             least = min(range(len(load)), key=load.__getitem__)
             shares[least].append(problem)
             load[least] += 1
-        mine = {}
-        for index, share in enumerate(shares):
-            if share:
-                mine[self.actors[index].play.remote(replace(request, problems=tuple(share)))] = (
-                    index,
-                    len(share),
-                )
-        self._playing |= mine
-        return lambda: merge_results(request, {i: ray.get(reference) for reference, (i, _) in mine.items()})
+        sent: dict[int, tuple[PlayRequest, _Sent]] = {}
+        for index, problems in enumerate(shares):
+            if problems:
+                share, actor = replace(request, problems=tuple(problems)), self.actors[index]
+                sent[index] = share, (actor, actor.play.remote(share))
+                self._playing[sent[index][1][1]] = index, len(problems)
+        return lambda: merge_results(request, {i: self._result(i, *own) for i, own in sent.items()})
+
+    def _result(self, index: int, share: PlayRequest, sent: _Sent) -> PlayResult:
+        again = 0
+
+        def play_again(actor: Any) -> Any:
+            nonlocal again
+            again += len(share.problems)
+            return actor.play.remote(share)
+
+        result = self._ask(index, play_again, sent)
+        return replace(result, played_again=again)
+
+    def _ask(self, index: int, call: Callable[[Any], Any], sent: _Sent | None = None) -> Any:
+        """What call(actor) comes to with the actor in this place, or where that is lost, with the one that replaces it.
+        sent: the actor that was called already, and the reference. Raises RunFailed where too many are lost."""
+        actor, reference = sent or (self.actors[index], call(self.actors[index]))
+        while True:
+            try:
+                return answer(reference, actor, *self._engines())
+            except (RayActorError, Silent, EngineFailure) as error:
+                if self.actors[index] is actor:
+                    self._replace(index, " ".join(f"{type(error).__name__}: {error}".split()))
+            actor = self.actors[index]
+            reference = call(actor)
+
+    def _replace(self, index: int, why: str) -> None:
+        """Raises RunFailed."""
+        try:
+            require_alive(self._engines())
+        except (RayActorError, Silent) as error:  # it is not the rollout actor's fault
+            raise RunFailed(f"an engine was lost: {error}") from None
+        self._replaced[index] += 1
+        if self._replaced[index] > REPLACEMENTS:
+            raise RunFailed(
+                f"rollout actor {index} was lost {self._replaced[index]} times, the last time by {why}"
+            )
+        log.warning(
+            "rollout actor %d was lost (%s): another takes its place and plays again what it had (%d of at most %d times)",
+            index,
+            why,
+            self._replaced[index],
+            REPLACEMENTS,
+        )
+        ray.kill(self.actors[index])
+        self.actors[index] = actor = self._start(index)
+        ray.get(actor.ready.remote())
+        for policy, update in self._published.items():
+            ray.get(actor.publish.remote(policy, update))
 
     def publish(self, policy: str, update: Any) -> list[PublishReceipt]:
-        """update: a reference; each actor fetches the weights itself."""
-        holders = self.engines.get(policy, self.actors)
-        return ray.get([a.publish.remote(policy, update) for a in holders])
+        """update: a reference; each actor fetches the weights itself. Raises RunFailed, PublishError."""
+        if policy in self.engines:
+            sent = [engine.publish.remote(policy, update) for engine in self.engines[policy]]
+            return [answer(reference, *self.engines[policy]) for reference in sent]
+        self._published[policy] = update
+        return self._of_all(lambda actor: actor.publish.remote(policy, update))
 
     def sleep(self) -> None:
-        ray.get([a.sleep.remote() for a in self.actors])
+        self._of_all(lambda actor: actor.sleep.remote())
+
+    def _of_all(self, call: Callable[[Any], Any]) -> list[Any]:
+        sent = [(actor, call(actor)) for actor in self.actors]
+        return [self._ask(index, call, own) for index, own in enumerate(sent)]
 
     def close(self) -> None:
-        for actor in self._all():
+        for actor in [*self.actors, *self._engines()]:
             with contextlib.suppress(RayError):  # it is ended next in any case
                 ray.get(actor.close.remote(), timeout=20)
             ray.kill(actor)
@@ -165,6 +234,7 @@ def merge_results(request: PlayRequest, results: Mapping[int, PlayResult]) -> Pl
             (e for result in results.values() for e in result.episodes), key=lambda e: order[e.problem_id]
         ),
         sandbox={name: sum(own.get(name, 0.0) for own in counters) for name in counters[0]},
+        played_again=sum(result.played_again for result in results.values()),
         spans=[
             (f"rollout {i}: {kind}", began, ended)
             for i, result in results.items()

@@ -1,13 +1,19 @@
 """The scheduler actor: the Ray shell around the curriculum."""
 
+import logging
 from collections.abc import Collection, Mapping
 from typing import Any
 
 import ray
+from ray.exceptions import GetTimeoutError, RayActorError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from actors.watching import REPLACEMENTS, SILENCE_S
 from core.episode import Mistakes
 from curriculum.curriculum import Assignment, Curriculum
+
+log = logging.getLogger(__name__)
+_Call = tuple[str, tuple[Any, ...]]
 
 
 @ray.remote(num_cpus=0)
@@ -26,8 +32,14 @@ class RayScheduler:
         """Curriculum's arguments."""
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
         # with the driver, or it may be on a node that is lost while the run goes on
-        self._actor = SchedulerActor.options(scheduling_strategy=here).remote(*args, **kwargs)
+        self._start = lambda: SchedulerActor.options(scheduling_strategy=here).remote(*args, **kwargs)
+        self._actor: Any = self._start()
         self._plan = Curriculum(*args, **kwargs)  # the plan itself is a pure function of the config
+        self._left_out: list[_Call] = []
+        self._saved: list[_Call] = []
+        self._since: list[_Call] = []
+        """What brings another actor to where this one is."""
+        self._replaced = 0
 
     @property
     def total_steps(self) -> int:
@@ -37,10 +49,11 @@ class RayScheduler:
         return self._plan.is_last_of_stage(step)
 
     def leave_out(self, problem_ids: Collection[str]) -> None:
-        ray.get(self._actor.leave_out.remote(problem_ids))
+        self._ask("leave_out", problem_ids)
+        self._left_out.append(("leave_out", (problem_ids,)))
 
     def next(self, ahead: int = 0) -> Assignment | None:
-        return ray.get(self._actor.next.remote(ahead))
+        return self._ask("next", ahead)
 
     def observe(
         self,
@@ -48,10 +61,29 @@ class RayScheduler:
         best_programs: Mapping[str, tuple[float, str]],
         mistakes: Mapping[str, Mistakes],
     ) -> None:
-        ray.get(self._actor.observe.remote(step, best_programs, mistakes))
+        self._ask("observe", step, best_programs, mistakes)
+        self._since.append(("observe", (step, best_programs, mistakes)))
 
     def state_dict(self) -> dict[str, Any]:
-        return ray.get(self._actor.state_dict.remote())
+        state = self._ask("state_dict")
+        self._saved, self._since = [("load_state_dict", (state,))], []
+        return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        ray.get(self._actor.load_state_dict.remote(state))
+        self._ask("load_state_dict", state)
+        self._saved, self._since = [("load_state_dict", (state,))], []
+
+    def _ask(self, method: str, *arguments: Any) -> Any:
+        """Of another actor, where this one has died or fallen silent. Raises RayError where that is lost, too."""
+        try:
+            return ray.get(getattr(self._actor, method).remote(*arguments), timeout=SILENCE_S)
+        except (RayActorError, GetTimeoutError) as error:
+            self._replaced += 1
+            if self._replaced > REPLACEMENTS:
+                raise
+            log.warning("the scheduler was lost (%s): another takes its place", type(error).__name__)
+        ray.kill(self._actor)
+        self._actor = self._start()
+        for name, given in [*self._left_out, *self._saved, *self._since, (method, arguments)]:
+            last = ray.get(getattr(self._actor, name).remote(*given), timeout=SILENCE_S)
+        return last

@@ -83,4 +83,10 @@ BENCHMARKS = {
     "sparring": Benchmark(module="experiments.sparring", speaks_of=RUNS, hours=True),
     "coevolution": Benchmark(module="experiments.coevolution", speaks_of=RUNS, hours=True),
     "games": Benchmark(module="experiments.games", speaks_of=RUNS, hours=True),
+    "asynchrony_learning": Benchmark(
+        module="experiments.asynchrony", arguments=("learning",), speaks_of=RUNS, hours=True
+    ),
+    "asynchrony_busy": Benchmark(
+        module="experiments.asynchrony", arguments=("busy",), speaks_of=(*RUNS, "actors"), hours=True
+    ),
 }

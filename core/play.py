@@ -33,6 +33,8 @@ class PlayResult:
     episodes: list[Episode]
     sandbox: dict[str, float]
     """The sandbox client's counters since the start."""
+    played_again: int = 0
+    """Problems that were lost with who played them, and begun anew."""
     spans: list[Span] = field(default_factory=list)
     """ "generate" while any completion was in flight, "sandbox" while only judging was; of several actors, "rollout 0:
     generate"."""

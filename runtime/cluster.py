@@ -88,6 +88,7 @@ def for_the_user(error: RayError) -> SparringError:
 def connect(config: Config) -> None:
     """Join the cluster that RAY_ADDRESS names (as under `ray job submit`), else start one on this machine."""
     os.environ.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", "0.5")  # a dead learner is noticed at once
+    os.environ.setdefault("RAY_TRAIN_WORKER_HEALTH_CHECK_TIMEOUT_S", "120")  # a stopped one; 600 is Ray's
     os.environ.setdefault("RAY_DEDUP_LOGS", "1")
     os.environ.setdefault("RAY_worker_maximum_startup_concurrency", "8")  # else it warns of its own start-up
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}

@@ -227,6 +227,8 @@ class Session:
                 assignment = self.parts.scheduler.next(ahead=len(begun))
                 if assignment is None:
                     break
+                oldest = begun[0][0] if begun else assignment
+                self.display.phase(f"step {oldest.step}: rollout")
                 begun.append((assignment, self.parts.rollouts.begin(self.play_request(assignment))))
             if not begun:
                 return

@@ -25,6 +25,8 @@ RESTARTS = 100
 """Of one actor, over a run."""
 LOOK_S = 1.0
 ANSWER_S = 10.0
+SILENCE_S = 60.0
+"""How long a batch may take before somebody looks whether its worker is still there."""
 _ACTOR: dict[str, Any] = {
     "num_cpus": 0,
     "resources": {"sandbox": 1},
@@ -107,7 +109,7 @@ class RayTransport:
 
     async def judge(self, worker: int, jobs: Sequence[Job]) -> list[list[Verdict]]:
         try:
-            answer = await self._actors[worker].judge.remote(jobs)
+            answer = await _judged(self._actors[worker], jobs)
             self._alone_since = None
             return answer
         except RayTaskError as error:  # raised by the worker: the caller's to see
@@ -126,6 +128,19 @@ class RayTransport:
             if True in found or None not in found:
                 return
             await asyncio.sleep(LOOK_S)
+
+
+async def _judged(actor: Any, jobs: Sequence[Job]) -> list[list[Verdict]]:
+    """Where it is stopped without having died it is ended, for Ray to start it again."""
+    judging = asyncio.ensure_future(_awaited(actor.judge.remote(jobs)))
+    while not (await asyncio.wait([judging], timeout=SILENCE_S))[0]:
+        if await _is_there(actor) is None:
+            ray.kill(actor, no_restart=False)
+    return judging.result()
+
+
+async def _awaited(reference: Any) -> Any:
+    return await reference
 
 
 async def _is_there(actor: Any) -> bool | None:

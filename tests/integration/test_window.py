@@ -9,7 +9,7 @@ from tests.integration.test_ray_run import SHRUNKEN
 
 AHEAD = (
     "--n-discriminator-steps", "1", "--n-generator-steps", "1", "--k-alternating-steps", "4",
-    "--curriculum.stages", "1", "--curriculum.problems-per-step", "2", "--curriculum.attempts", "2",
+    "--curriculum.stages", "1", "--curriculum.problems-per-step", "4", "--curriculum.attempts", "4",
     "--evaluation.problems", "2", "--rollout.max-policy-lag", "2",
 )  # fmt: skip
 
@@ -23,10 +23,9 @@ def test_one_process_plays_ahead_too(drive: Drive, tmp_path: Path) -> None:
     run = tmp_path / drive.name()
     done = drive.run("--config", "debug", *AHEAD, "--output-dir", tmp_path, "--run-name", run.name)
     assert done.code == 0, done.err
-    # the discriminator learns in steps 1 and 3 to 6, the generator in steps 2 to 6
-    assert lags(run, "discriminator")[-2:] == [2.0, 2.0] and max(lags(run, "discriminator")) == 2.0
-    assert lags(run, "generator")[-1] == 2.0 and max(lags(run, "generator")) == 2.0
-    assert lags(run, "discriminator")[0] == lags(run, "generator")[0] == 0.0
+    for role in ("discriminator", "generator"):
+        assert max(lags(run, role)) == 2.0
+    assert lags(run, "discriminator")[0] == 0.0
 
 
 @pytest.mark.slow

@@ -31,6 +31,7 @@ def test_no_token_is_older_than_the_lag_and_no_step_is_left_out(schedule, lag, d
     session: Any = SimpleNamespace(
         config=SimpleNamespace(rollout=SimpleNamespace(max_policy_lag=lag)),
         parts=SimpleNamespace(scheduler=curriculum, rollouts=SimpleNamespace(begin=begin)),
+        display=SimpleNamespace(phase=lambda _: None),
         play_request=lambda assignment: assignment.step,
     )
     learnt = []

@@ -1,0 +1,123 @@
+"""What playing ahead (rollout.max_policy_lag) gains, and what it costs.
+
+    python -m benchmarks.experiments.asynchrony learning --output output/experiments
+    python -m benchmarks.experiments.asynchrony busy
+
+learning: held-out scores after the same steps and samples, by lag and seed; each run is one process with the transformers
+engine and one thread, two beside each other. There weights are exactly as old as the lag says, so it is the worst case.
+busy: the default recipe's alternating steps on Ray with vLLM, by lag: seconds a step, and the shares of them in which the
+busier rollout actor samples and in which learners update.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from benchmarks.experiments.runs import SHORT, finished_run, held_out
+from benchmarks.report import arguments, write
+from core.tracing import Span, seconds_of
+from evaluation.intervals import interval, print_table
+
+LAGS = (0, 1, 2)
+SCORES = ("generator_pass_rate", "validity", "kill_rate")
+LEARNING = ["--generator.learner.threads", "1", "--discriminator.learner.threads", "1"]
+LEARNING += [
+    "--curriculum.stages",
+    "5",
+    "--n-discriminator-steps",
+    "6",
+    "--n-generator-steps",
+    "6",
+    "--k-alternating-steps",
+    "6",
+]
+LEARNING += ["--evaluation.problems", "120", "--evaluation.bank-programs", "4", "--evaluation.suites", "2"]
+BUSY = ["--curriculum.stages", "5", "--n-discriminator-steps", "0", "--n-generator-steps", "0"]
+BUSY += ["--k-alternating-steps", "14", "--no-evaluation.enabled", "--tracking.trace"]
+WARM_UP = 4
+"""Steps that are not counted: the first ones wait for the learners to start."""
+
+
+def main() -> None:
+    parser = arguments(__doc__)
+    parser.add_argument("what", choices=("learning", "busy"))
+    parser.add_argument("--output", type=Path, default=Path("output/experiments"))
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as directory:
+        if options.what == "busy":
+            found = busy(LAGS[:2], Path(directory), SHORT) if options.quick else busy(LAGS, Path(directory))
+        elif options.quick:
+            found = learning(LAGS[:2], [1], Path(directory), SHORT)
+        else:
+            found = learning(LAGS, options.seeds, options.output)
+    write(options.json, *found)
+
+
+def learning(
+    lags: Sequence[int], seeds: Sequence[int], output: Path, more: Sequence[str] = ()
+) -> tuple[dict[str, Any], dict[str, float]]:
+    def run(case: tuple[int, int]) -> dict[str, float]:
+        lag, seed = case
+        own = ["--seed", str(seed), "--rollout.max-policy-lag", str(lag), *LEARNING, *more]
+        return held_out(finished_run("debug", f"lag{lag}-seed{seed}", output, own))[-1][1]
+
+    cases = list(product(lags, seeds))
+    with ThreadPoolExecutor(2) as pool:
+        scores = dict(zip(cases, pool.map(run, cases), strict=True))
+    figures, rows = {}, []
+    for lag in lags:
+        row: list[object] = [lag]
+        for name in SCORES:
+            by_seed = [scores[lag, seed][name] for seed in seeds]
+            differences = [scores[lag, seed][name] - scores[0, seed][name] for seed in seeds]
+            figures[f"lag {lag}, {name}"] = interval(by_seed).plain()
+            figures[f"lag {lag}, {name} less that of lag 0"] = interval(differences).plain()
+            row += [interval(by_seed), interval(differences)]
+        rows.append(row)
+    header = ["lag", *(word for name in SCORES for word in (name, "less lag 0's"))]
+    print_table(f"after the last step, mean and 95% interval of {len(seeds)} seeds", header, rows)
+    return figures, {}
+
+
+def busy(
+    lags: Sequence[int], output: Path, more: Sequence[str] = ()
+) -> tuple[dict[str, Any], dict[str, float]]:
+    figures = {}
+    for lag in lags:
+        run = output / f"lag{lag}"
+        command = [sys.executable, "driver.py", "--config", "embedded", *BUSY, *more]
+        command += ["--rollout.max-policy-lag", str(lag), "--output-dir", str(output), "--run-name", run.name]
+        subprocess.run(command, check=True)
+        for name, value in shares(run, 0 if more else WARM_UP).items():
+            figures[f"lag{lag}_{name}"] = value
+    ratios = {f"lag{lag}_speed_vs_lag0": figures["lag0_step_s"] / figures[f"lag{lag}_step_s"] for lag in lags}
+    return figures, ratios
+
+
+def shares(run: Path, warm_up: int) -> dict[str, float]:
+    """Of the seconds from the end of step `warm_up` to that of the last one."""
+    lines = (run / "trace.json").read_text().splitlines()[1:]
+    events = [json.loads(line.rstrip(",")) for line in lines]
+    spans: list[Span] = [
+        (e["name"], e["ts"] / 1e6, (e["ts"] + e["dur"]) / 1e6) for e in events if e["ph"] == "X"
+    ]
+    ends = [ended for name, _, ended in spans if name == "rollout"]
+    first, last = ends[warm_up - 1] if warm_up else spans[0][1], ends[-1]
+    within = [(name, began, min(ended, last)) for name, began, ended in spans if began < last]
+    seconds = last - first
+    return {
+        "step_s": seconds / (len(ends) - warm_up),
+        "engines_busy": seconds_of("generate", within, since=first) / seconds,
+        "learners_busy": seconds_of("learn", within, since=first) / seconds,
+    }
+
+
+if __name__ == "__main__":
+    main()
