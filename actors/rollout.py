@@ -13,7 +13,7 @@ from ray.util.metrics import Gauge
 
 from actors.engines import publish_seconds, warnings_heard
 from actors.episodes import EpisodeRunner
-from actors.watching import HEALTH, REPLACEMENTS, Silent, answer, require_alive
+from actors.watching import HEALTH, REPLACEMENTS, Silent, answer, in_words, require_alive
 from core.errors import RunFailed
 from core.interfaces import EngineFailure
 from core.play import PlayRequest, PlayResult
@@ -175,7 +175,7 @@ class RayRollouts:
                 return answer(reference, actor, *self._engines())
             except (RayActorError, Silent, EngineFailure) as error:
                 if self.actors[index] is actor:
-                    self._replace(index, " ".join(f"{type(error).__name__}: {error}".split()))
+                    self._replace(index, in_words(error))
             actor = self.actors[index]
             reference = call(actor)
 
@@ -184,24 +184,22 @@ class RayRollouts:
         try:
             require_alive(self._engines())
         except (RayActorError, Silent) as error:  # it is not the rollout actor's fault
-            raise RunFailed(f"an engine was lost: {error}") from None
-        self._replaced[index] += 1
-        if self._replaced[index] > REPLACEMENTS:
-            raise RunFailed(
-                f"rollout actor {index} was lost {self._replaced[index]} times, the last time by {why}"
-            )
-        log.warning(
-            "rollout actor %d was lost (%s): another takes its place and plays again what it had (%d of at most %d times)",
-            index,
-            why,
-            self._replaced[index],
-            REPLACEMENTS,
-        )
-        ray.kill(self.actors[index])
-        self.actors[index] = actor = self._start(index)
-        ray.get(actor.ready.remote())
-        for policy, update in self._published.items():
-            ray.get(actor.publish.remote(policy, update))
+            raise RunFailed(f"an engine was lost: {in_words(error)}") from None
+        while True:
+            self._replaced[index] += 1
+            times = self._replaced[index]
+            if times > REPLACEMENTS:
+                raise RunFailed(f"rollout actor {index} was lost {times} times, the last time by {why}")
+            log.warning("rollout actor %d was lost (%s): another plays again what it had", index, why)
+            ray.kill(self.actors[index])
+            self.actors[index] = actor = self._start(index)
+            try:
+                ray.get(actor.ready.remote())
+                for policy, update in self._published.items():
+                    answer(actor.publish.remote(policy, update), actor)
+                return
+            except (RayActorError, Silent, EngineFailure) as error:
+                why = in_words(error)
 
     def publish(self, policy: str, update: Any) -> list[PublishReceipt]:
         """update: a reference; each actor fetches the weights itself. Raises RunFailed, PublishError."""

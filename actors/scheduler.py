@@ -8,8 +8,9 @@ import ray
 from ray.exceptions import GetTimeoutError, RayActorError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from actors.watching import REPLACEMENTS, SILENCE_S
+from actors.watching import REPLACEMENTS, SILENCE_S, in_words
 from core.episode import Mistakes
+from core.errors import RunFailed
 from curriculum.curriculum import Assignment, Curriculum
 
 log = logging.getLogger(__name__)
@@ -74,16 +75,20 @@ class RayScheduler:
         self._saved, self._since = [("load_state_dict", (state,))], []
 
     def _ask(self, method: str, *arguments: Any) -> Any:
-        """Of another actor, where this one has died or fallen silent. Raises RayError where that is lost, too."""
-        try:
-            return ray.get(getattr(self._actor, method).remote(*arguments), timeout=SILENCE_S)
-        except (RayActorError, GetTimeoutError) as error:
-            self._replaced += 1
-            if self._replaced > REPLACEMENTS:
-                raise
-            log.warning("the scheduler was lost (%s): another takes its place", type(error).__name__)
-        ray.kill(self._actor)
-        self._actor = self._start()
-        for name, given in [*self._left_out, *self._saved, *self._since, (method, arguments)]:
-            last = ray.get(getattr(self._actor, name).remote(*given), timeout=SILENCE_S)
-        return last
+        """Of another actor, where this one has died or fallen silent. Raises RunFailed where too many have."""
+        last, calls = None, [(method, arguments)]
+        while True:
+            try:
+                for name, given in calls:
+                    last = ray.get(getattr(self._actor, name).remote(*given), timeout=SILENCE_S)
+                return last
+            except (RayActorError, GetTimeoutError) as error:
+                self._replaced += 1
+                if self._replaced > REPLACEMENTS:
+                    raise RunFailed(
+                        f"the scheduler was lost {self._replaced} times, the last time by {in_words(error)}"
+                    ) from None
+                log.warning("the scheduler was lost (%s): another takes its place", in_words(error))
+            ray.kill(self._actor)
+            self._actor = self._start()
+            calls = [*self._left_out, *self._saved, *self._since, (method, arguments)]

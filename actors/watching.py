@@ -19,6 +19,12 @@ class Silent(Exception):
     """An actor that does not answer, and has not died."""
 
 
+def in_words(error: Exception) -> str:
+    """What became of an actor, without Ray's advice."""
+    cause = getattr(error, "cause", None) or error
+    return f"{type(cause).__name__}: {(str(cause).strip().splitlines() or [''])[0]}"
+
+
 def answer(reference: Any, *watched: Any) -> Any:
     """What a call comes to, however long it takes, while the actors that it needs are there.
 

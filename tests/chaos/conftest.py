@@ -1,0 +1,1 @@
+from tests.integration.conftest import drive, environment  # noqa: F401 - fixtures

@@ -1,0 +1,94 @@
+"""Whole runs on Ray whose parts are killed, or stopped without dying, one after the other: what is lost is played, judged and
+learnt again, to the bit."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+
+import psutil
+import pytest
+
+from tests.integration.conftest import Drive, living_children, rows_of
+from tests.integration.test_resume import learned, weights_of
+
+STEPS = 10
+RUN = (
+    "--config", "embedded", "--curriculum.stages", "5", "--n-discriminator-steps", "1", "--n-generator-steps", "1",
+    "--k-alternating-steps", str(STEPS - 2), "--curriculum.problems-per-step", "4", "--curriculum.attempts", "4",
+    "--evaluation.problems", "4", "--evaluation.bank-programs", "2", "--evaluation.suites", "1", "--checkpoint.every", "1",
+    "--generator.engine.kind", "transformers", "--discriminator.engine.kind", "transformers",
+)  # fmt: skip
+PARTS = {
+    "rollout": "ray::RolloutShell",
+    "scheduler": "ray::SchedulerActor",
+    "sandbox": "ray::SandboxShell",
+    "learner": "ray::RayTrainWorker",
+}
+"""Part -> how its process is called."""
+MOST = {"rollout": 4, "scheduler": 3, "sandbox": 4, "learner": 3}
+"""Strikes on a part: beyond REPLACEMENTS a run gives up, and is right."""
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
+
+
+def processes(part: str) -> list[psutil.Process]:
+    found = []
+    for process in living_children():
+        with suppress(psutil.Error):
+            if (process.cmdline() or [""])[0].startswith(PARTS[part]):
+                found.append(process)
+    return found
+
+
+def strikes(rng: Random, stops: int) -> Iterator[tuple[str, signal.Signals]]:
+    order = [part for part, most in MOST.items() for _ in range(most)]
+    rng.shuffle(order)
+    for number, part in enumerate(order):
+        # Ray Train looks for a stopped learner only now and then: it has a test of its own
+        yield part, signal.SIGSTOP if number < stops and part != "learner" else signal.SIGKILL
+
+
+def struck_run(drive: Drive, run: Path, seed: int, stops: int, *arguments: str) -> list[str]:
+    """A run whose parts are struck at random moments of its steps. What was struck."""
+    rng, done = Random(seed), list[str]()
+    process = drive.start(*RUN, *arguments, "--output-dir", run.parent, "--run-name", run.name)
+    began, step = time.monotonic(), 0
+    left = list(strikes(rng, stops))
+    while process.poll() is None:
+        assert time.monotonic() - began < 1200, drive.ended(process).out
+        now = len(rows_of(run))
+        if now > step and left and now < STEPS:  # a row: begin to strike within the next step
+            step = now
+            for _ in range(2):
+                time.sleep(rng.uniform(0, 3))
+                part, how = left.pop(0)
+                if there := processes(part):
+                    with suppress(ProcessLookupError):
+                        os.kill(rng.choice(there).pid, how)
+                        done.append(f"step {now}: {part} {how.name}")
+        time.sleep(0.05)
+    ended = drive.ended(process)
+    assert process.returncode == 0, f"{done}\n{ended.out[-3000:]}\n{ended.err[-3000:]}"
+    return done
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_run_that_loses_its_parts_is_the_run_that_loses_none(
+    drive: Drive, tmp_path: Path, seed: int
+) -> None:
+    whole, struck = tmp_path / drive.name(), tmp_path / drive.name()
+    done = drive.run(*RUN, "--output-dir", tmp_path, "--run-name", whole.name)
+    assert done.code == 0, done.err
+    said = struck_run(drive, struck, seed, stops=2)
+    assert len(said) >= 8, said
+    rows, undisturbed = learned(struck), learned(whole)
+    assert [row["step"] for row in rows] == list(range(STEPS + 1)), "none is lost, none is counted twice"
+    again = [row.pop("played_again", 0) for row in rows]
+    assert any(again) == any("rollout" in one for one in said)
+    assert not any(row.pop("played_again", 0) for row in undisturbed)
+    assert rows == undisturbed
+    assert weights_of(struck) == weights_of(whole), said
