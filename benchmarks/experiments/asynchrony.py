@@ -10,6 +10,7 @@ busier rollout actor samples and in which learners update.
 """
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -68,6 +69,7 @@ def learning(
         own = ["--seed", str(seed), "--rollout.max-policy-lag", str(lag), *LEARNING, *more]
         return held_out(finished_run("debug", f"lag{lag}-seed{seed}", output, own))[-1][1]
 
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # of the runs beside each other
     cases = list(product(lags, seeds))
     with ThreadPoolExecutor(2) as pool:
         scores = dict(zip(cases, pool.map(run, cases), strict=True))
