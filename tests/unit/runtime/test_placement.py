@@ -6,7 +6,8 @@ import pytest
 from pydantic import ValidationError
 
 from configs.schema import Config
-from runtime.hardware import settled
+from core.play import POLICIES
+from runtime.hardware import Hardware, choices, settled
 from runtime.placement import (
     UNIT,
     Node,
@@ -16,6 +17,7 @@ from runtime.placement import (
     described,
     idle_gpus,
     learner_groups,
+    learning_in_turn,
     parts_of,
     place,
     shares,
@@ -192,6 +194,54 @@ def test_keys_that_would_do_nothing_are_refused(sections: dict[str, Any], said: 
 def test_an_engine_sleeps_beside_one_that_is_in_an_actor_of_its_own() -> None:
     policies = {"generator": {"engine": {"count": 1}}, "discriminator": {"engine": {"sleep": True}}}
     assert Config.model_validate({"device": "cuda"} | policies).discriminator.engine.sleep
+
+
+@pytest.mark.parametrize(
+    ("sections", "said"),
+    [
+        ({"generator": {"learner": {"importance_cap": 0}}}, "needs generator.learner.importance_cap"),
+        ({"device": "cuda", "generator": {"engine": {"sleep": True, "kind": "transformers"}}}, "generator.engine.sleep"),
+        (
+            {"curriculum": {"opponents": {"current": 0.5, "pfsp": 0.5, "history": 0}}},
+            "needs curriculum.opponents.current 1",
+        ),
+    ],
+)  # fmt: skip
+def test_what_does_not_go_with_playing_ahead_is_refused(sections: dict[str, Any], said: str) -> None:
+    Config.model_validate(sections)
+    with pytest.raises(ValidationError, match=said):
+        Config.model_validate(sections | {"rollout": {"max_policy_lag": 1}})
+
+
+def test_playing_ahead_is_corrected_for_unless_its_objective_does() -> None:
+    ahead = {"max_policy_lag": 1}
+    bare = Hardware(
+        gpus=0, gpu=None, gpu_memory_gib=0, capability=(0, 0), cpu_cores=2, memory_gib=24, offline=True
+    )
+    for lag, cap in ((1, 2.0), (0, None)):
+        open_config = Config.model_validate({"device": "cpu", "rollout": {"max_policy_lag": lag}})
+        found = settled(open_config, choices(open_config, bare))
+        assert found.generator.learner.importance_cap == found.discriminator.learner.importance_cap == cap
+    of_cispo = Config.model_validate(
+        {"rollout": ahead}
+        | {key: {"learner": {"objective": "cispo", "importance_cap": 0}} for key in POLICIES}
+    )
+    assert of_cispo.generator.learner.importance_cap == 0
+
+
+@pytest.mark.parametrize(
+    ("sections", "at_once"),
+    [
+        ({"device": "cpu"}, True),
+        ({"device": "cpu", "local": True}, False),
+        ({"device": "cuda", **{key: {"learner": {"gpus": 1}} for key in POLICIES}}, True),
+        ({"device": "cuda", **{key: {"learner": {"gpus": 0.25}} for key in POLICIES}}, False),
+    ],
+)
+def test_learners_that_share_nothing_learn_at_the_same_time(sections: dict[str, Any], at_once: bool) -> None:
+    roles = ("discriminator", "generator")
+    turns = learning_in_turn(Config.model_validate(sections), roles)
+    assert turns == ([roles] if at_once else [("discriminator",), ("generator",)])
 
 
 def test_policies_share_workers_as_their_learners_are_grouped() -> None:

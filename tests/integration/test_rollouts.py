@@ -1,0 +1,159 @@
+"""RayRollouts and RayScheduler on a Ray of their own: who plays what, and who takes a lost one's place."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import ray
+
+from actors import watching
+from actors.rollout import REPLACEMENTS, RayRollouts
+from actors.scheduler import RayScheduler
+from core.errors import RunFailed
+from core.interfaces import EngineFailure
+from core.play import PlayRequest, PlayResult
+from core.problem import Problem
+from core.weights import PublishReceipt
+from curriculum.curriculum import Curriculum, Schedule
+
+CPUS = [{"num_cpus": 0.1, "num_gpus": 0}] * 2
+
+
+class Runner:
+    """Plays as long as a problem's description says; its episodes say who played, and by which weights."""
+
+    def __init__(self, index: int) -> None:
+        self.index, self.version = index, 0
+
+    async def play(self, request: PlayRequest) -> PlayResult:
+        for problem in request.problems:
+            if problem.description == "fatal":
+                raise EngineFailure("vLLM ended: no memory")
+            time.sleep(float(problem.description))
+        found: Any = [
+            SimpleNamespace(problem_id=p.id, by=self.index, pid=os.getpid(), version=self.version)
+            for p in request.problems
+        ]
+        return PlayResult(episodes=found, sandbox={})
+
+    async def publish(self, policy: str, update: int) -> PublishReceipt:
+        self.version = update
+        return PublishReceipt(version=update, digest="", probe_difference=0.0)
+
+    async def close(self) -> None: ...
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[None]:
+    ray.init(
+        address="local",
+        num_cpus=2,
+        include_dashboard=False,
+        log_to_driver=False,
+        object_store_memory=100 << 20,
+    )
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture
+def rollouts(cluster: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[RayRollouts]:
+    for name, seconds in {"LOOK_S": 0.5, "SILENCE_S": 4.0}.items():
+        monkeypatch.setattr(watching, name, seconds)
+    build: Any = Runner
+    made = RayRollouts(build, CPUS, "cpu")
+    made.wait_ready()
+    yield made
+    made.close()
+
+
+def request(*seconds: float | str) -> PlayRequest:
+    problems = (
+        Problem(
+            id=f"p{i}", description=str(s), function_signature="", baseline_tests=(), reference_solution=""
+        )
+        for i, s in enumerate(seconds)
+    )
+    return PlayRequest(address=("step", 1), problems=tuple(problems), attempts={}, temperatures={})
+
+
+def played(result: PlayResult, what: str) -> list[Any]:
+    return [getattr(episode, what) for episode in result.episodes]
+
+
+def test_problems_are_dealt_in_turn_and_to_who_has_the_fewest_left(rollouts: RayRollouts) -> None:
+    first = rollouts.begin(request(0, 0, 0))()
+    assert played(first, "problem_id") == ["p0", "p1", "p2"] and played(first, "by") == [0, 1, 0]
+    busy = rollouts.begin(request(2, 0))
+    time.sleep(0.5)  # the second one is done
+    meanwhile = rollouts.begin(request(0, 0, 0))
+    assert played(meanwhile(), "by") == [1, 0, 1]
+    assert played(busy(), "by") == [0, 1]
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+def test_what_a_lost_actor_had_is_played_again_with_the_last_weights(rollouts: RayRollouts, how: int) -> None:
+    rollouts.publish("generator", ray.put(7))
+    lost = played(rollouts.begin(request(0, 0))(), "pid")[0]
+    steps = [rollouts.begin(request(3, 0)), rollouts.begin(request(0, 0, 0))]
+    os.kill(lost, how)
+    results = [wait() for wait in steps]
+    assert [result.played_again for result in results] == [1, 2]
+    for result in results:
+        assert played(result, "problem_id") == sorted(played(result, "problem_id"))
+        assert lost not in played(result, "pid") and set(played(result, "version")) == {7}
+
+
+def test_an_actor_that_works_long_is_not_taken_for_stopped(rollouts: RayRollouts) -> None:
+    """Its loop is blocked for longer than anybody may be silent."""
+    result = rollouts.begin(request(6, 0))()
+    assert result.played_again == 0
+
+
+def test_what_is_lost_again_and_again_ends_the_run_with_its_last_words(rollouts: RayRollouts) -> None:
+    wait = rollouts.begin(request("fatal"))
+    with pytest.raises(
+        RunFailed, match=rf"rollout actor 0 was lost {REPLACEMENTS + 1} times, .* vLLM ended: no memory"
+    ):
+        wait()
+
+
+def test_publishing_and_sleeping_outlive_an_actor(rollouts: RayRollouts) -> None:
+    pids = played(rollouts.begin(request(0, 0))(), "pid")
+    os.kill(pids[0], signal.SIGKILL)
+    assert [receipt.version for receipt in rollouts.publish("generator", ray.put(3))] == [3, 3]
+    assert played(rollouts.begin(request(0, 0))(), "version") == [3, 3]
+
+
+def test_another_scheduler_knows_what_the_lost_one_knew(
+    cluster: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids, schedule = [f"p{i}" for i in range(5)], Schedule(problems_per_step=2, stages=(1, 2))
+    ours = RayScheduler(schedule, ids, 1)
+    alone = Curriculum(schedule, ids, 1)
+
+    def lose() -> None:
+        ray.kill(ours._actor)
+
+    for scheduler in (ours, alone):
+        scheduler.leave_out({"p3"})
+    for step in range(1, 7):
+        assert ours.next() == alone.next() and ours.next(ahead=1) == alone.next(ahead=1)
+        for scheduler in (ours, alone):
+            scheduler.observe(step, {f"p{step % 3}": (0.5, f"program {step}")}, {})
+        if step in (2, 5):
+            lose()
+        if step == 4:
+            assert ours.state_dict() == alone.state_dict()
+    lose()
+    assert ours.state_dict() == alone.state_dict()
+    for _ in range(REPLACEMENTS - 3):
+        lose()
+        ours.next()
+    lose()
+    with pytest.raises(RunFailed, match="the scheduler was lost"):
+        ours.next()
