@@ -36,7 +36,7 @@ from core.interfaces import EngineFailure
 
 log = logging.getLogger(__name__)
 _STEP = threading.Lock()
-"""Held by the engine of this process that makes a step."""
+"""Held by the engine of this process that makes a step, or loads weights."""
 _M_ARENA_MAX = -8
 """Of glibc's malloc.h."""
 
@@ -156,8 +156,10 @@ class Engine:
         return LoRARequest(f"adapter {number}, version {version}", number, "in memory")
 
     def call(self, method: str, *arguments: Any) -> bool:
-        """On all of the engine's workers (actors/vllm_worker.py); on the engine's thread only."""
-        return all(self._llm.collective_rpc(method, args=arguments))
+        """On all of the engine's workers (actors/vllm_worker.py); on the engine's thread only. Other engines of this process
+        make no step meanwhile: what loads weights uses vLLM's globals, too."""
+        with _STEP:
+            return all(self._llm.collective_rpc(method, args=arguments))
 
     async def sleep(self) -> None:
         """Give back the GPU's memory until it is needed again. Who waits for a completion waits no more."""

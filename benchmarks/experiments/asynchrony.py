@@ -26,7 +26,7 @@ from core.tracing import Span, seconds_of
 from evaluation.intervals import interval, print_table
 
 LAGS = (0, 1, 2)
-SCORES = ("generator_pass_rate", "validity", "kill_rate")
+SCORES = ("generator_pass_rate", "test_validity", "kill_rate")
 LEARNING = ["--generator.learner.threads", "1", "--discriminator.learner.threads", "1"]
 LEARNING += [
     "--curriculum.stages",

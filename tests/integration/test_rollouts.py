@@ -95,7 +95,7 @@ def test_problems_are_dealt_in_turn_and_to_who_has_the_fewest_left(rollouts: Ray
     assert played(busy(), "by") == [0, 1]
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.slow)])
 def test_what_a_lost_actor_had_is_played_again_with_the_last_weights(rollouts: RayRollouts, how: int) -> None:
     rollouts.publish("generator", ray.put(7))
     lost = played(rollouts.begin(request(0, 0))(), "pid")[0]
@@ -108,12 +108,14 @@ def test_what_a_lost_actor_had_is_played_again_with_the_last_weights(rollouts: R
         assert lost not in played(result, "pid") and set(played(result, "version")) == {7}
 
 
+@pytest.mark.slow
 def test_an_actor_that_works_long_is_not_taken_for_stopped(rollouts: RayRollouts) -> None:
     """Its loop is blocked for longer than anybody may be silent."""
     result = rollouts.begin(request(6, 0))()
     assert result.played_again == 0
 
 
+@pytest.mark.slow
 def test_what_is_lost_again_and_again_ends_the_run_with_its_last_words(rollouts: RayRollouts) -> None:
     wait = rollouts.begin(request("fatal"))
     with pytest.raises(
@@ -122,7 +124,8 @@ def test_what_is_lost_again_and_again_ends_the_run_with_its_last_words(rollouts:
         wait()
 
 
-def test_publishing_and_sleeping_outlive_an_actor(rollouts: RayRollouts) -> None:
+@pytest.mark.slow
+def test_publishing_outlives_an_actor(rollouts: RayRollouts) -> None:
     pids = played(rollouts.begin(request(0, 0))(), "pid")
     os.kill(pids[0], signal.SIGKILL)
     assert [receipt.version for receipt in rollouts.publish("generator", ray.put(3))] == [3, 3]
