@@ -121,12 +121,19 @@ class RayTransport:
             raise WorkerLost(f"sandbox worker {worker} lost its answer: {type(error).__name__}") from None
 
     async def _until_one_answers(self) -> None:
-        """Or all are dead for good, or patience ends."""
+        """Or all are dead for good, or patience ends. To who asks it for the first time, a stopped one is unavailable: it is
+        ended here, too."""
         self._alone_since = self._alone_since or time.monotonic()
+        stopped = time.monotonic() + SILENCE_S
         while time.monotonic() < self._alone_since + self._patience_s:
             found = await asyncio.gather(*map(_is_there, self._actors))
             if True in found or None not in found:
                 return
+            if time.monotonic() > stopped:
+                stopped += SILENCE_S
+                for actor, there in zip(self._actors, found, strict=True):
+                    if there is None:
+                        ray.kill(actor, no_restart=False)
             await asyncio.sleep(LOOK_S)
 
 

@@ -111,3 +111,17 @@ def test_waiting_ends(error: Exception | None, patience_s: float, looks: bool) -
     with pytest.raises(SandboxFailure, match="not judged after 3 attempts: sandbox worker 0 lost its answer"):
         asyncio.run(judged(node, patience_s=patience_s))
     assert bool(node.looked) == looks
+
+
+def test_a_worker_that_is_stopped_is_ended_for_ray_to_start_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is unavailable to who asks it for the first time, and does not die of that."""
+    stopped = Node(lookups=float("inf"))
+
+    def kill(actor: Node, no_restart: bool) -> None:
+        assert actor is stopped and not no_restart
+        actor.lookups = 0
+
+    monkeypatch.setattr(pool, "SILENCE_S", 0.05)
+    monkeypatch.setattr(pool.ray, "kill", kill)
+    statuses, failures = asyncio.run(judged(stopped, patience_s=3600.0))
+    assert statuses == [Status.PASSED, Status.PASSED] and failures >= 1
