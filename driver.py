@@ -70,7 +70,7 @@ def train(session: Session) -> None:
                 row[role] |= dict(metrics)
                 row[role]["probe_difference"] = max(r.probe_difference for r in receipts)
         parts.scheduler.observe(step, best_programs(result.episodes), mistakes(result.episodes))
-        row |= {"sandbox": result.sandbox, "played_again": result.played_again}
+        row |= {"sandbox": result.sandbox, "played_again": result.played_again, "replaced": result.replaced}
         clock.lap("records")
         row["seconds"] = clock.since(began)
         show.step(row)

@@ -79,6 +79,8 @@ def engine_args(
     return EngineArgs(
         **common,
         enforce_eager=True,
+        # vLLM's 128 here: prompts of a few hundred tokens would share little of a prefix, and each turn's extends the last
+        block_size=32,
         kv_cache_memory_bytes=(settings.kv_cache_mb or KV_CACHE_MB) << 20,
         # a seeded request whose prompt is prefilled in chunks kills the CPU engine, so prefill whole
         enable_chunked_prefill=False,

@@ -48,6 +48,7 @@ def completion_of(output: Any, version: int | None = None) -> Completion:
         logprobs=tuple(sampled.logprobs.logprobs) if sampled.logprobs else (),
         version=first,
         finish_reason=FinishReason(sampled.finish_reason),
+        cached=output.num_cached_tokens or 0,
         later=tuple(later),
     )
 

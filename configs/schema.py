@@ -149,6 +149,7 @@ class Config(Settings):
         self._check_policies()
         self._check_device()
         self._check_window()
+        self._check_dynamic_sampling()
         self._check_sandbox()
         self._check_game()
         self._check_credit()
@@ -251,6 +252,16 @@ class Config(Settings):
                 raise ValueError(
                     f"rollout.max_policy_lag needs {role}.learner.importance_cap (2 is usual) or objective cispo: the weights "
                     "that sampled are not those that learn"
+                )
+
+    def _check_dynamic_sampling(self) -> None:
+        for role in self.policies if self.curriculum.dynamic_sampling else ():
+            estimator = self.policy(role).learner.estimator
+            if estimator.kind in ("rae", "reinforce_pp") or not getattr(estimator, "center_rewards", True):
+                raise ValueError(
+                    f"curriculum.dynamic_sampling has no effect with {role}.learner.estimator.kind {estimator.kind}"
+                    f"{'' if estimator.kind != 'gae' else ' and center_rewards false'}: it learns from groups that all earn the "
+                    "same, too"
                 )
 
     def _check_sandbox(self) -> None:

@@ -26,6 +26,8 @@ class Completion:
     version: int
     """Of the policy's weights: the oldest that sampled a token of it."""
     finish_reason: FinishReason
+    cached: int = 0
+    """Tokens of the prompt whose keys and values the engine had already."""
     later: tuple[tuple[int, int], ...] = ()
     """Versions that were published while it went on, each with the number of its first token."""
 

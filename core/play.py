@@ -35,6 +35,8 @@ class PlayResult:
     """The sandbox client's counters since the start."""
     played_again: int = 0
     """Problems that were lost with who played them, and begun anew."""
+    replaced: int = 0
+    """Problems that were played in place of such as nothing is learnt from (Schedule.dynamic_sampling)."""
     spans: list[Span] = field(default_factory=list)
     """ "generate" while any completion was in flight, "sandbox" while only judging was; of several actors, "rollout 0:
     generate"."""

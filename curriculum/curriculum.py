@@ -46,6 +46,9 @@ class Schedule(Settings):
     frozen_suites: int = Field(default=1, ge=0)
     """Attempts per problem of the discriminator while it is frozen; 0: none, the problems' own tests decide alone
     (game.baseline_in_reward)."""
+    dynamic_sampling: int = Field(default=0, ge=0)
+    """Problems per step that may be played besides, in place of those at which all attempts of each learning policy earn the
+    same: nothing is learnt from them (DAPO, arXiv:2503.14476, section 3.2; there until the batch is full)."""
     frozen_players: tuple[Literal["generator", "discriminator"], ...] = ()
     """Players that never learn (the control experiment)."""
     remembered_programs: int = Field(default=1, ge=0)
@@ -75,6 +78,8 @@ class Assignment:
     """By policy."""
     memory: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Remembered programs by problem id."""
+    spare: tuple[str, ...] = ()
+    """Problems to play besides (Schedule.dynamic_sampling), the first ones first."""
     phase_began: int = 0
     """The first step of this phase."""
     stops_learning: tuple[str, ...] = ()
@@ -118,12 +123,13 @@ class Curriculum:
             return None
         stage, phase, learning = self._plan[step - 1]
         schedule = self._schedule
-        chosen = self._choose(step)
+        chosen, spare = self._choose(step)
         attempts = {
             GENERATOR: schedule.attempts if GENERATOR in learning else schedule.frozen_programs,
             DISCRIMINATOR: schedule.attempts if DISCRIMINATOR in learning else schedule.frozen_suites,
         }
-        memory = {i: tuple(p for _, p in self._memory[i]) for i in chosen if i in self._memory}
+        all_ids = chosen + spare
+        memory = {i: tuple(p for _, p in self._memory[i]) for i in all_ids if i in self._memory}
         return Assignment(
             step=step,
             stage=stage,
@@ -132,9 +138,10 @@ class Curriculum:
             problem_ids=chosen,
             attempts=attempts,
             memory=memory,
+            spare=spare,
             phase_began=self._began(step),
             stops_learning=tuple(p for p in learning if p not in self._learning(step + 1)),
-            past={i: past for i in chosen if (past := self._past(i, learning))},
+            past={i: past for i in all_ids if (past := self._past(i, learning))},
         )
 
     def _began(self, step: int) -> int:
@@ -154,15 +161,22 @@ class Curriculum:
             past[GENERATOR] = self._wrong_programs.programs(problem_id)
         return {policy: wrote for policy, wrote in past.items() if wrote}
 
-    def _choose(self, step: int) -> tuple[str, ...]:
-        count = min(self._schedule.problems_per_step, len(self._problem_ids))
+    def _choose(self, step: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """(those of the step, those to spare)."""
+        count, spare = (
+            min(self._schedule.problems_per_step, len(self._problem_ids)),
+            self._schedule.dynamic_sampling,
+        )
         if self._schedule.order == "random":
             rng = random.Random(derive_seed(self._seed, "problems", step))
-            return tuple(rng.sample(self._problem_ids, count))
+            chosen = tuple(rng.sample(self._problem_ids, count))
+            others = [i for i in self._problem_ids if i not in chosen]
+            rng.shuffle(others)
+            return chosen, tuple(others[:spare])
         # A window that moves from the easy end to the hard one: every step is at least as hard as the one before.
         last = len(self._problem_ids) - count
         first = last * (step - 1) // max(1, len(self._plan) - 1)
-        return self._problem_ids[first : first + count]
+        return self._problem_ids[first : first + count], self._problem_ids[first + count :][:spare]
 
     def observe(
         self,

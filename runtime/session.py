@@ -6,7 +6,8 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from core.interfaces import Branching
 from core.play import PlayRequest, PlayResult
 from core.problem import Problem
 from curriculum.curriculum import Assignment
+from learners.advantages.grpo import has_signal
 from learners.batching import Credit
 from problems.references import judge_references, validate_references
 from runtime.build import check_context_lengths, credit_of
@@ -229,10 +231,34 @@ class Session:
                     break
                 oldest = begun[0][0] if begun else assignment
                 self.display.phase(f"step {oldest.step}: rollout")
-                begun.append((assignment, self.parts.rollouts.begin(self.play_request(assignment))))
+                playing = self.parts.rollouts.begin(self.play_request(assignment))
+                begun.append((assignment, partial(self._played, assignment, playing)))
             if not begun:
                 return
             yield begun.popleft()
+
+    def _played(self, assignment: Assignment, playing: Callable[[], PlayResult]) -> PlayResult:
+        """With more, where there are problems to spare and some of these were played for nothing."""
+        result = playing()
+        learning = [player for role in assignment.learning for player in self.config.players_of(role)]
+        flat = sum(
+            not any(
+                has_signal([t.reward or 0.0 for t in group])
+                for player in learning
+                for group in e.groups(player)
+            )
+            for e in result.episodes
+        )
+        if not (spare := assignment.spare[:flat]):
+            return result
+        more = self.parts.rollouts.begin(self.play_request(replace(assignment, problem_ids=spare)))()
+        return PlayResult(
+            episodes=result.episodes + more.episodes,
+            sandbox=more.sandbox,
+            played_again=result.played_again + more.played_again,
+            replaced=len(spare),
+            spans=result.spans + more.spans,
+        )
 
     def play_request(self, assignment: Assignment) -> PlayRequest:
         config = self.config

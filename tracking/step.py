@@ -34,6 +34,8 @@ def episode_metrics(
     }
     turns = {id(turn): turn for t in attempts for turn in t.turns}  # attempts that branch share some
     tokens = sum(len(turn.completion.tokens) for turn in turns.values())
+    prompts = sum(len(turn.prompt_tokens) for turn in turns.values())
+    row["prefix_hits"] = sum(t.completion.cached for t in turns.values()) / prompts if prompts else None
     row["tokens"] = tokens
     generating = seconds_of("generate", spans)
     row["tokens_per_s"] = tokens / generating if generating else None

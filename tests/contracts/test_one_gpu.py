@@ -80,7 +80,13 @@ class ScriptedLLM:
         completion = SimpleNamespace(token_ids=[1], logprobs=flat, finish_reason="stop", weight_versions=by)
         probe = [None, {1: sure}, {1: sure}]
         return [
-            SimpleNamespace(request_id=name, finished=True, outputs=[completion], prompt_logprobs=probe)
+            SimpleNamespace(
+                request_id=name,
+                finished=True,
+                outputs=[completion],
+                prompt_logprobs=probe,
+                num_cached_tokens=0,
+            )
             for name in names
         ]
 

@@ -33,6 +33,7 @@ def test_no_token_is_older_than_the_lag_and_no_step_is_left_out(schedule, lag, d
         parts=SimpleNamespace(scheduler=curriculum, rollouts=SimpleNamespace(begin=begin)),
         display=SimpleNamespace(phase=lambda _: None),
         play_request=lambda assignment: assignment.step,
+        _played=lambda assignment, playing: playing(),
     )
     learnt = []
     for assignment, playing in Session.steps(session):

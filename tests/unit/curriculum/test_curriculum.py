@@ -1,5 +1,6 @@
 import json
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -33,6 +34,27 @@ def test_steps_ahead_are_those_that_will_come_but_for_what_is_remembered():
     assert curriculum.next(ahead=len(whole)) is None
     curriculum.observe(1, {whole[2].problem_ids[0]: (1.0, "good")})
     assert curriculum.next(ahead=1).memory == {whole[2].problem_ids[0]: ("good",)}
+
+
+@pytest.mark.parametrize("order", ["random", "difficulty"])
+def test_problems_to_spare_are_others_and_change_nothing_else(order):
+    plain = SMALL.model_copy(update={"order": order})
+    sparing = plain.model_copy(update={"dynamic_sampling": 4})
+    for before, after in zip(
+        run(Curriculum(plain, IDS, seed=1)), run(Curriculum(sparing, IDS, seed=1)), strict=True
+    ):
+        assert before.spare == () and replace(after, spare=()) == before
+        left = len(IDS) - IDS.index(after.problem_ids[-1]) - 1 if order == "difficulty" else 4
+        assert len(after.spare) == min(4, left)
+        assert not set(after.spare) & set(after.problem_ids)
+    whole = Curriculum(sparing.model_copy(update={"problems_per_step": 10}), IDS, seed=1)
+    assert whole.next().spare == ()
+
+
+def test_problems_to_spare_come_with_what_is_remembered_of_them():
+    curriculum = Curriculum(SMALL.model_copy(update={"dynamic_sampling": 7}), IDS, seed=1)
+    curriculum.observe(1, {i: (1.0, i) for i in IDS})
+    assert curriculum.next().memory == {i: (i,) for i in IDS}
 
 
 @pytest.mark.parametrize("order", ["random", "difficulty"])

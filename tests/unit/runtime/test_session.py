@@ -1,12 +1,18 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from configs.schema import Config
+from core.episode import Episode, Trajectory
 from core.interfaces import EngineFailure
+from core.play import PlayResult
+from curriculum.curriculum import Curriculum
 from runtime import local, session
 from runtime.parts import Start
 
@@ -27,3 +33,64 @@ def test_where_a_part_of_a_run_fails_its_checkpoints_are_named(
     ):
         pass
     assert failed.value.__notes__ == [f"the checkpoints are in {tmp_path}; continue with --resume"]
+
+
+def played(**rewards: tuple[float | None, ...]) -> PlayResult:
+    """By problem: the rewards of the generator's attempts."""
+    episodes = [
+        Episode(
+            problem_id=problem,
+            trajectories=[
+                Trajectory(player="generator", attempt=n, turns=[], reward=r) for n, r in enumerate(of_one)
+            ],
+        )
+        for problem, of_one in rewards.items()
+    ]
+    return PlayResult(
+        episodes=episodes, sandbox={"jobs": len(rewards)}, spans=[("generate", 0.0, 1.0)], played_again=1
+    )
+
+
+@pytest.mark.parametrize(
+    ("rewards", "spare", "asked"),
+    [
+        ({"a": (0.0, 1.0), "b": (0.5, 0.4)}, ("x", "y"), ()),
+        ({"a": (0.0, 0.0), "b": (0.5, 0.4)}, ("x", "y"), ("x",)),
+        ({"a": (0.0, 0.0), "b": (0.5, None)}, ("x", "y", "z"), ("x", "y")),
+        ({"a": (0.0, 0.0), "b": (1.0, 1.0)}, ("x",), ("x",)),
+        ({"a": (0.0, 0.0)}, (), ()),
+    ],
+)
+def test_problems_without_signal_are_replaced_as_far_as_there_are_some_to_spare(
+    rewards: dict[str, tuple[float | None, ...]], spare: tuple[str, ...], asked: tuple[str, ...]
+) -> None:
+    config = Config.model_validate({})
+    assignment: Any = replace(
+        Curriculum(config.curriculum, ["a", "b"], 1).next(), learning=("generator",), spare=spare
+    )
+    begun: list[tuple[str, ...]] = []
+
+    def begin(problems: tuple[str, ...]) -> Any:
+        begun.append(problems)
+        return lambda: played(**dict.fromkeys(problems, (1.0, 1.0)))
+
+    fake: Any = SimpleNamespace(
+        config=config,
+        parts=SimpleNamespace(rollouts=SimpleNamespace(begin=begin)),
+        play_request=lambda assignment: assignment.problem_ids,
+    )
+    result = session.Session._played(fake, assignment, lambda: played(**rewards))
+    assert begun == ([asked] if asked else []), "once: those that are flat again stay so"
+    assert [e.problem_id for e in result.episodes] == [*rewards, *asked]
+    assert result.replaced == len(asked)
+    assert (result.played_again, len(result.spans)) == ((2, 2) if asked else (1, 1))
+
+
+def test_dynamic_sampling_is_refused_where_flat_groups_are_learnt_from() -> None:
+    sections = {"curriculum": {"dynamic_sampling": 4}}
+    Config.model_validate(sections)
+    for estimator in ({"kind": "reinforce_pp"}, {"kind": "gae", "center_rewards": False}):
+        with pytest.raises(
+            ValidationError, match=r"dynamic_sampling has no effect with generator\.learner\.estimator"
+        ):
+            Config.model_validate(sections | {"generator": {"learner": {"estimator": estimator}}})

@@ -26,6 +26,15 @@ def test_a_step_without_any_reward_has_no_means() -> None:
     assert row["generator_reward"] is None and row["tokens_per_s"] is None
 
 
+def test_what_the_engine_had_of_the_prompts_is_told_as_a_share() -> None:
+    played = episode("a", 1.0)
+    first, second = played.trajectories[0].turns
+    known = replace(second, prompt_tokens=(9, 1, 8), completion=replace(second.completion, cached=3))
+    played.trajectories[0].turns = [first, known]
+    assert episode_metrics(PLAYERS, [played], PLAYED)["prefix_hits"] == 0.75
+    assert episode_metrics(PLAYERS, [], PLAYED)["prefix_hits"] is None
+
+
 def test_the_length_of_answers_is_told_by_player() -> None:
     row = episode_metrics(PLAYERS, [episode("a", 0.0, 1.0)], PLAYED)
     assert row["generator_tokens"] == 4.0 and row["discriminator_tokens"] is None
