@@ -39,8 +39,9 @@ def train(session: Session) -> None:
     """Play, learn, publish, observe, save; until the curriculum ends."""
     config, parts, show, clock = session.config, session.parts, session.display, session.clock
     session.evaluate_start()
+    began = dict(clock.seconds)
     for assignment, playing in session.steps():
-        began, step = dict(clock.seconds), assignment.step
+        step = assignment.step
         result = playing()
         judging = seconds_of("sandbox", result.spans, since=clock.last)
         clock.split({"sandbox": judging}, "rollout", result.spans)
@@ -75,6 +76,7 @@ def train(session: Session) -> None:
         row["seconds"] = clock.since(began)
         show.step(row)
         session.finish_step(assignment, row, result.episodes)
+        began = dict(clock.seconds)
     session.recorder.finish()
 
 

@@ -9,9 +9,10 @@ from typing import Any
 import ray
 from ray.util.metrics import Histogram
 
-from actors.watching import HEALTH
+from actors.watching import HEALTH, in_words
 from core.episode import Completion
-from core.interfaces import Policy, Sampling
+from core.errors import RunFailed
+from core.interfaces import EngineFailure, Policy, Sampling
 from core.weights import PublishReceipt, WeightUpdate, check_receipt
 
 
@@ -93,8 +94,11 @@ class RemotePolicy:
         return self._version
 
     async def generate(self, prompt_tokens: Sequence[int], sampling: Sampling) -> Completion:
-        """Raises what the engine's policy raises."""
-        completion = await self._engine.generate.remote(self._name, list(prompt_tokens), sampling)
+        """Raises RunFailed where the engine ends: no other takes its place."""
+        try:
+            completion = await self._engine.generate.remote(self._name, list(prompt_tokens), sampling)
+        except EngineFailure as error:
+            raise RunFailed(f"an engine was lost: {in_words(error)}") from None
         self._version = completion.version
         return completion
 

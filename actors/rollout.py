@@ -3,17 +3,18 @@
 import contextlib
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import ray
-from ray.exceptions import RayActorError, RayError
+from ray.exceptions import GetTimeoutError, RayActorError, RayError
 from ray.util.metrics import Gauge
 
 from actors.engines import publish_seconds, warnings_heard
 from actors.episodes import EpisodeRunner
-from actors.watching import HEALTH, REPLACEMENTS, Silent, answer, in_words, require_alive
+from actors.watching import HEALTH, REPLACEMENTS, START_S, Silent, answer, in_words, require_alive
 from core.errors import RunFailed
 from core.interfaces import EngineFailure
 from core.play import PlayRequest, PlayResult
@@ -86,8 +87,21 @@ class RolloutShell:
 
 
 RolloutActor: Any = ray.remote(**HEALTH)(RolloutShell)
-_Sent = tuple[Any, Any]
-"""(the actor that was called, the reference)."""
+_LOST = (RayActorError, Silent, EngineFailure)
+
+
+@dataclass(eq=False)
+class _Share:
+    """Of a step: what one actor plays. Any can, in any order, again."""
+
+    index: int
+    """Of the actor's place."""
+    request: PlayRequest
+    actor: Any
+    playing: Any
+    """The reference."""
+    again: int = 0
+    """Problems that were begun anew."""
 
 
 class RayRollouts:
@@ -103,16 +117,22 @@ class RayRollouts:
         options: Sequence[Mapping[str, Any]],
         device: str,
         engines: Mapping[str, Sequence[Any]] | None = None,
+        *,
+        sleeps: bool = False,
     ) -> None:
-        """options: Ray's, of each actor; engines: actors of actors/engines.py by policy, which are closed with these."""
+        """options: Ray's, of each actor; engines: actors of actors/engines.py by policy, which are closed with these; sleeps:
+        whether an engine of an actor does."""
         self.engines = dict(engines or {})
-        self._build, self._options, self._device = build, options, device
+        self._build, self._options, self._device, self._sleeps = build, options, device, sleeps
         self.actors, self._said = [], set[str]()
         self._replaced = [0] * len(options)
-        self._playing: dict[Any, tuple[int, int]] = {}
-        """By reference: (actor, problems)."""
+        self._open: list[_Share] = []
+        """Those whose result nobody has had."""
         self._published: dict[str, Any] = {}
         """The last update of each policy whose engines the actors hold."""
+        self._counts: list[Mapping[str, float]] = [{} for _ in options]
+        self._counts_of_lost: Counter[str] = Counter()
+        """The sandbox clients', since the start."""
         for index, own in enumerate(options):
             self.actors.append(self._start(index))
             # an engine takes for its own whatever another allocates while it starts
@@ -136,85 +156,127 @@ class RayRollouts:
 
     def begin(self, request: PlayRequest) -> Callable[[], PlayResult]:
         """Problem by problem goes to the actor with the fewest that are still played; results are in their order."""
-        playing = list(self._playing)
-        for reference in ray.wait(playing, num_returns=len(playing), timeout=0)[0] if playing else ():
-            del self._playing[reference]
         load = [0] * len(self.actors)
-        for index, problems in self._playing.values():
-            load[index] += problems
-        shares: list[list[Problem]] = [[] for _ in self.actors]
+        for share in self._open:
+            if not ray.wait([share.playing], timeout=0)[0]:
+                load[share.index] += len(share.request.problems)
+        dealt: list[list[Problem]] = [[] for _ in self.actors]
         for problem in request.problems:
             least = min(range(len(load)), key=load.__getitem__)
-            shares[least].append(problem)
+            dealt[least].append(problem)
             load[least] += 1
-        sent: dict[int, tuple[PlayRequest, _Sent]] = {}
-        for index, problems in enumerate(shares):
+        shares = []
+        for index, problems in enumerate(dealt):
             if problems:
-                share, actor = replace(request, problems=tuple(problems)), self.actors[index]
-                sent[index] = share, (actor, actor.play.remote(share))
-                self._playing[sent[index][1][1]] = index, len(problems)
-        return lambda: merge_results(request, {i: self._result(i, *own) for i, own in sent.items()})
+                own, actor = replace(request, problems=tuple(problems)), self.actors[index]
+                shares.append(_Share(index, own, actor, actor.play.remote(own)))
+        self._open += shares
+        return lambda: self._merged(request, {share.index: self._result(share) for share in shares})
 
-    def _result(self, index: int, share: PlayRequest, sent: _Sent) -> PlayResult:
-        again = 0
-
-        def play_again(actor: Any) -> Any:
-            nonlocal again
-            again += len(share.problems)
-            return actor.play.remote(share)
-
-        result = self._ask(index, play_again, sent)
-        return replace(result, played_again=again)
-
-    def _ask(self, index: int, call: Callable[[Any], Any], sent: _Sent | None = None) -> Any:
-        """What call(actor) comes to with the actor in this place, or where that is lost, with the one that replaces it.
-        sent: the actor that was called already, and the reference. Raises RunFailed where too many are lost."""
-        actor, reference = sent or (self.actors[index], call(self.actors[index]))
+    def _result(self, share: _Share) -> PlayResult:
         while True:
+            actor = share.actor
             try:
-                return answer(reference, actor, *self._engines())
-            except (RayActorError, Silent, EngineFailure) as error:
-                if self.actors[index] is actor:
-                    self._replace(index, in_words(error))
-            actor = self.actors[index]
-            reference = call(actor)
+                result: PlayResult = answer(share.playing, actor, *self._engines())
+            except _LOST as error:
+                self._lost(share.index, actor, error)
+                continue
+            self._open.remove(share)
+            self._counts[share.index] = result.sandbox
+            return replace(result, played_again=share.again)
 
-    def _replace(self, index: int, why: str) -> None:
-        """Raises RunFailed."""
+    def _merged(self, request: PlayRequest, results: Mapping[int, PlayResult]) -> PlayResult:
+        """One result of several actors', by number: episodes in the request's order."""
+        order = {problem.id: i for i, problem in enumerate(request.problems)}
+        episodes = (episode for result in results.values() for episode in result.episodes)
+        counted = Counter(self._counts_of_lost)
+        for counts in self._counts:
+            counted.update(counts)
+        return PlayResult(
+            episodes=sorted(episodes, key=lambda e: order[e.problem_id]),
+            sandbox=dict(counted),
+            played_again=sum(result.played_again for result in results.values()),
+            spans=[
+                (f"rollout {i}: {kind}", began, ended)
+                for i, result in results.items()
+                for kind, began, ended in result.spans
+            ],
+        )
+
+    # ------------------------------------------------------------------ what is lost
+    def _lost(self, index: int, actor: Any, error: Exception) -> None:
+        """Another takes its place, unless one has already, and begins anew all that it had. Raises RunFailed."""
+        if self.actors[index] is not actor:
+            return
+        self._require_engines()  # it may not be the rollout actor's fault
+        why = in_words(error)
+        while not self._replace(index, why):
+            why = "another that was lost before it was ready"
+        self._counts_of_lost.update(self._counts[index])
+        self._counts[index] = {}
+        for share in self._open:
+            if share.index == index and not _played(share.playing):
+                share.actor = self.actors[index]
+                share.playing = share.actor.play.remote(share.request)
+                share.again += len(share.request.problems)
+
+    def _replace(self, index: int, why: str) -> bool:
+        """False where the new one is lost, too. Raises RunFailed."""
+        self._replaced[index] += 1
+        times = self._replaced[index]
+        if times > REPLACEMENTS:
+            raise RunFailed(f"rollout actor {index} was lost {times} times, the last time by {why}")
+        log.warning("rollout actor %d was lost (%s): another plays again what it had", index, why)
+        ray.kill(self.actors[index])
+        self.actors[index] = actor = self._start(index)
+        try:
+            ray.get(actor.ready.remote(), timeout=START_S)
+            for policy, update in self._published.items():
+                answer(actor.publish.remote(policy, update), actor)
+        except GetTimeoutError:
+            raise RunFailed(
+                f"rollout actor {index} was lost ({why}), and none could take its place within {START_S:g} s"
+            ) from None
+        except _LOST:
+            return False
+        return True
+
+    def _require_engines(self) -> None:
+        """Raises RunFailed where one that is apart is lost."""
         try:
             require_alive(self._engines())
-        except (RayActorError, Silent) as error:  # it is not the rollout actor's fault
+        except (RayActorError, Silent) as error:
             raise RunFailed(f"an engine was lost: {in_words(error)}") from None
-        while True:
-            self._replaced[index] += 1
-            times = self._replaced[index]
-            if times > REPLACEMENTS:
-                raise RunFailed(f"rollout actor {index} was lost {times} times, the last time by {why}")
-            log.warning("rollout actor %d was lost (%s): another plays again what it had", index, why)
-            ray.kill(self.actors[index])
-            self.actors[index] = actor = self._start(index)
-            try:
-                ray.get(actor.ready.remote())
-                for policy, update in self._published.items():
-                    answer(actor.publish.remote(policy, update), actor)
-                return
-            except (RayActorError, Silent, EngineFailure) as error:
-                why = in_words(error)
 
     def publish(self, policy: str, update: Any) -> list[PublishReceipt]:
         """update: a reference; each actor fetches the weights itself. Raises RunFailed, PublishError."""
-        if policy in self.engines:
-            sent = [engine.publish.remote(policy, update) for engine in self.engines[policy]]
+        if policy not in self.engines:
+            self._published[policy] = update
+            return self._of_all(lambda actor: actor.publish.remote(policy, update))
+        sent = [engine.publish.remote(policy, update) for engine in self.engines[policy]]
+        try:
             return [answer(reference, *self.engines[policy]) for reference in sent]
-        self._published[policy] = update
-        return self._of_all(lambda actor: actor.publish.remote(policy, update))
+        except (RayActorError, Silent) as error:
+            raise RunFailed(f"an engine was lost: {in_words(error)}") from None
 
     def sleep(self) -> None:
-        self._of_all(lambda actor: actor.sleep.remote())
+        if self._sleeps:
+            self._of_all(lambda actor: actor.sleep.remote())
 
     def _of_all(self, call: Callable[[Any], Any]) -> list[Any]:
+        """What call(actor) comes to with each, or with the one that takes its place. Raises RunFailed."""
         sent = [(actor, call(actor)) for actor in self.actors]
-        return [self._ask(index, call, own) for index, own in enumerate(sent)]
+        found = []
+        for index, (actor, reference) in enumerate(sent):
+            while True:
+                try:
+                    found.append(answer(reference, actor))
+                    break
+                except _LOST as error:
+                    self._lost(index, actor, error)
+                actor = self.actors[index]
+                reference = call(actor)
+        return found
 
     def close(self) -> None:
         for actor in [*self.actors, *self._engines()]:
@@ -223,19 +285,12 @@ class RayRollouts:
             ray.kill(actor)
 
 
-def merge_results(request: PlayRequest, results: Mapping[int, PlayResult]) -> PlayResult:
-    """One result of several actors', by number: episodes in the request's order, summed counters."""
-    order = {problem.id: i for i, problem in enumerate(request.problems)}
-    counters = [result.sandbox for result in results.values()]
-    return PlayResult(
-        episodes=sorted(
-            (e for result in results.values() for e in result.episodes), key=lambda e: order[e.problem_id]
-        ),
-        sandbox={name: sum(own.get(name, 0.0) for own in counters) for name in counters[0]},
-        played_again=sum(result.played_again for result in results.values()),
-        spans=[
-            (f"rollout {i}: {kind}", began, ended)
-            for i, result in results.items()
-            for kind, began, ended in result.spans
-        ],
-    )
+def _played(reference: Any) -> bool:
+    """Whether there is an answer, which may be an error of its own."""
+    try:
+        ray.get(reference, timeout=0)
+    except (*_LOST, GetTimeoutError):
+        return False
+    except Exception:
+        return True
+    return True

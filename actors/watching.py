@@ -9,6 +9,8 @@ LOOK_S = 5.0
 """Between two looks whether somebody who works is still there."""
 SILENCE_S = 60.0
 """Who has not said within this that it is there, which takes no work, is stopped."""
+START_S = 1800.0
+"""Who has not loaded its models within this will not: its node is gone, or nobody has room."""
 REPLACEMENTS = 3
 """Of one actor, over a run: what is lost again and again ends it, with its last words."""
 HEALTH: dict[str, Any] = {"concurrency_groups": {"health": 1}}

@@ -248,7 +248,8 @@ class Config(Settings):
                 raise ValueError(
                     f"rollout.max_policy_lag: {role}.engine.sleep: it plays while learners update"
                 )
-            if policy.learner.importance_cap == 0 and policy.learner.objective != "cispo":
+            learns = role not in self.curriculum.frozen_players
+            if learns and policy.learner.importance_cap == 0 and policy.learner.objective != "cispo":
                 raise ValueError(
                     f"rollout.max_policy_lag needs {role}.learner.importance_cap (2 is usual) or objective cispo: the weights "
                     "that sampled are not those that learn"

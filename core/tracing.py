@@ -48,9 +48,12 @@ class Occupancy:
 
 
 def seconds_of(kind: str, spans: Iterable[Span], since: float = 0.0) -> float:
-    """How long a kind went on after `since`, where it did longest: spans are named by it, or "place: kind"."""
-    by_place: dict[str, float] = defaultdict(float)
-    for name, began, ended in spans:
+    """How long a kind went on after `since`, where it did longest: spans, which may overlap, are named by it, or
+    "place: kind"."""
+    seconds: dict[str, float] = defaultdict(float)
+    until: dict[str, float] = defaultdict(lambda: since)
+    for name, began, ended in sorted(spans, key=lambda span: span[1]):
         if name == kind or name.endswith(f": {kind}"):
-            by_place[name] += max(0.0, ended - max(began, since))
-    return max(by_place.values(), default=0.0)
+            seconds[name] += max(0.0, ended - max(began, until[name]))
+            until[name] = max(ended, until[name])
+    return max(seconds.values(), default=0.0)

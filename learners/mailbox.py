@@ -5,6 +5,7 @@ the controller's callback does), for workers that replace dead ones to ask for i
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import ray
@@ -13,6 +14,9 @@ from ray.util.metrics import Gauge
 from core.batch import Batch
 from core.errors import RunFailed
 from core.weights import WeightUpdate
+
+ANSWER_S = 20.0
+"""Whoever waits for an answer has one by then, be it that there is none yet."""
 
 
 class LearnerFailed(RunFailed):
@@ -80,15 +84,25 @@ class Mailbox:
             self._results[policy] = update.version, metrics, reference
             self._changed.notify_all()
 
-    async def get_result(self, policy: str, version: int) -> tuple[dict[str, float], list[Any]]:
+    async def get_result(self, policy: str, version: int) -> tuple[dict[str, float], list[Any]] | None:
+        """None: not yet. Who asks is to ask again, and knows that somebody is here."""
+
         def there() -> bool:
             return policy in self._results and self._results[policy][0] == version
 
         async with self._changed:
-            await self._changed.wait_for(lambda: self._failure is not None or there())
+            if not await self._within(lambda: self._failure is not None or there()):
+                return None
             self._raise_failure()
             _, metrics, reference = self._results[policy]
             return metrics, [reference]
+
+    async def _within(self, condition: Callable[[], bool]) -> bool:
+        try:
+            await asyncio.wait_for(self._changed.wait_for(condition), ANSWER_S)
+        except TimeoutError:
+            return False
+        return True
 
     async def saved(self, versions: Versions, path: str) -> None:
         """A checkpoint is registered: batches up to it will never be asked for again."""
@@ -108,14 +122,15 @@ class Mailbox:
                 self._wanted = versions
                 self._changed.notify_all()
 
-    async def get_saved(self, versions: Versions) -> str:
-        """Path of the checkpoint that want_save asked for, once it is registered."""
+    async def get_saved(self, versions: Versions) -> str | None:
+        """Path of the checkpoint that want_save asked for, once it is registered; None: not yet, as in get_result."""
 
         def there() -> bool:
             return self._saved is not None and self._saved[0] == versions
 
         async with self._changed:
-            await self._changed.wait_for(lambda: self._failure is not None or there())
+            if not await self._within(lambda: self._failure is not None or there()):
+                return None
             if not there():
                 self._raise_failure()
             assert self._saved is not None

@@ -6,6 +6,7 @@ then and arrive at the same weights. torch and the learners are imported in the 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import uuid
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import ray
 import ray.train
+from ray.exceptions import GetTimeoutError
 from ray.train import (
     CheckpointConfig,
     CheckpointUploadMode,
@@ -29,7 +31,7 @@ from ray.train.v2._internal.execution.callback import ControllerCallback
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from core.batch import Batch
-from learners.mailbox import MailboxActor, Versions
+from learners.mailbox import LearnerFailed, MailboxActor, Versions
 from learners.train_spec import LearnerSpec, build_learners
 
 if TYPE_CHECKING:
@@ -40,6 +42,8 @@ NODE_LABEL = "ray.io/node-id"
 _MAX_WORKER_FAILURES = 3
 _PATIENCE_S = 6 * 3600
 """How long the other workers wait for rank 0 to have work: a step's rollouts. Dead ones are noticed by Ray at once."""
+_SILENCE_S = 60.0
+"""Which no mailbox needs for an answer."""
 _COLLECTIVE_S = 3600
 """How long they wait for each other within an update or a save, in which rank 0 writes the model."""
 
@@ -213,7 +217,8 @@ class TrainRun:
         return {policy: learner.version for policy, learner in self.learners.items()}
 
     def stop(self) -> None:
-        ray.get(self.mailbox.stop.remote())
+        with contextlib.suppress(GetTimeoutError):  # it is stopped itself, and ends with Ray
+            ray.get(self.mailbox.stop.remote(), timeout=_SILENCE_S)
         self._thread.join(timeout=30)
 
     def _fit(self) -> None:
@@ -235,10 +240,10 @@ class RayLearner:
 
     def begin(self, batch: Batch) -> Callable[[], tuple[Mapping[str, float], Any]]:
         """Who waits gets (metrics, reference to the WeightUpdate); the weights never pass through the driver."""
-        ray.get(self._mailbox.put_batch.remote(self._policy, batch))
+        self._tell("put_batch", self._policy, batch)
 
         def result() -> tuple[Mapping[str, float], Any]:
-            metrics, (reference,) = ray.get(self._mailbox.get_result.remote(self._policy, batch.step))
+            metrics, (reference,) = self._answer("get_result", self._policy, batch.step)
             self._version = batch.step
             return metrics, reference
 
@@ -250,16 +255,31 @@ class RayLearner:
 
     def current_weights(self) -> Any:
         """Reference to the WeightUpdate of the current version. Raises LearnerFailed."""
-        _, (reference,) = ray.get(self._mailbox.get_result.remote(self._policy, self._version))
+        _, (reference,) = self._answer("get_result", self._policy, self._version)
         return reference
 
     def save(self) -> AbstractContextManager[Path]:
         """Begins at once; who enters it waits for the directory of a registered checkpoint of the current version.
         Raises LearnerFailed."""
         versions = self._versions()
-        ray.get(self._mailbox.want_save.remote(versions))
+        self._tell("want_save", versions)
         return self._saved(versions)
 
     @contextmanager
     def _saved(self, versions: Versions) -> Iterator[Path]:
-        yield Path(ray.get(self._mailbox.get_saved.remote(versions))) / self._policy
+        yield Path(self._answer("get_saved", versions)) / self._policy
+
+    def _answer(self, method: str, *arguments: Any) -> Any:
+        """Once there is one, however long a learner takes for it. Raises LearnerFailed."""
+        while (found := self._tell(method, *arguments)) is None:
+            pass
+        return found
+
+    def _tell(self, method: str, *arguments: Any) -> Any:
+        """Raises LearnerFailed, too, where the mailbox is stopped."""
+        try:
+            return ray.get(getattr(self._mailbox, method).remote(*arguments), timeout=_SILENCE_S)
+        except GetTimeoutError:
+            raise LearnerFailed(
+                f"the mailbox of the {self._policy}'s learner has not answered for {_SILENCE_S:g} s"
+            ) from None

@@ -298,7 +298,10 @@ def start_rollouts(
     for taken, options in seats:
         if roles := apart.get(taken.part):
             tolerances = {role: config.policy(role).engine.tolerance for role in roles}
-            actor = EngineActor.options(runtime_env=runtime_env(config.device), **options)
+            # requests wait in the engine, not before it: a publish is not to wait for them
+            actor = EngineActor.options(
+                max_concurrency=100_000, runtime_env=runtime_env(config.device), **options
+            )
             build = functools.partial(build_engine, config, dict(models), roles)
             engine = actor.remote(build, tolerances, taken.part)
             for role in roles:
@@ -306,7 +309,8 @@ def start_rollouts(
     remote = {role: tuple(RemotePolicy(role, engine) for engine in held) for role, held in engines.items()}
     build = functools.partial(_build_runner, config, dict(models), client, remote)
     own = [options for taken, options in seats if taken.part == ROLLOUT_ACTOR]
-    return RayRollouts(build, own, config.device, engines)
+    sleeps = any(config.policy(role).engine.sleep for role in config.policies)
+    return RayRollouts(build, own, config.device, engines, sleeps=sleeps)
 
 
 def begin_learning(

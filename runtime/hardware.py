@@ -5,7 +5,7 @@ smallest GPU, in GiB (a "24 GB" card has a little less than 24).
 
                                      CPU       GPU: < 24     < 60     more
     learner.precision                fp32      bf16 from compute capability 8, fp16 from 7, else fp32 (fsdp: no fp16)
-    learner.importance_cap           -         2 with precision bf16; with rollout.max_policy_lag on a CPU, too
+    learner.importance_cap           -         2 with precision bf16, and with rollout.max_policy_lag
     learner.gradient_checkpointing   off       the fastest that fit by runtime/memory_plan.py; where the model's config
     learner.microbatch_tokens        16384     cannot be read: on, 4096, 128
     learner.logits_mb                128

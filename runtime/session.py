@@ -229,12 +229,13 @@ class Session:
                 assignment = self.parts.scheduler.next(ahead=len(begun))
                 if assignment is None:
                     break
-                oldest = begun[0][0] if begun else assignment
-                self.display.phase(f"step {oldest.step}: rollout")
+                if not begun:  # in one process it is played at once
+                    self.display.phase(f"step {assignment.step}: rollout")
                 playing = self.parts.rollouts.begin(self.play_request(assignment))
                 begun.append((assignment, partial(self._played, assignment, playing)))
             if not begun:
                 return
+            self.display.phase(f"step {begun[0][0].step}: rollout")
             yield begun.popleft()
 
     def _played(self, assignment: Assignment, playing: Callable[[], PlayResult]) -> PlayResult:

@@ -26,12 +26,13 @@ RESTARTS = 100
 LOOK_S = 1.0
 ANSWER_S = 10.0
 SILENCE_S = 60.0
-"""How long a batch may take before somebody looks whether its worker is still there."""
+"""Which no worker needs to say that it is there."""
 _ACTOR: dict[str, Any] = {
     "num_cpus": 0,
     "resources": {"sandbox": 1},
     "max_restarts": RESTARTS,
     "max_concurrency": BATCHES_PER_WORKER + 1,
+    "concurrency_groups": {"health": 1},
 }
 
 
@@ -71,7 +72,9 @@ class SandboxShell:
     def choice(self) -> Choice:
         return self._choice
 
+    @ray.method(concurrency_group="health")
     def pid(self) -> int:
+        """In a thread of its own: it answers while the others judge."""
         return os.getpid()
 
     def judge(self, jobs: Sequence[Job]) -> list[list[Verdict]]:
@@ -102,6 +105,8 @@ class RayTransport:
         self._patience_s = patience_s
         self._alone_since: float | None = None
         """When the last worker was lost."""
+        self._unheard_since: dict[int, float] = {}
+        self._ended: set[int] = set()
 
     @property
     def size(self) -> int:
@@ -109,41 +114,51 @@ class RayTransport:
 
     async def judge(self, worker: int, jobs: Sequence[Job]) -> list[list[Verdict]]:
         try:
-            answer = await _judged(self._actors[worker], jobs)
+            answer = await self._judged(worker, jobs)
             self._alone_since = None
+            self._heard(worker)
             return answer
         except RayTaskError as error:  # raised by the worker: the caller's to see
             if isinstance(error.cause, BackendDied | WorkerLost | SparringError):
                 raise error.cause from None
             raise  # with the traceback from there
         except RayError as error:
+            self._unheard(worker)
             await self._until_one_answers()
             raise WorkerLost(f"sandbox worker {worker} lost its answer: {type(error).__name__}") from None
 
     async def _until_one_answers(self) -> None:
-        """Or all are dead for good, or patience ends. To who asks it for the first time, a stopped one is unavailable: it is
-        ended here, too."""
+        """Or all are dead for good, or patience ends."""
         self._alone_since = self._alone_since or time.monotonic()
-        stopped = time.monotonic() + SILENCE_S
         while time.monotonic() < self._alone_since + self._patience_s:
             found = await asyncio.gather(*map(_is_there, self._actors))
             if True in found or None not in found:
                 return
-            if time.monotonic() > stopped:
-                stopped += SILENCE_S
-                for actor, there in zip(self._actors, found, strict=True):
-                    if there is None:
-                        ray.kill(actor, no_restart=False)
+            for worker in range(self.size):
+                self._unheard(worker)
             await asyncio.sleep(LOOK_S)
 
+    async def _judged(self, worker: int, jobs: Sequence[Job]) -> list[list[Verdict]]:
+        judging = asyncio.ensure_future(_awaited(self._actors[worker].judge.remote(jobs)))
+        while not (await asyncio.wait([judging], timeout=ANSWER_S))[0]:
+            there = await _is_there(self._actors[worker])
+            if there:
+                self._heard(worker)
+            elif there is None and not judging.done():
+                self._unheard(worker)
+        return judging.result()
 
-async def _judged(actor: Any, jobs: Sequence[Job]) -> list[list[Verdict]]:
-    """Where it is stopped without having died it is ended, for Ray to start it again."""
-    judging = asyncio.ensure_future(_awaited(actor.judge.remote(jobs)))
-    while not (await asyncio.wait([judging], timeout=SILENCE_S))[0]:
-        if await _is_there(actor) is None:
-            ray.kill(actor, no_restart=False)
-    return judging.result()
+    def _heard(self, worker: int) -> None:
+        self._unheard_since.pop(worker, None)
+        self._ended.discard(worker)
+
+    def _unheard(self, worker: int) -> None:
+        """One that has not answered for SILENCE_S is stopped: it is ended, for Ray to start it again. Once, until it answers:
+        it may wait for a node, and has only so many restarts."""
+        since = self._unheard_since.setdefault(worker, time.monotonic())
+        if time.monotonic() - since >= SILENCE_S and worker not in self._ended:
+            self._ended.add(worker)
+            ray.kill(self._actors[worker], no_restart=False)
 
 
 async def _awaited(reference: Any) -> Any:

@@ -46,9 +46,9 @@ def policy_lag(episodes: Iterable[Episode], players: Collection[str], version: i
     """By how many updates the weights that sampled the players' tokens are older than those that the update to `version`
     starts from: the mean over tokens, and the most."""
     tokens: Counter[int] = Counter()
-    for attempt in (t for e in episodes for t in e.trajectories if t.player in players):
-        for turn in attempt.turns:
-            tokens.update({version - 1 - v: count for v, count in turn.completion.versions()})
+    attempts = (t for e in episodes for t in e.trajectories if t.player in players)
+    for turn in {id(turn): turn for t in attempts for turn in t.turns}.values():  # some share turns
+        tokens.update({version - 1 - v: count for v, count in turn.completion.versions()})
     if not tokens.total():
         return {}
     mean_lag = sum(lag * count for lag, count in tokens.items()) / tokens.total()

@@ -1,5 +1,6 @@
 """RayRollouts and RayScheduler on a Ray of their own: who plays what, and who takes a lost one's place."""
 
+import asyncio
 import os
 import signal
 import time
@@ -27,18 +28,23 @@ class Runner:
     """Plays as long as a problem's description says; its episodes say who played, and by which weights."""
 
     def __init__(self, index: int) -> None:
-        self.index, self.version = index, 0
+        self.index, self.version, self.problems = index, 0, 0
 
     async def play(self, request: PlayRequest) -> PlayResult:
         for problem in request.problems:
             if problem.description == "fatal":
                 raise EngineFailure("vLLM ended: no memory")
-            time.sleep(float(problem.description))
+            kind, _, seconds = problem.description.rpartition(" ")
+            if kind == "idle":
+                await asyncio.sleep(float(seconds))
+            else:
+                time.sleep(float(seconds))
         found: Any = [
             SimpleNamespace(problem_id=p.id, by=self.index, pid=os.getpid(), version=self.version)
             for p in request.problems
         ]
-        return PlayResult(episodes=found, sandbox={})
+        self.problems += len(found)
+        return PlayResult(episodes=found, sandbox={"problems": float(self.problems)})
 
     async def publish(self, policy: str, update: int) -> PublishReceipt:
         self.version = update
@@ -106,6 +112,28 @@ def test_what_a_lost_actor_had_is_played_again_with_the_last_weights(rollouts: R
     for result in results:
         assert played(result, "problem_id") == sorted(played(result, "problem_id"))
         assert lost not in played(result, "pid") and set(played(result, "version")) == {7}
+
+
+@pytest.mark.slow
+def test_steps_that_were_begun_ahead_are_begun_anew_at_once(rollouts: RayRollouts) -> None:
+    """Not only when somebody waits for them; and what is done is not played again."""
+    lost = played(rollouts.begin(request(0, 0))(), "pid")[0]
+    done, ahead, further = (rollouts.begin(request(s, 0)) for s in (0, "idle 2", "idle 2"))
+    time.sleep(1)
+    os.kill(lost, signal.SIGKILL)
+    assert ahead().played_again == 1
+    began = time.monotonic()
+    assert further().played_again == 1 and done().played_again == 0
+    assert time.monotonic() - began < 1.5, (
+        "it was played meanwhile"
+    )  # both sleep on one loop, one after the other
+
+
+def test_counts_of_lost_clients_stay(rollouts: RayRollouts) -> None:
+    first = rollouts.begin(request(0, 0, 0))()
+    assert first.sandbox == {"problems": 3.0}
+    os.kill(played(first, "pid")[0], signal.SIGKILL)
+    assert rollouts.begin(request(0))().sandbox == {"problems": 4.0}, "of all that there were"
 
 
 @pytest.mark.slow

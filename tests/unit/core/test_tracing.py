@@ -61,3 +61,15 @@ def test_seconds_are_of_the_place_where_it_took_longest():
     assert seconds_of("sandbox", spans) == 8.0
     assert seconds_of("generate", [("generate", 1.0, 2.0)]) == 1.0
     assert seconds_of("generate", []) == 0.0
+
+
+def test_what_overlaps_is_counted_once():
+    """Steps that are played beside each other."""
+    spans = [
+        ("a: generate", 2.0, 5.0),
+        ("a: generate", 0.0, 4.0),
+        ("a: generate", 1.0, 3.0),
+        ("a: generate", 7.0, 8.0),
+    ]
+    assert seconds_of("generate", spans) == 6.0
+    assert seconds_of("generate", spans, since=4.5) == 1.5

@@ -113,15 +113,35 @@ def test_waiting_ends(error: Exception | None, patience_s: float, looks: bool) -
     assert bool(node.looked) == looks
 
 
-def test_a_worker_that_is_stopped_is_ended_for_ray_to_start_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is unavailable to who asks it for the first time, and does not die of that."""
-    stopped = Node(lookups=float("inf"))
+def test_a_worker_that_is_stopped_is_ended_once_for_ray_to_start_it_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is unavailable to who asks it for the first time, and does not die of that. One that waits for a node is not
+    ended again and again: Ray counts that."""
+    stopped, killed = Node(lookups=float("inf")), []
 
     def kill(actor: Node, no_restart: bool) -> None:
         assert actor is stopped and not no_restart
-        actor.lookups = 0
+        killed.append(stopped.looked)
+        stopped.lookups = stopped.looked + 30
 
-    monkeypatch.setattr(pool, "SILENCE_S", 0.05)
+    for name, seconds in {"SILENCE_S": 0.05, "LOOK_S": 0.01}.items():
+        monkeypatch.setattr(pool, name, seconds)
     monkeypatch.setattr(pool.ray, "kill", kill)
     statuses, failures = asyncio.run(judged(stopped, patience_s=3600.0))
     assert statuses == [Status.PASSED, Status.PASSED] and failures >= 1
+    assert len(killed) == 1
+
+
+def test_a_worker_that_judges_long_is_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Slow(Node):
+        async def _judge(self, jobs: list[Job]) -> list[list[Verdict]]:
+            await asyncio.sleep(0.3)
+            return await super()._judge(jobs)
+
+    slow = Slow(lookups=0)
+    for name in ("SILENCE_S", "ANSWER_S"):
+        monkeypatch.setattr(pool, name, 0.05)
+    monkeypatch.setattr(pool.ray, "kill", lambda *_, **__: pytest.fail("it was there"))
+    statuses, failures = asyncio.run(judged(slow))
+    assert statuses == [Status.PASSED, Status.PASSED] and failures == 0 and slow.looked >= 2
