@@ -32,7 +32,6 @@ _ACTOR: dict[str, Any] = {
     "resources": {"sandbox": 1},
     "max_restarts": RESTARTS,
     "max_concurrency": BATCHES_PER_WORKER + 1,
-    "concurrency_groups": {"health": 1},
 }
 
 
@@ -93,7 +92,7 @@ class SandboxShell:
         self._worker.close()
 
 
-SandboxActor: Any = ray.remote(SandboxShell)
+SandboxActor: Any = ray.remote(concurrency_groups={"health": 1})(SandboxShell)
 
 
 class RayTransport:
