@@ -1,6 +1,7 @@
 """For every test."""
 
 import os
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -18,6 +19,17 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
             return nodeid.partition("::")[0] if alone else "one after another"
 
     return OneAfterAnother(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Benchmarks last: they show least."""
+    items.sort(key=lambda item: item.nodeid.startswith("tests/integration/test_benchmarks.py"))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A forge gives a run so much time and no more (.ci/run): what would begin too late is left out, and named."""
+    if time.time() > float(os.environ.get("SPARRING_TESTS_END", "inf")):
+        pytest.skip("this run's time is over: SPARRING_TESTS_END")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -53,7 +53,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         if options.what == "busy":
-            found = busy(LAGS[:2], Path(directory), SHORT) if options.quick else busy(LAGS, Path(directory))
+            found = busy(LAGS[:1], Path(directory), SHORT) if options.quick else busy(LAGS, Path(directory))
         elif options.quick:
             found = learning(LAGS[:2], [1], Path(directory), SHORT)
         else:
