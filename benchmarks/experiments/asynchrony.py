@@ -41,6 +41,7 @@ LEARNING += [
 LEARNING += ["--evaluation.problems", "120", "--evaluation.bank-programs", "4", "--evaluation.suites", "2"]
 BUSY = ["--curriculum.stages", "5", "--n-discriminator-steps", "0", "--n-generator-steps", "0"]
 BUSY += ["--k-alternating-steps", "14", "--no-evaluation.enabled", "--tracking.trace"]
+FEW = ["--k-alternating-steps", "2", "--curriculum.problems-per-step", "2", "--curriculum.attempts", "2"]
 WARM_UP = 4
 """Steps that are not counted: the first ones wait for the learners to start."""
 
@@ -53,7 +54,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         if options.what == "busy":
-            found = busy(LAGS[:1], Path(directory), SHORT) if options.quick else busy(LAGS, Path(directory))
+            found = busy(LAGS[:1], Path(directory), FEW) if options.quick else busy(LAGS, Path(directory))
         elif options.quick:
             found = learning(LAGS[:2], [1], Path(directory), SHORT)
         else:
