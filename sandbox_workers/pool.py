@@ -33,6 +33,7 @@ _ACTOR: dict[str, Any] = {
     "max_restarts": RESTARTS,
     "max_concurrency": BATCHES_PER_WORKER + 1,
 }
+_HEALTH: dict[str, Any] = {"concurrency_groups": {"health": 1}}
 
 
 class SandboxShell:
@@ -92,7 +93,7 @@ class SandboxShell:
         self._worker.close()
 
 
-SandboxActor: Any = ray.remote(concurrency_groups={"health": 1})(SandboxShell)
+SandboxActor: Any = ray.remote(**_HEALTH)(SandboxShell)
 
 
 class RayTransport:
