@@ -41,12 +41,13 @@ def completion_of(output: Any, version: int | None = None) -> Completion:
     sampled = output.outputs[0]
     if sampled.finish_reason not in set(FinishReason):
         raise EngineFailure(f"vLLM gave up a completion: {sampled.finish_reason}")
-    spans = [(int(span.version), span.start) for span in sampled.weight_versions or ()]
-    (first, _), *later = spans if version is None else [(version, 0)]
+    later: list[tuple[int, int]] = []
+    if version is None:
+        (version, _), *later = [(int(span.version), span.start) for span in sampled.weight_versions]
     return Completion(
         tokens=tuple(sampled.token_ids),
         logprobs=tuple(sampled.logprobs.logprobs) if sampled.logprobs else (),
-        version=first,
+        version=version,
         finish_reason=FinishReason(sampled.finish_reason),
         cached=output.num_cached_tokens or 0,
         later=tuple(later),
