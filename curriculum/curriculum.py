@@ -170,7 +170,8 @@ class Curriculum:
         if self._schedule.order == "random":
             rng = random.Random(derive_seed(self._seed, "problems", step))
             chosen = tuple(rng.sample(self._problem_ids, count))
-            others = [i for i in self._problem_ids if i not in chosen]
+            taken = set(chosen)
+            others = [i for i in self._problem_ids if i not in taken]
             rng.shuffle(others)
             return chosen, tuple(others[:spare])
         # A window that moves from the easy end to the hard one: every step is at least as hard as the one before.

@@ -34,7 +34,7 @@ _CONVERT = {
 _TEXT = {"__str__", "__repr__"}
 _OTHERS = (  # noqa: SIM905
     "call iter next len getitem setitem delitem contains bool hash enter exit neg pos abs invert reversed "
-    "await aiter anext aenter aexit"
+    "await aiter anext aenter aexit missing"
 ).split()
 DUNDERS = frozenset(_ARITHMETIC | _EQUAL | _ORDER | _CONVERT | _TEXT | {f"__{name}__" for name in _OTHERS})
 """Special methods that a stand-in has where the class behind it has them."""
