@@ -54,7 +54,15 @@ BENCHMARKS = {
     "trl_parity": Benchmark(module="trl_parity", speaks_of=("learners", "core/batch.py")),
     "verl_parity": Benchmark(module="verl_parity", speaks_of=("learners", "core/batch.py")),
     "trl_speed": Benchmark(module="trl_speed", speaks_of=("learners", "core/batch.py")),
+    "trl_end_to_end": Benchmark(
+        module="trl_end_to_end", speaks_of=("driver.py", "actors", "learners", "runtime", "sandbox_workers")
+    ),
     "end_to_end": Benchmark(module="end_to_end", speaks_of=(*RUNS, "actors", "sandbox_workers", "scripts")),
+    "scale": Benchmark(
+        module="scale",
+        speaks_of=("driver.py", "core", "curriculum", "learners/batching.py", "tracking"),
+        hours=True,
+    ),
     "report_page": Benchmark(
         module="report_page",
         speaks_of=("tracking/report.py", "tracking/report_page", "tracking/kills.py"),

@@ -11,6 +11,8 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import torch
+
 from configs.load import load_run
 from embedded.teaching import SHIPPED, identity, make_missing
 from tracking.run_record import cpu_model, versions
@@ -26,7 +28,9 @@ def ship(directory: Path = SHIPPED) -> None:
             shutil.rmtree(directory / role, ignore_errors=True)
             (Path(drafts) / role).rename(directory / role)
     models = {role: identity(role, config.game, config.warm_start) for role in config.policies}
-    made_from = {"models": models, "made_on": {"cpu": cpu_model(), "versions": versions()}}
+    instructions = torch.backends.cpu.get_cpu_capability()
+    made_on = {"cpu": cpu_model(), "instructions": instructions, "versions": versions()}
+    made_from = {"models": models, "made_on": made_on}
     (directory / "made_from.json").write_text(json.dumps(made_from, indent=1) + "\n")
     print(f"made in {directory}")
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import torch
 from transformers import AutoTokenizer
 
 from configs.load import load_run
@@ -103,8 +104,10 @@ def test_without_the_shipped_files_they_are_made(tmp_path: Path, monkeypatch) ->
 def test_made_again_they_are_the_same_to_the_bit(tmp_path: Path) -> None:
     made_on = MADE_FROM["made_on"]
     names = ("torch", "transformers")
-    here = {"cpu": cpu_model(), **{name: versions().get(name) for name in names}}
-    there = {"cpu": made_on["cpu"], **{name: made_on["versions"].get(name) for name in names}}
+    here = {name: versions().get(name) for name in names}
+    here |= {"cpu": cpu_model(), "instructions": torch.backends.cpu.get_cpu_capability()}
+    there = {name: made_on["versions"].get(name) for name in names}
+    there |= {"cpu": made_on["cpu"], "instructions": made_on["instructions"]}
     if here != there:
         pytest.skip(f"arithmetic may differ in the last bit: made on {there}, this is {here}")
     ship(tmp_path)

@@ -1,0 +1,230 @@
+"""What the driver costs: the real driver, scheduler, window, rollout handles and mailboxes, on Ray, with rollout actors and
+learners that only sleep. Nothing is generated, judged or learnt.
+
+    python -m benchmarks.scale                     100 rollout actors, 20 steps of 1,000 groups
+    python -m benchmarks.scale --steps 100 --lag 1
+
+A group is one problem: 8 attempts of the generator in five stages, 8 suites of the discriminator. Its episode is made up
+once in each actor for each of its places in a step; it travels anew each time. Two sizes of completion, so that what an
+episode costs and what a token costs can be told apart. CPU seconds are the driver process's own, all its threads; its
+memory is read after each step.
+"""
+
+import asyncio
+import logging
+import random
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from statistics import linear_regression
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import psutil
+import ray
+
+from actors.rollout import RayRollouts
+from actors.scheduler import RayScheduler
+from benchmarks.report import arguments, publish
+from configs.load import load_run
+from configs.schema import Config
+from core.episode import Completion, Episode, FinishReason, Outcome, Trajectory, Turn
+from core.play import DISCRIMINATOR, GENERATOR, PlayRequest, PlayResult
+from core.problem import Problem
+from core.weights import PublishReceipt, WeightUpdate
+from driver import train
+from learners.mailbox import MailboxActor
+from learners.train_loop import RayLearner
+from runtime.build import ordered_ids
+from runtime.parts import Parts, Start
+from runtime.session import open_session
+from sandbox_workers.nothing import NoSandbox
+
+ATTEMPTS, STAGES, TESTS = 8, 5, 3
+VOCABULARY = 151_000
+PROMPT_TOKENS, STAGE_TOKENS = 200, 20
+PLAY_S, LEARN_S = 1.0, 0.5
+SIZES = (32, 256)
+"""Tokens of a completion."""
+LARGE_STEPS = 4
+"""Steps with the larger ones."""
+
+
+def main() -> None:
+    parser = arguments(__doc__)
+    parser.add_argument("--lag", type=int, default=0)
+    parser.add_argument("--steps", type=int, default=20, help="with the smaller completions")
+    options = parser.parse_args()
+    actors, steps, problems = (4, 3, 40) if options.quick else (100, options.steps, 1000)
+    figures: dict[str, Any] = {"actors": actors, "groups": steps * problems, "lag": options.lag}
+    costs = []
+    for tokens, count in zip(SIZES, (steps, LARGE_STEPS), strict=True):
+        found = simulate(actors, count, problems, tokens, options.lag)
+        costs.append((found["tokens_per_episode"], found["driver_ms_per_episode"]))
+        figures |= {f"{tokens}_{name}": value for name, value in found.items()}
+    slope, intercept = linear_regression(*zip(*costs, strict=True))
+    figures |= {"driver_us_per_token": 1000 * slope, "driver_ms_per_episode_of_no_tokens": intercept}
+    publish(options.json, figures, {})
+
+
+def simulate(actors: int, steps: int, problems: int, tokens: int, lag: int) -> dict[str, float]:
+    with tempfile.TemporaryDirectory() as folder:
+        run, recipe = load_run([
+            "--config", "embedded", "--output-dir", folder, "--run-name", "run", "--no-evaluation.enabled",
+            "--curriculum.stages", "5", "--n-discriminator-steps", "0", "--n-generator-steps", "0",
+            "--k-alternating-steps", str(steps), "--curriculum.problems-per-step", str(problems),
+            "--checkpoint.every", "10", "--rollout.max-policy-lag", str(lag),
+        ])  # fmt: skip
+        parts = partial(sleeping_parts, actors=actors, tokens=tokens)
+        with patch("runtime.cluster.cluster_parts", parts), open_session(run, recipe) as session:
+            this, ends = psutil.Process(), [time.perf_counter()]
+            memory: list[int] = []
+
+            def watch(row: Mapping[str, Any], episodes: list[Episode]) -> None:
+                memory.append(this.memory_info().rss)
+                ends.append(time.perf_counter())
+
+            session = replace(session, parts=replace(session.parts, watch=watch))
+            before = this.cpu_times()
+            train(session)
+            after = this.cpu_times()
+    episodes = steps * problems
+    return {
+        "tokens_per_episode": ATTEMPTS * (STAGES + 1) * tokens,
+        "driver_ms_per_episode": 1000 * (after.user + after.system - before.user - before.system) / episodes,
+        "episodes_per_s": episodes / (ends[-1] - ends[0]),
+        "driver_mib": memory[-1] / 2**20,
+        "driver_mib_more_than_halfway": (memory[-1] - memory[len(memory) // 2]) / 2**20,
+    }  # fmt: skip
+
+
+@contextmanager
+def sleeping_parts(
+    config: Config, problems: list[Problem], start: Start, *, actors: int, tokens: int
+) -> Iterator[Parts]:
+    ray.init(
+        address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR,
+        object_store_memory=2 << 30,
+    )  # fmt: skip
+    rollouts = RayRollouts(
+        lambda index: Sleeping(index, tokens),  # pyright: ignore[reportArgumentType]
+        [{"num_cpus": 0, "num_gpus": 0}] * actors,
+        "cpu",
+    )
+    try:
+        rollouts.wait_ready()
+        learners = {policy: _sleeping_learner(policy, start.run_directory) for policy in config.policies}
+        with asyncio.Runner() as loop:
+            yield Parts(
+                scheduler=RayScheduler(**config.curriculum_arguments(ordered_ids(config, problems))),
+                rollouts=rollouts,
+                learners=learners,
+                sandbox=NoSandbox(),
+                describe=f"{actors} rollout actors that sleep",
+                wait=loop.run,
+                keep_weights=lambda weights, file: None,
+                kept_weights=lambda file: None,
+            )
+    finally:
+        rollouts.close()
+        ray.shutdown()
+
+
+class Sleeping:
+    """In place of an EpisodeRunner."""
+
+    def __init__(self, index: int, tokens: int) -> None:
+        self._rng, self._tokens = random.Random(index), tokens
+        self._made: list[Episode] = []
+        self._version = 0
+
+    async def play(self, request: PlayRequest) -> PlayResult:
+        began = time.time()
+        await asyncio.sleep(PLAY_S * self._rng.uniform(0.5, 1.5))
+        while len(self._made) < len(request.problems):
+            self._made.append(self._episode())
+        episodes = [replace(e, problem_id=p.id) for e, p in zip(self._made, request.problems, strict=False)]
+        return PlayResult(episodes=episodes, sandbox={}, spans=[("generate", began, time.time())])
+
+    async def publish(self, policy: str, update: WeightUpdate) -> PublishReceipt:
+        return PublishReceipt(version=update.version, digest=update.digest, probe_difference=0.0)
+
+    async def close(self) -> None:
+        """Nothing to do."""
+
+    def _episode(self) -> Episode:
+        prompt, then = self._ids(PROMPT_TOKENS), self._ids(STAGE_TOKENS)
+        solver = [self._attempt(GENERATOR, i, range(1, STAGES + 1), prompt, then) for i in range(ATTEMPTS)]
+        tester = [self._attempt(DISCRIMINATOR, i, range(1), prompt, then) for i in range(ATTEMPTS)]
+        return Episode(problem_id="", trajectories=solver + tester)
+
+    def _attempt(
+        self, player: str, number: int, stages: range, prompt: tuple[int, ...], then: tuple[int, ...]
+    ) -> Trajectory:
+        turns = []
+        for stage in stages:
+            sampled = self._ids(self._tokens)
+            logprobs = tuple(-self._rng.random() for _ in sampled)
+            completion = Completion(
+                tokens=sampled, logprobs=logprobs, version=0, finish_reason=FinishReason.STOP
+            )
+            turns.append(
+                Turn(stage=stage, prompt_tokens=prompt, completion=completion, text="word " * self._tokens)
+            )
+            prompt = (*prompt, *sampled, *then)
+        outcomes = tuple(
+            Outcome(test=f"assert f({i}) == {number}", owner="discriminator #0", status="PASSED")
+            for i in range(TESTS)
+        )
+        return Trajectory(
+            player=player,
+            attempt=number,
+            turns=turns,
+            reward=self._rng.random(),
+            components={"pass_rate": 1.0, "adversarial": 0.5, "length": 0.1},
+            artifact=turns[-1].text,
+            outcomes=outcomes,
+        )
+
+    def _ids(self, count: int) -> tuple[int, ...]:
+        return tuple(self._rng.randrange(VOCABULARY) for _ in range(count))
+
+
+def _sleeping_learner(policy: str, folder: Path) -> RayLearner:
+    mailbox = MailboxActor.options(num_cpus=0, max_concurrency=64).remote(policy)
+    _learn.options(name=f"learner of {policy}").remote(mailbox, policy, str(folder))
+    learner: RayLearner = RayLearner(policy, 0, mailbox, lambda: {policy: learner.version})
+    return learner
+
+
+@ray.remote(num_cpus=0, max_retries=0)
+def _learn(mailbox: Any, policy: str, folder: str) -> None:
+    """What a worker of learners/train_loop.py does, without learning."""
+    versions, saved = {policy: 0}, None
+    while (work := ray.get(mailbox.get_work.remote(versions, saved))) is not None:
+        if work == "save":
+            saved = dict(versions)
+            Path(folder, "saved", policy).mkdir(parents=True, exist_ok=True)
+            mailbox.saved.remote(saved, f"{folder}/saved")
+            continue
+        _, batch = work
+        time.sleep(LEARN_S)
+        versions = {policy: batch.step}
+        update = WeightUpdate(
+            version=batch.step,
+            tensors={"w": np.zeros(1)},
+            dtype="float32",
+            digest="",
+            probe=(),
+            probe_logprobs=(),
+        )
+        ray.get(mailbox.put_result.remote(policy, {"loss": 0.0}, update))
+
+
+if __name__ == "__main__":
+    main()
