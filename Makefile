@@ -49,7 +49,7 @@ bench: setup
 tables: setup
 	$(BIN)/python -m benchmarks.tables
 
-# TRL and verl, which three benchmarks compare with: a directory beside the virtual environment, on nobody's path but theirs.
+# TRL and verl, which four benchmarks compare with: a directory beside the virtual environment, on nobody's path but theirs.
 .bench: .bench/.installed
 .bench/.installed: requirements/bench.lock | setup
 	rm -rf .bench

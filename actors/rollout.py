@@ -130,9 +130,8 @@ class RayRollouts:
         """Those whose result nobody has had."""
         self._published: dict[str, Any] = {}
         """The last update of each policy whose engines the actors hold."""
-        self._counts: list[Mapping[str, float]] = [{} for _ in options]
-        self._counts_of_lost: Counter[str] = Counter()
-        """The sandbox clients', since the start."""
+        self._counts: dict[Any, Mapping[str, float]] = {}
+        """The sandbox clients', of each actor since its start; of lost ones, too."""
         for index, own in enumerate(options):
             self.actors.append(self._start(index))
             # an engine takes for its own whatever another allocates while it starts
@@ -182,15 +181,15 @@ class RayRollouts:
                 self._lost(share.index, actor, error)
                 continue
             self._open.remove(share)
-            self._counts[share.index] = result.sandbox
+            self._counts[actor] = result.sandbox
             return replace(result, played_again=share.again)
 
     def _merged(self, request: PlayRequest, results: Mapping[int, PlayResult]) -> PlayResult:
         """One result of several actors', by number: episodes in the request's order."""
         order = {problem.id: i for i, problem in enumerate(request.problems)}
         episodes = (episode for result in results.values() for episode in result.episodes)
-        counted = Counter(self._counts_of_lost)
-        for counts in self._counts:
+        counted: Counter[str] = Counter()
+        for counts in self._counts.values():
             counted.update(counts)
         return PlayResult(
             episodes=sorted(episodes, key=lambda e: order[e.problem_id]),
@@ -212,8 +211,6 @@ class RayRollouts:
         why = in_words(error)
         while not self._replace(index, why):
             why = "another that was lost before it was ready"
-        self._counts_of_lost.update(self._counts[index])
-        self._counts[index] = {}
         for share in self._open:
             if share.index == index and not _played(share.playing):
                 share.actor = self.actors[index]

@@ -141,7 +141,6 @@ class Sleeping:
     def __init__(self, index: int, tokens: int) -> None:
         self._rng, self._tokens = random.Random(index), tokens
         self._made: list[Episode] = []
-        self._version = 0
 
     async def play(self, request: PlayRequest) -> PlayResult:
         began = time.time()

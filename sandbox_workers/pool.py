@@ -25,7 +25,7 @@ RESTARTS = 100
 """Of one actor, over a run."""
 LOOK_S = 1.0
 ANSWER_S = 10.0
-SILENCE_S = 60.0
+SILENCE_S = START_TIMEOUT_S
 """Which no worker needs to say that it is there."""
 _ACTOR: dict[str, Any] = {
     "num_cpus": 0,
@@ -132,10 +132,10 @@ class RayTransport:
         self._alone_since = self._alone_since or time.monotonic()
         while time.monotonic() < self._alone_since + self._patience_s:
             found = await asyncio.gather(*map(_is_there, self._actors))
+            for worker, there in enumerate(found):
+                self._heard(worker) if there else self._unheard(worker)
             if True in found or None not in found:
                 return
-            for worker in range(self.size):
-                self._unheard(worker)
             await asyncio.sleep(LOOK_S)
 
     async def _judged(self, worker: int, jobs: Sequence[Job]) -> list[list[Verdict]]:

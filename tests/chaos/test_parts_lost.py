@@ -88,7 +88,7 @@ def test_a_run_that_loses_its_parts_is_the_run_that_loses_none(
     rows, undisturbed = learned(struck), learned(whole)
     assert [row["step"] for row in rows] == list(range(STEPS + 1)), "none is lost, none is counted twice"
     again = [row.pop("played_again", 0) for row in rows]
-    assert any(again) == any("rollout" in one for one in said)
+    assert not any(again) or any("rollout" in one for one in said)  # one may be struck with nothing to play
     assert not any(row.pop("played_again", 0) for row in undisturbed)
     assert rows == undisturbed
     assert weights_of(struck) == weights_of(whole), said
