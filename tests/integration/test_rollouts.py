@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import ray
+from ray.exceptions import RayActorError
 
 from actors import watching
 from actors.rollout import REPLACEMENTS, RayRollouts
@@ -169,6 +170,9 @@ def test_another_scheduler_knows_what_the_lost_one_knew(
 
     def lose() -> None:
         ray.kill(ours._actor)
+        with pytest.raises(RayActorError):  # it may answer yet
+            while True:
+                ray.get(ours._actor.state_dict.remote(), timeout=60)
 
     for scheduler in (ours, alone):
         scheduler.leave_out({"p3"})
