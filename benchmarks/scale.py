@@ -14,6 +14,7 @@ import asyncio
 import logging
 import random
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -27,6 +28,7 @@ from unittest.mock import patch
 import numpy as np
 import psutil
 import ray
+from ray.exceptions import RayError
 
 from actors.rollout import RayRollouts
 from actors.scheduler import RayScheduler
@@ -47,12 +49,15 @@ from sandbox_workers.nothing import NoSandbox
 
 ATTEMPTS, STAGES, TESTS = 8, 5, 3
 VOCABULARY = 151_000
+TOKENS = "tokens of a completion"
+"""What the actors are told as if it were a policy's weights."""
 PROMPT_TOKENS, STAGE_TOKENS = 200, 20
 PLAY_S, LEARN_S = 1.0, 0.5
 SIZES = (32, 256)
 """Tokens of a completion."""
-LARGE_STEPS = 4
-"""Steps with the larger ones."""
+FEWER = 4
+"""So many times fewer groups of the larger ones are in a step, and so few steps: at 450 bytes a token the driver and a
+mailbox would fill this machine."""
 
 
 def main() -> None:
@@ -62,17 +67,20 @@ def main() -> None:
     options = parser.parse_args()
     actors, steps, problems = (4, 3, 40) if options.quick else (100, options.steps, 1000)
     figures: dict[str, Any] = {"actors": actors, "groups": steps * problems, "lag": options.lag}
+    small, large = SIZES
     costs = []
-    for tokens, count in zip(SIZES, (steps, LARGE_STEPS), strict=True):
-        found = simulate(actors, count, problems, tokens, options.lag)
-        costs.append((found["tokens_per_episode"], found["driver_ms_per_episode"]))
-        figures |= {f"{tokens}_{name}": value for name, value in found.items()}
+    with sleeping_actors(actors) as rollouts:
+        for tokens, of in ((small, (steps, problems)), (large, (FEWER, problems // FEWER))):
+            found = simulate(rollouts, *of, tokens, options.lag)
+            costs.append((found["tokens_per_episode"], found["driver_ms_per_episode"]))
+            figures |= {f"{tokens}_{name}": value for name, value in found.items()}
     slope, intercept = linear_regression(*zip(*costs, strict=True))
     figures |= {"driver_us_per_token": 1000 * slope, "driver_ms_per_episode_of_no_tokens": intercept}
     publish(options.json, figures, {})
 
 
-def simulate(actors: int, steps: int, problems: int, tokens: int, lag: int) -> dict[str, float]:
+def simulate(rollouts: RayRollouts, steps: int, problems: int, tokens: int, lag: int) -> dict[str, float]:
+    rollouts.publish(TOKENS, ray.put(tokens))
     with tempfile.TemporaryDirectory() as folder:
         run, recipe = load_run([
             "--config", "embedded", "--output-dir", folder, "--run-name", "run", "--no-evaluation.enabled",
@@ -80,7 +88,7 @@ def simulate(actors: int, steps: int, problems: int, tokens: int, lag: int) -> d
             "--k-alternating-steps", str(steps), "--curriculum.problems-per-step", str(problems),
             "--checkpoint.every", "10", "--rollout.max-policy-lag", str(lag),
         ])  # fmt: skip
-        parts = partial(sleeping_parts, actors=actors, tokens=tokens)
+        parts = partial(sleeping_parts, rollouts)
         with patch("runtime.cluster.cluster_parts", parts), open_session(run, recipe) as session:
             this, ends = psutil.Process(), [time.perf_counter()]
             memory: list[int] = []
@@ -104,42 +112,43 @@ def simulate(actors: int, steps: int, problems: int, tokens: int, lag: int) -> d
 
 
 @contextmanager
-def sleeping_parts(
-    config: Config, problems: list[Problem], start: Start, *, actors: int, tokens: int
-) -> Iterator[Parts]:
+def sleeping_actors(count: int) -> Iterator[RayRollouts]:
     ray.init(
         address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR,
         object_store_memory=2 << 30,
     )  # fmt: skip
-    rollouts = RayRollouts(
-        lambda index: Sleeping(index, tokens),  # pyright: ignore[reportArgumentType]
-        [{"num_cpus": 0, "num_gpus": 0}] * actors,
-        "cpu",
-    )
+    build: Any = Sleeping
+    rollouts = RayRollouts(build, [{"num_cpus": 0, "num_gpus": 0}] * count, "cpu")
     try:
         rollouts.wait_ready()
-        learners = {policy: _sleeping_learner(policy, start.run_directory) for policy in config.policies}
-        with asyncio.Runner() as loop:
-            yield Parts(
-                scheduler=RayScheduler(**config.curriculum_arguments(ordered_ids(config, problems))),
-                rollouts=rollouts,
-                learners=learners,
-                sandbox=NoSandbox(),
-                describe=f"{actors} rollout actors that sleep",
-                wait=loop.run,
-                keep_weights=lambda weights, file: None,
-                kept_weights=lambda file: None,
-            )
+        yield rollouts
     finally:
         rollouts.close()
         ray.shutdown()
 
 
+@contextmanager
+def sleeping_parts(
+    rollouts: RayRollouts, config: Config, problems: list[Problem], start: Start
+) -> Iterator[Parts]:
+    with asyncio.Runner() as loop:
+        yield Parts(
+            scheduler=RayScheduler(**config.curriculum_arguments(ordered_ids(config, problems))),
+            rollouts=rollouts,
+            learners={policy: _sleeping_learner(policy, start.run_directory) for policy in config.policies},
+            sandbox=NoSandbox(),
+            describe=f"{len(rollouts.actors)} rollout actors that sleep",
+            wait=loop.run,
+            keep_weights=lambda weights, file: None,
+            kept_weights=lambda file: None,
+        )
+
+
 class Sleeping:
     """In place of an EpisodeRunner."""
 
-    def __init__(self, index: int, tokens: int) -> None:
-        self._rng, self._tokens = random.Random(index), tokens
+    def __init__(self, index: int) -> None:
+        self._rng, self._tokens = random.Random(index), 0
         self._made: list[Episode] = []
 
     async def play(self, request: PlayRequest) -> PlayResult:
@@ -150,7 +159,10 @@ class Sleeping:
         episodes = [replace(e, problem_id=p.id) for e, p in zip(self._made, request.problems, strict=False)]
         return PlayResult(episodes=episodes, sandbox={}, spans=[("generate", began, time.time())])
 
-    async def publish(self, policy: str, update: WeightUpdate) -> PublishReceipt:
+    async def publish(self, policy: str, update: Any) -> PublishReceipt:
+        if policy == TOKENS:
+            self._tokens, self._made = update, []
+            return PublishReceipt(version=0, digest="", probe_difference=0.0)
         return PublishReceipt(version=update.version, digest=update.digest, probe_difference=0.0)
 
     async def close(self) -> None:
@@ -196,7 +208,15 @@ class Sleeping:
 
 def _sleeping_learner(policy: str, folder: Path) -> RayLearner:
     mailbox = MailboxActor.options(num_cpus=0, max_concurrency=64).remote(policy)
-    _learn.options(name=f"learner of {policy}").remote(mailbox, policy, str(folder))
+    learning = _learn.options(name=f"learner of {policy}").remote(mailbox, policy, str(folder))
+
+    def watch() -> None:  # as learners/train_loop.py does
+        try:
+            ray.get(learning)
+        except RayError as error:
+            mailbox.stop.remote(f"learner {policy}: {error}")
+
+    threading.Thread(target=watch, daemon=True).start()
     learner: RayLearner = RayLearner(policy, 0, mailbox, lambda: {policy: learner.version})
     return learner
 
