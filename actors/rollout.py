@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import ray
-from ray.exceptions import GetTimeoutError, RayActorError, RayError
+from ray.exceptions import GetTimeoutError, ObjectLostError, RayActorError, RayError
 from ray.util.metrics import Gauge
 
 from actors.engines import publish_seconds, warnings_heard
@@ -87,7 +87,8 @@ class RolloutShell:
 
 
 RolloutActor: Any = ray.remote(**HEALTH)(RolloutShell)
-_LOST = (RayActorError, Silent, EngineFailure)
+_LOST = (RayActorError, ObjectLostError, Silent, EngineFailure)
+"""ObjectLostError: what it had played was lost with its node before anybody had it."""
 
 
 @dataclass(eq=False)
@@ -179,6 +180,8 @@ class RayRollouts:
                 result: PlayResult = answer(share.playing, actor, *self._engines())
             except _LOST as error:
                 self._lost(share.index, actor, error)
+                if share.actor is actor:  # it was replaced before, when this share was played and still there
+                    self._begin_anew(share)
                 continue
             self._open.remove(share)
             self._counts[actor] = result.sandbox
@@ -213,9 +216,12 @@ class RayRollouts:
             why = "another that was lost before it was ready"
         for share in self._open:
             if share.index == index and not _played(share.playing):
-                share.actor = self.actors[index]
-                share.playing = share.actor.play.remote(share.request)
-                share.again += len(share.request.problems)
+                self._begin_anew(share)
+
+    def _begin_anew(self, share: _Share) -> None:
+        share.actor = self.actors[share.index]
+        share.playing = share.actor.play.remote(share.request)
+        share.again += len(share.request.problems)
 
     def _replace(self, index: int, why: str) -> bool:
         """False where the new one is lost, too. Raises RunFailed."""
