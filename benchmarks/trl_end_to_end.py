@@ -26,7 +26,7 @@ from typing import Any
 from transformers import AutoModelForCausalLM, AutoTokenizer, PrinterCallback, TrainerCallback
 
 from benchmarks.report import arguments, publish
-from benchmarks.trl_runner import load_trl
+from benchmarks.trl_runner import QUIET_ON_CPU, load_trl
 from configs.load import load_run
 from configs.schema import Config
 from core.episode import Trajectory
@@ -174,13 +174,7 @@ def make_trainer(
         lr_scheduler_type="constant",
         temperature=config.temperature,
         beta=0.0,
-        bf16=False,
-        use_cpu=True,
-        gradient_checkpointing=False,
-        report_to=[],
-        save_strategy="no",
-        logging_strategy="no",
-        disable_tqdm=True,
+        **QUIET_ON_CPU,
         **more,
     )
     trainer = trl.GRPOTrainer(

@@ -23,6 +23,16 @@ from embedded.model import build_model, build_tokenizer
 
 TRL_DIRECTORY = Path(__file__).parents[1] / ".bench"
 """Where `make .bench` puts what requirements/bench.lock names."""
+QUIET_ON_CPU: dict[str, Any] = {
+    "bf16": False,
+    "use_cpu": True,
+    "gradient_checkpointing": False,
+    "report_to": [],
+    "save_strategy": "no",
+    "logging_strategy": "no",
+    "disable_tqdm": True,
+}
+"""Of any of TRL's configs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,14 +171,8 @@ def make_trainer(
         gradient_accumulation_steps=microbatches,
         num_generations=data.group,
         max_grad_norm=1e9,
-        bf16=False,
-        use_cpu=True,
-        gradient_checkpointing=False,
         shuffle_dataset=False,
-        report_to=[],
-        save_strategy="no",
-        logging_strategy="no",
-        disable_tqdm=True,
+        **QUIET_ON_CPU,
         model_init_kwargs={"dtype": "float32"},
         **options,
     )

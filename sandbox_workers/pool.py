@@ -133,7 +133,10 @@ class RayTransport:
         while time.monotonic() < self._alone_since + self._patience_s:
             found = await asyncio.gather(*map(_is_there, self._actors))
             for worker, there in enumerate(found):
-                self._heard(worker) if there else self._unheard(worker)
+                if there:
+                    self._heard(worker)
+                else:
+                    self._unheard(worker)
             if True in found or None not in found:
                 return
             await asyncio.sleep(LOOK_S)
