@@ -13,6 +13,8 @@ from tests.sandboxes import kind  # noqa: F401  (a fixture)
 
 LIMITS = Limits(cpu_s=0.5, wall_s=1.5, memory_mb=128, processes=16, file_mb=4, output_kb=16)
 STARVED, STARVED_ATTEMPTS = "while waiting for the CPU", 3
+AMPLE = {"cpu_s": 8.0, "wall_s": 16.0}
+"""Of what an attack that is not about time may use, so that a slow machine ends it for the same reason as a fast one."""
 LOOK = "import os\ndef look(): return os.listdir('.'), len([p for p in os.listdir('/proc') if p.isdigit()])"
 
 
@@ -66,7 +68,8 @@ def convict(attack: Callable[..., Verdict]) -> Callable[..., Verdict]:
     def convict(
         program: str, test: str, deserved: Set[Status], changed: Mapping[str, float] | None = None
     ) -> Verdict:
-        verdict = attack(program, test, changed)
+        time = {} if Status.TIME_LIMIT in deserved else AMPLE
+        verdict = attack(program, test, {**time, **(changed or {})})
         assert verdict.status in deserved, verdict
         assert not verdict.by_test, verdict
         return verdict

@@ -7,6 +7,7 @@ import pytest
 from core.verdict import OutputTest, Status, Verdict
 from sandbox_workers.languages import UnknownLanguage
 from sandbox_workers.local import LocalSandbox
+from tests.attacks.conftest import AMPLE, LIMITS
 
 ENDED, WRONG = "the program ended before the test's code did", "other output than expected"
 PRINTS_TRUE = {
@@ -127,8 +128,10 @@ def test_no_output_test_is_passed_without_its_answer(warm: LocalSandbox, name: s
 
 
 def judge(sandbox: LocalSandbox, language: str, program: str, test: OutputTest) -> Verdict:
+    limits = LIMITS.model_copy(update=AMPLE)
+    judging = sandbox.judge(program, [test], limits=limits, language=language)
     try:
-        (verdict,) = asyncio.run(asyncio.wait_for(sandbox.judge(program, [test], language=language), 60))
+        (verdict,) = asyncio.run(asyncio.wait_for(judging, 60))
     except UnknownLanguage as missing:
         pytest.skip(str(missing))
     return verdict
