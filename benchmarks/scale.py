@@ -231,7 +231,8 @@ def _learn(mailbox: Any, policy: str, folder: str) -> None:
             Path(folder, "saved", policy).mkdir(parents=True, exist_ok=True)
             mailbox.saved.remote(saved, f"{folder}/saved")
             continue
-        _, batch = work
+        _, (reference,) = work
+        batch = ray.get(reference)
         time.sleep(LEARN_S)
         versions = {policy: batch.step}
         update = WeightUpdate(

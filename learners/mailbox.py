@@ -1,6 +1,7 @@
 """The mailbox between the driver and the Ray Train workers of one run. Imports no torch: its actor starts at once.
 
-It keeps a batch until a checkpoint beyond it is registered (`ray.train.report` returning does not mean that yet: only
+Batches and weights stay in Ray's object store, which may spill them to disk: the mailbox holds references, each in a list,
+for Ray would fetch a bare one. It keeps a batch until a checkpoint beyond it is registered (`ray.train.report` returning does not mean that yet: only
 the controller's callback does), for workers that replace dead ones to ask for it again.
 """
 
@@ -9,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import ray
+from ray import ObjectRef
 from ray.util.metrics import Gauge
 
 from core.batch import Batch
@@ -38,7 +40,7 @@ class Mailbox:
             ("learner",),
         )
         self._changed = asyncio.Condition()
-        self._batches: dict[tuple[str, int], Batch] = {}
+        self._batches: dict[tuple[str, int], list[ObjectRef[Batch]]] = {}
         self._results: dict[str, tuple[int, dict[str, float], Any]] = {}
         self._saved: tuple[Versions, str] | None = None
         self._wanted: Versions | None = None
@@ -51,19 +53,21 @@ class Mailbox:
         """Its name in Ray's dashboard."""
         return f"mailbox of {self._name}"
 
-    async def put_batch(self, policy: str, batch: Batch) -> None:
+    async def put_batch(self, policy: str, step: int, batch: list[ObjectRef[Batch]]) -> None:
         async with self._changed:
-            self._batches[policy, batch.step] = batch
+            self._batches[policy, step] = batch
             self._waiting.set(len(self._batches), {"learner": self._name})
             self._changed.notify_all()
 
-    async def get_work(self, versions: Versions, saved: Versions | None) -> tuple[str, Batch] | str | None:
+    async def get_work(
+        self, versions: Versions, saved: Versions | None
+    ) -> tuple[str, list[ObjectRef[Batch]]] | str | None:
         """For workers at these versions: the next (policy, batch), "save", or None to stop.
 
         saved: the versions that they have begun to save, or come from.
         """
 
-        def work() -> tuple[str, Batch] | str | None:
+        def work() -> tuple[str, list[ObjectRef[Batch]]] | str | None:
             wanted = self._wanted if self._wanted != saved else None
             if wanted == versions:
                 return "save"

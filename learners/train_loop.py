@@ -101,6 +101,9 @@ def _train_loop(config: dict[str, Any]) -> None:
         work = None
         if world.rank == 0:
             work = ray.get(mailbox.get_work.remote(_versions(learners), saved))
+            if isinstance(work, tuple):
+                policy, (reference,) = work
+                work = policy, ray.get(reference)
         work = world.broadcast(work, idle)
         if work is None:
             return
@@ -240,7 +243,7 @@ class RayLearner:
 
     def begin(self, batch: Batch) -> Callable[[], tuple[Mapping[str, float], Any]]:
         """Who waits gets (metrics, reference to the WeightUpdate); the weights never pass through the driver."""
-        self._tell("put_batch", self._policy, batch)
+        self._tell("put_batch", self._policy, batch.step, [ray.put(batch)])
 
         def result() -> tuple[Mapping[str, float], Any]:
             metrics, (reference,) = self._answer("get_result", self._policy, batch.step)

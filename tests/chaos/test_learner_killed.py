@@ -215,7 +215,7 @@ def test_a_worker_killed_over_a_save_saves_what_was_asked_for(
         first = worker_of(learner)
         os.kill(first, signal.SIGSTOP)
         saving = learner.save()
-        ray.get(learner._mailbox.put_batch.remote("generator", batch(2)))
+        ray.get(learner._mailbox.put_batch.remote("generator", 2, [ray.put(batch(2))]))
         os.kill(first, signal.SIGKILL)
         _, weights = within(PATIENCE_S, lambda: learner.begin(batch(2))())
         assert ray.get(weights).digest == expected[1]

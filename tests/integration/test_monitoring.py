@@ -12,7 +12,6 @@ import pytest
 import ray
 
 from actors.rollout import RayRollouts
-from core.batch import Batch
 from core.episode import Episode
 from core.play import PlayRequest, PlayResult
 from core.problem import Problem
@@ -98,7 +97,7 @@ def test_every_part_is_seen_at_the_endpoint(endpoint: str, tmp_path: Path) -> No
         )
         rollouts.begin(PlayRequest(address=("step", 1), problems=(problem,), attempts={}, temperatures={}))()
         rollouts.publish("generator", ray.put(None))
-        ray.get(mailbox.put_batch.remote("generator", Batch(step=1, samples=(), temperature=1.0, seed=0)))
+        ray.get(mailbox.put_batch.remote("generator", 1, [ray.put(None)]))
         played = Episode(problem_id="p", trajectories=[])
         learners: Any = {"generator": Learner()}
         (tmp_path / "mine").mkdir()
