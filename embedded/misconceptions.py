@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from random import Random
 
-from embedded.grammar import NUMBER_FILTERS, NUMBER_TRANSFORMS, Op, Spec, Template
+from embedded.grammar import BOUNDARY_FILTERS, NUMBER_FILTERS, NUMBER_TRANSFORMS, Op, Spec, Template
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,6 +68,17 @@ MISCONCEPTIONS = (
         stage=5, summary="drops the sign instead of negating", distort=_mistake_transform("neg", "abs")
     ),
 )
+
+
+def misread(spec: Spec, rng: Random, probability: float) -> Spec:
+    """The Spec with the constants of its filters each mistaken for a neighbour (1 for 2, 2 for 1, 3 for 4 ...) with
+    `probability`: mistakes of a few problems each, which inputs at the constants alone show."""
+
+    def read(op: Op) -> Op:
+        mistaken = op.name in BOUNDARY_FILTERS and rng.random() < probability
+        return replace(op, constant=op.constant + (1 if op.constant % 2 else -1)) if mistaken else op
+
+    return replace(spec, filters=tuple(read(op) for op in spec.filters)) if probability else spec
 
 
 def misconceive(spec: Spec, stage: int, rng: Random, probability: float) -> Spec:

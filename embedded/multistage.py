@@ -31,7 +31,8 @@ def lesson(rules: MultistageRules, role: str, settings: WarmStartSettings) -> Le
 
     def solve(style: PromptFormat, rng: Random) -> Demonstration:
         problem, spec = rng.choice(pairs)
-        return _solved(style, problem, traces.flawed_trace(spec, rng, settings.misconceptions))
+        trace = traces.flawed_trace(spec, rng, settings.misconceptions, settings.misreadings)
+        return _solved(style, problem, trace)
 
     def attack(style: PromptFormat, rng: Random) -> Demonstration:
         problem, spec = rng.choice(pairs)

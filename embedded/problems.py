@@ -78,11 +78,11 @@ def _problem(spec: Spec, number: int, *, unseen: bool) -> Problem:
         id=f"p{number:05d}",
         description=describe(spec),
         function_signature=signature(spec),
-        baseline_tests=_asserts(spec, baseline),
+        baseline_tests=asserts(spec, baseline),
         reference_solution=code(spec),
         difficulty=difficulty(spec),
         tags=tuple(tag for tag in tags if tag),
-        hidden_tests=_asserts(spec, hidden),
+        hidden_tests=asserts(spec, hidden),
     )
 
 
@@ -92,14 +92,14 @@ def with_random_tests(problems: Sequence[Problem], count: int, at_boundaries: bo
     return [
         replace(
             problem,
-            baseline_tests=_asserts(spec, [bland_input(spec, rng, at_boundaries) for _ in range(count)]),
+            baseline_tests=asserts(spec, [bland_input(spec, rng, at_boundaries) for _ in range(count)]),
         )
         for problem, spec in zip(problems, embedded_specs("train"), strict=True)
         for rng in (Random(f"random tests of {problem.id}"),)
     ]
 
 
-def _asserts(spec: Spec, inputs: list[Input]) -> tuple[str, ...]:
+def asserts(spec: Spec, inputs: list[Input]) -> tuple[str, ...]:
     outputs = run_reference(spec, inputs)
     return tuple(
         f"assert f({given!r}) == {expected!r}" for given, expected in zip(inputs, outputs, strict=True)

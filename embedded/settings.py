@@ -19,6 +19,9 @@ class WarmStartSettings(Settings):
     """Probability that a demonstration shows a mistake where it could (a condition misread, a program that does not
     run, a wrong prediction, an illegal move, a needlessly long program): a deliberately flawed demonstrator, so that
     there is something to learn by play."""
+    misreadings: float = Field(default=0.0, ge=0, le=1)
+    """Probability that a demonstration of the multi-stage game takes the number of a condition for its neighbour: mistakes
+    that few problems share and few inputs show."""
     weak_suites: float = Field(default=0.9, ge=0, le=1)
     """Share of the discriminator's demonstrations that test next to nothing."""
     invalid_suites: float = Field(default=0.05, ge=0, le=1)

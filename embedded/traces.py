@@ -7,7 +7,7 @@ format, not here.
 from random import Random
 
 from embedded.grammar import COLLECTIONS, Kind, Spec, code
-from embedded.misconceptions import misconceive
+from embedded.misconceptions import misconceive, misread
 from embedded.sampling import Input, bland_input, edge_input
 
 
@@ -16,8 +16,10 @@ def clean_trace(spec: Spec) -> tuple[str, ...]:
     return tuple(stage_text(spec, stage) for stage in range(1, 6))
 
 
-def flawed_trace(spec: Spec, rng: Random, probability: float) -> tuple[str, ...]:
-    """The five stages of a demonstrator with misconceptions: a mistake made at one stage holds at all later ones."""
+def flawed_trace(spec: Spec, rng: Random, probability: float, misreading: float = 0.0) -> tuple[str, ...]:
+    """The five stages of a demonstrator with misconceptions, who misreads numbers: a mistake made at one stage holds at all
+    later ones."""
+    spec = misread(spec, rng, misreading)
     texts = []
     for stage in range(1, 6):
         spec = misconceive(spec, stage, rng, probability)

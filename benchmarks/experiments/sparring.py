@@ -103,15 +103,15 @@ def run(arm: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
 def on_random_tests(count: int, at_boundaries: bool, options: argparse.Namespace) -> list[str]:
     """Arguments of the same models on a file of the same problems, with other tests in place of their own."""
     train = with_random_tests(embedded_problems("train"), count, at_boundaries)
-    file = _written(train, options.output / f"{count}_random_tests.json")
-    held_out = _written(embedded_problems("held_out"), options.output / "held_out.json")
+    file = write_problems(train, options.output / f"{count}_random_tests.json")
+    held_out = write_problems(embedded_problems("held_out"), options.output / "held_out.json")
     config = load_run(["--config", options.config])[0].to_config()
     models = ensure_embedded(config.policies, config.game, config.warm_start)
     problems = ["--problems-file", str(file), "--problems.held-out.file", str(held_out)]
     return [*problems, *(word for role in models for word in (f"--{role}-model", str(models[role])))]
 
 
-def _written(problems: Iterable[Problem], file: Path) -> Path:
+def write_problems(problems: Iterable[Problem], file: Path) -> Path:
     """The file, with the problems in it."""
     keys = ("id", "description", "function_signature", "baseline_tests", "hidden_tests", "reference_solution")
     entries = [{key: getattr(p, key) for key in (*keys, "difficulty", "tags")} for p in problems]

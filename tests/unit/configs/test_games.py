@@ -94,7 +94,7 @@ def refusals():
         for key in ("remembered_tests", "remembered_wrong_programs"):
             yield kind, {"curriculum": {key: 3}}, rf"curriculum\.{key} has no effect"
         yield kind, {"evaluation": {"suites": 5}}, r"evaluation\.suites has no effect"
-        for key in ("weak_suites", "invalid_suites"):
+        for key in ("misreadings", "weak_suites", "invalid_suites"):
             yield kind, {"warm_start": {key: 0.01}}, rf"warm_start\.{key} has no effect"
         yield kind, {"credit": {"kind": "all"}}, "credit all has no effect"
         yield kind, {"credit": {"kind": "tree"}}, "credit tree has no effect"

@@ -174,6 +174,16 @@ def test_a_misconception_changes_the_trace_exactly_from_its_stage_on(misconcepti
     assert flawed[4] != code(spec)
 
 
+def test_a_misread_number_is_misread_from_the_first_stage_on():
+    *_, source = misread = flawed_trace(SQUARES, Random(0), probability=0.0, misreading=1.0)
+    assert "at least 4" in misread[0] and "x >= 4" in source and source.endswith("return r % 5\n")
+    specs = [
+        spec for spec in embedded_specs("train") if flawed_trace(spec, Random(0), 0, 1) != clean_trace(spec)
+    ]
+    numbered = [s for s in embedded_specs("train") if any(op.name in BOUNDARY_FILTERS for op in s.filters)]
+    assert specs == numbered
+
+
 def test_flawed_traces_are_mostly_but_not_always_wrong():
     specs = embedded_specs("train")
     rng = Random(7)

@@ -1,0 +1,309 @@
+"""When does sparring pay? A map over two questions: how many problems share a mistake, and how much of the mistakes the
+tests see. The problems, their reasoning mistakes, programs, inputs and outputs are those of the embedded world; the players
+are tables, so that a run takes seconds: the map says where to look with real models, it does not stand in for them.
+
+    python -m benchmarks.experiments.phase_diagram
+
+The generator has a probability for each of its misconceptions (embedded/misconceptions.py): one for all problems, one per
+type of function, one per structure, or one per problem (SHARED). The discriminator has, per kind of function, probabilities
+of ways to draw an input (WAYS), most of them at first on inputs that show next to nothing. Both learn by REINFORCE, a
+group's mean as baseline. Each step plays some problems: programs against suites of three inputs, all against all; programs
+earn the share of the inputs that they pass, suites the share of the programs that they kill.
+
+The rivals, at equal steps and samples: the discriminator frozen; random inputs drawn anew at each step, as many as sparring
+judges by; tests that the problem came with, the same at each step, one to twelve (TESTERS); an oracle that tests every
+misconception that a problem can meet. Random inputs are drawn from 1 to 9, where the embedded problems' constants lie, or
+from -99 to 99 (RANGES), where a boundary is seldom hit by chance; the discriminator has both, and the numbers that the
+problem's text names.
+
+Judged by the share of right programs on the problems that were practised: right on inputs that no arm is judged by.
+"""
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from random import Random
+from typing import Any
+
+from benchmarks.report import arguments, write
+from embedded.grammar import Kind, Op, Spec, code, structure
+from embedded.misconceptions import MISCONCEPTIONS, Misconception
+from embedded.problems import embedded_specs
+from embedded.sampling import Input, bland_input, edge_input
+from embedded.traces import weak_input
+from evaluation.intervals import Interval, interval, print_table
+
+ATTEMPTS, SUITES, TESTS = 8, 8, 3
+PROBLEMS, PER_STEP, STEPS = 64, 16, 160
+RATES = 2.0, 2.0
+"""Steps of the generator's and the discriminator's logits along the gradient."""
+FLAWED, WEAK = 0.65, 0.95
+"""At the start, as in the default recipe: of each mistake that can be made, and of inputs that show next to nothing."""
+
+SHARED: dict[str, Callable[[Spec], Hashable]] = {
+    "all problems": lambda spec: None,
+    "a type": lambda spec: (spec.kind, spec.collect),
+    "a structure": structure,
+    "one problem": lambda spec: spec,
+}
+RANGES = {"1 to 9": range(1, 10), "-99 to 99": range(-99, 100)}
+TESTERS: dict[str, Callable[[Spec, Random, range], list[Input]]] = {
+    "12 random and 4 at edges": lambda s, r, n: [
+        *(fuzzed(s, r, n) for _ in range(12)),
+        *(edge_input(s, r) for _ in range(4)),
+    ],
+    "3 random and 1 at an edge": lambda s, r, n: [*(fuzzed(s, r, n) for _ in range(3)), edge_input(s, r)],
+    "3 random": lambda s, r, n: [fuzzed(s, r, n) for _ in range(3)],
+    "3 typical, none at a boundary": lambda s, r, n: [bland_input(s, r, False) for _ in range(3)],
+    "1 that shows little": lambda s, r, n: [weak_input(s, r)],
+}
+
+
+def fuzzed(spec: Spec, rng: Random, numbers: range) -> Input:
+    if spec.kind.takes_list:
+        return [rng.choice(numbers) for _ in range(rng.randint(0, 4))]
+    return (
+        "".join(rng.choice("abeBAE1x") for _ in range(rng.randint(0, 4)))
+        if spec.kind.takes_str
+        else rng.choice(numbers)
+    )
+
+
+def named(spec: Spec, rng: Random) -> Input:
+    """Among small numbers those that the problem's text names."""
+    parts: tuple[Op | None, ...] = (*spec.filters, spec.transform, spec.otherwise, spec.post)
+    constants = [op.constant for op in parts if op and op.constant]
+    if spec.kind.takes_str or not constants:
+        return edge_input(spec, rng)
+    if spec.kind is Kind.INT_TO_INT:
+        return rng.choice(constants)
+    return [rng.choice([*constants, rng.randint(1, 9)]) for _ in range(rng.randint(1, 4))]
+
+
+def negative(spec: Spec, rng: Random) -> Input:
+    if spec.kind.takes_list:
+        return [-rng.randint(1, 9) for _ in range(rng.randint(1, 4))]
+    return edge_input(spec, rng) if spec.kind.takes_str else -rng.randint(1, 9)
+
+
+WAYS: tuple[Callable[[Spec, Random], Input], ...] = (
+    weak_input,
+    *(lambda s, r, n=numbers: fuzzed(s, r, n) for numbers in RANGES.values()),
+    bland_input,
+    edge_input,
+    named,
+    negative,
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Settings:
+    shared: str
+    numbers: str
+    judged_by: str
+    """"sparring", "frozen", "random", "oracle", or one of TESTERS."""
+    problems: int = PROBLEMS
+    steps: int = STEPS
+    rates: tuple[float, float] = RATES
+
+
+@cache
+def function(spec: Spec) -> Callable[[Input], Input]:
+    """It runs in this process: the source is the grammar's own."""
+    namespace: dict[str, Any] = {}
+    exec(code(spec), namespace)
+    return namespace["f"]
+
+
+@cache
+def biting(spec: Spec) -> tuple[Misconception, ...]:
+    """The misconceptions that change what a problem's program gives on some input."""
+    probes, right = _probes(spec), function(spec)
+    wrong = {m: function(m.distort(spec)) for m in MISCONCEPTIONS}
+    return tuple(m for m, f in wrong.items() if any(f(i) != right(i) for i in probes))
+
+
+@cache
+def _probes(spec: Spec) -> tuple[Input, ...]:
+    """What programs are judged by in the end: inputs of all ways."""
+    rng = Random(f"probes {spec}")
+    return tuple(way(spec, rng) for way in WAYS for _ in range(12))
+
+
+@cache
+def showing(spec: Spec) -> tuple[Input, ...]:
+    """For each misconception that bites an input that shows it, and one more: the oracle's tests."""
+    rng, right = Random(f"oracle {spec}"), function(spec)
+    shown = []
+    for misconception in biting(spec):
+        wrong = function(misconception.distort(spec))
+        shown += [next(i for i in _probes(spec) if wrong(i) != right(i))]
+    return (*shown, edge_input(spec, rng))
+
+
+class Table:
+    """Logits by key, each beginning at the same value."""
+
+    def __init__(self, first: Sequence[float]) -> None:
+        self._first, self._logits = list(first), dict[Hashable, list[float]]()
+
+    def __getitem__(self, key: Hashable) -> list[float]:
+        return self._logits.setdefault(key, list(self._first))
+
+
+def sigmoid(logit: float) -> float:
+    return 1 / (1 + math.exp(-logit))
+
+
+def softmax(logits: Sequence[float]) -> list[float]:
+    weights = [math.exp(logit - max(logits)) for logit in logits]
+    return [weight / sum(weights) for weight in weights]
+
+
+class World:
+    def __init__(self, settings: Settings, seed: int) -> None:
+        self.settings, self.rng = settings, Random(f"{seed} {settings}")
+        specs = [spec for spec in embedded_specs("train") if biting(spec)]
+        self.specs = Random(f"problems {seed}").sample(specs, settings.problems)
+        self.beliefs = Table([math.log(FLAWED / (1 - FLAWED))])
+        rest = (1 - WEAK) / (len(WAYS) - 1)
+        self.ways = Table([math.log(share) for share in (WEAK, *[rest] * (len(WAYS) - 1))])
+        tester, numbers = TESTERS.get(settings.judged_by), RANGES[settings.numbers]
+        self.static = {
+            spec: tester(spec, Random(f"tests {seed} {spec}"), numbers) for spec in self.specs if tester
+        }
+
+    def run(self) -> None:
+        for _ in range(self.settings.steps):
+            for spec in self.rng.sample(self.specs, min(PER_STEP, len(self.specs))):
+                self.play(spec)
+
+    def play(self, spec: Spec) -> None:
+        """One problem: both learn from it, where they learn."""
+        struck = [self.mistakes(spec) for _ in range(ATTEMPTS)]
+        programs = [function(_distorted(spec, mistakes)) for mistakes in struck]
+        chosen, inputs = self.tests(spec)
+        right = [function(spec)(i) for i in inputs]
+        passed = [[f(i) == r for i, r in zip(inputs, right, strict=True)] for f in programs]
+        self._learn_beliefs(spec, struck, _less_mean([statistics.fmean(outcomes) for outcomes in passed]))
+        if self.settings.judged_by == "sparring":
+            suites = [range(s * TESTS, (s + 1) * TESTS) for s in range(SUITES)]
+            kills = [statistics.fmean(not all(o[t] for t in suite) for o in passed) for suite in suites]
+            self._learn_ways(spec, [[chosen[t] for t in suite] for suite in suites], _less_mean(kills))
+
+    def mistakes(self, spec: Spec) -> list[Misconception]:
+        return [m for m in biting(spec) if self.rng.random() < sigmoid(self.beliefs[self._key(m, spec)][0])]
+
+    def tests(self, spec: Spec) -> tuple[list[int], list[Input]]:
+        """(ways, inputs); no ways where no discriminator wrote them."""
+        by = self.settings.judged_by
+        if by in ("sparring", "frozen"):
+            ways = self.rng.choices(range(len(WAYS)), softmax(self.ways[spec.kind]), k=SUITES * TESTS)
+            return ways, [WAYS[way](spec, self.rng) for way in ways]
+        if by == "random":
+            numbers = RANGES[self.settings.numbers]
+            return [], [fuzzed(spec, self.rng, numbers) for _ in range(SUITES * TESTS)]
+        return [], list(showing(spec)) if by == "oracle" else self.static[spec]
+
+    def _learn_beliefs(self, spec: Spec, struck: list[list[Misconception]], advantages: list[float]) -> None:
+        for m in biting(spec):
+            logit = self.beliefs[self._key(m, spec)]
+            p = sigmoid(logit[0])
+            score = statistics.fmean(a * ((m in s) - p) for a, s in zip(advantages, struck, strict=True))
+            logit[0] += self.settings.rates[0] * score
+
+    def _learn_ways(self, spec: Spec, chosen: list[list[int]], advantages: list[float]) -> None:
+        logits = self.ways[spec.kind]
+        shares = softmax(logits)
+        for way, share in enumerate(shares):
+            score = statistics.fmean(
+                a * (ways.count(way) - TESTS * share) for a, ways in zip(advantages, chosen, strict=True)
+            )
+            logits[way] += self.settings.rates[1] * score
+
+    def _key(self, misconception: Misconception, spec: Spec) -> Hashable:
+        return misconception.summary, SHARED[self.settings.shared](spec)
+
+    def right(self) -> float:
+        """Share of right programs, of 32 a problem."""
+        drawn = [(spec, _distorted(spec, self.mistakes(spec))) for spec in self.specs for _ in range(32)]
+        return statistics.fmean(_is_right(spec, written) for spec, written in drawn)
+
+
+def _distorted(spec: Spec, mistakes: Sequence[Misconception]) -> Spec:
+    for misconception in mistakes:
+        spec = misconception.distort(spec)
+    return spec
+
+
+@cache
+def _is_right(spec: Spec, written: Spec) -> bool:
+    right, wrong = function(spec), function(written)
+    return all(right(i) == wrong(i) for i in _probes(spec))
+
+
+def _less_mean(rewards: list[float]) -> list[float]:
+    mean = statistics.fmean(rewards)
+    return [reward - mean for reward in rewards]
+
+
+def share_caught(tests: Callable[[Spec, Random, range], list[Input]], numbers: range) -> float:
+    """Of single mistakes, over the problems that they bite on."""
+    caught = []
+    for spec in embedded_specs("train"):
+        rng, right = Random(f"caught {spec}"), function(spec)
+        for m in biting(spec):
+            wrong = function(m.distort(spec))
+            caught.append(any(wrong(i) != right(i) for i in tests(spec, rng, numbers)))
+    return statistics.fmean(caught)
+
+
+def measured(settings: Settings, seeds: Sequence[int]) -> Interval:
+    found = []
+    for seed in seeds:
+        world = World(settings, seed)
+        world.run()
+        found.append(world.right())
+    return interval(found)
+
+
+def main() -> None:
+    parser = arguments(__doc__)
+    parser.add_argument("--seeds", type=int, nargs="+", default=list(range(1, 6)))
+    parser.add_argument("--steps", type=int, default=STEPS)
+    parser.add_argument("--rates", type=float, nargs=2, default=RATES, metavar=("GENERATOR", "DISCRIMINATOR"))
+    options = parser.parse_args()
+    if options.quick:
+        options.seeds, options.steps = options.seeds[:2], 8
+    start = time.perf_counter()
+    figures: dict[str, Any] = {}
+    for numbers, span in RANGES.items():
+        caught = {name: share_caught(tests, span) for name, tests in TESTERS.items()}
+        for name, share in caught.items():
+            print(f"numbers {numbers}: {name}: {share:.2f} of single mistakes caught")
+        rows = []
+        for by in ("sparring", "frozen", "random", "oracle", *TESTERS):
+            row: list[object] = [by]
+            for shared in SHARED:
+                settings = Settings(
+                    shared=shared,
+                    numbers=numbers,
+                    judged_by=by,
+                    steps=options.steps,
+                    rates=tuple(options.rates),
+                )
+                found = measured(settings, options.seeds)
+                figures[f"{numbers}: {by}: {shared}"] = found.plain()
+                row.append(found)
+            rows.append(row)
+        print_table(f"right programs, numbers {numbers}", ["judged by", *SHARED], rows)
+        figures |= {f"{numbers}: {name}: caught": share for name, share in caught.items()}
+    figures["seconds"] = time.perf_counter() - start
+    write(options.json, figures, {})
+
+
+if __name__ == "__main__":
+    main()
