@@ -69,6 +69,7 @@ BENCHMARKS = {
         hours=True,
     ),
     "static_tests": Benchmark(module="experiments.static_tests", speaks_of=("embedded",)),
+    "phase_diagram": Benchmark(module="experiments.phase_diagram", speaks_of=("embedded",)),
     "kuhn_rae": Benchmark(
         module="experiments.kuhn",
         arguments=("rae",),
@@ -89,6 +90,7 @@ BENCHMARKS = {
     "bug_finding": Benchmark(module="experiments.bug_finding", speaks_of=RUNS, hours=True),
     "best_of": Benchmark(module="experiments.best_of", speaks_of=RUNS, hours=True),
     "sparring": Benchmark(module="experiments.sparring", speaks_of=RUNS, hours=True),
+    "particular": Benchmark(module="experiments.particular", speaks_of=(*RUNS, "embedded"), hours=True),
     "coevolution": Benchmark(module="experiments.coevolution", speaks_of=RUNS, hours=True),
     "games": Benchmark(module="experiments.games", speaks_of=RUNS, hours=True),
     "asynchrony_learning": Benchmark(

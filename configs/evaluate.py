@@ -13,6 +13,8 @@ ARMS = ("none", *COUNTS[:-1], "all")
 """The values of stages that --ablate tries."""
 FIXED = ("reference", "empty")
 """Policies that are no model."""
+OWN_TESTS = "baseline"
+"""The discriminator that is no model: the problems' own tests."""
 _OF_PROGRAMS = ("samples", "stages", "ablate", "answer_format")
 _OF_SUITES = ("suites", "mutants", "test_format")
 _OF_MODELS = ("engine", "dtype", "device", "max_tokens", "max_model_len")
@@ -27,7 +29,8 @@ class EvaluateOptions(ModelOptions):
     policy: str | None = None
     """A generator: directory in Hugging Face format or hub id; or reference, or empty."""
     discriminator: str | None = None
-    """Instead of a policy: a discriminator, whose suites are judged."""
+    """Instead of a policy: a discriminator, whose suites are judged; or baseline: the problems' own tests, and as many and
+    eight times as many on inputs near theirs."""
     json_file: Path | None = Field(None, validation_alias="json")
     """Where the scores are written besides the terminal."""
     samples: int = Field(0, ge=0)
@@ -65,6 +68,8 @@ class EvaluateOptions(ModelOptions):
             self.refuse_changed(_OF_SUITES, "with --policy")
         if self.policy in FIXED:
             self.refuse_changed((*_OF_MODELS, *_OF_PROGRAMS), f"with --policy {self.policy}")
+        if self.discriminator == OWN_TESTS:
+            self.refuse_changed((*_OF_MODELS, "suites", "test_format"), f"with --discriminator {OWN_TESTS}")
         if not self.samples:
             self.refuse_changed(("temperature", "top_p", "top_k", "pass_at"), "without --samples")
         elif max(self.pass_at, default=0) > self.samples:

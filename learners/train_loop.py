@@ -98,7 +98,7 @@ def _train_loop(config: dict[str, Any]) -> None:
     if world.rank == 0:
         ray.get(mailbox.set_worker_pid.remote(os.getpid()))
     while True:
-        work = None
+        work: Any = None
         if world.rank == 0:
             work = ray.get(mailbox.get_work.remote(_versions(learners), saved))
             if isinstance(work, tuple):

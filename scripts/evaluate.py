@@ -3,10 +3,12 @@
     python -m scripts.evaluate --dataset mbpp.jsonl --format mbpp --split test --policy output/RUN/checkpoints/best/generator
     python -m scripts.evaluate --dataset mbpp.jsonl --format mbpp --policy reference --json rates.json
     python -m scripts.evaluate --dataset embedded --discriminator output/RUN/checkpoints/best/discriminator
+    python -m scripts.evaluate --dataset mbpp.jsonl --format mbpp --discriminator baseline
 
 A generator writes one program for each problem greedily, and --samples more; they are judged on the problem's
 evaluation tests, in its language and limits. `--policy reference` checks a data set and its tests by the solutions that
-come with it, `--policy empty` by programs without a word.
+come with it, `--policy empty` by programs without a word; `--discriminator baseline` tells which seeded bugs the data
+set's own tests show.
 --json writes what problems.pass_rates of a run reads: the share of each problem's programs that solve it.
 No Ray is needed. Not covered: games other than programs and suites.
 """
@@ -19,13 +21,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
+from random import Random
 from typing import Any
 
 if not __package__:  # run as a file: the rooms are found from the root
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 from actors.settings import ENGINES
-from configs.evaluate import ARMS, FIXED, EvaluateOptions
+from configs.evaluate import ARMS, FIXED, OWN_TESTS, EvaluateOptions
 from configs.sections import EMBEDDED
 from core.commands import plain_endings
 from core.episode import Trajectory
@@ -33,9 +36,11 @@ from core.errors import SparringError
 from core.interfaces import Sandbox
 from core.play import DISCRIMINATOR, GENERATOR
 from core.problem import Problem
-from core.verdict import Status
+from core.seeding import derive_seed
+from core.verdict import Limits, Status
 from embedded.problems import embedded_problems
-from evaluation.mutants import seeded_bugs
+from evaluation.mutants import non_equivalent, seeded_bugs
+from evaluation.near_inputs import near_inputs
 from evaluation.solving import is_function
 from evaluation.writing import ProgramGame, SuiteGame, cut_off, write_programs, write_suites
 from games.program_scores import JudgedProgram, judge_programs, pass_rates, program_scores, status_counts
@@ -65,6 +70,8 @@ def evaluate(settings: EvaluateOptions) -> dict[str, Any]:
         of = partial(fixed_programs_report, settings, problems)
     elif settings.policy:
         of = partial(programs_report, settings, problems, open_model(name, "--policy"))
+    elif settings.discriminator == OWN_TESTS:
+        of = partial(own_tests_report, settings, problems)
     else:
         model = open_model(name, "--discriminator")
         game = changed_game(settings, model)
@@ -204,11 +211,7 @@ async def suites_report(
     settings: EvaluateOptions, problems: list[Problem], model: Model, game: SuiteGame, sandbox: Sandbox
 ) -> dict[str, Any]:
     """What the suites find: seeded bugs, the data set's wrong solutions, and its correct ones, falsely."""
-    other = next((p for p in problems if not (is_function(p) and p.reference_solution)), None)
-    if other is not None:
-        raise SparringError(
-            f"{settings.dataset}: problem {other.id}: suites need Python functions with a reference solution"
-        )
+    _need_references(settings, problems)
     style, max_tokens = model.style(), settings.max_tokens or model.max_tokens
     rules = game.rules.model_dump(mode="json")
 
@@ -244,6 +247,41 @@ async def suites_report(
         "scores": scores,
         "tasks": tasks,
     }
+
+
+async def own_tests_report(
+    settings: EvaluateOptions, problems: list[Problem], sandbox: Sandbox
+) -> dict[str, Any]:
+    """Of the seeded bugs that the problems' tests show, or 40 inputs near theirs, the share that their baseline tests show
+    by themselves, and that as many and eight times as many inputs near theirs show. Half a second of CPU is enough for any:
+    many references loop for ever on an input that they were not made for."""
+    _need_references(settings, problems)
+    limits = settings.limits if settings.cpu_s else Limits(cpu_s=0.5)
+
+    async def shown(problem: Problem) -> list[int]:
+        near = near_inputs(problem)
+        bugs = await seeded_bugs(problem, sandbox, limits, count=settings.mutants, probe=near)
+        rng, count = Random(derive_seed("near inputs", problem.id)), len(problem.baseline_tests)
+        drawn = [near(rng) for _ in range(8 * count)] if near else []
+        own, bare = replace(problem, hidden_tests=()), replace(problem, hidden_tests=(), baseline_tests=())
+        by = [(own, []), (bare, drawn[:count]), (bare, drawn)]
+        found = [await non_equivalent(p, bugs, sandbox, probes, limits) for p, probes in by]
+        return [len(bugs), *map(len, found)]
+
+    counts = dict(zip((p.id for p in problems), await asyncio.gather(*map(shown, problems)), strict=True))
+    bugs, *found = (sum(of) for of in zip(*counts.values(), strict=True))
+    names = ("own_tests", "as_many_near_inputs", "8_times_as_many")
+    scores = {name: count / bugs if bugs else None for name, count in zip(names, found, strict=True)}
+    tasks = {key: dict(zip(("bugs", *names), of, strict=True)) for key, of in counts.items()}
+    return {"problems": len(problems), "bugs": bugs, "scores": scores, "tasks": tasks}
+
+
+def _need_references(settings: EvaluateOptions, problems: Sequence[Problem]) -> None:
+    other = next((p for p in problems if not (is_function(p) and p.reference_solution)), None)
+    if other is not None:
+        raise SparringError(
+            f"{settings.dataset}: problem {other.id}: suites need Python functions with a reference solution"
+        )
 
 
 # ---------------------------------------------------------------------- the terminal

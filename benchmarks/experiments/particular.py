@@ -82,7 +82,7 @@ def compare(options: argparse.Namespace) -> dict[str, Any]:
     config = load_run(["--config", options.config, *([] if options.quick else TAUGHT)])[0].to_config()
     taught = ensure_embedded(config.policies, config.game, config.warm_start)
     models = [word for role in taught for word in (f"--{role}-model", str(taught[role]))]
-    held_out = write_problems(_chosen("held_out", HELD_OUT)[0], options.output / "held_out.json")
+    held_out = write_problems(chosen("held_out", HELD_OUT)[0], options.output / "held_out.json")
     figures, rows = {}, []
     for arm in options.arms:
         problems = write_problems(practised(arm), options.output / f"{arm}.json")
@@ -116,7 +116,7 @@ def compare(options: argparse.Namespace) -> dict[str, Any]:
 def practised(arm: str) -> list[Problem]:
     """The training file of an arm: each problem as often as it may be visited."""
     problems = []
-    for problem, spec in zip(*_chosen("train", PRACTISED), strict=True):
+    for problem, spec in zip(*chosen("train", PRACTISED), strict=True):
         for visit in range(VISITS):
             baseline = problem.baseline_tests
             if arm in TESTS:
@@ -127,7 +127,7 @@ def practised(arm: str) -> list[Problem]:
     return problems
 
 
-def _chosen(split: Split, count: int) -> tuple[list[Problem], list[Spec]]:
+def chosen(split: Split, count: int) -> tuple[list[Problem], list[Spec]]:
     """The first problems that have a number to misread."""
     pairs = zip(embedded_problems(split), embedded_specs(split), strict=True)
     found = [(p, s) for p, s in pairs if any(op.name in BOUNDARY_FILTERS for op in s.filters)][:count]

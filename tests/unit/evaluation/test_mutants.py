@@ -109,6 +109,12 @@ def test_a_bug_shows_on_a_baseline_test_a_hidden_test_or_a_probe(sandbox):
     assert bugs(sandbox, *candidates, probes=["f([9])"]) == [BASELINE, HIDDEN, PROBED, ENDLESS]
 
 
+def test_a_mutant_that_never_ends_is_met_by_no_more_tests_than_show_it(breaking):
+    probes = [f"f([{n}])" for n in range(2, 40)]
+    assert bugs(breaking, ENDLESS, probes=probes) == [ENDLESS]
+    assert [len(tests) for program, tests, *_ in breaking.jobs if program == ENDLESS.source] == [1]
+
+
 def test_mutants_of_a_real_reference_are_sifted(sandbox):
     found = mutants(PROBLEM.reference_solution, EVERY, 1)
     kept = bugs(sandbox, *found, probes=["f([0])", "f([1])", "f([2])"])

@@ -1,5 +1,6 @@
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from games.multistage.game import MultistageGame
 from games.multistage.rules import MultistageRules
 from problems.loader import load_problems
 from runtime.problem_sets import _learnable
-from scripts.evaluate import changed_game, evaluate, main, suites_report
+from scripts.evaluate import changed_game, evaluate, main, own_tests_report, suites_report
 from tests.datasets import DATA
 
 RIGHT, HALF, WRONG = (f"def f(n):\n    return {v}\n" for v in ("n * 2", "n + 2", "7"))
@@ -64,6 +65,8 @@ def options(dataset: str, **more) -> EvaluateOptions:
         ("--dataset x --policy a/b --ablate --stages 2", "--stages has no effect with --ablate"),
         ("--dataset x --policy a/b --suites 3", "--suites has no effect with --policy"),
         ("--dataset x --policy reference --max-tokens 9", "--max-tokens has no effect with --policy reference"),
+        ("--dataset x --discriminator baseline --suites 3", "--suites has no effect with --discriminator baseline"),
+        ("--dataset x --discriminator baseline --max-tokens 3", "--max-tokens has no effect with --discriminator base"),
         ("--dataset x --discriminator a/b --samples 3", "--samples has no effect with --discriminator"),
         ("--dataset x --policy a/b --stages 3 --answer-format direct", "--answer-format has no effect"),
         ("--dataset embedded --policy empty --format mbpp", "--dataset embedded has no format"),
@@ -281,6 +284,25 @@ def test_a_discriminators_report(dataset, scripted, tmp_path, capsys):
     assert report["scores"]["validity"] == 1.0 and report["rules"]["max_tests"] == 3
     assert json.loads((tmp_path / "o").read_text()) == report
     assert "mutant kill rate" in capsys.readouterr().out
+
+
+def test_what_a_data_sets_own_tests_show_and_what_inputs_near_theirs(sandbox):
+    """One number twice tells nothing of which is the larger; the numbers near it do."""
+    blind = replace(PROBLEM, id="blind", baseline_tests=("assert f(2, 2) == 2",))
+    settings = options("x", discriminator="baseline", mutants=50)
+    report = asyncio.run(own_tests_report(settings, [PROBLEM, blind], sandbox))
+    seeing, blinded = report["tasks"]["larger"], report["tasks"]["blind"]
+    assert seeing["own_tests"] == seeing["bugs"] > 2
+    assert blinded["own_tests"] < blinded["8_times_as_many"] <= blinded["bugs"]
+    assert report["bugs"] == seeing["bugs"] + blinded["bugs"]
+    shown = seeing["own_tests"] + blinded["own_tests"]
+    assert report["scores"]["own_tests"] == shown / report["bugs"]
+
+
+def test_the_report_of_a_data_sets_own_tests(dataset, tmp_path, capsys):
+    report = evaluate(options(dataset, discriminator="baseline", mutants=4, json_file=tmp_path / "o"))
+    assert json.loads((tmp_path / "o").read_text()) == report
+    assert "own tests" in capsys.readouterr().out
 
 
 def test_suites_are_judged_by_the_rules_of_their_run(scripted):

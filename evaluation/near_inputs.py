@@ -1,0 +1,68 @@
+"""Inputs near those of a problem's own tests: what a fuzzer tries next that knows nothing of the problem."""
+
+import ast
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from core.problem import Problem
+from core.source import literal, parse
+
+
+def near_inputs(problem: Problem) -> Callable[[Random], str] | None:
+    """Draws a call of the problem's function, as in one of its baseline tests, with one value changed by a little, emptied,
+    or repeated: "f([3, -1])" for "f([3, 1])". None where no baseline test calls it with literals."""
+    calls = [call for test in problem.baseline_asserts for call in _calls(test, problem.entry_point)]
+    if not calls:
+        return None
+
+    def draw(rng: Random) -> str:
+        arguments = list(rng.choice(calls))
+        place = rng.randrange(len(arguments))
+        arguments[place] = _near(arguments[place], rng)
+        return f"{problem.entry_point}({', '.join(map(literal, arguments))})"
+
+    return draw
+
+
+def _calls(test: str, entry_point: str) -> list[list[Any]]:
+    """The arguments of each call of the function with literals, at least one and each by position."""
+    try:
+        nodes = list(ast.walk(parse(test)))
+    except SyntaxError:
+        return []
+    found = []
+    for node in nodes:
+        if isinstance(node, ast.Call) and getattr(node.func, "id", None) == entry_point and node.args:
+            try:
+                arguments = [ast.literal_eval(argument) for argument in node.args]
+                [literal(argument) for argument in arguments]
+            except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+                continue
+            found += [] if node.keywords else [arguments]
+    return found
+
+
+def _near(value: Any, rng: Random) -> Any:
+    """Another value of the same type, or the same where there is none near."""
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int | float):
+        return rng.choice([value + 1, value - 1, -value, value * 2, type(value)(0)])
+    if isinstance(value, str | bytes | list | tuple):
+        return _near_sequence(value, rng)
+    if isinstance(value, dict) and value:
+        key = rng.choice(list(value))
+        return value | {key: _near(value[key], rng)}
+    if isinstance(value, set) and value:
+        return value ^ {rng.choice(sorted(value, key=repr))}
+    return value
+
+
+def _near_sequence(values: Any, rng: Random) -> Any:
+    at = rng.randrange(len(values) + 1)
+    rest = values[at + 1 :]
+    kinds = [values[:at] + rest, values[: at + 1] + values[at:], values[::-1], values[:0]]
+    if isinstance(values, list | tuple) and at < len(values):
+        kinds += [type(values)([*values[:at], _near(values[at], rng), *rest]) for _ in range(4)]
+    return rng.choice(kinds)
