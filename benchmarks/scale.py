@@ -232,7 +232,7 @@ def _learn(mailbox: Any, policy: str, folder: str) -> None:
             mailbox.saved.remote(saved, f"{folder}/saved")
             continue
         _, (reference,) = work
-        batch = ray.get(reference)
+        batch: Any = ray.get(reference)
         time.sleep(LEARN_S)
         versions = {policy: batch.step}
         update = WeightUpdate(
