@@ -38,7 +38,10 @@ def lesson(rules: MultistageRules, role: str, settings: WarmStartSettings) -> Le
         problem, spec = rng.choice(pairs)
         weak, invalid = settings.weak_suites, settings.invalid_suites
         suite = traces.discriminator_suite(spec, rng, tests=rules.max_tests, weak=weak, invalid=invalid)
-        return answered(style, style.say((), messages.attack(problem, rules)), suite)
+        program = None
+        if rules.attack == "program":
+            program = traces.flawed_trace(spec, rng, settings.misconceptions, settings.misreadings)[-1]
+        return answered(style, style.say((), messages.attack(problem, rules, program)), suite)
 
     return Lesson(_texts(), solve if role == "generator" else attack)
 

@@ -74,8 +74,10 @@ class SuiteGame(ProgramGame, Protocol):
         """Of a suite that are read."""
         ...
 
-    async def attack(self, problem: Problem, player: Player, attempt: int) -> Trajectory:
-        """A suite, one test a line. Not yet judged."""
+    async def attack(
+        self, problem: Problem, player: Player, attempt: int, program: str | None = None
+    ) -> Trajectory:
+        """A suite, one test a line. Not yet judged. program: the one that it is to break, where its author is shown it."""
         ...
 
     def tests_of(self, suites: Sequence[str], problem: Problem) -> list[str]:

@@ -6,7 +6,7 @@ problems. Its raw reward falls as the generator improves; its kill rate on the b
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from core.episode import Episode
 from core.evaluation import Scores, mean
@@ -26,7 +26,8 @@ class MultistageEvaluator:
     generator_pass_rate: share of problems whose greedy program passes every evaluation test;
     generator_test_rate: mean share of evaluation tests passed;
     test_validity: mean validity of the suites, as in the reward;
-    kill_rate: share of (suite, wrong program of the bank) in which the program is killed, as in the reward;
+    kill_rate: share of (suite, wrong program of the bank) in which the program is killed, as in the reward; with
+    game.attack program only of the program that the suite was written against;
     unjudged: programs, suites and pairs that the sandbox could not judge.
 
     combined is R0's 0.7 generator reward + 0.3 test validity, both held out.
@@ -49,8 +50,15 @@ class MultistageEvaluator:
         return self._request("bank", {GENERATOR: self._bank_programs, DISCRIMINATOR: 0}, temperature=1.0)
 
     def requests(self, bank: Bank) -> list[PlayRequest]:
-        """One greedy program and a few sampled suites per problem."""
-        return [self._request("evaluation", {GENERATOR: 1, DISCRIMINATOR: self._suites}, temperature=0.0)]
+        """One greedy program and a few sampled suites per problem; where their author is shown programs, one against that
+        one and one against each of the bank."""
+        past = {}
+        suites = self._suites
+        if self._rules.attack == "program":
+            past = {problem: {GENERATOR: tuple(wrong)} for problem, wrong in bank.items()}
+            suites = 1 + self._bank_programs
+        request = self._request("evaluation", {GENERATOR: 1, DISCRIMINATOR: suites}, temperature=0.0)
+        return [replace(request, past=past)]
 
     async def bank_of(self, episodes: Sequence[Episode]) -> dict[str, list[str]]:
         """The episodes' programs that fail some evaluation test."""
@@ -102,8 +110,13 @@ class MultistageEvaluator:
     async def _kills(self, problem: Problem, episode: Episode, wrong: Sequence[str]) -> list[bool | None]:
         """By suite and wrong program; suites that play could not judge are left out."""
         judge = Suites(problem, self._rules, self._sandbox)
-        suites = [t.valid_tests for t in episode.trajectories if "validity" in t.components]
-        return await asyncio.gather(*(judge.kills(valid, program) for valid in suites for program in wrong))
+        suites = [t for t in episode.trajectories if t.player == DISCRIMINATOR and "validity" in t.components]
+        pairs = [(suite, program) for suite in suites for program in wrong]
+        if (
+            self._rules.attack == "program"
+        ):  # as in play: the greedy program, then these, then from the beginning
+            pairs = [(s, wrong[i - 1]) for s in suites if (i := s.attempt % (1 + len(wrong)))]
+        return await asyncio.gather(*(judge.kills(s.valid_tests, program) for s, program in pairs))
 
     def _request(self, name: str, attempts: Mapping[str, int], temperature: float) -> PlayRequest:
         return PlayRequest(

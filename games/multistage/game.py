@@ -3,6 +3,7 @@
 The generator reasons in stages (core/stages.py), one completion each, the last one a program. The discriminator writes a
 suite of tests. Tests are checked on the reference solution (suites.py); programs meet the valid tests; both earn
 (rewards.py). One episode plays `attempts` programs against `attempts` suites of one problem, every program on every suite.
+With attack "program" each suite is written against one of the programs, which its author is shown.
 """
 
 import asyncio
@@ -36,9 +37,17 @@ class MultistageGame:
         """memory: for the solvability gate only. Of the players' past, programs meet the tests, and suites the wrong
         programs."""
         generator, discriminator = players[GENERATOR], players[DISCRIMINATOR]
+        programming = asyncio.create_task(self._programs(problem, generator, sandbox))
+
+        async def attack(number: int) -> Trajectory:
+            if self.rules.attack == "problem":
+                return await self.attack(problem, discriminator, number)
+            shown = [*(program.artifact for program in await programming), *generator.past]
+            program = shown[number % len(shown)] if shown else None
+            return await self.attack(problem, discriminator, number, program)
+
         programs, suites = await asyncio.gather(
-            self._programs(problem, generator, sandbox),
-            asyncio.gather(*(self.attack(problem, discriminator, i) for i in range(discriminator.attempts))),
+            programming, asyncio.gather(*(attack(i) for i in range(discriminator.attempts)))
         )
         judge = Suites(problem, self.rules, sandbox)
         # each test of the past as a suite of its own: not all are one author's
@@ -59,7 +68,12 @@ class MultistageGame:
             if suite is None:
                 text.components["sandbox_failure"] = 1.0
             else:
-                self._reward_suite(text, suite, results, remembered, past)
+                faced = range(len(ran) + len(past))
+                if self.rules.attack == "program" and faced:
+                    faced = faced[text.attempt % len(faced) :][:1]  # the one that its author was shown
+                now = [ran[i] for i in faced if i < len(ran)]
+                before = [past[i - len(ran)] for i in faced if i >= len(ran)]
+                self._reward_suite(text, suite, results, remembered, now, before)
         return Episode(
             problem_id=problem.id,
             trajectories=[*programs, *suites],
@@ -68,7 +82,9 @@ class MultistageGame:
 
     def longest(self, problem: Problem, player: str, style: PromptFormat, max_tokens: int) -> int:
         if player == DISCRIMINATOR:
-            return len(style.say((), messages.attack(problem, self.rules))) + max_tokens
+            # few tokenizers have a token for more than one character of it
+            program = "1 " * self.rules.shown_chars if self.rules.attack == "program" else None
+            return len(style.say((), messages.attack(problem, self.rules, program))) + max_tokens
         tokens = style.say((), messages.solve(problem, self._stages[0]))
         for stage in self._stages[1:]:
             tokens = style.say([*tokens, *[0] * max_tokens], messages.go_on(stage))
@@ -137,9 +153,11 @@ class MultistageGame:
         program = extract_program(turn.text)
         return replace(attempt, turns=[*attempt.turns, turn], artifact=program, components={})
 
-    async def attack(self, problem: Problem, player: Player, attempt: int) -> Trajectory:
-        """One attempt of the discriminator: a suite. Not yet judged."""
-        tokens = player.format.say((), messages.attack(problem, self.rules))
+    async def attack(
+        self, problem: Problem, player: Player, attempt: int, program: str | None = None
+    ) -> Trajectory:
+        """One attempt of the discriminator: a suite. Not yet judged. program: the one that it is shown."""
+        tokens = player.format.say((), messages.attack(problem, self.rules, program))
         turn = await take_turn(player, tokens, attempt, 0)
         return Trajectory(player=DISCRIMINATOR, attempt=attempt, turns=[turn], artifact=turn.text)
 
@@ -189,9 +207,11 @@ class MultistageGame:
         judged: Suite,
         met: Mapping[int, dict[str, bool | None]],
         remembered: Sequence[dict[str, bool | None]],
+        faced: Sequence[Met | None],
         past: Sequence[Met | None],
     ) -> None:
-        """met: outcomes of the programs by attempt. past: of earlier steps' wrong programs."""
+        """met: outcomes of the programs by attempt. faced: of those that it is rewarded by. past: of earlier steps' wrong
+        programs that it is rewarded by."""
         rules = self.rules.rewards
         sources, results = list(judged.valid), list(met.values())
         by_test = [[result[s] for result in results] for s in sources]
@@ -206,13 +226,13 @@ class MultistageGame:
             valid=len(kept),
             wrong_outputs=sum(s in judged.wrong_outputs for s in kept),
             duplicates=judged.duplicates + len(repeats),
-            outcomes=[[result[s] for s in kept] for result in results],
+            outcomes=[[of.outcomes[s] for s in kept] for of in faced if of is not None],
             past=[[of.outcomes[s] for s in kept] for of in past if of is not None],
             solvable=any(r.get(s) for r in [*results, *remembered] for s in kept),
         )
         suite.valid_tests = judged.valid
         reward, suite.components = discriminator_reward(facts, rules)
-        if results:  # else no program to be measured against: not judged
+        if facts.outcomes or facts.past:  # else no program to be measured against: not judged
             suite.reward = reward
         for fault in ("parse", "literal", "contract", "size"):
             suite.components[f"fault_{fault}"] = float(sum(t.fault == fault for t in judged.emitted))

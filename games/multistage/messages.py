@@ -1,11 +1,13 @@
 """What the multi-stage game says to its players: one message per reasoning stage, one for a suite."""
 
+import ast
 from collections.abc import Sequence
 from dataclasses import replace
 
 from core.episode import Outcome
 from core.interfaces import Message
 from core.problem import Problem
+from core.source import parse
 from core.stages import REASONING_STAGES, ReasoningStage
 from games.multistage.rules import MultistageRules
 from games.prompts import ATTACK, END, PROBLEM, STAGE_MARKERS, TESTS
@@ -17,11 +19,11 @@ Problem: {description}
 {signature}
 {instruction}"""
 
-_ATTACK = """Write tests that expose mistakes in programs that try to solve this problem.
+_ATTACK = """Write tests that expose mistakes in {whose} to solve this problem.
 
 Problem: {description}
 Signature: {signature}
-
+{program}
 Write at most {count} tests, one per line, in one ```python block, each of the form
 {form}
 with literal arguments only. Prefer inputs on which a plausible but wrong program fails: boundaries, empty
@@ -54,13 +56,27 @@ def closing(stage: ReasoningStage) -> str:
     return END if stage.number == len(STAGE_MARKERS) else STAGE_MARKERS[stage.number]
 
 
-def attack(problem: Problem, rules: MultistageRules) -> Message:
-    """To the discriminator."""
+def attack(problem: Problem, rules: MultistageRules, program: str | None = None) -> Message:
+    """To the discriminator. program: the one that it is to break; None: it is told of the problem alone."""
     form = "{}(1, 2)" if rules.test_format == "input_only" else "assert {}(1, 2) == 3"
+    shown = None if program is None else _without_comments(program)[: rules.shown_chars]
     full = _ATTACK.format(
+        whose="programs that try" if shown is None else "the program below, which tries",
+        program="" if shown is None else f"Program:\n```python\n{shown}\n```\n",
         description=problem.description,
         signature=problem.function_signature,
         count=rules.max_tests,
         form=form.format(problem.entry_point),
     )
-    return Message(brief=problem.description, full=full, marks=(ATTACK, TESTS))
+    brief = problem.description if shown is None else f"{problem.description}\n{shown}"
+    return Message(brief=brief, full=full, marks=(ATTACK, TESTS))
+
+
+def _without_comments(program: str) -> str:
+    """What one player wrote and the other reads: in comments it could speak to it. Nor can it end the block that it
+    stands in. What is no Python, and so earns nothing, stays as it is."""
+    try:
+        program = ast.unparse(parse(program))
+    except (SyntaxError, RecursionError):
+        pass
+    return program.replace("```", "")

@@ -26,6 +26,11 @@ class MultistageRules(Rules):
     input_only: the discriminator writes inputs only."""
     max_tests: int = Field(default=8, ge=1)
     """Tests of a suite that are read; the rest is ignored."""
+    attack: Literal["problem", "program"] = "problem"
+    """What the discriminator is shown. problem: only that. program: each suite also one of the programs that it is to
+    break, and is rewarded by what it shows of that one (Code-A1, arXiv 2603.15611); all programs meet all suites."""
+    shown_chars: int = Field(default=2000, ge=1)
+    """Of a program that is shown; the rest is cut off."""
     attempts_per_episode: int = Field(default=1, ge=1)
     """Programs one after another, as long as one fails a baseline test of the problem: the generator is told which, and
     writes the program again. Each earns by itself."""
@@ -36,11 +41,13 @@ class MultistageRules(Rules):
     sandbox_limits: Limits = Limits()
 
     @model_validator(mode="after")
-    def _no_outputs_no_penalty(self) -> Self:
+    def _has_effect(self) -> Self:
         if self.test_format == "input_only":
             self.rewards.refuse_changed(
                 ("wrong_output_penalty",), "has no effect with test_format input_only", "game.rewards"
             )
+        if self.attack == "problem":
+            self.refuse_changed(("shown_chars",), "needs attack: program", "game")
         return self
 
     @property

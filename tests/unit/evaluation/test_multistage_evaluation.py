@@ -89,6 +89,25 @@ def test_evaluation_is_greedy_for_the_generator_and_sampled_for_the_discriminato
     assert [request] == evaluator(Programs({})).requests({})
 
 
+def test_where_programs_are_shown_a_suite_is_written_against_each_of_the_bank():
+    white = MultistageEvaluator(
+        PROBLEMS, Programs({}), RULES.model_copy(update={"attack": "program"}), suites=2, bank_programs=3
+    )
+    (request,) = white.requests({"p": ["a", "b"]})
+    assert request.attempts == {"generator": 1, "discriminator": 4}
+    assert request.past == {"p": {"generator": ("a", "b")}}
+
+
+def test_and_kills_count_of_that_one():
+    """Suites 0 and 3 were written against the greedy program, 1 against a, 2 against b."""
+    sandbox = Programs({"a": {K1}, "b": {K1}, "greedy": set()})
+    rules = RULES.model_copy(update={"attack": "program"})
+    white = MultistageEvaluator(PROBLEMS, sandbox, rules, suites=2, bank_programs=3)
+    suites = [(1.0, {K1: 1.0}), (1.0, {K1: 1.0}), (1.0, {K2: 1.0}), (1.0, {K1: 1.0})]
+    played = [episode("p", ["greedy"], suites)]
+    assert asyncio.run(white.scores([played], {"p": ["a", "b"]})).values["kill_rate"] == 0.5
+
+
 def test_the_bank_is_sampled_without_suites():
     request = evaluator(Programs({})).bank_request()
     assert request.attempts == {"generator": 3, "discriminator": 0}
