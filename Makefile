@@ -14,7 +14,7 @@ export TORCH_INDEX ?=
 ARGS ?=
 BIN := $(VENV)/bin
 
-.PHONY: run test test-slow test-all coverage check bench tables engine image images setup .bench
+.PHONY: run test test-slow test-all coverage check bench experiments tables engine image images setup .bench
 
 run: setup
 	$(BIN)/python driver.py $(ARGS)
@@ -45,6 +45,10 @@ check: setup
 bench: setup
 	-@$(MAKE) --no-print-directory .bench
 	$(BIN)/python -m benchmarks $(ARGS)
+
+# All of benchmarks/experiments, those of hours, too; runs that are finished are not run again.
+experiments: setup
+	$(BIN)/python -m benchmarks --experiments $(ARGS)
 
 tables: setup
 	$(BIN)/python -m benchmarks.tables

@@ -3,6 +3,7 @@
     python -m benchmarks                      those of minutes; results go to benchmarks/results/NAME.json
     python -m benchmarks --quick              all, under a minute each; results go to output/benchmarks/NAME.json
     python -m benchmarks learner trl_speed    these only
+    python -m benchmarks --experiments        all experiments, those of hours, too; what is finished is not run again
 
 After one that fails the others still run; the last line names those that failed, and the exit code is 1. A result is
 there completely or not at all, and a failed run leaves the one before. `python -m benchmarks.tables` shows the results.
@@ -28,6 +29,7 @@ def main() -> None:
     parser.add_argument(
         "--quick", action="store_true", help="smaller measurements: does everything still run?"
     )
+    parser.add_argument("--experiments", action="store_true", help="those in benchmarks/experiments only")
     parser.add_argument("--output", type=Path, help="folder of the results")
     options = parser.parse_args()
     if unknown := set(options.names) - BENCHMARKS.keys():
@@ -36,7 +38,15 @@ def main() -> None:
         )
     default = "output/benchmarks" if options.quick else "benchmarks/results"
     folder = (options.output or ROOT / default).resolve()
-    names = options.names or [name for name, found in BENCHMARKS.items() if options.quick or not found.hours]
+    names = options.names or [
+        name
+        for name, found in BENCHMARKS.items()
+        if (
+            found.module.startswith("experiments.")
+            if options.experiments
+            else options.quick or not found.hours
+        )
+    ]
     failed = []
     for number, name in enumerate(names, start=1):
         print(f"\n== {name} ({number} of {len(names)})", flush=True)

@@ -91,6 +91,7 @@ BENCHMARKS = {
     "best_of": Benchmark(module="experiments.best_of", speaks_of=RUNS, hours=True),
     "sparring": Benchmark(module="experiments.sparring", speaks_of=RUNS, hours=True),
     "particular": Benchmark(module="experiments.particular", speaks_of=(*RUNS, "embedded"), hours=True),
+    "white_box": Benchmark(module="experiments.white_box", speaks_of=(*RUNS, "embedded"), hours=True),
     "coevolution": Benchmark(module="experiments.coevolution", speaks_of=RUNS, hours=True),
     "games": Benchmark(module="experiments.games", speaks_of=RUNS, hours=True),
     "asynchrony_learning": Benchmark(

@@ -177,7 +177,8 @@ class Curriculum:
         # A window that moves from the easy end to the hard one: every step is at least as hard as the one before.
         last = len(self._problem_ids) - count
         first = last * (step - 1) // max(1, len(self._plan) - 1)
-        return self._problem_ids[first : first + count], self._problem_ids[first + count :][:spare]
+        easier, harder = self._problem_ids[:first], self._problem_ids[first + count :]
+        return self._problem_ids[first : first + count], (*harder, *reversed(easier))[:spare]
 
     def observe(
         self,

@@ -75,6 +75,12 @@ def make_plan(config: Config, start: Start, train: Sequence[Problem], held_out: 
             lines += described(place(parts_of(config), start.nodes), start.nodes)
         except NoPlace as error:
             obstacles.append(str(error))
+    spare = len(train) - config.curriculum.problems_per_step
+    if config.curriculum.dynamic_sampling and spare <= 0:
+        obstacles.append(
+            f"curriculum.dynamic_sampling: a step plays all {len(train)} problems, so none is left to play besides: give a "
+            f"smaller --curriculum.problems-per-step (now {config.curriculum.problems_per_step}), or leave it out"
+        )
     for look in (_engines, _tensor_parallel, _sandbox, _cluster, _shared_memory, _memory, _disk, _mirror):
         line, obstacle = look(config, start)
         lines += [line] if line else []

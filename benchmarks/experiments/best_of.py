@@ -1,8 +1,9 @@
 """Of four programs, which one? What a trained discriminator is worth at inference.
 
+    python -m benchmarks.experiments.best_of --output output/experiments
     python -m benchmarks.experiments.best_of output/RUN
 
-Held-out embedded problems; at each checkpoint of the run, its generator writes four programs for each problem.
+The first takes the default run of seed 1, and makes it where it is not there; --quick the models before play. Held-out embedded problems; at each checkpoint of the run, its generator writes four programs for each problem.
 One of them is taken: the first (pass@1), or the one with the most votes (evaluation/choosing.py) on the discriminator's
 tests, on as many tests on random inputs, or on the inputs of the problem's own baseline tests (a majority of outputs,
 without looking at what they should be). Any: whether one of the four is right, the most that choosing can reach.
@@ -17,6 +18,7 @@ from statistics import fmean
 from typing import Any
 
 from actors.settings import ENGINES
+from benchmarks.experiments.runs import sparring_runs
 from benchmarks.report import arguments, publish
 from core.interfaces import Sandbox
 from core.play import GENERATOR
@@ -41,15 +43,18 @@ LIMITS = Limits()
 
 def main() -> None:
     parser = arguments(__doc__)
-    parser.add_argument(
-        "run", type=Path, nargs="?", help="of the embedded recipe; default: the models before play"
-    )
+    parser.add_argument("run", type=Path, nargs="?", help="of the embedded recipe")
+    parser.add_argument("--output", type=Path, default=Path("output/experiments"))
     parser.add_argument("--steps", nargs="+", default=["*"], help="steps of the checkpoints; default: all")
     parser.add_argument("--seeds", type=int, default=3)
     options = parser.parse_args()
-    checkpoints = [SHIPPED] if options.run is None else checkpoints_of(options.run, options.steps)
-    if not checkpoints:
-        parser.error(f"{options.run}: no run with these checkpoints")
+    if options.run is None and options.quick:
+        checkpoints = [SHIPPED]
+    else:
+        run = options.run or sparring_runs([1], options.output)[0]
+        checkpoints = checkpoints_of(run, options.steps)
+        if not checkpoints:
+            parser.error(f"{run}: no run with these checkpoints")
     held_out = list(zip(embedded_problems("held_out"), embedded_specs("held_out"), strict=True))
     if options.quick:
         checkpoints, held_out, options.seeds = checkpoints[:1], held_out[:12], 1

@@ -1,9 +1,11 @@
 """Does the discriminator learn to find bugs? Seeded bugs in the reference solutions of held-out embedded problems, and the
 suites of trained discriminators, of the one before training, and of random inputs.
 
+    python -m benchmarks.experiments.bug_finding --output output/experiments
     python -m benchmarks.experiments.bug_finding --checkpoint RUN/checkpoints/best/discriminator
 
---checkpoint may be repeated, one for each seed of a run. --untrained is the warm start of the recipe unless it is given.
+The first takes a run of the default recipe for each seed, and makes those that are not there. --checkpoint may be repeated,
+one for each seed of a run. --untrained is the warm start of the recipe unless it is given.
 Bugs: mutants of the syntax tree that the sandbox can tell from the reference (`evaluation.mutants`). Most are coarse, and
 any input shows them; --operators comparison boolean leaves those that take a thought.
 kill@k: the chance that one of k suites fails a bug, mean over a problem's bugs, then over problems; five suites are
@@ -22,7 +24,7 @@ from random import Random
 from statistics import fmean
 from typing import Any
 
-from benchmarks.experiments.runs import writer
+from benchmarks.experiments.runs import sparring_runs, writer
 from benchmarks.report import arguments, write
 from configs.load import load_run
 from configs.schema import Config
@@ -155,6 +157,7 @@ async def compare(options: argparse.Namespace, config: Config, untrained: Path) 
 def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--checkpoint", type=Path, action="append", default=[], metavar="DIR")
+    parser.add_argument("--output", type=Path, default=Path("output/experiments"))
     parser.add_argument("--untrained", type=Path, metavar="DIR")
     parser.add_argument("--config", help="the recipe of the runs (embedded; with --quick debug)")
     parser.add_argument("--seeds", type=int, nargs="+", default=list(range(1, 6)))
@@ -173,16 +176,15 @@ def main() -> None:
         from embedded.teaching import ensure_embedded
 
         untrained = ensure_embedded(["discriminator"], config.game, config.warm_start)["discriminator"]
-    if options.quick:
-        options.checkpoint = options.checkpoint or [untrained]
+    if not options.checkpoint:
+        runs = [] if options.quick else sparring_runs(options.seeds, options.output)
+        options.checkpoint = [run / "checkpoints" / "best" / "discriminator" for run in runs] or [untrained]
     start = time.perf_counter()
     figures = asyncio.run(compare(options, config, untrained))
     seconds = time.perf_counter() - start
     print(f"\n95% intervals, {seconds:.0f} s")
-    ratios = {}
-    if options.checkpoint:
-        trained, before = (figures[f"{arm}, kill_at_5"]["mean"] for arm in ("trained", "untrained"))
-        ratios["kill_at_5_vs_untrained"] = trained / before if before else float("inf")
+    trained, before = (figures[f"{arm}, kill_at_5"]["mean"] for arm in ("trained", "untrained"))
+    ratios = {"kill_at_5_vs_untrained": trained / before if before else float("inf")}
     write(options.json, {**figures, "seconds": seconds}, ratios)
 
 

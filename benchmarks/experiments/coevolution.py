@@ -2,7 +2,8 @@
 models before training and at the end of each stage. Each generator writes programs for held-out problems, each
 discriminator suites, and every suite meets every program.
 
-    python -m benchmarks.experiments.coevolution --run output/experiments/adversarial-seed1 [--run ...]
+    python -m benchmarks.experiments.coevolution --output output/experiments
+    python -m benchmarks.experiments.coevolution --run RUN [--run ...]
 
 Two tables, means over the runs:
 kills: of the wrong programs of the column's generator, the share that a suite of the row's discriminator finds. A program
@@ -10,7 +11,8 @@ is wrong if it fails a hidden test.
 survival: of all programs of the row's generator, the share that every suite of the column's discriminator lets pass.
 Later discriminators should find more in each column of the first, later generators survive more in each of the second.
 Ratings of all of them from the same games (evaluation/league.py). `python -m scripts.league` does this for any one run.
---quick makes a short run of the debug recipe for it.
+The first takes a run of the default recipe for each seed, and makes those that are not there; --quick makes a short one of
+the debug recipe.
 """
 
 import asyncio
@@ -22,7 +24,7 @@ from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean
 
-from benchmarks.experiments.runs import SHORT, finished_run
+from benchmarks.experiments.runs import SHORT, finished_run, sparring_runs
 from benchmarks.report import arguments, write
 from configs.schema import Config
 from embedded.problems import embedded_problems
@@ -62,16 +64,16 @@ def main() -> None:
     )
     parser.add_argument("--problems", type=int, default=120)
     parser.add_argument("--sandbox", choices=["auto", "docker", "namespace", "process"], default="auto")
+    parser.add_argument("--output", type=Path, default=Path("output/experiments"))
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     options = parser.parse_args()
-    count = 4 if options.quick else options.problems
-    if options.run:
-        write(options.json, *compare(options.run, count, options.sandbox))
-    elif options.quick:
+    if options.quick:
         with tempfile.TemporaryDirectory() as directory:
-            run = finished_run("debug", "run", Path(directory), SHORT)
-            write(options.json, *compare([run], count, options.sandbox))
+            runs = options.run or [finished_run("debug", "run", Path(directory), SHORT)]
+            write(options.json, *compare(runs, 4, options.sandbox))
     else:
-        parser.error("--run DIR is missing: a finished run, such as benchmarks.experiments.sparring makes")
+        runs = options.run or sparring_runs(options.seeds, options.output)
+        write(options.json, *compare(runs, options.problems, options.sandbox))
 
 
 def compare(runs: Sequence[Path], count: int, sandbox: Kind) -> tuple[dict[str, object], dict[str, float]]:

@@ -31,6 +31,11 @@ def finished_run(recipe: str, name: str, output: Path, arguments: Sequence[str] 
     return run
 
 
+def sparring_runs(seeds: Sequence[int], output: Path) -> list[Path]:
+    """The default runs that experiments/sparring.py compares with others; made where they are not there."""
+    return [finished_run("embedded", f"adversarial-seed{n}", output, ["--seed", str(n)]) for n in seeds]
+
+
 def in_one_process(recipe: str) -> list[str]:
     """Arguments for one process, the transformers engine, one thread: the same to the bit every time, and several runs
     fit beside each other."""

@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from core.episode import Outcome
@@ -75,8 +76,6 @@ def attack(problem: Problem, rules: MultistageRules, program: str | None = None)
 def _without_comments(program: str) -> str:
     """What one player wrote and the other reads: in comments it could speak to it. Nor can it end the block that it
     stands in. What is no Python, and so earns nothing, stays as it is."""
-    try:
+    with suppress(SyntaxError, RecursionError):
         program = ast.unparse(parse(program))
-    except (SyntaxError, RecursionError):
-        pass
     return program.replace("```", "")

@@ -61,6 +61,12 @@ def test_a_checkpoint_beyond_the_schedule_is_refused(tmp_path: Path) -> None:
     assert not planned(tmp_path, done=14).obstacles
 
 
+def test_dynamic_sampling_needs_problems_to_spare(tmp_path: Path) -> None:
+    (obstacle,) = planned(tmp_path, "--curriculum.dynamic-sampling", "3").obstacles
+    assert "curriculum.dynamic_sampling: a step plays all 0 problems" in obstacle
+    assert "--curriculum.problems-per-step" in obstacle
+
+
 def test_a_model_that_is_not_here_or_is_damaged_has_no_known_size(tmp_path: Path) -> None:
     assert plan.parameters("owner/name") == 0
     (tmp_path / "model.safetensors").write_bytes(b"\xff" * 20)

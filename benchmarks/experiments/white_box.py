@@ -1,0 +1,263 @@
+"""Does a discriminator that is shown the program which it is to break (game.attack program) break more of them, and does the
+generator learn more by it? The embedded recipe with suites that are written against the problem, as it has them, and
+against a program each; in both eight of them while the discriminator is frozen, so that programs are judged by equally many
+tests. Equal steps and samples, the same generator to begin with, several seeds, the same hidden tests on held-out problems.
+
+    python -m benchmarks.experiments.white_box --output output/white_box
+
+Afterwards wrong programs that nobody has trained on are attacked with 1, 2, 4 tests: those that the flawed demonstrator of
+the warm start writes for held-out problems, and mutants of the references. Beside the discriminators of both kinds random
+inputs, which know the parameter's type alone, and inputs that somebody chose who has the reference: of 40 random ones again
+and again the one that kills most mutants that are left. The mutants that choose are not those that are attacked.
+
+Runs are local and to the bit (experiments/runs.py), several may run beside each other; finished ones are not run again.
+"""
+
+import argparse
+import asyncio
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from statistics import fmean
+from typing import Any
+
+from benchmarks.experiments.runs import SHORT, finished_run, in_one_process, results_of, writer
+from benchmarks.report import arguments, write
+from configs.load import load_run
+from configs.schema import Config
+from core.interfaces import Sandbox
+from core.play import DISCRIMINATOR
+from core.problem import Problem
+from core.seeding import derive_seed
+from embedded.grammar import Spec
+from embedded.problems import embedded_problems, embedded_specs
+from embedded.sampling import bland_input, edge_input
+from embedded.traces import flawed_trace
+from evaluation.intervals import interval, print_table
+from evaluation.mutants import Mutant, non_equivalent, seeded_bugs
+from games.multistage.game import MultistageGame
+from games.multistage.rules import MultistageRules
+from sandbox_workers.local import LocalSandbox
+
+ARMS: dict[str, list[str]] = {
+    "problem": [],
+    "program": [
+        "--game.attack",
+        "program",
+        "--game.shown-chars",
+        "160",
+        "--discriminator.engine.max-model-len",
+        "384",
+    ],
+}
+EIGHT = ["--curriculum.frozen-suites", "8"]
+COUNTS = (1, 2, 4)
+CANDIDATES = 40
+DEMONSTRATED, MUTANTS = 12, 8
+"""Of each held-out problem: traces drawn, of which some are wrong; mutants that are attacked, and as many that choose."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Target:
+    """A held-out problem and wrong programs for it."""
+
+    problem: Problem
+    spec: Spec
+    wrong: Mapping[str, Sequence[str]]
+    """By kind."""
+    choosing: Sequence[str]
+
+
+def main() -> None:
+    parser = arguments(__doc__)
+    parser.add_argument("--output", type=Path, default=Path("output/white_box"))
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--arms", nargs="+", choices=sorted(ARMS), default=list(ARMS))
+    parser.add_argument("--problems", type=int, default=100, help="held-out ones that are attacked")
+    options = parser.parse_args()
+    options.config = "debug" if options.quick else "embedded"
+    if not options.quick:
+        write(options.json, asyncio.run(compare(options)), {})
+        return
+    options.seeds, options.problems = options.seeds[:1], 3
+    with tempfile.TemporaryDirectory() as directory:
+        options.output = Path(directory)
+        write(options.json, asyncio.run(compare(options)), {})
+
+
+async def compare(options: argparse.Namespace) -> dict[str, Any]:
+    """Prints the tables and returns the figures."""
+    short = SHORT if options.quick else EIGHT
+    runs = {
+        arm: [
+            finished_run(
+                options.config,
+                f"{arm}-seed{seed}",
+                options.output,
+                ["--seed", str(seed), *ARMS[arm], *in_one_process(options.config), *short],
+            )
+            for seed in options.seeds
+        ]
+        for arm in options.arms
+    }
+    figures: dict[str, Any] = {}
+    for arm, of_arm in runs.items():
+        results = [results_of(run) for run in of_arm]
+        after = [result["held_out"]["after"] for result in results]
+        stages = [
+            [stage["held_out"]["generator_pass_rate"] for stage in result["stages"]] for result in results
+        ]
+        figures[arm] = {"before": results[0]["held_out"]["before"], "after": after} | {
+            "by stage": [fmean(of_stage) for of_stage in zip(*stages, strict=True)],
+            "pass rate": interval([scores["generator_pass_rate"] for scores in after]).plain(),
+            "validity": interval([scores["test_validity"] for scores in after]).plain(),
+        }
+    header = ["suites against", *(str(seed) for seed in options.seeds)]
+    rows = [[a, *(f"{scores['generator_pass_rate']:.3f}" for scores in figures[a]["after"])] for a in runs]
+    print_table("held-out pass rate by seed", header, rows)
+
+    config = load_run(["--config", options.config])[0].to_config()
+    rules = MultistageRules.model_validate(config.game)
+    with LocalSandbox("auto", limits=rules.sandbox_limits) as sandbox:
+        targets = await make_targets(options.problems, config, sandbox)
+        known = {kind: sum(len(target.wrong[kind]) for target in targets) for kind in targets[0].wrong}
+        print(f"{known} wrong programs for {len(targets)} problems")
+        figures["attacked"] = known | {"problems": len(targets)}
+        kills: dict[str, list[dict[str, float]]] = {
+            arm: [await attacked_by(run, arm, options, targets, sandbox) for run in of_arm]
+            for arm, of_arm in runs.items()
+        }
+        kills["random"] = [
+            await killed(targets, random_tests(targets, seed), sandbox, rules) for seed in options.seeds
+        ]
+        chosen = [await chosen_tests(targets, seed, sandbox, rules) for seed in options.seeds]
+        kills["chosen by mutants"] = [await killed(targets, tests, sandbox, rules) for tests in chosen]
+    names = list(next(iter(kills.values()))[0])
+    measured = {
+        who: {name: interval([one[name] for one in found]) for name in names} for who, found in kills.items()
+    }
+    figures["kills"] = {who: {n: i.plain() for n, i in of.items()} for who, of in measured.items()}
+    print_table(
+        "share killed, ± 95% over seeds", ["", *names], [[who, *of.values()] for who, of in measured.items()]
+    )
+    return figures
+
+
+async def make_targets(count: int, config: Config, sandbox: Sandbox) -> list[Target]:
+    """The first held-out problems."""
+    taught = config.warm_start
+    limits = config.sandbox_limits
+
+    async def target(problem: Problem, spec: Spec) -> Target:
+        rng = Random(derive_seed("white box", problem.id))
+        programs = {flawed_trace(spec, rng, taught.misconceptions)[-1] for _ in range(DEMONSTRATED)}
+        traces = [Mutant(source=p, operator="trace", line=0) for p in sorted(programs)]
+        wrong = await non_equivalent(problem, traces, sandbox, limits=limits)
+        bugs = await seeded_bugs(problem, sandbox, limits, count=2 * MUTANTS)
+        return Target(
+            problem=problem,
+            spec=spec,
+            wrong={
+                "demonstrated": [bug.source for bug in wrong],
+                "mutants": [bug.source for bug in bugs[::2]],
+            },
+            choosing=[bug.source for bug in bugs[1::2]],
+        )
+
+    pairs = zip(embedded_problems("held_out"), embedded_specs("held_out"), strict=True)
+    return await asyncio.gather(*(target(problem, spec) for problem, spec in list(pairs)[:count]))
+
+
+Tests = list[dict[str, list[str]]]
+"""By problem, by wrong program: calls in the order in which they are spent."""
+
+
+async def attacked_by(
+    run: Path, arm: str, options: argparse.Namespace, targets: Sequence[Target], sandbox: Sandbox
+) -> dict[str, float]:
+    """The run's last discriminator: the tests of as many suites as the largest of COUNTS may take."""
+    config = load_run(["--config", options.config, *ARMS[arm]])[0].to_config()
+    rules = MultistageRules.model_validate(config.game)
+    game = MultistageGame(rules)
+    suites = -(-max(COUNTS) // rules.max_tests)
+    last = max((run / "checkpoints").glob("step_*"))
+    async with writer(last / DISCRIMINATOR, DISCRIMINATOR, config, 1) as author:
+
+        async def calls(problem: Problem, program: str | None) -> list[str]:
+            player = author.player(DISCRIMINATOR, problem, suites, 1.0, f"white box {program}")
+            written = await asyncio.gather(*(game.attack(problem, player, i, program) for i in range(suites)))
+            return game.tests_of([suite.artifact for suite in written], problem)
+
+        async def of_problem(target: Target) -> dict[str, list[str]]:
+            programs = [program for of_kind in target.wrong.values() for program in of_kind]
+            if arm == "problem":
+                return dict.fromkeys(programs, await calls(target.problem, None))
+            found = await asyncio.gather(*(calls(target.problem, program) for program in programs))
+            return dict(zip(programs, found, strict=True))
+
+        tests = await asyncio.gather(*(of_problem(target) for target in targets))
+    return await killed(targets, tests, sandbox, rules)
+
+
+def random_tests(targets: Sequence[Target], seed: int, count: int = max(COUNTS)) -> Tests:
+    def of_problem(target: Target) -> dict[str, list[str]]:
+        rng = Random(derive_seed(seed, "random tests", target.problem.id))
+        blank = Spec(kind=target.spec.kind)  # without the problem's constants
+        drawn = [f"f({rng.choice((bland_input, edge_input))(blank, rng)!r})" for _ in range(count)]
+        return {program: drawn for of_kind in target.wrong.values() for program in of_kind}
+
+    return [of_problem(target) for target in targets]
+
+
+async def chosen_tests(
+    targets: Sequence[Target], seed: int, sandbox: Sandbox, rules: MultistageRules
+) -> Tests:
+    """Of CANDIDATES random ones the best, one after the other, against mutants."""
+    game = MultistageGame(rules)
+
+    async def of_problem(target: Target, drawn: dict[str, list[str]]) -> dict[str, list[str]]:
+        candidates = list(dict.fromkeys(next(iter(drawn.values()), [])))
+        records = await game.judge_suites(target.problem, candidates, sandbox, target.choosing)
+        kills = {
+            call: {i for i, dead in enumerate(record.wrong if record else ()) if dead}
+            for call, record in zip(candidates, records, strict=True)
+        }
+        chosen, seen = list[str](), set[int]()
+        while kills and len(chosen) < max(COUNTS):
+            best = max(kills, key=lambda call: len(kills[call] - seen))
+            seen |= kills.pop(best)
+            chosen.append(best)
+        return dict.fromkeys(drawn, chosen)
+
+    drawn = random_tests(targets, seed, CANDIDATES)
+    return await asyncio.gather(*(of_problem(t, d) for t, d in zip(targets, drawn, strict=True)))
+
+
+async def killed(
+    targets: Sequence[Target], tests: Tests, sandbox: Sandbox, rules: MultistageRules
+) -> dict[str, float]:
+    """Share of the wrong programs that the first 1, 2, 4 tests kill, by kind, over programs."""
+    game = MultistageGame(rules.model_copy(update={"max_tests": max(COUNTS)}))
+    figures = {}
+
+    async def kills(problem: Problem, program: str, calls: Sequence[str]) -> bool | None:
+        (record,) = await game.judge_suites(problem, ["\n".join(calls)], sandbox, [program])
+        return record.wrong[0] if record else None
+
+    for count in COUNTS:
+        for kind in targets[0].wrong:
+            found = await asyncio.gather(
+                *(
+                    kills(target.problem, program, of_problem[program][:count])
+                    for target, of_problem in zip(targets, tests, strict=True)
+                    for program in target.wrong[kind]
+                )
+            )
+            figures[f"{kind}, {count}"] = fmean(bool(dead) for dead in found if dead is not None)
+    return figures
+
+
+if __name__ == "__main__":
+    main()
