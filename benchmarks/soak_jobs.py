@@ -22,6 +22,7 @@ from benchmarks.hostile_jobs import HOSTILE, LIMITS, TEST, Hostile
 from core.interfaces import Sandbox
 from core.verdict import Limits, OutputTest, PlainTest, Status, Test, Verdict, known_by
 from tests.attacks import conftest, test_forgery
+from tests.honest.jobs import LIMITS as HONEST_LIMITS
 from tests.honest.jobs import Job, read_corpus
 from tests.honest.not_served import NOT_SERVED
 from tests.honest.products import products
@@ -185,7 +186,9 @@ class FromCorpus:
         return f"{self.job}" + (f", wrong program {which}" if which else "")
 
     async def judge(self, sandbox: Sandbox, run: int) -> Judged:
-        verdicts = await sandbox.judge(self.program, self.job.tests, run=run, language=self.job.language)
+        verdicts = await sandbox.judge(
+            self.program, self.job.tests, limits=HONEST_LIMITS, run=run, language=self.job.language
+        )
         passed = all(verdict.passed for verdict in verdicts)
         if passed == (self.program == self.job.program):
             return Judged([], [])

@@ -7,15 +7,13 @@ from collections.abc import Callable
 import pytest
 
 from core.interfaces import SandboxFailure
-from core.verdict import Limits, Verdict
+from core.verdict import Verdict
 from sandbox_workers.backends import Kind
 from sandbox_workers.languages import UnknownLanguage
 from sandbox_workers.local import LocalSandbox
-from tests.honest.jobs import Job
+from tests.honest.jobs import LIMITS, Job
 from tests.sandboxes import kinds, require
 
-LIMITS = Limits(wall_s=8.0, cpu_s=4.0)
-"""Twice the default's CPU, for machines differ in speed; on the wall clock, some jobs hang where they are not served."""
 AT_ONCE = 64
 """Jobs in flight: what is slow keeps its batch waiting, not all."""
 Judged = list[Verdict] | UnknownLanguage | SandboxFailure

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import ray
+from ray._private.internal_api import free
 from ray.exceptions import RayActorError
 
 from actors import watching
@@ -133,6 +134,24 @@ def test_steps_that_were_begun_ahead_are_begun_anew_at_once(rollouts: RayRollout
     one, other = ahead(), further()
     assert (one.played_again, other.played_again, done().played_again) == (1, 1, 0)
     assert played(other, "began")[0] < played(one, "ended")[0], "it was played meanwhile"
+
+
+@pytest.mark.slow
+def test_what_was_finished_and_lost_after_its_actor_was_replaced_is_played_again(
+    rollouts: RayRollouts,
+) -> None:
+    """Its answer was on a node that went later than the actor."""
+    finished = rollouts.begin(request(0, 0))
+    share = rollouts._open[0]
+    ray.wait([share.playing])
+    ray.kill(rollouts.actors[0])
+    rollouts.publish(
+        "generator", ray.put(5)
+    )  # another takes its place, and what is there is not played again
+    free([share.playing])
+    result = finished()
+    assert result.played_again == 1
+    assert played(result, "by") == [0, 1] and played(result, "version") == [5, 0]
 
 
 def test_counts_of_lost_clients_stay(rollouts: RayRollouts) -> None:
