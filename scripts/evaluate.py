@@ -253,27 +253,43 @@ async def own_tests_report(
     settings: EvaluateOptions, problems: list[Problem], sandbox: Sandbox
 ) -> dict[str, Any]:
     """Of the seeded bugs that the problems' tests show, or 40 inputs near theirs, the share that their baseline tests show
-    by themselves, and that as many and eight times as many inputs near theirs show. Half a second of CPU is enough for any:
-    many references loop for ever on an input that they were not made for."""
+    by themselves, and that as many and eight times as many inputs near theirs show; of problems whose tests name no input,
+    neither. Half a second of CPU is enough for any: many references loop for ever on an input that they were not made for."""
     _need_references(settings, problems)
     limits = settings.limits if settings.cpu_s else Limits(cpu_s=0.5)
 
-    async def shown(problem: Problem) -> list[int]:
+    async def shown(problem: Problem) -> tuple[int, int, list[int]]:
         near = near_inputs(problem)
         bugs = await seeded_bugs(problem, sandbox, limits, count=settings.mutants, probe=near)
         rng, count = Random(derive_seed("near inputs", problem.id)), len(problem.baseline_tests)
-        drawn = [near(rng) for _ in range(8 * count)] if near else []
         own, bare = replace(problem, hidden_tests=()), replace(problem, hidden_tests=(), baseline_tests=())
-        by = [(own, []), (bare, drawn[:count]), (bare, drawn)]
-        found = [await non_equivalent(p, bugs, sandbox, probes, limits) for p, probes in by]
-        return [len(bugs), *map(len, found)]
+        by_own = await non_equivalent(own, bugs, sandbox, (), limits)
+        drawn = [near(rng) for _ in range(8 * count)] if near else []
+        by_near = [
+            await non_equivalent(bare, bugs, sandbox, drawn[:most], limits)
+            for most in (count, 8 * count)
+            if near
+        ]
+        return len(bugs), len(by_own), [len(found) for found in by_near]
 
-    counts = dict(zip((p.id for p in problems), await asyncio.gather(*map(shown, problems)), strict=True))
-    bugs, *found = (sum(of) for of in zip(*counts.values(), strict=True))
-    names = ("own_tests", "as_many_near_inputs", "8_times_as_many")
-    scores = {name: count / bugs if bugs else None for name, count in zip(names, found, strict=True)}
-    tasks = {key: dict(zip(("bugs", *names), of, strict=True)) for key, of in counts.items()}
-    return {"problems": len(problems), "bugs": bugs, "scores": scores, "tasks": tasks}
+    found = await asyncio.gather(*map(shown, problems))
+    names = ("as_many_near_inputs", "8_times_as_many")
+    bugs, own = sum(bugs for bugs, _, _ in found), sum(own for _, own, _ in found)
+    near_bugs = sum(bugs for bugs, _, near in found if near)
+    by_near = [sum(counts) for counts in zip(*(near for _, _, near in found if near), strict=True)]
+    scores = {"own_tests": own / bugs if bugs else None, **dict.fromkeys(names)}
+    if near_bugs:
+        scores |= {name: count / near_bugs for name, count in zip(names, by_near, strict=True)}
+    return {
+        "problems": len(problems),
+        "bugs": bugs,
+        "without_near_inputs": sum(not near for _, _, near in found),
+        "scores": scores,
+        "tasks": {
+            problem.id: {"bugs": bugs, "own_tests": own, **dict(zip(names, near, strict=False))}
+            for problem, (bugs, own, near) in zip(problems, found, strict=True)
+        },
+    }
 
 
 def _need_references(settings: EvaluateOptions, problems: Sequence[Problem]) -> None:
@@ -291,6 +307,11 @@ def _print(report: Mapping[str, Any]) -> None:
     print_scores(title, {arm: {**of["scores"], **of.get("statuses", {})} for arm, of in arms.items()})
     if report.get("without_reference"):
         print(f"{report['without_reference']} problems have no reference solution and are in no score")
+    if report.get("without_near_inputs"):
+        print(
+            f"the tests of {report['without_near_inputs']} problems name no input to go near to (no call with literal "
+            "arguments): their bugs count for the tests alone"
+        )
     if failing := report.get("failing_references"):
         unserved = sum(Status.UNSUPPORTED in statuses for statuses in failing.values())
         print(

@@ -22,9 +22,10 @@ Judged by the share of right programs on the problems that were practised: right
 import math
 import statistics
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -303,6 +304,38 @@ def main() -> None:
         figures |= {f"{numbers}: {name}: caught": share for name, share in caught.items()}
     figures["seconds"] = time.perf_counter() - start
     write(options.json, figures, {})
+    if options.json:
+        draw(figures, options.json.with_suffix(".svg"))
+
+
+def draw(figures: Mapping[str, Any], path: Path) -> None:
+    """Pass rates with their intervals over how many problems share a mistake, a panel for each range of random inputs."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    named = {
+        "sparring": "a discriminator that learns",
+        "frozen": "the same one, frozen",
+        "random": f"{SUITES * TESTS} random inputs, drawn anew",
+        "oracle": "tests of every mistake",
+        "3 random and 1 at an edge": "3 random inputs and 1 at an edge, always the same",
+        "1 that shows little": "1 that shows little, always the same",
+    }
+    figure = Figure(figsize=(11, 4.5))
+    panels = figure.subplots(1, len(RANGES), sharey=True)
+    for panel, numbers in zip(panels, RANGES, strict=True):
+        for judged_by, label in named.items():
+            found = [figures[f"{numbers}: {judged_by}: {shared}"] for shared in SHARED]
+            means, widths = ([of[name] for of in found] for name in ("mean", "half_width"))
+            width = 3 if judged_by == "sparring" else 1
+            panel.errorbar(list(SHARED), means, widths, label=label, linewidth=width, capsize=3, marker="o")
+        panel.set(title=f"random numbers from {numbers}", xlabel="who shares a mistake")
+        panel.grid(alpha=0.3)
+    panels[0].set(ylabel="right programs, ± 95%")
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="lower center", ncols=3, fontsize=9)
+    figure.tight_layout(rect=(0, 0.12, 1, 1))
+    with rc_context({"svg.hashsalt": "phase diagram"}):  # the same figures are the same file
+        figure.savefig(path, format="svg", metadata={"Date": None})
 
 
 if __name__ == "__main__":

@@ -1,14 +1,17 @@
 """When sparring pays: the map's players by table, and the files of the runs that follow it."""
 
 from dataclasses import replace
+from pathlib import Path
 
 from benchmarks.experiments import particular
 from benchmarks.experiments.phase_diagram import (
     RANGES,
+    SHARED,
     TESTERS,
     Settings,
     World,
     biting,
+    draw,
     function,
     share_caught,
     showing,
@@ -72,3 +75,18 @@ def test_static_tests_stay_and_redrawn_ones_change_with_the_visit():
         tests = [p.baseline_tests for p in practised[: particular.VISITS]]
         assert (len(set(tests)) > 1) is anew
         assert not drop_contaminated(practised, held_out)[1]
+
+
+def test_the_same_figures_draw_the_same_picture(tmp_path: Path) -> None:
+    arms = ("sparring", "frozen", "random", "oracle", *TESTERS)
+    figures = {
+        f"{numbers}: {arm}: {shared}": {"mean": 0.5, "half_width": 0.1}
+        for numbers in RANGES
+        for arm in arms
+        for shared in SHARED
+    }
+    one, other = tmp_path / "one.svg", tmp_path / "other.svg"
+    draw(figures, one)
+    draw(figures, other)
+    assert one.read_bytes() == other.read_bytes()
+    assert "a discriminator that learns" in one.read_text()

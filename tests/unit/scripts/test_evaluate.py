@@ -299,6 +299,16 @@ def test_what_a_data_sets_own_tests_show_and_what_inputs_near_theirs(sandbox):
     assert report["scores"]["own_tests"] == shown / report["bugs"]
 
 
+def test_tests_that_name_no_input_are_in_no_share_of_inputs_near_them(sandbox):
+    named = replace(PROBLEM, id="named", baseline_tests=("x = (2, 1)\nassert f(*x) == 2",))
+    report = asyncio.run(
+        own_tests_report(options("x", discriminator="baseline", mutants=50), [PROBLEM, named], sandbox)
+    )
+    assert report["without_near_inputs"] == 1 and report["tasks"]["named"].keys() == {"bugs", "own_tests"}
+    seeing = report["tasks"]["larger"]
+    assert report["scores"]["8_times_as_many"] == seeing["8_times_as_many"] / seeing["bugs"]
+
+
 def test_the_report_of_a_data_sets_own_tests(dataset, tmp_path, capsys):
     report = evaluate(options(dataset, discriminator="baseline", mutants=4, json_file=tmp_path / "o"))
     assert json.loads((tmp_path / "o").read_text()) == report
