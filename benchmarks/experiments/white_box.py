@@ -81,7 +81,7 @@ def main() -> None:
     if not options.quick:
         write(options.json, asyncio.run(compare(options)), {})
         return
-    options.seeds, options.problems = options.seeds[:1], 3
+    options.seeds, options.problems = options.seeds[:1], 12
     with tempfile.TemporaryDirectory() as directory:
         options.output = Path(directory)
         write(options.json, asyncio.run(compare(options)), {})
@@ -89,14 +89,14 @@ def main() -> None:
 
 async def compare(options: argparse.Namespace) -> dict[str, Any]:
     """Prints the tables and returns the figures."""
-    short = SHORT if options.quick else EIGHT
+    more = [*SHORT, "--warm-start.discriminator-steps", "10"] if options.quick else EIGHT
     runs = {
         arm: [
             finished_run(
                 options.config,
                 f"{arm}-seed{seed}",
                 options.output,
-                ["--seed", str(seed), *ARMS[arm], *in_one_process(options.config), *short],
+                ["--seed", str(seed), *ARMS[arm], *in_one_process(options.config), *more],
             )
             for seed in options.seeds
         ]
