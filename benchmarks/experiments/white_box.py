@@ -55,7 +55,7 @@ ARMS: dict[str, list[str]] = {
 EIGHT = ["--curriculum.frozen-suites", "8"]
 COUNTS = (1, 2, 4)
 CANDIDATES = 40
-DEMONSTRATED, MUTANTS = 12, 8
+DEMONSTRATED, MUTANTS = 12, 4
 """Of each held-out problem: traces drawn, of which some are wrong; mutants that are attacked, and as many that choose."""
 
 
@@ -238,25 +238,32 @@ async def chosen_tests(
 async def killed(
     targets: Sequence[Target], tests: Tests, sandbox: Sandbox, rules: MultistageRules
 ) -> dict[str, float]:
-    """Share of the wrong programs that the first 1, 2, 4 tests kill, by kind, over programs."""
-    game = MultistageGame(rules.model_copy(update={"max_tests": max(COUNTS)}))
-    figures = {}
+    """Share of the wrong programs that one of the first 1, 2, 4 tests kills, by kind, over programs."""
+    game = MultistageGame(rules)
 
-    async def kills(problem: Problem, program: str, calls: Sequence[str]) -> bool | None:
-        (record,) = await game.judge_suites(problem, ["\n".join(calls)], sandbox, [program])
-        return record.wrong[0] if record else None
+    async def spent(target: Target, of_problem: Mapping[str, Sequence[str]]) -> dict[str, int]:
+        """By program: tests until it is killed; more than there are where none does."""
+        attacked: dict[tuple[str, ...], list[str]] = {}
+        for program, calls in of_problem.items():
+            attacked.setdefault(tuple(calls[: max(COUNTS)]), []).append(program)
+        found = {}
+        for calls, programs in attacked.items():
+            records = await game.judge_suites(target.problem, calls, sandbox, programs)
+            for i, program in enumerate(programs):
+                kills = [number for number, record in enumerate(records, 1) if record and record.wrong[i]]
+                found[program] = min(kills, default=max(COUNTS) + 1)
+        return found
 
-    for count in COUNTS:
-        for kind in targets[0].wrong:
-            found = await asyncio.gather(
-                *(
-                    kills(target.problem, program, of_problem[program][:count])
-                    for target, of_problem in zip(targets, tests, strict=True)
-                    for program in target.wrong[kind]
-                )
-            )
-            figures[f"{kind}, {count}"] = fmean(bool(dead) for dead in found if dead is not None)
-    return figures
+    needed = await asyncio.gather(*(spent(t, of) for t, of in zip(targets, tests, strict=True)))
+    return {
+        f"{kind}, {count}": fmean(
+            of_problem[program] <= count
+            for target, of_problem in zip(targets, needed, strict=True)
+            for program in target.wrong[kind]
+        )
+        for kind in targets[0].wrong
+        for count in COUNTS
+    }
 
 
 if __name__ == "__main__":
