@@ -75,7 +75,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("output/white_box"))
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--arms", nargs="+", choices=sorted(ARMS), default=list(ARMS))
-    parser.add_argument("--problems", type=int, default=100, help="held-out ones that are attacked")
+    parser.add_argument("--problems", type=int, default=60, help="held-out ones that are attacked")
     options = parser.parse_args()
     options.config = "debug" if options.quick else "embedded"
     if not options.quick:
