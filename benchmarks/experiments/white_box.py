@@ -26,7 +26,6 @@ from typing import Any
 from benchmarks.experiments.runs import SHORT, finished_run, in_one_process, results_of, writer
 from benchmarks.report import arguments, write
 from configs.load import load_run
-from configs.schema import Config
 from core.interfaces import Sandbox
 from core.play import DISCRIMINATOR
 from core.problem import Problem
@@ -121,7 +120,7 @@ async def compare(options: argparse.Namespace) -> dict[str, Any]:
     config = load_run(["--config", options.config])[0].to_config()
     rules = MultistageRules.model_validate(config.game)
     with LocalSandbox("auto", limits=rules.sandbox_limits) as sandbox:
-        targets = await make_targets(options.problems, config, sandbox)
+        targets = await make_targets(options.problems, config.warm_start.misconceptions, rules, sandbox)
         known = {kind: sum(len(target.wrong[kind]) for target in targets) for kind in targets[0].wrong}
         print(f"{known} wrong programs for {len(targets)} problems")
         figures["attacked"] = known | {"problems": len(targets)}
@@ -145,14 +144,15 @@ async def compare(options: argparse.Namespace) -> dict[str, Any]:
     return figures
 
 
-async def make_targets(count: int, config: Config, sandbox: Sandbox) -> list[Target]:
-    """The first held-out problems."""
-    taught = config.warm_start
-    limits = config.sandbox_limits
+async def make_targets(
+    count: int, misconceptions: float, rules: MultistageRules, sandbox: Sandbox
+) -> list[Target]:
+    """The first held-out problems. misconceptions: the probability of each that the demonstrator has."""
+    limits = rules.sandbox_limits
 
     async def target(problem: Problem, spec: Spec) -> Target:
         rng = Random(derive_seed("white box", problem.id))
-        programs = {flawed_trace(spec, rng, taught.misconceptions)[-1] for _ in range(DEMONSTRATED)}
+        programs = {flawed_trace(spec, rng, misconceptions)[-1] for _ in range(DEMONSTRATED)}
         traces = [Mutant(source=p, operator="trace", line=0) for p in sorted(programs)]
         wrong = await non_equivalent(problem, traces, sandbox, limits=limits)
         bugs = await seeded_bugs(problem, sandbox, limits, count=2 * MUTANTS)
