@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import ray
-from ray._private.internal_api import free
 from ray.exceptions import RayActorError
 
 from actors import watching
@@ -144,11 +143,12 @@ def test_what_was_finished_and_lost_after_its_actor_was_replaced_is_played_again
     finished = rollouts.begin(request(0, 0))
     share = rollouts._open[0]
     ray.wait([share.playing])
-    ray.kill(rollouts.actors[0])
+    ray.kill(share.actor)
     rollouts.publish(
         "generator", ray.put(5)
     )  # another takes its place, and what is there is not played again
-    free([share.playing])
+    assert share.again == 0
+    share.playing = share.actor.play.remote(share.request)  # an answer that nobody will have
     result = finished()
     assert result.played_again == 1
     assert played(result, "by") == [0, 1] and played(result, "version") == [5, 0]
