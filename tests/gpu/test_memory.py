@@ -19,8 +19,8 @@ from learners.settings import LearnerSettings
 from runtime.memory_plan import GB, learner_parts, shape_of
 
 SMALL: dict[str, Any] = {
-    "vocab_size": 2048, "hidden_size": 256, "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2,
-    "intermediate_size": 1024, "max_position_embeddings": 1024, "tie_word_embeddings": True,
+    "vocab_size": 1024, "hidden_size": 128, "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2,
+    "intermediate_size": 512, "max_position_embeddings": 1024, "tie_word_embeddings": True,
 }  # fmt: skip
 LORA = {"lora": {"rank": 16}}
 GPU = [
@@ -103,7 +103,7 @@ class Living(TorchDispatchMode):
 @pytest.mark.parametrize("keys", CPU, ids=lambda keys: ",".join(keys))
 def test_on_a_cpu_living_tensors_are_what_the_plan_says(keys: dict[str, Any], tmp_path: Path) -> None:
     Qwen2ForCausalLM(Qwen2Config(**SMALL)).save_pretrained(tmp_path)
-    settings = settings_of(keys, tokens=2048)
+    settings = settings_of(keys, tokens=1024)
     learner, living = Learner(settings, 1e-6, tmp_path, tmp_path), Living()
     for network in learner.policy.networks():
         for parameter in network.parameters():
