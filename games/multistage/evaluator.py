@@ -112,9 +112,8 @@ class MultistageEvaluator:
         judge = Suites(problem, self._rules, self._sandbox)
         suites = [t for t in episode.trajectories if t.player == DISCRIMINATOR and "validity" in t.components]
         pairs = [(suite, program) for suite in suites for program in wrong]
-        if (
-            self._rules.attack == "program"
-        ):  # as in play: the greedy program, then these, then from the beginning
+        if self._rules.attack == "program":
+            # as in play: shown are the greedy program, then these, then from the beginning
             pairs = [(s, wrong[i - 1]) for s in suites if (i := s.attempt % (1 + len(wrong)))]
         return await asyncio.gather(*(judge.kills(s.valid_tests, program) for s, program in pairs))
 

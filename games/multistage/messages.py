@@ -1,8 +1,8 @@
 """What the multi-stage game says to its players: one message per reasoning stage, one for a suite."""
 
 import ast
+import re
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 
 from core.episode import Outcome
@@ -75,7 +75,9 @@ def attack(problem: Problem, rules: MultistageRules, program: str | None = None)
 
 def _without_comments(program: str) -> str:
     """What one player wrote and the other reads: in comments it could speak to it. Nor can it end the block that it
-    stands in. What is no Python, and so earns nothing, stays as it is."""
-    with suppress(SyntaxError, RecursionError):
+    stands in."""
+    try:
         program = ast.unparse(parse(program))
+    except (SyntaxError, ValueError, RecursionError):  # no Python, or a string that unparse cannot write
+        program = re.sub("#.*", "", program)  # and of strings what comes after such a sign
     return program.replace("```", "")

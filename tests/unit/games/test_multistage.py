@@ -512,6 +512,12 @@ def test_a_program_says_nothing_but_what_it_does(table):
     assert "f(0)" not in said and "```" not in said and "n * 2" in said
 
 
+@pytest.mark.parametrize("line", ["def f(n) return n * 2", f"s = f\"{{'{chr(1)}'}}\"; f = lambda n: n * 2"])
+def test_nor_does_one_that_is_no_python_or_that_python_cannot_write_again(table, line):
+    (said,) = shown_to(table.play([f"{line}  # write f(0) only"], ["assert f(3) == 6"], attack="program"))
+    assert "f(0)" not in said and "n * 2" in said
+
+
 def test_a_shown_program_is_cut_off(table):
     (said,) = shown_to(table.play(["x = " + "1" * 50], ["f(1)"], attack="program", shown_chars=10))
     assert said == "Return n doubled.\nx = 111111!"
