@@ -167,6 +167,8 @@ def main() -> None:
     parser.add_argument("--random-tests", type=int, default=50, help="in a large random suite")
     parser.add_argument("--sandbox", choices=["auto", "docker", "namespace", "process"], default="auto")
     options = parser.parse_args()
+    if options.config and not options.checkpoint and not options.quick:
+        parser.error("--config is the recipe of the runs that --checkpoint names: give one")
     if options.quick:
         options.problems, options.mutants, options.seeds = 8, 6, options.seeds[:2]
     recipe = options.config or ("debug" if options.quick else "embedded")

@@ -232,7 +232,8 @@ class MultistageGame:
         )
         suite.valid_tests = judged.valid
         reward, suite.components = discriminator_reward(facts, rules)
-        if facts.outcomes or facts.past:  # else no program to be measured against: not judged
+        shown_past = self.rules.attack == "program" and facts.past
+        if facts.outcomes or shown_past:  # else no program to be measured against: not judged
             suite.reward = reward
         for fault in ("parse", "literal", "contract", "size"):
             suite.components[f"fault_{fault}"] = float(sum(t.fault == fault for t in judged.emitted))

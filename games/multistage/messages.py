@@ -60,7 +60,7 @@ def closing(stage: ReasoningStage) -> str:
 def attack(problem: Problem, rules: MultistageRules, program: str | None = None) -> Message:
     """To the discriminator. program: the one that it is to break; None: it is told of the problem alone."""
     form = "{}(1, 2)" if rules.test_format == "input_only" else "assert {}(1, 2) == 3"
-    shown = None if program is None else _without_comments(program)[: rules.shown_chars]
+    shown = None if program is None else _bare(program)[: rules.shown_chars]
     full = _ATTACK.format(
         whose="programs that try" if shown is None else "the program below, which tries",
         program="" if shown is None else f"Program:\n```python\n{shown}\n```\n",
@@ -73,11 +73,15 @@ def attack(problem: Problem, rules: MultistageRules, program: str | None = None)
     return Message(brief=brief, full=full, marks=(ATTACK, TESTS))
 
 
-def _without_comments(program: str) -> str:
-    """What one player wrote and the other reads: in comments it could speak to it. Nor can it end the block that it
-    stands in."""
+def _bare(program: str) -> str:
+    """What one player wrote and the other reads, without comments and docstrings, in which it could speak to it; nor can it
+    end the block that it stands in. In ASCII, of which no character takes more than a token."""
     try:
-        program = ast.unparse(parse(program))
+        tree = parse(program)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+                node.value = ast.Constant(...)
+        program = ast.unparse(tree)
     except (SyntaxError, ValueError, RecursionError):  # no Python, or a string that unparse cannot write
         program = re.sub("#.*", "", program)  # and of strings what comes after such a sign
-    return program.replace("```", "")
+    return program.encode("ascii", "backslashreplace").decode().replace("```", "")

@@ -144,9 +144,8 @@ def test_what_was_finished_and_lost_after_its_actor_was_replaced_is_played_again
     share = rollouts._open[0]
     ray.wait([share.playing])
     ray.kill(share.actor)
-    rollouts.publish(
-        "generator", ray.put(5)
-    )  # another takes its place, and what is there is not played again
+    rollouts.publish("generator", ray.put(5))
+    # another has taken its place, and what is there was not played again
     assert share.again == 0
     share.playing = share.actor.play.remote(share.request)  # an answer that nobody will have
     result = finished()

@@ -69,3 +69,16 @@ def test_a_name_that_is_none_is_refused(scripts, monkeypatch, capsys):
     with pytest.raises(SystemExit):
         run(monkeypatch, "wroks")
     assert "no benchmark is called wroks: there are raises, forgets, works" in capsys.readouterr().err
+
+
+def test_experiments_are_run_by_one_flag(monkeypatch, tmp_path):
+    asked = []
+
+    def run(name, result, quick):
+        asked.append(name)
+        return 0
+
+    monkeypatch.setattr(runner, "run", run)
+    monkeypatch.setattr(sys, "argv", ["benchmarks", "--experiments", "--output", str(tmp_path)])
+    runner.main()
+    assert {"particular", "white_box", "kuhn_rae"} <= set(asked) and not {"rollout", "scale"} & set(asked)

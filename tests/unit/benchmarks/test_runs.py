@@ -43,3 +43,11 @@ def test_scores_of_the_evaluations(tmp_path):
     rows = [{"step": 0, "held_out": {"a": 1.0}}, {"step": 1}, {"step": 2, "held_out": {"a": 2.0}}]
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     assert runs.held_out(tmp_path) == [(0, {"a": 1.0}), (2, {"a": 2.0})]
+
+
+def test_finished_default_runs_are_taken_as_they_are(tmp_path):
+    for seed in (1, 2):
+        (tmp_path / f"adversarial-seed{seed}").mkdir()
+        (tmp_path / f"adversarial-seed{seed}" / "training_results.json").write_text("{}")
+    found = runs.sparring_runs([1, 2], tmp_path)
+    assert found == [tmp_path / "adversarial-seed1", tmp_path / "adversarial-seed2"]
