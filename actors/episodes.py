@@ -86,6 +86,7 @@ class EpisodeRunner:
                 seed=derive_seed(self._run_seed, *request.address, problem.id, name),
                 max_tokens=speaker.max_tokens,
                 branching=request.branching.get(name),
+                once=request.once,
                 past=request.past.get(problem.id, {}).get(name, ()),
             )
         sandbox = _TimedSandbox(self._sandbox, occupancy)

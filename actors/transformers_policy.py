@@ -167,8 +167,8 @@ class TransformersPolicy:
             ids, positions = chosen[:, None], positions[:, -1:] + 1
         return [
             Completion(
-                tokens=tuple(tokens[row]),
-                logprobs=tuple(logprobs[row]),
+                tokens=tokens[row],
+                logprobs=logprobs[row],
                 version=self._version,
                 finish_reason=reasons[row] or FinishReason.LENGTH,
             )

@@ -45,8 +45,8 @@ def completion_of(output: Any, version: int | None = None) -> Completion:
     if version is None:
         (version, _), *later = [(int(span.version), span.start) for span in sampled.weight_versions]
     return Completion(
-        tokens=tuple(sampled.token_ids),
-        logprobs=tuple(sampled.logprobs.logprobs) if sampled.logprobs else (),
+        tokens=sampled.token_ids,
+        logprobs=sampled.logprobs.logprobs if sampled.logprobs else (),
         version=version,
         finish_reason=FinishReason(sampled.finish_reason),
         cached=output.num_cached_tokens or 0,

@@ -1,8 +1,10 @@
 """What a learner learns from."""
 
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from core.arrays import FLAGS, FLOATS, IDS, hold
 from core.episode import FinishReason, Trajectory
 
 
@@ -13,13 +15,13 @@ class Sample:
     Example (T=5): tokens=(9, 4, 2, 7, 1), sampled=(F, F, T, T, T), trained=(F, F, F, T, T)
     """
 
-    tokens: tuple[int, ...]
-    sampled: tuple[bool, ...]
+    tokens: Sequence[int]
+    sampled: Sequence[int]
     """True where the policy chose the token (prompt tokens and stage markers put in by the game: False), and mask_truncated
     does not leave it out. These are the steps of GAE, and carry value loss."""
-    trained: tuple[bool, ...]
+    trained: Sequence[int]
     """True where the token carries policy loss: sampled, and of a stage under training."""
-    logprobs: tuple[float, ...]
+    logprobs: Sequence[float]
     """Behaviour log-probabilities; 0 where not sampled."""
     reward: float
     """Of the whole trajectory, as the estimator wants it (raw, or relative to its group)."""
@@ -30,6 +32,9 @@ class Sample:
     """Advantages are normalised among those of one player: a policy that plays against itself has several."""
     segments: tuple[int, ...] = ()
     """Sampled tokens of each turn, where GAE is to take a turn as one step; empty: it goes token by token."""
+
+    def __post_init__(self) -> None:
+        hold(self, tokens=IDS, sampled=FLAGS, trained=FLAGS, logprobs=FLOATS)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,30 +64,29 @@ def sample_from(
 
     Raises ValueError where a turn's prompt does not extend the turn before it.
     """
-    tokens: list[int] = []
-    sampled: list[bool] = []
-    trained: list[bool] = []
-    logprobs: list[float] = []
+    tokens, sampled, trained, logprobs = array(IDS), array(FLAGS), array(FLAGS), array(FLOATS)
     segments: list[int] = []
     for turn in trajectory.turns:
-        if list(turn.prompt_tokens[: len(tokens)]) != tokens:
+        if turn.prompt_tokens[: len(tokens)] != tokens:
             raise ValueError(f"{trajectory.player}: the prompt of stage {turn.stage} rewrites earlier tokens")
         added = len(turn.prompt_tokens) - len(tokens)
         completion = turn.completion
         length = len(completion.tokens)
         chosen = not (mask_truncated and completion.finish_reason is FinishReason.LENGTH)
         learns = chosen and (trained_stages is None or turn.stage in trained_stages)
-        tokens += [*turn.prompt_tokens[len(tokens) :], *completion.tokens]
-        sampled += [False] * added + [chosen] * length
-        trained += [False] * added + [learns] * length
-        logprobs += [0.0] * added + (list(completion.logprobs) if chosen else [0.0] * length)
+        tokens.extend(turn.prompt_tokens[len(tokens) :])
+        tokens.extend(completion.tokens)
+        for flags, flag in ((sampled, chosen), (trained, learns)):
+            flags.frombytes(bytes(added) + bytes([flag]) * length)
+        logprobs.frombytes(bytes(logprobs.itemsize * added))
+        logprobs.extend(completion.logprobs if chosen else array(FLOATS, bytes(logprobs.itemsize * length)))
         segments += [length] if chosen and length else []
     assert trajectory.reward is not None, "an unjudged trajectory never becomes a sample"
     return Sample(
-        tokens=tuple(tokens),
-        sampled=tuple(sampled),
-        trained=tuple(trained),
-        logprobs=tuple(logprobs),
+        tokens=tokens,
+        sampled=sampled,
+        trained=trained,
+        logprobs=logprobs,
         reward=trajectory.reward if reward is None else reward,
         advantage=advantage,
         player=trajectory.player,

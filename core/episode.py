@@ -1,8 +1,13 @@
-"""What happened: completions, turns, trajectories, episodes."""
+"""What happened: completions, turns, trajectories, episodes.
 
-from collections.abc import Iterator, Mapping
+Without slots: pickle sets those of a dataclass one by one in Python, and the driver unpickles all episodes.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+
+from core.arrays import FLOATS, IDS, hold
 
 OUTCOME_CHARACTERS = 200
 
@@ -12,16 +17,18 @@ class FinishReason(StrEnum):
     LENGTH = "length"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Completion:
     """Tokens a policy sampled, with the log-probability of each under the sampling distribution.
 
     Example: Completion(tokens=(41, 7, 1), logprobs=(-0.2, -1.1, -0.01), version=3, finish_reason="stop")
+
+    As in Turn and Sample, what there is of each token is held as an array (core/arrays.py).
     """
 
-    tokens: tuple[int, ...]
+    tokens: Sequence[int]
     """Sampled ids, the stop token included."""
-    logprobs: tuple[float, ...]
+    logprobs: Sequence[float]
     """Same length as tokens: log-softmax of logits / temperature at the sampled id."""
     version: int
     """Of the policy's weights: the oldest that sampled a token of it."""
@@ -32,6 +39,7 @@ class Completion:
     """Versions that were published while it went on, each with the number of its first token."""
 
     def __post_init__(self) -> None:
+        hold(self, tokens=IDS, logprobs=FLOATS)
         assert len(self.tokens) == len(self.logprobs)
 
     def versions(self) -> Iterator[tuple[int, int]]:
@@ -41,19 +49,22 @@ class Completion:
             yield version, end - first
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Turn:
     """One completion of one player."""
 
     stage: int
     """Reasoning stage of the generator, from 1; in games without stages the number of the player's move, from 0."""
-    prompt_tokens: tuple[int, ...]
+    prompt_tokens: Sequence[int]
     completion: Completion
     text: str
     """The completion, decoded for people and parsers; never retokenised."""
 
+    def __post_init__(self) -> None:
+        hold(self, prompt_tokens=IDS)
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+
+@dataclass(frozen=True, kw_only=True)
 class Outcome:
     """What one test did, for people who ask why an attempt earned what it earned.
 
@@ -81,7 +92,7 @@ class Outcome:
                 object.__setattr__(self, name, text[:OUTCOME_CHARACTERS] + "…")
 
 
-@dataclass(kw_only=True, slots=True)
+@dataclass(kw_only=True)
 class Trajectory:
     """One player's trainable view of one attempt: its turns in order and what they earned.
 
@@ -120,7 +131,7 @@ class Trajectory:
         return min(turn.completion.version for turn in self.turns)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Mistakes:
     """What was got wrong in an episode, for later ones to meet again (Player.past)."""
 
@@ -131,7 +142,7 @@ class Mistakes:
     again."""
 
 
-@dataclass(kw_only=True, slots=True)
+@dataclass(kw_only=True)
 class Episode:
     """One play of one problem: all attempts of all players. The attempts of one player share problem
     and opponents; they are the Group that shares a baseline."""

@@ -152,6 +152,8 @@ class Player:
     """See Sampling; only where nothing learns."""
     branching: Branching | None = None
     """None: all attempts are played apart."""
+    once: bool = False
+    """See PlayRequest."""
     past: tuple[str, ...] = ()
     """What this player wrote at this problem in earlier steps, and its opponents meet besides (episode.Mistakes)."""
     heard: Callable[[int, Turn], None] | None = None

@@ -26,6 +26,8 @@ class PlayRequest:
     """By problem and player: see Player."""
     branching: Mapping[str, Branching] = field(default_factory=dict)
     """By player; the others play their attempts apart."""
+    once: bool = False
+    """Nobody is told what failed and asked again, whatever the rules say (attempts_per_episode)."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,7 +22,7 @@ async def take_turn(player: Player, tokens: Sequence[int], attempt: int, place: 
     )
     completion = await player.policy.generate(list(tokens), sampling)
     text = player.format.text(completion.tokens)
-    turn = Turn(stage=place, prompt_tokens=tuple(tokens), completion=completion, text=text)
+    turn = Turn(stage=place, prompt_tokens=tokens, completion=completion, text=text)
     if player.heard is not None:
         player.heard(attempt, turn)
     return turn

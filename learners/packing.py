@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 from core.batch import Sample
@@ -36,10 +37,17 @@ class MicroBatch:
 def row_of(sequences: Sequence[Sequence[int]], device: torch.device | str = "cpu") -> Row:
     lengths = [len(tokens) for tokens in sequences]
     return Row(
-        tokens_N=torch.tensor([token for tokens in sequences for token in tokens], device=device),
+        tokens_N=_joined(sequences, torch.long, device),
         positions_N=torch.cat([torch.arange(length, device=device) for length in lengths]),
         lengths=lengths,
     )
+
+
+def _joined(
+    sequences: Sequence[Sequence[float]], dtype: torch.dtype, device: torch.device | str
+) -> torch.Tensor:
+    """Arrays are not gone through number by number."""
+    return torch.from_numpy(np.concatenate([np.asarray(s) for s in sequences])).to(device, dtype)
 
 
 def plan(samples: Sequence[Sample], indices: Sequence[int], token_budget: int) -> list[list[int]]:
@@ -60,16 +68,12 @@ def pack(samples: Sequence[Sample], indices: list[int], device: torch.device) ->
     chosen = [samples[i] for i in indices]
     row = row_of([sample.tokens for sample in chosen], device)
 
-    def flat(name: str, dtype: torch.dtype) -> torch.Tensor:
-        values = [value for sample in chosen for value in getattr(sample, name)]
-        return torch.tensor(values, dtype=dtype, device=device)
-
     return MicroBatch(
         indices=indices,
         row=row,
-        sampled_N=flat("sampled", torch.bool),
-        trained_N=flat("trained", torch.bool),
-        logprobs_N=flat("logprobs", torch.float32),
+        sampled_N=_joined([sample.sampled for sample in chosen], torch.bool, device),
+        trained_N=_joined([sample.trained for sample in chosen], torch.bool, device),
+        logprobs_N=_joined([sample.logprobs for sample in chosen], torch.float32, device),
         sequences_N=torch.repeat_interleave(
             torch.arange(len(chosen), device=device), torch.tensor(row.lengths, device=device)
         ),

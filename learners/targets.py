@@ -91,4 +91,4 @@ def whiten(samples: Sequence[Sample], targets: Mapping[int, Targets]) -> None:
 
 
 def trained_of_sampled(sample: Sample) -> torch.Tensor:
-    return torch.tensor([t for t, s in zip(sample.trained, sample.sampled, strict=True) if s])
+    return torch.tensor([bool(t) for t, s in zip(sample.trained, sample.sampled, strict=True) if s])

@@ -5,11 +5,11 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from configs.schema import Config
 from core.errors import SparringError
 from core.evaluation import Evaluator, Scores, hacking_alarm
+from core.play import PlayRequest
 from core.problem import Problem
 from runtime.parts import Parts, Start
 from tracking.clock import Clock
@@ -41,7 +41,7 @@ class Evaluations:
             self.categories = {problem.id: problem.tags for problem in held_out}
             self._evaluator = config.game.evaluator(held_out, parts.sandbox, config.evaluation)
         self.shown = self._evaluator.shown if self._evaluator is not None else ()
-        self._bank: Any = None
+        self._bank: dict[str, list[str]] = {}
 
     def prepare(self) -> None:
         """The yardstick: played at the start of a run, read again where it goes on."""
@@ -49,13 +49,25 @@ class Evaluations:
             return
         file = self._start.run_directory / "bank.json"
         if self._start.checkpoint is None:
-            self._show.phase("playing the yardstick of the evaluations")
-            episodes = self._parts.rollouts.begin(request)().episodes
-            write_json(file, self._parts.wait(self._evaluator.bank_of(episodes)))
-            self._clock.lap("evaluation")
-        elif not file.is_file():  # the other run's, so that the scores can be compared
+            return self._play_bank(request, file)
+        if not file.is_file():  # the other run's, so that the scores can be compared
             shutil.copy(_bank_beside(self._start.checkpoint), file)
         self._bank = json.loads(file.read_text())
+        if new := tuple(p for p in request.problems if p.id not in self._bank):
+            self._show.say(
+                f"{len(new)} of {len(request.problems)} held-out problems are not of the run before: their yardstick is "
+                "played by the models as they are now"
+            )
+            self._play_bank(replace(request, problems=new), file)
+
+    def _play_bank(self, request: PlayRequest, file: Path) -> None:
+        """Of the request's problems, besides what there is."""
+        assert self._evaluator is not None
+        self._show.phase("playing the yardstick of the evaluations")
+        episodes = self._parts.rollouts.begin(request)().episodes
+        self._bank |= self._parts.wait(self._evaluator.bank_of(episodes))
+        write_json(file, self._bank)
+        self._clock.lap("evaluation")
 
     def due(self, step: int, last_of_stage: bool = False) -> bool:
         """Whether there are scores after this step."""

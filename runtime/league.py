@@ -30,6 +30,7 @@ from evaluation.league import (
 )
 from evaluation.writing import SuiteGame, Writer, write_programs, write_suites
 from games.rules import SEATS
+from runtime.hardware import detect
 from runtime.model import loaded, open_model
 from runtime.problem_sets import load_splits
 from runtime.start import STARTED_FROM, make_embedded_models, starting_models
@@ -97,7 +98,7 @@ def play_league(
     told: dict[str, Any] = {"game": config.game.kind, "members": names, **asdict(effort)}
     if isinstance(game := config.game.game(), SuiteGame):
         problems = load_splits(config)[1][: effort.problems]
-        with LocalSandbox(sandbox, limits=game.limits) as judge:
+        with LocalSandbox(sandbox, limits=game.limits, trusted=config.trusts_programs) as judge:
             say(judge.description)
             meetings = asyncio.run(meetings_of(members, problems, config, effort, judge, say))
         rated = ratings([games_of_meeting(meeting) for meeting in meetings])
@@ -212,9 +213,9 @@ async def _matches(
 
 
 def writer(member: Member, role: str, config: Config) -> AbstractAsyncContextManager[Writer]:
-    """A member's policy, on the run's own engine where that is on a GPU, else on the transformers engine, which starts
-    at once."""
+    """A member's policy, on the run's own engine where that is on a GPU and here is one, else on the transformers engine,
+    which starts at once."""
     model, seat = open_model(str(member.models[role]), role), config.policy(role)
-    device: Literal["cpu", "cuda"] = "cuda" if config.device == "cuda" else "cpu"
+    device: Literal["cpu", "cuda"] = "cuda" if config.device == "cuda" and detect().gpus else "cpu"
     own = seat.engine if device == "cuda" else seat.engine.model_copy(update={"kind": "transformers"})
     return loaded(model, own, device, model.style(), seat.max_tokens, config.seed)

@@ -200,13 +200,15 @@ def _disk(config: Config, start: Start) -> Look:
             sizes[role] = lora.rank * shape.adapter
     each = (_WEIGHTS + _ADAM) * sum(sizes.values())
     count = config.checkpoint.keep + 2 + (len(config.curriculum.stages) if config.staged else 1)
+    there_already = len(list((start.run_directory / "checkpoints").glob("step_*")))
     there = next(p for p in (start.run_directory, *start.run_directory.parents) if p.exists())
     free = shutil.disk_usage(there).free
     line = f"disk: about {each / _MIB:.0f} MiB a checkpoint, at most {count} at once; {free / _GIB:.0f} GiB are free at {there}"
-    if each * count <= free:
+    more = each * max(1, count - there_already)  # a resumed run has some
+    if more <= free:
         return line, None
     return line, (
-        f"{there} has {free / _GIB:.1f} GiB free, the checkpoints of this run take about {each * count / _GIB:.1f}: give "
+        f"{there} has {free / _GIB:.1f} GiB free, the checkpoints of this run take about {more / _GIB:.1f}: give "
         f"another --output-dir, or keep fewer (--checkpoint.keep, now {config.checkpoint.keep})"
     )
 

@@ -245,6 +245,8 @@ class Session:
     def _played(self, assignment: Assignment, playing: Callable[[], PlayResult]) -> PlayResult:
         """With more, where there are problems to spare and some of these were played for nothing."""
         result = playing()
+        if not assignment.spare:
+            return result
         learning = [player for role in assignment.learning for player in self.config.players_of(role)]
         flat = sum(
             not any(

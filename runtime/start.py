@@ -50,6 +50,11 @@ def resolve(run: Run, recipe: str) -> tuple[Config, Start]:
     state = read_checkpoint(checkpoint) if checkpoint else None
     models = starting_models(config)
     if checkpoint and state:
+        if missing := [role for role in config.policies if role not in state["versions"]]:
+            raise SparringError(
+                f"{checkpoint}: a checkpoint of {', '.join(state['versions'])} alone; game {config.game.kind} needs a "
+                f"{' and a '.join(missing)} too: give its models instead (--generator-model {checkpoint}/generator)"
+            )
         for role in config.policies:
             now = config.policy(role).learner.model_dump(mode="json")
             check_fits(checkpoint / role, Path(models[role]), state["config"][role]["learner"], now)

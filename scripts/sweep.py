@@ -96,6 +96,8 @@ def new_sweep(options: argparse.Namespace, rest: Sequence[str], directory: Path)
         )
     if options.seeds < 1:
         raise SweepError(f"--seeds {options.seeds}: expected 1 or more")
+    if Path(options.config).is_file():  # a trial has a working directory of its own
+        options.config = str(Path(options.config).resolve())
     base: dict[str, Any] = {}
     if options.local:
         config = base_config(options.config, rest, {}, directory)
@@ -166,6 +168,7 @@ def _divided(
         raise SweepError(f"{options.kind}: game {config.game.kind} is played on no problem file")
     train, held_out = load_splits(config)
     models, files = embedded_models(config), directory / "problems"
+    failing = getattr(config.problems, "failing_references", "refuse")
     if options.kind == "data-size":
         try:
             sizes = [int(size) for size in options.sizes.split(",")]
@@ -176,7 +179,7 @@ def _divided(
         return [
             Setting(
                 name=f"{size} problems",
-                keys=keys_of(write_problems(files / f"train_{size}.json", part), aside, models),
+                keys=keys_of(write_problems(files / f"train_{size}.json", part), aside, models, failing),
                 amount=size,
             )
             for size, part in parts.items()
@@ -184,7 +187,8 @@ def _divided(
     divided = []
     for number, (rest, part) in enumerate(folds(train, options.folds, options.draw_seed), start=1):
         training = write_problems(files / f"fold{number}_train.json", rest)
-        keys = keys_of(training, write_problems(files / f"fold{number}_held_out.json", part), models)
+        aside = write_problems(files / f"fold{number}_held_out.json", part)
+        keys = keys_of(training, aside, models, failing)
         divided += [
             Replicate(name=f"fold{number}-{replicate.name}", seed=replicate.seed, keys=keys)
             for replicate in replicates

@@ -14,6 +14,7 @@ from tracking.rows import read_json, read_rows, write_json
 
 State = Literal["finished", "stopped", "failed", "unfinished"]
 _STOPPED, _FAILED, _RESULTS = "stopped.json", "failed.json", "training_results.json"
+_STARTED_FROM = "started_from.txt"
 _OF_THE_RUN = ("seed", "run_name", "output_dir")
 
 
@@ -43,10 +44,8 @@ class RunFiles:
     @cached_property
     def rows(self) -> list[dict[str, Any]]:
         """Of its metrics; of a run that began from another's checkpoint, that one's up to there come first."""
-        note = self.directory / "started_from.txt"
         earlier: list[dict[str, Any]] = []
-        if note.is_file():
-            checkpoint = Path(note.read_text().strip())
+        if checkpoint := start_of(self.directory):
             began = RunFiles(checkpoint.parent.parent)
             earlier = [row for row in began.rows if row["step"] <= step_of(checkpoint)]
         return earlier + list(read_rows(self.directory / "metrics.jsonl"))
@@ -101,6 +100,18 @@ def value_of(row: Mapping[str, Any], metric: str) -> float | None:
 def step_of(checkpoint: Path) -> int:
     """The last one that is in it; a link such as `best` is followed."""
     return int(checkpoint.resolve().name.removeprefix("step_"))
+
+
+def note_start(run: Path, checkpoint: Path) -> None:
+    """Before it begins: where it is to begin, if it is ended before it can say so itself."""
+    run.mkdir(parents=True, exist_ok=True)
+    (run / _STARTED_FROM).write_text(str(checkpoint))
+
+
+def start_of(run: Path) -> Path | None:
+    """Another run's checkpoint that it began from, if it did."""
+    note = run / _STARTED_FROM
+    return Path(note.read_text().strip()) if note.is_file() else None
 
 
 def mark_stopped(run: Path, step: int, by: str) -> None:

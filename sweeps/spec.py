@@ -229,10 +229,12 @@ def _said(value: Any) -> str:
 
 # ---------------------------------------------------------------------- from a trial to a run
 def recipe_of(sweep: Sweep, trial: Trial, keys: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The sweep's recipe with the trial's keys laid over it. keys: instead of the setting's own."""
+    """The sweep's recipe with the trial's keys laid over it; a whole section takes the place of the recipe's. keys:
+    instead of the setting's own."""
     recipe = read_recipe(*recipe_path(sweep.config))
     for layer in (sweep.base, trial.replicate.keys, trial.setting.keys if keys is None else keys):
-        recipe = overlay(recipe, nested(layer), Config)
+        kept = {key: value for key, value in recipe.items() if not isinstance(layer.get(key), Mapping)}
+        recipe = overlay(kept, nested(layer), Config)
     return recipe
 
 

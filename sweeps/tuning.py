@@ -26,7 +26,9 @@ from sweeps.runs import (
     mark_failed,
     mark_stopped,
     newest_run,
+    note_start,
     run_name,
+    start_of,
     step_of,
     value_of,
 )
@@ -79,21 +81,26 @@ class DriverTrial(tune.Trainable):
     def _scored(self) -> Iterator[dict[str, Any]]:
         """Step and score of each evaluation: of the run that is there, and as it goes on."""
         recipe = recipe_of(self._sweep, self._trial, self._keys)
-        after, resume_from = 0, []
+        after, start = 0, None
         if self._from is not None:  # Tune says where from
             after = step_of(self._from)
             anothers = self._from.parent.parent != self._run
             if anothers or read_written(self._directory, self._run.name) != recipe:  # new keys
                 self._number += 1
-                resume_from = ["--resume-from", str(self._from)]
+                start = self._from
+        elif not (self._run / "config.yaml").is_file() and (start := start_of(self._run)):
+            after = step_of(start)  # interrupted before it began
         forget_failure(self._run)
         rows = read_rows(self._run / "metrics.jsonl")
         if RunFiles(self._run).state == "unfinished":
             name = self._run.name
             file = write_recipe(self._directory, name, recipe)
             arguments = arguments_of(self._sweep, self._trial, file, self._directory, name)
+            if start is not None:
+                note_start(self._run, start)
+                arguments += ["--resume-from", str(start)]
             log = self._directory / "logs" / f"{name}.log"
-            self._driven = Driven(self._run, [*arguments, *resume_from], log)
+            self._driven = Driven(self._run, arguments, log)
             rows = self._driven.rows(after)
         for row in rows:
             value = value_of(row, self._sweep.metric)

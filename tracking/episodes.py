@@ -90,7 +90,7 @@ def _asked(attempt: Trajectory) -> Iterator[tuple[int, ...]]:
     """The tokens put to it before each of its turns: of a later one those that came since the one before."""
     known = 0
     for turn in attempt.turns:
-        yield turn.prompt_tokens[known:]
+        yield tuple(turn.prompt_tokens[known:])
         known = len(turn.prompt_tokens) + len(turn.completion.tokens)
 
 

@@ -91,7 +91,7 @@ class Display:
         table = Table(title="held out", title_justify="left")
         for column in ("", "before", "after", "change"):
             table.add_column(column, justify="left" if not column else "right")
-        for key in keys:
+        for key in (key for key in keys if key in before and key in after):  # a resumed run may take others
             name, change = key.replace("_", " "), after[key] - before[key]
             table.add_row(name, f"{before[key]:.3f}", f"{after[key]:.3f}", f"{change:+.3f}")
             shown.info(f"{name} {before[key]:.3f} -> {after[key]:.3f} (held out)")

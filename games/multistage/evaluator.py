@@ -123,4 +123,5 @@ class MultistageEvaluator:
             problems=tuple(self._problems),
             attempts=attempts,
             temperatures={GENERATOR: temperature, DISCRIMINATOR: 1.0},
+            once=True,
         )

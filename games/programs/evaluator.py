@@ -84,6 +84,7 @@ class SolverEvaluator(Evaluator):
             problems=tuple(self._problems),
             attempts={GENERATOR: attempts},
             temperatures={GENERATOR: temperature},
+            once=True,
         )
 
 

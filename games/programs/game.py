@@ -81,7 +81,7 @@ class SolverGame:
         chains = await self.solve_all(problem, player, memory)
         attempts = list(chains)
         await self._earn(problem, chains, sandbox)
-        for number in range(2, self.rules.attempts_per_episode + 1):
+        for number in range(2, 2 if player.once else self.rules.attempts_per_episode + 1):
             failed = [chain for chain in chains if any(o.status != Status.PASSED for o in chain.outcomes)]
             chains = await asyncio.gather(*(self.again(player, chain, chain.outcomes) for chain in failed))
             await self._earn(problem, chains, sandbox)

@@ -42,7 +42,7 @@ stages = st.one_of(st.none(), st.lists(st.integers(1, 5), unique=True))
 def test_a_sample_is_its_trajectory(trajectory, trained_stages):
     sample = sample_from(trajectory, 0.5, trained_stages)
     last = trajectory.turns[-1]
-    assert sample.tokens == (*last.prompt_tokens, *last.completion.tokens)
+    assert list(sample.tokens) == [*last.prompt_tokens, *last.completion.tokens]
     length = len(sample.tokens)
     assert len(sample.sampled) == len(sample.trained) == len(sample.logprobs) == length
     picked = [t for t, s in zip(sample.tokens, sample.sampled, strict=True) if s]
@@ -61,7 +61,7 @@ def test_a_sample_is_its_trajectory(trajectory, trained_stages):
 def test_the_stages_share_out_the_sampled_tokens(trajectory):
     masks = [sample_from(trajectory, None, [turn.stage]).trained for turn in trajectory.turns]
     together = [sum(column) for column in zip(*masks, strict=True)]
-    assert together == [int(s) for s in sample_from(trajectory, None, None).sampled]
+    assert together == list(sample_from(trajectory, None, None).sampled)
 
 
 # ---------------------------------------------------------------------- micro-batches
@@ -93,11 +93,11 @@ def test_micro_batches_hold_every_sample_once_without_padding_within_the_budget(
         start = 0
         for sequence, (index, length) in enumerate(zip(chunk, micro.row.lengths, strict=True)):
             sample, here = batch[index], slice(start, start + length)
-            assert tuple(micro.row.tokens_N[here].tolist()) == sample.tokens
+            assert micro.row.tokens_N[here].tolist() == list(sample.tokens)
             assert micro.row.positions_N[here].tolist() == list(range(length))
-            assert tuple(micro.sampled_N[here].tolist()) == sample.sampled
-            assert tuple(micro.trained_N[here].tolist()) == sample.trained
-            assert tuple(micro.logprobs_N[here].tolist()) == sample.logprobs
+            assert micro.sampled_N[here].tolist() == list(sample.sampled)
+            assert micro.trained_N[here].tolist() == list(sample.trained)
+            assert micro.logprobs_N[here].tolist() == list(sample.logprobs)
             assert set(micro.sequences_N[here].tolist()) == {sequence}
             start += length
 

@@ -198,7 +198,7 @@ def test_every_judged_trajectory_is_one_token_sequence(kind, data, seed, max_tok
         sample = sample_from(trajectory, 0.0, None)
         assert sum(sample.sampled) == sum(sample.trained) == trajectory.token_count > 0
         last = trajectory.turns[-1]
-        assert sample.tokens == (*last.prompt_tokens, *last.completion.tokens)
+        assert list(sample.tokens) == [*last.prompt_tokens, *last.completion.tokens]
 
 
 @examples

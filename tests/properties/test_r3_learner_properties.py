@@ -84,7 +84,7 @@ def stepped(
 
 
 def own_logprobs(learner: Learner, sample: Sample) -> tuple[float, ...]:
-    picked = torch.tensor(sample.sampled)
+    picked = torch.tensor(sample.sampled, dtype=torch.bool)
     found = torch.zeros(len(picked))
     with torch.no_grad():
         found[picked] = learner.policy.score(row_of([sample.tokens]), picked, 1.0).logprobs_P

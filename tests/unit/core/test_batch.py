@@ -25,35 +25,36 @@ TWO_STAGES = trajectory(turn(1, [9, 8], [1, 2]), turn(2, [9, 8, 1, 2, 7], [3]))
 
 def test_turns_become_one_sequence():
     sample = sample_from(TWO_STAGES, 0.25, None)
-    assert sample.tokens == (9, 8, 1, 2, 7, 3)
-    assert sample.sampled == (False, False, True, True, False, True)
+    assert list(sample.tokens) == [9, 8, 1, 2, 7, 3]
+    assert list(sample.sampled) == [0, 0, 1, 1, 0, 1]
     assert sample.trained == sample.sampled
-    assert sample.logprobs == (0.0, 0.0, -0.1, -0.2, 0.0, -0.3)
+    assert list(sample.logprobs) == [0.0, 0.0, -0.1, -0.2, 0.0, -0.3]
     assert (sample.reward, sample.advantage) == (0.5, 0.25)
 
 
 @pytest.mark.parametrize(
     ("stages", "trained"),
     [
-        ([1], (False, False, True, True, False, False)),
-        ([2], (False, False, False, False, False, True)),
-        ([1, 2], (False, False, True, True, False, True)),
-        ([3], (False,) * 6),
-        ([], (False,) * 6),
+        ([1], [0, 0, 1, 1, 0, 0]),
+        ([2], [0, 0, 0, 0, 0, 1]),
+        ([1, 2], [0, 0, 1, 1, 0, 1]),
+        ([3], [0] * 6),
+        ([], [0] * 6),
     ],
 )
 def test_only_the_stages_under_training_are_trained(stages, trained):
     sample = sample_from(TWO_STAGES, None, stages)
-    assert sample.trained == trained
-    assert sample.sampled == (False, False, True, True, False, True)
+    assert list(sample.trained) == trained
+    assert list(sample.sampled) == [0, 0, 1, 1, 0, 1]
 
 
 def test_a_completion_that_was_cut_off_is_no_step_of_anybodys():
     last = TWO_STAGES.turns[1]
     cut = replace(last, completion=replace(last.completion, finish_reason=FinishReason.LENGTH))
     masked = sample_from(trajectory(TWO_STAGES.turns[0], cut), None, None, mask_truncated=True, by_turn=True)
-    assert masked.sampled == masked.trained == (False, False, True, True, False, False)
-    assert masked.logprobs == (0.0, 0.0, -0.1, -0.2, 0.0, 0.0)
+    assert masked.sampled == masked.trained
+    assert list(masked.sampled) == [0, 0, 1, 1, 0, 0]
+    assert list(masked.logprobs) == [0.0, 0.0, -0.1, -0.2, 0.0, 0.0]
     assert masked.segments == (2,)
     assert sample_from(TWO_STAGES, None, None, by_turn=True).segments == (2, 1)
 

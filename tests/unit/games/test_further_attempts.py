@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from core.batch import sample_from
+from core.evaluation import EvaluationSettings
 from core.problem import Problem
 from core.stages import first_stages
 from core.verdict import Limits
@@ -84,6 +85,19 @@ def test_a_sandbox_that_fails_is_no_reason_for_another_attempt(game) -> None:
     episode = play(game, PROBLEM, players, Breaking())
     assert len([t for t in episode.trajectories if t.player == "generator"]) == 1
     assert not episode.judged("generator")
+
+
+@pytest.mark.parametrize("game", [multistage(3), SolverGame(UnitTestsRules(attempts_per_episode=3))])
+def test_held_out_scores_are_of_first_attempts(game, sandbox) -> None:
+    settings = EvaluationSettings(samples=2)
+    requests = game.rules.evaluator([PROBLEM], sandbox, settings).requests({})
+    assert requests and all(request.once for request in requests)
+    players = [
+        replace(seat, once=True)
+        for seat in (learner([WRONG], 1), reader("discriminator", ["assert f(2) == 4"]))
+    ]
+    episode = play(game, PROBLEM, players, sandbox)
+    assert [t.artifact for t in episode.trajectories if t.player == "generator"] == [WRONG]
 
 
 def test_without_a_baseline_test_there_is_nothing_to_tell(sandbox) -> None:

@@ -23,8 +23,8 @@ def test_a_turn_holds_what_was_said_and_what_was_answered():
 
     seat = player("author", says, seed=9, temperature=0.7, max_tokens=50)
     turn = asyncio.run(take_turn(seat, [97, 98], attempt=3, place=2))
-    assert (turn.stage, turn.prompt_tokens, turn.text) == (2, (97, 98), "AB")
-    assert turn.completion.tokens == (65, 66, STOP)
+    assert (turn.stage, list(turn.prompt_tokens), turn.text) == (2, [97, 98], "AB")
+    assert list(turn.completion.tokens) == [65, 66, STOP]
     assert turn.completion.finish_reason is FinishReason.STOP
     assert asked == [
         Sampling(max_tokens=50, stop_token_ids=(STOP,), temperature=0.7, seed=derive_seed(9, 3, 2))

@@ -99,7 +99,7 @@ def test_kl_in_the_reward_lowers_the_returns_by_the_penalties(make_learner, samp
         next(learner.policy.model.parameters()).mul_(1.1)
     sample = sample_of(learner, [3, 4], [6, 7], reward=1.0)
     reference = learner.policy.score_reference(
-        row_of([sample.tokens]), torch.tensor(sample.sampled), 1.0
+        row_of([sample.tokens]), torch.tensor(sample.sampled, dtype=torch.bool), 1.0
     ).logprobs_P
     penalties = [0.5 * (p - r) for p, r in zip(sample.logprobs[2:], reference.tolist(), strict=True)]
     targets = learner._targets(batch(sample), [0], {})

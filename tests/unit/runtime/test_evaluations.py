@@ -13,6 +13,8 @@ from rich.console import Console
 from configs.schema import Config
 from core.errors import SparringError
 from core.evaluation import Scores
+from core.play import PlayRequest
+from core.problem import Problem
 from games.multistage.rules import MultistageRules
 from runtime.evaluations import Evaluations
 from runtime.parts import Start
@@ -20,6 +22,7 @@ from tracking.clock import Clock
 from tracking.progress import Display
 
 DONE = {"step": 3}
+TEXTS = ("description", "function_signature", "reference_solution")
 
 
 class Game:
@@ -27,22 +30,27 @@ class Game:
 
     shown = ("score",)
 
-    def __init__(self, gap: float | None = None) -> None:
+    def __init__(self, gap: float | None = None, held_out: str = "a") -> None:
         self.values, self.played = {} if gap is None else {"proxy_gold_gap": gap}, 0
+        self.held_out = held_out
 
-    def begin(self, request: str) -> Any:
-        self.played += request == "yardstick"
-        return lambda: SimpleNamespace(episodes=[])
+    def begin(self, request: PlayRequest) -> Any:
+        bank = request.address == ("bank",)
+        self.played += bank
+        return lambda: SimpleNamespace(episodes=[p.id for p in request.problems] if bank else [])
 
-    def bank_request(self) -> str:
-        return "yardstick"
+    def bank_request(self) -> PlayRequest:
+        problems = tuple(
+            Problem(**{"id": i, **dict.fromkeys(TEXTS, "")}, baseline_tests=()) for i in self.held_out
+        )
+        return PlayRequest(address=("bank",), problems=problems, attempts={}, temperatures={})
 
     async def bank_of(self, episodes: Any) -> Any:
-        return {"played": self.played}
+        return {problem: [f"played {self.played}"] for problem in episodes}
 
-    def requests(self, bank: Any) -> list[str]:
-        assert bank == {"played": 1}
-        return ["held out"]
+    def requests(self, bank: Any) -> list[PlayRequest]:
+        assert bank.keys() >= set(self.held_out)
+        return [PlayRequest(address=("held out",), problems=(), attempts={}, temperatures={})]
 
     async def scores(self, played: Any, bank: Any) -> Scores:
         return Scores(self.values, 0.0)
@@ -96,8 +104,18 @@ def test_the_yardstick_is_played_once_and_goes_with_the_run_and_with_those_that_
         evaluated = made(run, game, checkpoint)
         evaluated.prepare()
         assert evaluated.scores(4, last_of_stage=True) is not None
-        assert json.loads((run / "bank.json").read_text()) == {"played": 1}
+        assert json.loads((run / "bank.json").read_text()) == {"a": ["played 1"]}
     assert game.played == 1
+
+
+def test_held_out_problems_that_the_run_before_did_not_have_get_their_yardstick(made, tmp_path, said) -> None:
+    made(tmp_path / "a", Game(held_out="ab")).prepare()
+    evaluated = made(tmp_path / "b", Game(held_out="bcd"), tmp_path / "a" / "checkpoints" / "step_000003")
+    evaluated.prepare()
+    assert evaluated.scores(4, last_of_stage=True) is not None
+    bank = json.loads((tmp_path / "b" / "bank.json").read_text())
+    assert bank == {problem: ["played 1"] for problem in "abcd"}
+    assert said.getvalue().startswith("2 of 3 held-out problems are not of the run before")
 
 
 def test_a_checkpoint_whose_runs_yardstick_is_missing_says_what_to_do(made, tmp_path) -> None:

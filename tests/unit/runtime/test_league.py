@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -95,3 +96,24 @@ def test_a_game_that_has_no_league_is_refused():
     config = load_run(["--config", "output_prediction"])[0].to_config()
     with pytest.raises(SparringError, match="a league is of programs against suites"):
         play_league([], config, Effort(problems=1), "process", lambda line: None)
+
+
+def test_a_run_of_a_gpu_has_its_league_without_one_too(tmp_path, monkeypatch):
+    monkeypatch.setattr(league, "open_model", lambda path, key: SimpleNamespace(style=lambda: None))
+    monkeypatch.setattr(league, "loaded", lambda model, engine, device, *_: (engine.kind, device))
+    monkeypatch.setattr(league, "detect", lambda: SimpleNamespace(gpus=0))
+    config = MULTISTAGE.model_copy(update={"device": "cuda"})
+    member = Member(name="before", models={"generator": tmp_path})
+    assert league.writer(member, "generator", config) == ("transformers", "cpu")
+
+
+def test_programs_of_the_embedded_models_need_no_namespaces(monkeypatch):
+    class Refused(Exception): ...
+
+    def opened(kind, *, trusted, **_):
+        assert trusted
+        raise Refused
+
+    monkeypatch.setattr(league, "LocalSandbox", opened)
+    with pytest.raises(Refused):
+        play_league([], MULTISTAGE, Effort(problems=1), "auto", print)

@@ -2,6 +2,7 @@ import json
 import socket
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -102,6 +103,17 @@ def test_models_beyond_memory_and_disk_are_refused_with_ways_out(
     memory, disk = planned(tmp_path, parameters=10**13).obstacles
     assert "GiB of memory" in memory and "lora.rank" in memory
     assert str(tmp_path) in disk and "--output-dir" in disk and "--checkpoint.keep" in disk
+
+
+def test_checkpoints_that_are_there_already_need_no_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    each = 2 * 12 * 10**9
+    monkeypatch.setattr(plan.shutil, "disk_usage", lambda path: SimpleNamespace(free=3 * each))
+    assert any("--checkpoint.keep" in said for said in planned(tmp_path, parameters=10**9).obstacles)
+    for step in range(6):
+        (tmp_path / "run" / "checkpoints" / f"step_{step:06d}").mkdir(parents=True)
+    assert not any("--checkpoint.keep" in said for said in planned(tmp_path, parameters=10**9).obstacles)
 
 
 def test_adapters_need_less_memory_and_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

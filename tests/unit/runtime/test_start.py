@@ -5,7 +5,8 @@ from huggingface_hub import constants
 
 from configs.load import load_run
 from core.errors import SparringError
-from runtime.start import _differences, load_tokenizers, starting_models
+from runtime import start
+from runtime.start import _differences, load_tokenizers, resolve, starting_models
 
 
 def test_offline_a_hub_id_without_a_copy_says_where_to_put_one(tmp_path, monkeypatch) -> None:
@@ -43,3 +44,12 @@ def test_a_run_does_not_start_from_an_adapters_directory(tmp_path) -> None:
         SparringError, match=r"generator\.model .*: holds an adapter for owner/name.* merge it"
     ):
         starting_models(config)
+
+
+def test_a_checkpoint_of_one_policy_does_not_begin_a_game_of_two(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(start, "read_checkpoint", lambda checkpoint: {"versions": {"generator": 3}})
+    given = ["--config", "debug", "--output-dir", str(tmp_path), "--resume-from", str(tmp_path)]
+    with pytest.raises(
+        SparringError, match=r"a checkpoint of generator alone; game multistage needs a discriminator too"
+    ):
+        resolve(*load_run(given))

@@ -7,10 +7,14 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import yaml
 
+from configs.load import RECIPES
+from embedded.teaching import SHIPPED
+from runtime.problem_sets import load_splits
 from scripts.sweep import _options, main, new_sweep
 from sweeps.runs import mark_failed
-from sweeps.spec import Sweep, load_sweep
+from sweeps.spec import Sweep, config_of, load_sweep
 from tracking.run_record import RunRecord
 
 SHORT = ("--curriculum.stages", "1")
@@ -44,6 +48,44 @@ def test_data_size_is_a_series_of_files_with_one_held_out_file(tmp_path):
     assert [len(json.loads(Path(f["file"]).read_text())["problems"]) for f in files] == [2, 8]
     assert files[0]["held_out"] == files[1]["held_out"]
     assert Path(sweep.settings[0].keys["generator.model"]).is_dir()
+
+
+def test_a_recipe_of_ones_own_is_found_from_a_trials_directory(tmp_path, monkeypatch):
+    (tmp_path / "mine.yaml").write_text((RECIPES / "debug.yaml").read_text())
+    monkeypatch.chdir(tmp_path)
+    options = _options(["grid", "--key", "learning_rate=1e-4,2e-4", "--config", "mine.yaml", "--to", "sweep"])
+    assert new_sweep(options, SHORT, tmp_path / "sweep").config == str(tmp_path / "mine.yaml")
+
+
+def test_parts_are_read_as_they_were_written_whatever_the_recipe_reads(tmp_path):
+    data = tmp_path / "mine.json"
+    entries = [
+        {
+            "task": str(i),
+            "text": f"Add {i}.",
+            "code": f"def f(x):\n    return x + {i}",
+            "tests": [f"assert f(1) == {i + 1}"],
+        }
+        for i in range(5)
+    ]
+    data.write_text(json.dumps(entries))
+    fields = {"id": "task", "description": "text", "reference_solution": "code", "baseline_tests": "tests"}
+    mine = tmp_path / "mine.yaml"
+    mine.write_text(
+        yaml.safe_dump(
+            {
+                "game": {"kind": "unit_tests"},
+                "generator": {"model": str(SHIPPED / "generator")},
+                "problems": {"kind": "file", "file": str(data), "format": "fields", "fields": fields},
+            }
+        )
+    )
+    to = tmp_path / "sweep"
+    options = _options(["data-size", "--sizes", "2,4", "--config", str(mine), "--to", str(to)])
+    sweep = new_sweep(options, (), to)
+    for trial in sweep.trials:
+        train, held_out = load_splits(config_of(sweep, trial, to))
+        assert (len(train), len(held_out)) == (trial.setting.amount, 1)
 
 
 def test_cross_validation_has_a_fold_as_another_has_a_seed(tmp_path):

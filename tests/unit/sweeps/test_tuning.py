@@ -164,3 +164,23 @@ def test_schedulers_and_what_a_member_may_change_to(tmp_path):
     assert all(0.1 <= _mutation(ranges["learning_rate"]).sample() <= 0.4 for _ in range(20))
     whole = {_mutation({"low": 2, "high": 3, "log": False}).sample() for _ in range(50)}
     assert whole == {2, 3}
+
+
+def test_a_member_that_was_interrupted_before_it_began_anew_begins_there(directory, tmp_path):
+    donor = trial(directory, "1-seed1", 0.5)
+    donor.step()
+    saved = tmp_path / "saved"
+    saved.mkdir()
+    donor.save_checkpoint(str(saved))
+    told(trial(directory))
+    script = (directory / "driver.py").read_text()
+    (directory / "driver.py").write_text("import sys; sys.exit('error: no room')")
+    member = trial(directory, rate=0.75)
+    member.load_checkpoint(str(saved))
+    with pytest.raises(RunFailed, match="no room"):
+        member.step()
+
+    (directory / "driver.py").write_text(script)
+    again = trial(directory, rate=0.75)
+    assert told(again) == [(2, 1.5), (3, 2.25)]
+    assert RunFiles(directory / "runs" / "0-seed1.g1").curve("score")[:2] == [(0, 0), (1, 0.5)], "the donor's"

@@ -63,6 +63,14 @@ def test_what_looks_like_markup_is_said_as_it_is(pipe: Pipe) -> None:
     assert pipe.said == ["assert f([1, 2], [red]) and [/]"]
 
 
+def test_a_score_that_was_not_taken_at_both_ends_is_not_compared(pipe: Pipe) -> None:
+    pipe.display.summary(
+        {"pass_rate": 0.25}, {"pass_rate": 0.5, "pass_at_1": 0.5}, ("pass_rate", "pass_at_1")
+    )
+    said = "\n".join(pipe.said)
+    assert "+0.250" in said and "pass at 1" not in said
+
+
 def test_a_terminal_has_one_live_line_with_the_phase() -> None:
     progress = Progress(console=Console(file=io.StringIO(), force_terminal=True))
     task = progress.add_task("", total=None, phase="starting")
