@@ -8,8 +8,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 
 from core.batch import Batch, Sample
@@ -102,6 +105,41 @@ class Tokenizer:
 
     def save_pretrained(self, directory: Path) -> None:
         (directory / "tokenizer.json").write_text("{}")
+
+
+class Live(TorchDispatchMode):
+    """Bytes of what operators have made on a CPU and somebody still has, at the height; not what they make within them."""
+
+    def __init__(self, *before: torch.Tensor) -> None:
+        """before: tensors that are there already."""
+        super().__init__()
+        self._seen: dict[int, StorageWeakRef] = {}
+        self.most = 0
+        for tensor in before:
+            self._see(tensor)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        for tensor in made if isinstance(made, (tuple, list)) else (made,):
+            if type(tensor) is torch.Tensor and tensor.device.type == "cpu" and tensor.nbytes > 4096:
+                self._see(tensor)
+        return made
+
+    def _see(self, tensor: torch.Tensor) -> None:
+        storage = tensor.untyped_storage()
+        if storage._cdata not in self._seen:
+            self._seen[storage._cdata] = StorageWeakRef(storage)
+            self.most = max(self.most, self._alive())
+
+    def _alive(self) -> int:
+        total = 0
+        for key, reference in list(self._seen.items()):
+            storage = torch.UntypedStorage._new_with_weak_ptr(reference.cdata)
+            if storage is None:
+                del self._seen[key]
+            else:
+                total += storage.nbytes()  # FSDP empties storages and keeps them
+        return total
 
 
 def small_chunks() -> None:

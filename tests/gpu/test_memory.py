@@ -2,21 +2,23 @@
 
 import gc
 import math
-import weakref
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_map_only
-from torch.utils.weak import WeakIdKeyDictionary
+from torch import distributed
+from torch.distributed.tensor import DTensor
+from torch.testing._internal.distributed.fake_pg import FakeStore
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from benchmarks.learner import SHAPES, make_batch, make_model
 from learners.learner import Learner
+from learners.parallel import World
 from learners.settings import LearnerSettings
 from runtime.memory_plan import GB, learner_parts, shape_of
+from tests.learning import Live
 
 SMALL: dict[str, Any] = {
     "vocab_size": 1024, "hidden_size": 128, "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2,
@@ -36,6 +38,11 @@ CPU = [
     {"precision": "fp32", "gradient_checkpointing": True, "logits_mb": 1},
     {"precision": "bf16", "kl": {"kind": "none"}},
 ]
+SPREAD = [
+    {"precision": "fp32", "gradient_checkpointing": True, "logits_mb": 1},
+    {"precision": "bf16", "kl": {"kind": "none"}},
+    {"precision": "bf16", **LORA},
+]
 
 
 def settings_of(keys: dict[str, Any], tokens: int) -> LearnerSettings:
@@ -50,8 +57,8 @@ def planned(path: Path, settings: LearnerSettings) -> int:
 
 
 def two_steps(learner: Learner, vocabulary: int) -> None:
-    """The second one has Adam's moments from the start; rows are full."""
-    count = math.ceil(2.5 * learner.microbatch_tokens / 230)
+    """The second one has Adam's moments from the start; each worker's rows are full."""
+    count = math.ceil(2.5 * learner.world.size * learner.microbatch_tokens / 230)
     for step in (1, 2):
         learner.step(make_batch(step, count, vocabulary))
 
@@ -74,40 +81,58 @@ def test_a_gpu_reserves_what_the_plan_says(shape: str, keys: dict[str, Any], tmp
     assert found == pytest.approx(expected, rel=0.1)
 
 
-class Living(TorchDispatchMode):
-    """Bytes of what operators have returned and somebody still has, at the height; not what they make within them."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.height = self._now = 0
-        self._known = WeakIdKeyDictionary()
-
-    def see(self, tensor: torch.Tensor) -> None:
-        storage = tensor.untyped_storage()
-        if storage not in self._known:
-            self._known[storage] = size = storage.nbytes()
-            self._now += size
-            self.height = max(self.height, self._now)
-            weakref.finalize(storage, self._gone, size)
-
-    def _gone(self, size: int) -> None:
-        self._now -= size
-
-    def __torch_dispatch__(self, function: Any, types: Any, given: Any = (), named: Any = None) -> Any:
-        out = function(*given, **(named or {}))
-        tree_map_only(torch.Tensor, self.see, out)
-        return out
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("keys", CPU, ids=lambda keys: ",".join(keys))
 def test_on_a_cpu_living_tensors_are_what_the_plan_says(keys: dict[str, Any], tmp_path: Path) -> None:
-    Qwen2ForCausalLM(Qwen2Config(**SMALL)).save_pretrained(tmp_path)
     settings = settings_of(keys, tokens=1024)
-    learner, living = Learner(settings, 1e-6, tmp_path, tmp_path), Living()
-    for network in learner.policy.networks():
-        for parameter in network.parameters():
-            living.see(parameter)
-    with living:
+    assert living(tmp_path, settings) == pytest.approx(planned(tmp_path, settings), rel=0.2)
+
+
+def living(path: Path, settings: LearnerSettings) -> int:
+    """At the height of two steps of a learner of the model SMALL, which is saved to `path`."""
+    Qwen2ForCausalLM(Qwen2Config(**SMALL)).save_pretrained(path)
+    learner = Learner(settings, 1e-6, path, path)
+    parameters = [whole_or_part(p) for network in learner.policy.networks() for p in network.parameters()]
+    with Live(*parameters) as live:
         two_steps(learner, SMALL["vocab_size"])
-    assert living.height == pytest.approx(planned(tmp_path, settings), rel=0.2)
+    return live.most
+
+
+def whole_or_part(parameter: torch.Tensor) -> torch.Tensor:
+    return parameter.to_local() if isinstance(parameter, DTensor) else parameter.data
+
+
+@pytest.fixture
+def first_of(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], None]]:
+    """first_of(workers): this process is the first of so many, and the others say what it says. Nothing is sent."""
+
+    def gather(output: torch.Tensor, given: torch.Tensor, **_: Any) -> None:
+        output.view(-1, given.numel()).copy_(given.clone().view(1, -1))  # it is a part of it
+
+    def reduce(output: torch.Tensor, given: torch.Tensor, op: Any, **_: Any) -> None:
+        output.copy_(given.view(-1, output.numel())[0].clone().view_as(output))
+
+    def begin(workers: int) -> None:
+        if distributed.is_initialized():
+            distributed.destroy_process_group()
+        distributed.init_process_group("fake", rank=0, world_size=workers, store=FakeStore())
+
+    monkeypatch.setattr(distributed, "all_gather_single", gather)
+    monkeypatch.setattr(distributed, "reduce_scatter_single", reduce)
+    monkeypatch.setattr(World, "gather", lambda world, value: [value] * world.size)
+    monkeypatch.setattr(World, "host_group", lambda world: None)
+    yield begin
+    distributed.destroy_process_group()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("keys", SPREAD, ids=lambda keys: ",".join(keys))
+def test_a_worker_under_fsdp_holds_what_the_plan_says(
+    keys: dict[str, Any], first_of: Callable[[int], None], tmp_path: Path
+) -> None:
+    for workers in (2, 16):
+        first_of(workers)
+        settings = settings_of(keys | {"sharding": "fsdp", "workers": workers}, tokens=1024)
+        found, expected = living(tmp_path, settings), planned(tmp_path, settings)
+        print(f"{keys}, {workers} workers: {found} bytes, {expected} planned")
+        assert 0.75 * expected < found < 1.05 * expected

@@ -8,14 +8,12 @@ from typing import Any
 import pytest
 import torch
 from torch import distributed, multiprocessing
-from torch.multiprocessing.reductions import StorageWeakRef
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from learners.learner import Learner
 from learners.models import load_model
 from learners.settings import LearnerSettings
 from learners.tuning import HALVES
-from tests.learning import peak_of, small_chunks, tiny_model
+from tests.learning import Live, peak_of, small_chunks, tiny_model
 
 WORKERS = 3
 SHAPE = {"hidden_size": 256, "intermediate_size": 1022, "num_hidden_layers": 16, "vocab_size": 4096}
@@ -28,35 +26,6 @@ CASES: dict[str, tuple[bool, dict[str, Any]]] = {
     "lora in bf16": (False, LORA | {"precision": "bf16"}),
 }
 """(whether the embeddings are tied, settings)"""
-
-
-class Live(TorchDispatchMode):
-    """The most bytes of tensors, made since, that were there at a time."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._seen: dict[int, StorageWeakRef] = {}
-        self.most = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        made = func(*args, **(kwargs or {}))
-        for tensor in made if isinstance(made, (tuple, list)) else (made,):
-            if type(tensor) is torch.Tensor and tensor.device.type == "cpu" and tensor.nbytes > 4096:
-                storage = tensor.untyped_storage()
-                if storage._cdata not in self._seen:
-                    self._seen[storage._cdata] = StorageWeakRef(storage)
-                    self.most = max(self.most, self._alive())
-        return made
-
-    def _alive(self) -> int:
-        total = 0
-        for key, reference in list(self._seen.items()):
-            storage = torch.UntypedStorage._new_with_weak_ptr(reference.cdata)
-            if storage is None:
-                del self._seen[key]
-            else:
-                total += storage.nbytes()  # FSDP empties storages and keeps them
-        return total
 
 
 def settings_of(case: str) -> LearnerSettings:
