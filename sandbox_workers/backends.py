@@ -110,8 +110,8 @@ def choose_backend(kind: Kind = "auto", runtime: str | None = None, *, trusted: 
         return _process(f"for programs of the embedded models only; {missing}")
     raise SandboxUnavailable(
         f"no sandbox can run here: {missing}. Start Docker, or allow user namespaces (how: sandbox_workers/README.md), "
-        "or say yourself that plain processes will do: backend process (driver.py --sandbox.backend process, --sandbox process of other commands); "
-        "python -m sandbox_workers check_host says what they lack"
+        "or say yourself that plain processes will do: backend process (driver.py --sandbox.backend process, other commands "
+        "--sandbox process); python -m sandbox_workers check_host says what they lack"
     )
 
 

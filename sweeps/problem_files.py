@@ -58,8 +58,9 @@ def write_problems(file: Path, problems: Iterable[Problem]) -> str:
 
 
 def keys_of(train: str, held_out: str, models: Mapping[str, Path], failing: str = "refuse") -> dict[str, Any]:
-    """Of a run on these files. failing: problems.failing_references. models: by policy, the embedded ones' directories: by the name `embedded` they would be
-    refused, for they speak of the embedded problems only, and here these are in a file."""
+    """Of a run on these files. models: by policy, the embedded ones' directories: by the name `embedded` they would be
+    refused, for they speak of the embedded problems only, and here these are in a file. failing:
+    problems.failing_references."""
     named = {f"{role}.model": str(path) for role, path in models.items()}
     aside = {"kind": "file", "file": held_out}
     return {
