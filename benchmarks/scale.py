@@ -17,7 +17,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -131,11 +131,14 @@ def sleeping_actors(count: int) -> Iterator[RayRollouts]:
 def sleeping_parts(
     rollouts: RayRollouts, config: Config, problems: list[Problem], start: Start
 ) -> Iterator[Parts]:
-    with asyncio.Runner() as loop:
+    with asyncio.Runner() as loop, ExitStack() as stack:
         yield Parts(
             scheduler=RayScheduler(**config.curriculum_arguments(ordered_ids(config, problems))),
             rollouts=rollouts,
-            learners={policy: _sleeping_learner(policy, start.run_directory) for policy in config.policies},
+            learners={
+                policy: stack.enter_context(_sleeping_learner(policy, start.run_directory))
+                for policy in config.policies
+            },
             sandbox=NoSandbox(),
             describe=f"{len(rollouts.actors)} rollout actors that sleep",
             wait=loop.run,
@@ -206,7 +209,8 @@ class Sleeping:
         return tuple(self._rng.randrange(VOCABULARY) for _ in range(count))
 
 
-def _sleeping_learner(policy: str, folder: Path) -> RayLearner:
+@contextmanager
+def _sleeping_learner(policy: str, folder: Path) -> Iterator[RayLearner]:
     mailbox = MailboxActor.options(num_cpus=0, max_concurrency=64).remote(policy)
     learning = _learn.options(name=f"learner of {policy}").remote(mailbox, policy, str(folder))
 
@@ -216,9 +220,12 @@ def _sleeping_learner(policy: str, folder: Path) -> RayLearner:
         except RayError as error:
             mailbox.stop.remote(f"learner {policy}: {error}")
 
-    threading.Thread(target=watch, daemon=True).start()
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
     learner: RayLearner = RayLearner(policy, 0, mailbox, lambda: {policy: learner.version})
-    return learner
+    yield learner
+    ray.get(mailbox.stop.remote())
+    watcher.join()  # Ray ends a process in which a thread still waits when it is shut down
 
 
 @ray.remote(num_cpus=0, max_retries=0)
