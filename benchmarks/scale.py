@@ -56,8 +56,7 @@ PLAY_S, LEARN_S = 1.0, 0.5
 SIZES = (32, 256)
 """Tokens of a completion."""
 FEWER = 4
-"""So many times fewer groups of the larger ones are in a step, and so few steps: at 450 bytes a token the driver and a
-mailbox would fill this machine."""
+"""So many times fewer groups of the larger ones are in a step, and so few steps: this machine has little memory."""
 
 
 def main() -> None:

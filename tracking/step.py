@@ -48,7 +48,8 @@ def policy_lag(episodes: Iterable[Episode], players: Collection[str], version: i
     tokens: Counter[int] = Counter()
     attempts = (t for e in episodes for t in e.trajectories if t.player in players)
     for turn in {id(turn): turn for t in attempts for turn in t.turns}.values():  # some share turns
-        tokens.update({version - 1 - v: count for v, count in turn.completion.versions()})
+        for v, count in turn.completion.versions():
+            tokens[version - 1 - v] += count
     if not tokens.total():
         return {}
     mean_lag = sum(lag * count for lag, count in tokens.items()) / tokens.total()
