@@ -30,7 +30,7 @@ class Problem:
     """Tests for evaluation: no prompt and no reward uses them. A data set's official list may repeat baseline tests."""
     language: str = "python"
     limits: Limits | None = None
-    """Where the data set states its own; else the run's."""
+    """What the data set states; the rest is the run's."""
     other_solutions: tuple[str, ...] = ()
     """Correct ones besides the reference."""
     wrong_solutions: tuple[str, ...] = ()
@@ -44,6 +44,9 @@ class Problem:
                 f"problem {self.id}: function_signature {self.function_signature!r} has no 'def name('"
             )
         return match.group(1)
+
+    def limits_over(self, run: Limits) -> Limits:
+        return self.limits.over(run) if self.limits is not None else run
 
     @property
     def baseline_asserts(self) -> tuple[str, ...]:

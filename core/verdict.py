@@ -140,3 +140,7 @@ class Limits(Settings):
     file_mb: int = Field(default=8, ge=0)
     output_kb: int = Field(default=64, ge=1)
     """Captured stdout plus stderr, KiB; more is OUTPUT_LIMIT."""
+
+    def over(self, others: "Limits") -> "Limits":
+        """What is said here, and of the rest the others': a data set that states its CPU time leaves the memory to the run."""
+        return others.model_copy(update=self.model_dump(exclude_unset=True))

@@ -2,7 +2,8 @@
 
 import re
 
-FENCE = re.compile(r"```[a-zA-Z0-9_]*\n(.*?)(?:```|\Z)", re.DOTALL)
+FENCE = re.compile(r"(?:```\w*|^[ \t]*```[^\n`]*)[ \t\r]*\n(.*?)(?:```|\Z)", re.DOTALL | re.MULTILINE)
+"""A block; at the beginning of a line anything may stand behind its opening (```python title="a.py")."""
 
 
 def extract_program(text: str) -> str:

@@ -154,7 +154,7 @@ class SandboxClient:
             SandboxFailure: some test could not be judged after all attempts.
             UnknownLanguage: the language is not known, or cannot run here.
         """
-        limits = limits or self._limits
+        limits = limits.over(self._limits) if limits is not None else self._limits
         loop = self._enter_loop()
         of_run = f"afresh {next(self._afresh)}" if run is None else run
         asked = (self._version, limits, of_run, language, program, tests)

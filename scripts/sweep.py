@@ -36,10 +36,12 @@ from sweeps.runs import runs_of
 from sweeps.spec import (
     DEFAULT_METRIC,
     SPEC,
+    Range,
     Replicate,
     Setting,
     Sweep,
     SweepError,
+    Values,
     base_config,
     check,
     draws,
@@ -110,7 +112,7 @@ def new_sweep(options: argparse.Namespace, rest: Sequence[str], directory: Path)
         base["checkpoint.keep"] = 10**6  # a member may begin from any of another's
     config = base_config(options.config, rest, base, directory)
     settings, replicates = _expanded(options, config, directory)
-    keys = dict(map(parse_key, getattr(options, "key", ())))
+    keys = _keys(options)
     sweep = Sweep(
         kind=options.kind,
         config=options.config,
@@ -140,7 +142,7 @@ def _expanded(
     kind, seeds = options.kind, range(1, options.seeds + 1)
     replicates = [Replicate(name=f"seed{seed}", seed=seed) for seed in seeds]
     if kind in ("grid", *_DRAWN):
-        keys = dict(map(parse_key, options.key))
+        keys = _keys(options)
         if kind == "grid":
             return grid(keys), replicates
         return draws(keys, options.samples, options.draw_seed), replicates
@@ -156,6 +158,19 @@ def _expanded(
             for model in options.models.split(",")
         ], replicates
     return _divided(options, config, directory, replicates)
+
+
+def _keys(options: argparse.Namespace) -> dict[str, Values | Range]:
+    """Raises SweepError."""
+    keys: dict[str, Values | Range] = {}
+    for text in getattr(options, "key", ()):
+        key, values = parse_key(text)
+        if key in keys:
+            raise SweepError(
+                f"--key {text}: {key} was given before; give all its values at once, separated by commas"
+            )
+        keys[key] = values
+    return keys
 
 
 def _divided(
@@ -193,7 +208,7 @@ def _divided(
             Replicate(name=f"fold{number}-{replicate.name}", seed=replicate.seed, keys=keys)
             for replicate in replicates
         ]
-    keys = dict(map(parse_key, options.key))
+    keys = _keys(options)
     return (grid(keys) if keys else [Setting(name=BASELINE, keys={})]), divided
 
 

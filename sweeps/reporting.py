@@ -128,10 +128,17 @@ def task_rows(run: RunFiles) -> Iterator[dict[str, Any]]:
 
 def parameters(run: RunFiles) -> float | None:
     """Of the generator's model; of that beneath its adapter, where it has one."""
+    from huggingface_hub import snapshot_download
     from safetensors import safe_open
 
     folder = _policy(run)
-    folder = Path(base_of(folder) or folder) if folder else None
+    if folder and (base := base_of(folder)):
+        folder = Path(base)
+        if not folder.is_dir():  # a hub's: this machine has trained on it
+            try:
+                folder = Path(snapshot_download(base, local_files_only=True))
+            except (OSError, ValueError):
+                folder = None
     count = 0
     for file in folder.glob("*.safetensors") if folder else ():
         with safe_open(file, "pt") as tensors:

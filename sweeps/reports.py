@@ -137,9 +137,9 @@ def series(groups: Groups, metric: str, amount: Callable[[RunFiles], float | Non
     held_out = {s: over(groups[s], lambda run: run.last(metric)) for s in ordered}
     said = []
     for name, means in (("training reward", train), (metric, held_out)):
-        values = [found.mean for s in ordered if (found := means[s]) is not None]
-        drops = falls(values)
-        verdict = "rises, or stays, throughout" if not drops else f"falls at {ordered[drops[0]]}"
+        values = {s: found.mean for s in ordered if (found := means[s]) is not None}
+        drops = falls(list(values.values()))
+        verdict = "rises, or stays, throughout" if not drops else f"falls at {list(values)[drops[0]]}"
         said.append(f"{name} {verdict}")
     ranks = []
     for replicate in dict.fromkeys(run.replicate for s in ordered for run in groups[s]):

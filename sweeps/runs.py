@@ -44,11 +44,14 @@ class RunFiles:
     @cached_property
     def rows(self) -> list[dict[str, Any]]:
         """Of its metrics; of a run that began from another's checkpoint, that one's up to there come first."""
+        return self._with_those_before("metrics.jsonl")
+
+    def _with_those_before(self, file: str) -> list[dict[str, Any]]:
         earlier: list[dict[str, Any]] = []
         if checkpoint := start_of(self.directory):
-            began = RunFiles(checkpoint.parent.parent)
-            earlier = [row for row in began.rows if row["step"] <= step_of(checkpoint)]
-        return earlier + list(read_rows(self.directory / "metrics.jsonl"))
+            began = RunFiles(checkpoint.parent.parent)._with_those_before(file)
+            earlier = [row for row in began if row["step"] <= step_of(checkpoint)]
+        return earlier + list(read_rows(self.directory / file))
 
     @cached_property
     def results(self) -> Mapping[str, Any]:
@@ -76,7 +79,7 @@ class RunFiles:
     def tasks(self) -> dict[str, list[tuple[int, float]]]:
         """By held-out problem, (step, share of its tests passed) of each evaluation."""
         found: dict[str, list[tuple[int, float]]] = {}
-        for row in read_rows(self.directory / "task_history.jsonl"):
+        for row in self._with_those_before("task_history.jsonl"):
             for task, value in row["tasks"].items():
                 found.setdefault(task, []).append((row["step"], value))
         return found

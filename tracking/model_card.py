@@ -1,6 +1,7 @@
 """README.md of an exported policy: its figures, what it was trained on, and what it is not good for."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from huggingface_hub import EvalResult, ModelCardData
@@ -74,7 +75,7 @@ Problems: {_problems(config)}. Held out: {_held_out(config)}.
 
 
 def _is_hub_id(model: str) -> bool:
-    return model.count("/") == 1 and not model.startswith((".", "/", "~"))
+    return model.count("/") == 1 and not model.startswith((".", "/", "~")) and not Path(model).exists()
 
 
 def _steps(policy: str, state: Mapping[str, Any]) -> str:
@@ -100,7 +101,7 @@ def _figure(value: float | None) -> str:
 def _problems(config: Mapping[str, Any]) -> str:
     problems = config["problems"]
     if problems["kind"] == "embedded":
-        return "the embedded problems of the repository (simple functions, made by a grammar)"
+        return f"the repository's own of game {config['game']['kind']}"
     split = f", split {problems['split']}" if problems.get("split") else ""
     return f"{problems['file']} (format {problems['format']}{split})"
 

@@ -24,7 +24,7 @@ CREATE TABLE IF NOT EXISTS solutions (
     bytes INTEGER NOT NULL,        -- of the program in UTF-8
     step INTEGER NOT NULL,
     found_at REAL NOT NULL,        -- seconds since 1970
-    UNIQUE (problem_id, implementation)
+    UNIQUE (problem_id, implementation, step)  -- an earlier text is kept: a run may be resumed from before the later one
 );
 CREATE INDEX IF NOT EXISTS ranking ON solutions (problem_id, pass_rate DESC, bytes, id);
 """
@@ -85,27 +85,27 @@ class SolutionDatabase:
 
         found_at: seconds since 1970; None: now.
         """
+        size, of = len(program.encode()), implementation(program)
         added = self._connection.execute(
-            f"INSERT INTO solutions ({_FIELDS}, implementation) VALUES (?, ?, ?, ?, ?, ?, ?) "
-            "ON CONFLICT (problem_id, implementation) DO UPDATE SET program = excluded.program, "
-            "pass_rate = excluded.pass_rate, bytes = excluded.bytes, step = excluded.step, "
-            "found_at = excluded.found_at WHERE (excluded.pass_rate, -excluded.bytes) > (pass_rate, -bytes)",
+            f"INSERT INTO solutions ({_FIELDS}, implementation) SELECT ?, ?, ?, ?, ?, ?, ? WHERE NOT EXISTS "
+            "(SELECT 1 FROM solutions WHERE problem_id = ? AND implementation = ? AND (pass_rate, -bytes) >= (?, ?)) "
+            "ON CONFLICT (problem_id, implementation, step) DO UPDATE SET program = excluded.program, "
+            "pass_rate = excluded.pass_rate, bytes = excluded.bytes, found_at = excluded.found_at",
             (
-                problem_id,
-                program,
-                pass_rate,
-                len(program.encode()),
-                step,
+                *(problem_id, program, pass_rate, size, step),
                 time.time() if found_at is None else found_at,
-                implementation(program),
+                *(of, problem_id, of, pass_rate, -size),
             ),
         )
         return added.rowcount > 0
 
     def best(self, problem_id: str, count: int = 1) -> list[Solution]:
-        """The first `count` of a problem: by pass rate, then bytes, then age."""
+        """The first `count` of a problem, an implementation once: by pass rate, then bytes, then age."""
         ranked = (
-            f"SELECT {_FIELDS} FROM solutions WHERE problem_id = ? ORDER BY pass_rate DESC, bytes, id LIMIT ?"
+            f"SELECT {_FIELDS} FROM solutions AS one WHERE problem_id = ? AND NOT EXISTS (SELECT 1 FROM solutions AS better "
+            "WHERE better.problem_id = one.problem_id AND better.implementation = one.implementation "
+            "AND (better.pass_rate, -better.bytes) > (one.pass_rate, -one.bytes)) "
+            "ORDER BY pass_rate DESC, bytes, id LIMIT ?"
         )
         return [Solution(*row) for row in self._connection.execute(ranked, (problem_id, count))]
 

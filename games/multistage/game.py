@@ -98,7 +98,7 @@ class MultistageGame:
         """The generator's attempts, and the further ones of those that fail a baseline test."""
         chains = await self.solve_all(problem, player)
         programs = list(chains)
-        tests, limits = problem.baseline_asserts, problem.limits or self.rules.sandbox_limits
+        tests, limits = problem.baseline_asserts, problem.limits_over(self.rules.sandbox_limits)
         for number in range(2, 2 if player.once else self.rules.attempts_per_episode + 1):
             ran = await asyncio.gather(
                 *(judged(sandbox.judge(chain.artifact, tests, limits=limits)) for chain in chains)

@@ -61,7 +61,7 @@ class Suites:
 
     def __init__(self, problem: Problem, rules: MultistageRules, sandbox: Sandbox) -> None:
         self._problem, self._rules, self._sandbox = problem, rules, sandbox
-        self._limits = problem.limits or rules.sandbox_limits
+        self._limits = problem.limits_over(rules.sandbox_limits)
         self._strict = rules.test_format == "strict"
 
     async def records(

@@ -61,7 +61,7 @@ class CodeGolfRules(SolverRules):
         attempt.artifact = attempt.artifact.strip()
 
     async def earn(self, problem: Problem, attempt: Trajectory, sandbox: Sandbox) -> bool:
-        limits = problem.limits or self.sandbox_limits
+        limits = problem.limits_over(self.sandbox_limits)
         verdicts = await judged(sandbox.judge(attempt.artifact, problem.baseline_tests, limits=limits))
         if verdicts is None:
             return False

@@ -77,7 +77,7 @@ class UnitTestsRules(SolverRules):
                 sandbox.judge(
                     attempt.artifact,
                     tests,
-                    limits=problem.limits or self.sandbox_limits,
+                    limits=problem.limits_over(self.sandbox_limits),
                     language=problem.language,
                 )
             )

@@ -94,7 +94,8 @@ def call_test(name: str, arguments: Sequence[object], right: Sequence[object]) -
 def limits_for(
     tests: Iterable[Test], cpu_s: float | None = None, memory_mb: float | None = None
 ) -> Limits | None:
-    """Limits that a data set states, with room for the longest expected output; None where the run's will do.
+    """Limits that a data set states, with room for the longest expected output, and nothing else said; None where the run's
+    will do.
 
     Wall time is four times CPU time, as by default.
     """

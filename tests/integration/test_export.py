@@ -137,6 +137,7 @@ def test_the_card_has_figures_data_limits_and_metadata(run_of: Any, tmp_path: Pa
     (result,) = data["model-index"][0]["results"]
     assert result["metrics"] == [{"type": "generator_pass_rate", "value": 0.5}]
     assert "| generator pass rate | 0.250 | 0.500 |" in text and "git abc123" in text
+    assert "the repository's own of game " in text
     assert all(f"## {part}" in text for part in ("Data", "Training", "Use", "Limits"))
 
 

@@ -16,6 +16,13 @@ def test_resource_limits():
     ]
 
 
+def test_what_a_data_set_does_not_state_is_left_to_the_run():
+    run = Limits(cpu_s=20, memory_mb=1024)
+    assert Limits(output_kb=79).over(run) == Limits(cpu_s=20, memory_mb=1024, output_kb=79)
+    assert Limits(cpu_s=2.0).over(run).cpu_s == 2.0, "stated, though it is what is usual"
+    assert Limits().over(run) == run
+
+
 def test_only_passed_passes():
     assert [s for s in Status if Verdict(status=s).passed] == [Status.PASSED]
 

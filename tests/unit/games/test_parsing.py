@@ -38,6 +38,10 @@ def one(line: str, test_format: str = "strict", signature: str = "def f(x):") ->
         ("```python\n```", ""),
         ("", ""),
         ("inline ``` fence", "inline ``` fence"),
+        ("```python \nx = 1\n```\nThis works.", "x = 1\n"),
+        ("```python\r\nx = 1\r\n```\r\nThis works.", "x = 1\r\n"),
+        ('so:\n  ```python3.11 title="a.py"\nx = 1\n```\nThis works.', "x = 1\n"),
+        ("use ```x``` so\nand ```py\nx = 1\n```", "x = 1\n"),
     ],
 )
 def test_a_program_is_the_last_fenced_block_or_all_of_the_text(text, program):

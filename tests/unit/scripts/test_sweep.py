@@ -14,7 +14,7 @@ from embedded.teaching import SHIPPED
 from runtime.problem_sets import load_splits
 from scripts.sweep import _options, main, new_sweep
 from sweeps.runs import mark_failed
-from sweeps.spec import Sweep, config_of, load_sweep
+from sweeps.spec import Sweep, SweepError, config_of, load_sweep
 from tracking.run_record import RunRecord
 
 SHORT = ("--curriculum.stages", "1")
@@ -48,6 +48,11 @@ def test_data_size_is_a_series_of_files_with_one_held_out_file(tmp_path):
     assert [len(json.loads(Path(f["file"]).read_text())["problems"]) for f in files] == [2, 8]
     assert files[0]["held_out"] == files[1]["held_out"]
     assert Path(sweep.settings[0].keys["generator.model"]).is_dir()
+
+
+def test_a_key_that_is_given_twice_is_refused(tmp_path, capsys):
+    with pytest.raises(SweepError, match="learning_rate was given before"):
+        made(tmp_path, "grid", "--key", "learning_rate=1e-4", "--key", "learning-rate=2e-4")
 
 
 def test_a_recipe_of_ones_own_is_found_from_a_trials_directory(tmp_path, monkeypatch):

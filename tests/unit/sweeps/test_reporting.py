@@ -15,7 +15,7 @@ from tests.datasets import problem_file
 from tracking.run_record import RunRecord
 
 
-def test_a_models_size_is_that_of_what_was_saved(tmp_path):
+def test_a_models_size_is_that_of_what_was_saved(tmp_path, monkeypatch):
     saved = tmp_path / "checkpoints" / "step_000001"
     saved.mkdir(parents=True)
     (saved / "generator").symlink_to(SHIPPED / "generator")
@@ -28,6 +28,14 @@ def test_a_models_size_is_that_of_what_was_saved(tmp_path):
     base = {"base_model_name_or_path": str(SHIPPED / "generator")}
     (saved / "generator" / "adapter_config.json").write_text(json.dumps(base))
     assert parameters(RunFiles(tmp_path, "s", "seed1")) == found, "of the model beneath the adapter"
+    cached = tmp_path / "cache" / "models--nobody--mine"
+    (cached / "refs").mkdir(parents=True)
+    (cached / "refs" / "main").write_text("abc")
+    (cached / "snapshots").mkdir()
+    (cached / "snapshots" / "abc").symlink_to(SHIPPED / "generator")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
+    (saved / "generator" / "adapter_config.json").write_text('{"base_model_name_or_path": "nobody/mine"}')
+    assert parameters(RunFiles(tmp_path, "s", "seed1")) == found, "from the hub's cache"
 
 
 def test_a_held_out_problem_is_like_the_nearest_one_trained_on(tmp_path, capsys):

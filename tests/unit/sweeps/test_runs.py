@@ -67,6 +67,9 @@ def test_a_run_that_began_from_a_checkpoint_has_its_rows_up_to_there(tmp_path):
     (second.directory / "started_from.txt").write_text(str(checkpoint))
     RunRecord(second.directory).add({"step": 3, "held_out": {"score": 0.3}})
     assert second.curve("score") == [(0, 0.0), (1, 0.1), (2, 0.2), (3, 0.3)]
+    for run, step in ((first, 1), (first, 3), (second, 3)):
+        RunRecord(run.directory).add_evaluation(step, Scores({}, 0.0, {"a": step / 4}))
+    assert second.tasks() == {"a": [(1, 0.25), (3, 0.75)]}
     assert (generation(tmp_path, "m"), generation(tmp_path, "x")) == (0, 0)
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / run_name("m", 2)).mkdir()
@@ -116,6 +119,18 @@ def folds_at(directory: Path, seeds: int = 1) -> list[RunFiles]:
             record.write_categories({task: ["rows"] for task in tasks}, [trained])
             runs.append(RunFiles(run.directory, "s", f"fold{fold}-seed{seed}"))
     return runs
+
+
+def test_a_series_names_the_setting_at_which_it_falls_though_an_earlier_one_has_no_value(tmp_path):
+    groups = {}
+    for amount, rewards in ((1, [0.1]), (2, [0.4, 0.4]), (4, [0.5, 0.5]), (8, [0.3, 0.3])):
+        directory = tmp_path / str(amount)
+        directory.mkdir()
+        for step, reward in enumerate(rewards, start=1):
+            RunRecord(directory).add({"step": step, "generator_reward": reward, "held_out": {"score": 0.5}})
+        groups[f"k={amount}"] = [RunFiles(directory, f"k={amount}", "seed1", amount)]
+    table = reports.series(groups, "score", lambda run: run.amount)
+    assert table is not None and "training reward falls at k=8; score rises, or stays" in table.note
 
 
 def test_seeds_of_a_fold_are_one_value_of_an_interval_over_folds(tmp_path):

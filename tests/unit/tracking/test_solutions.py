@@ -68,6 +68,14 @@ def test_of_one_implementation_the_better_judged_text_is_kept(solutions):
     assert [s.pass_rate for s in solutions.best("t", 9)] == [1.0]
 
 
+def test_a_run_that_goes_on_from_before_a_better_text_has_the_one_that_it_had(solutions):
+    for step, layout in ((3, "p  =  lambda g: g[::-1]"), (7, FLIP + " "), (7, FLIP)):
+        assert solutions.add("t", layout, pass_rate=1.0, step=step)
+    assert [s.program for s in solutions.best("t", 9)] == [FLIP]
+    solutions.forget_after(5)
+    assert [(s.program, s.step) for s in solutions.best("t", 9)] == [("p  =  lambda g: g[::-1]", 3)]
+
+
 def test_implementations():
     assert implementation("x=1 # a") == implementation("\n\nx = (1)")
     assert implementation("x=1") != implementation("x=2") != implementation("y=2")
