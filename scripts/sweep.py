@@ -15,6 +15,7 @@ What stands after -- goes to every run, as to driver.py: ... --seeds 3 -- --n-ge
 """
 
 import argparse
+import os
 import shlex
 import sys
 import time
@@ -125,6 +126,7 @@ def new_sweep(options: argparse.Namespace, rest: Sequence[str], directory: Path)
         interval=getattr(options, "interval", None),
         mutations={k: v.plain() for k, v in keys.items()} if options.kind == "pbt" else {},
         command=shlex.join(["python", "-m", "scripts.sweep", *sys.argv[1:]]),
+        begun_in=os.getcwd(),
         versions=versions(),
     )
     if options.kind == "ablate":

@@ -25,15 +25,15 @@ _libc = ctypes.CDLL(None)
 class Driven:
     """It ends when whoever started it ends, however that is."""
 
-    def __init__(self, run: Path, arguments: Sequence[str], log: Path) -> None:
-        """arguments: driver.py's. A run that is there already is continued."""
+    def __init__(self, run: Path, arguments: Sequence[str], log: Path, directory: str = "") -> None:
+        """arguments: driver.py's. directory: to run in, where this machine has it. A run that is there already is continued."""
         self._run, self._log = run, log
         resume = ["--resume"] if (run / "config.yaml").is_file() else []
         environment = {k: v for k, v in os.environ.items() if not k.startswith("RAY_") or k in _KEPT}
         with log.open("a") as out:
             self._process = subprocess.Popen(
-                [sys.executable, "driver.py", *arguments, *resume],
-                cwd=_ROOT,
+                [sys.executable, str(_ROOT / "driver.py"), *arguments, *resume],
+                cwd=directory if os.path.isdir(directory) else _ROOT,
                 env=environment | {"PYTHONUNBUFFERED": "1"},
                 stdin=subprocess.DEVNULL,
                 stdout=out,

@@ -74,6 +74,8 @@ class Sweep(Settings):
     mutations: dict[str, Any] = {}
     """pbt: by key, what a member may change to: a list, or {"low", "high", "log"}."""
     command: str = ""
+    begun_in: str = ""
+    """The working directory, from which paths in recipe and arguments are meant."""
     versions: dict[str, str] = {}
 
     @property

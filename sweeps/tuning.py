@@ -100,7 +100,7 @@ class DriverTrial(tune.Trainable):
                 note_start(self._run, start)
                 arguments += ["--resume-from", str(start)]
             log = self._directory / "logs" / f"{name}.log"
-            self._driven = Driven(self._run, arguments, log)
+            self._driven = Driven(self._run, arguments, log, self._sweep.begun_in)
             rows = self._driven.rows(after)
         for row in rows:
             value = value_of(row, self._sweep.metric)

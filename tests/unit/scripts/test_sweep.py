@@ -59,7 +59,8 @@ def test_a_recipe_of_ones_own_is_found_from_a_trials_directory(tmp_path, monkeyp
     (tmp_path / "mine.yaml").write_text((RECIPES / "debug.yaml").read_text())
     monkeypatch.chdir(tmp_path)
     options = _options(["grid", "--key", "learning_rate=1e-4,2e-4", "--config", "mine.yaml", "--to", "sweep"])
-    assert new_sweep(options, SHORT, tmp_path / "sweep").config == str(tmp_path / "mine.yaml")
+    sweep = new_sweep(options, SHORT, tmp_path / "sweep")
+    assert sweep.config == str(tmp_path / "mine.yaml") and sweep.begun_in == str(tmp_path)
 
 
 def test_parts_are_read_as_they_were_written_whatever_the_recipe_reads(tmp_path):

@@ -49,6 +49,17 @@ def test_rows_come_as_they_are_written_until_the_run_ends(driver, tmp_path):
     assert list(rows) == []
 
 
+def test_a_run_is_where_its_paths_are_meant_if_there_is_such_a_place(driver, tmp_path):
+    list(driver("(run / 'cwd').write_text(os.getcwd())").rows())
+    assert (tmp_path / "run" / "cwd").read_text() == str(tmp_path)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    again = Driven(tmp_path / "b", [str(tmp_path / "b"), "x"], tmp_path / "log", str(elsewhere))
+    assert list(again.rows()) and (tmp_path / "b" / "cwd").read_text() == str(elsewhere)
+    gone = Driven(tmp_path / "c", [str(tmp_path / "c"), "x"], tmp_path / "log", str(tmp_path / "gone"))
+    assert list(gone.rows()) and (tmp_path / "c" / "cwd").read_text() == str(tmp_path)
+
+
 def test_a_file_that_has_not_grown_is_not_read_again(driver, monkeypatch):
     reads = []
     monkeypatch.setattr(sweeps.driving, "_LOOK_EVERY_S", 0.01)
