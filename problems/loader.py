@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from core.errors import SparringError
 from core.problem import Problem
+from core.verdict import Limits
 
 
 class ProblemFileError(SparringError):
@@ -36,6 +37,7 @@ class _Entry(BaseModel):
     hidden_tests: list[str] = Field(default_factory=list)
     other_solutions: list[str] = Field(default_factory=list)
     wrong_solutions: list[str] = Field(default_factory=list)
+    limits: Limits | None = None
 
 
 class _ToSolve(_Entry):
@@ -60,6 +62,7 @@ _EXPECTED = {
     "hidden_tests": 'a list of strings, such as ["assert double(-1) == -2"]',
     "other_solutions": "a list of strings: further correct programs, which no good test fails",
     "wrong_solutions": "a list of strings: wrong programs, which good tests fail",
+    "limits": f'an object with some of {", ".join(Limits.model_fields)}, such as {{"cpu_s": 5}}',
 }
 _LAYOUT = '{"problems": [{"id": ..., "description": ..., ...}]}'
 
@@ -157,7 +160,7 @@ def _schema_fault(error: ValidationError) -> str:
         str(first["loc"][0]),
         "".join(f"[{part}]" for part in first["loc"][1:] if isinstance(part, int)),
     )
-    if first["type"] == "extra_forbidden":
+    if first["type"] == "extra_forbidden" and len(first["loc"]) == 1:
         return (
             f"field {field!r}: unknown field; remove it, or correct its name to one of {', '.join(_EXPECTED)}"
         )

@@ -15,6 +15,8 @@ from core.seeding import derive_seed
 from problems.formats.columns import FIELDS
 from sweeps.spec import SweepError
 
+_FIELDS = (*FIELDS, "other_solutions", "wrong_solutions")
+
 
 def shuffled(problems: Sequence[Problem], seed: int) -> list[Problem]:
     """By ids and seed alone."""
@@ -51,7 +53,8 @@ def write_problems(file: Path, problems: Iterable[Problem]) -> str:
                 f"problem {problem.id}: folds and sizes are for Python functions with a reference solution and assert "
                 "tests; divide other data sets by hand, and give a recipe for each part"
             )
-        entries.append({field: getattr(problem, field) for field in FIELDS})
+        limits = problem.limits.model_dump(exclude_unset=True) if problem.limits is not None else None
+        entries.append({field: getattr(problem, field) for field in _FIELDS} | {"limits": limits})
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps({"problems": entries}))
     return str(file.resolve())

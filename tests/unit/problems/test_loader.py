@@ -181,6 +181,16 @@ AT = "problem 'double' (index 0), "
                 'such as ["math"], or []'
             ),
         ),
+        *(
+            (
+                changed(limits=limits),
+                (
+                    f"{AT}field 'limits': found a number; expected 'limits' to be an object with some of cpu_s, wall_s, "
+                    'memory_mb, processes, file_mb, output_kb, such as {"cpu_s": 5}'
+                ),
+            )
+            for limits in (3, {"seconds": 3}, {"cpu_s": 0})
+        ),
         (
             changed(difficulty=True),
             (
@@ -207,7 +217,7 @@ AT = "problem 'double' (index 0), "
             (
                 f"{AT}field 'baseline_test': unknown field; remove it, or correct its name to one of id, description, "
                 "function_signature, baseline_tests, reference_solution, difficulty, tags, hidden_tests, "
-                "other_solutions, wrong_solutions"
+                "other_solutions, wrong_solutions, limits"
             ),
         ),
         (

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from core.problem import Problem
+from core.verdict import Limits
 from sweeps.ablations import NAMES, ablation
 from sweeps.problem_files import folds, keys_of, nested_parts, write_problems
 from sweeps.spec import (
@@ -205,6 +206,11 @@ def test_a_part_is_a_problem_file_that_a_run_reads(tmp_path):
 
     train = write_problems(tmp_path / "p" / "train.json", problems(3))
     assert load_problems(train) == [*problems(3)]
+    (slow,) = [
+        replace(p, limits=Limits(cpu_s=9.0), wrong_solutions=("def f(x): return x",)) for p in problems(1)
+    ]
+    (read,) = load_problems(write_problems(tmp_path / "slow.json", [slow]))
+    assert read == slow and read.limits is not None and read.limits.model_fields_set == {"cpu_s"}
     keys = keys_of(train, train, {"generator": tmp_path})
     sweep = sweep_of(Setting(name="s", keys=keys | {"discriminator.model": str(tmp_path)}))
     check(sweep, tmp_path)
