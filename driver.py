@@ -66,7 +66,7 @@ def train(session: Session) -> None:
                 metrics, weights = learning()
                 clock.lap("learn")
                 receipts = parts.rollouts.publish(role, weights)
-                session.opponents.learned(assignment, role, version, weights)
+                session.opponents.learned(role, version, weights)
                 clock.lap("publish")
                 row[role] |= dict(metrics)
                 row[role]["probe_difference"] = max(r.probe_difference for r in receipts)

@@ -2,7 +2,7 @@
 
 import re
 
-FENCE = re.compile(r"(?:```\w*|^[ \t]*```[^\n`]*)[ \t\r]*\n(.*?)(?:```|\Z)", re.DOTALL | re.MULTILINE)
+FENCE = re.compile(r"(?:```[\w+]*|^[ \t]*```[^\n`]*)[ \t\r]*\n(.*?)(?:```|\Z)", re.DOTALL | re.MULTILINE)
 """A block; at the beginning of a line anything may stand behind its opening (```python title="a.py")."""
 
 

@@ -299,7 +299,7 @@ class Session:
             SparringError: the run has diverged (stop.*); it was saved before.
         """
         step, last = assignment.step, self.parts.scheduler.is_last_of_stage(assignment.step)
-        row |= self.opponents.played(episodes)
+        row |= self.opponents.played(assignment, episodes)
         if self.evaluations.due(step, last) and self.opponents.seat_today():
             self.clock.lap("publish")
         scores = self.evaluations.scores(step, last)

@@ -97,12 +97,14 @@ def open_input(path: str) -> TextIO:
     if path == "-":
         return sys.stdin
     try:
-        return open(path, encoding="utf-8")
+        return open(path, encoding="utf-8", errors="surrogateescape")  # JSON refuses the line, by its number
     except OSError as error:
         raise SparringError(f"{path}: {error.strerror}") from None
 
 
 def judge(options: argparse.Namespace) -> int:
+    if options.slots < 1:
+        raise SparringError(f"--slots {options.slots}: 1 or more")
     with (
         open_input(options.jobs) as lines,
         LocalSandbox(options.backend, slots=options.slots, memory_mb=options.memory_mb) as sandbox,

@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx
 
-FENCE = re.compile(r"```[a-zA-Z0-9+]*\n(.*?)(?:```|\Z)", re.DOTALL)
+FENCE = re.compile(r"(?:```[\w+]*|^[ \t]*```[^\n`]*)[ \t\r]*\n(.*?)(?:```|\Z)", re.DOTALL | re.MULTILINE)
 ATTEMPTS = 6
 LONGEST_WAIT_S = 60.0
 

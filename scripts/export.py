@@ -114,9 +114,9 @@ def _whole_or_not_at_all(target: Path) -> Iterator[Path]:
     try:
         yield draft
         draft.chmod(0o755)  # mkdtemp's are for their owner alone, as are safetensors' files
-        for file in draft.iterdir():
+        for file in filter(Path.is_file, draft.rglob("*")):
             file.chmod(0o644)
-        draft.replace(target)
+        draft.replace(target.resolve())  # it may be a link to an empty directory
     finally:
         shutil.rmtree(draft, ignore_errors=True)
 

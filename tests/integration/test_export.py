@@ -141,6 +141,13 @@ def test_the_card_has_figures_data_limits_and_metadata(run_of: Any, tmp_path: Pa
     assert all(f"## {part}" in text for part in ("Data", "Training", "Use", "Limits"))
 
 
+def test_a_link_to_an_empty_directory_is_filled(run_of: Any, tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "out").symlink_to(tmp_path / "disk")
+    export(run_of(), tmp_path / "out")
+    assert (tmp_path / "out").is_symlink() and (tmp_path / "disk" / "README.md").is_file()
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

@@ -17,13 +17,13 @@ from runtime.parts import Start
 ROLES = ("generator", "discriminator")
 
 
-def config(**mix: Any) -> Config:
+def config(stages: int = 3, **mix: Any) -> Config:
     opponents = {"current": 0.0, "pfsp": 0.0, "history": 1.0} | mix
     steps = {
         "n_discriminator_steps": 2,
         "n_generator_steps": 2,
         "k_alternating_steps": 1,
-        "stages": [1, 2, 3],
+        "stages": list(range(1, stages + 1)),
     }
     return Config.model_validate({"curriculum": {**steps, "opponents": opponents}})
 
@@ -56,7 +56,8 @@ class Run:
         self.engines[role] = weights[1]
         self.loads += 1
 
-    def step(self, reward: float = 0.5, evaluate: bool = False) -> None:
+    def step(self, reward: float = 0.5, evaluate: bool = False, last_is_flat: bool = False) -> None:
+        """last_is_flat: the last step of a phase gives who learns no sample."""
         assignment = self.curriculum.next()
         assert assignment is not None
         self.opponents.seat(assignment)
@@ -64,15 +65,17 @@ class Run:
             assert self.engines[role] == self.learners[role], "who learns plays by its own weights"
         self.seen.append((assignment.step, assignment.phase, dict(self.engines)))
         for role in assignment.learning:
+            if last_is_flat and role in assignment.stops_learning:
+                continue
             self.learners[role] += 1
             self.engines[role] = self.learners[role]
-            self.opponents.learned(assignment, role, self.learners[role], (role, self.learners[role]))
+            self.opponents.learned(role, self.learners[role], (role, self.learners[role]))
         self.curriculum.observe(assignment.step, {}, {})
         told = {"pass_rate": reward, "kill_rate": reward}
         attempts = [
             Trajectory(player=role, attempt=0, turns=[], reward=reward, components=told) for role in ROLES
         ]
-        self.opponents.played([Episode(problem_id="p", trajectories=attempts)])
+        self.opponents.played(assignment, [Episode(problem_id="p", trajectories=attempts)])
         if evaluate:
             self.opponents.seat_today()
             assert self.engines == self.learners
@@ -106,6 +109,15 @@ def test_there_are_past_versions_that_play(tmp_path):
 def test_evaluation_is_by_todays_versions_in_the_midst_of_a_phase(tmp_path):
     every, never = (Run(config(), tmp_path).finish(evaluate=at) for at in (True, False))
     assert every.seen == never.seen
+
+
+def test_todays_version_is_the_last_one_though_a_phases_last_step_taught_nothing(tmp_path):
+    for seed in range(4):
+        run = Run(config(stages=5).model_copy(update={"seed": seed}), tmp_path)
+        for _ in range(10):  # two stages, after which each has a past to be drawn from
+            run.step()
+        run.finish(evaluate=True, last_is_flat=True)  # which looks that each is evaluated by its own weights
+        assert run.loads
 
 
 def test_a_resumed_run_meets_the_same_opponents(tmp_path):

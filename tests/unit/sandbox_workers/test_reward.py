@@ -77,6 +77,7 @@ def test_a_refused_request_is_an_error(judge: Any, status: int) -> None:
         ("def f(): return 1", "def f(): return 1"),
         ("First:\n```python\nx = 1\n```\nbetter:\n```python\nx = 2\n```\nDone.", "x = 2\n"),
         ("```\nx = 3\n", "x = 3\n"),
+        ('```python title="a.py" \nx = 5\n```\nDone.', "x = 5\n"),
         ([{"role": "assistant", "content": "```py\nx = 4\n```"}], "x = 4\n"),
     ],
 )

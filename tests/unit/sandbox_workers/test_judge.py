@@ -1,0 +1,21 @@
+"""`python -m sandbox_workers judge` on input that is none."""
+
+from pathlib import Path
+
+import pytest
+
+from sandbox_workers.__main__ import main
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [(["--slots", "0"], "--slots 0: 1 or more"), ([], "jobs.jsonl:1: Input should be a valid string")],
+)
+def test_bad_input_is_told_in_a_line(
+    options: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    jobs = tmp_path / "jobs.jsonl"
+    jobs.write_bytes(b'{"id": 1, "program": "# \xe9", "tests": ["f()"]}\n')
+    with pytest.raises(SystemExit) as ended:
+        main(["judge", "--backend", "process", *options, str(jobs)])
+    assert ended.value.code == 2 and said in capsys.readouterr().err
