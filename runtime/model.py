@@ -54,11 +54,6 @@ class Model:
         return read_section(GameRules, self.run, "game", _run_directory(self.path)) if self.game else None
 
     @property
-    def embedded(self) -> bool:
-        """Its run began from the embedded model: what it writes can be trusted (sandbox_workers.backends.choose_backend)."""
-        return (self.run.get(Path(self.path).name) or {}).get("model") == EMBEDDED
-
-    @property
     def knows_stages(self) -> bool:
         """Its run trained it on the stages; of no known run, it has the stage markers."""
         if self.run:

@@ -66,20 +66,18 @@ def evaluate(settings: EvaluateOptions) -> dict[str, Any]:
     started = time.perf_counter()
     problems = _problems(settings)
     name, limits = settings.policy or settings.discriminator or "", settings.limits
-    trusted = False
     if settings.policy in FIXED:
         of = partial(fixed_programs_report, settings, problems)
     elif settings.policy:
-        model = open_model(name, "--policy")
-        of, trusted = partial(programs_report, settings, problems, model), model.embedded
+        of = partial(programs_report, settings, problems, open_model(name, "--policy"))
     elif settings.discriminator == OWN_TESTS:
         of = partial(own_tests_report, settings, problems)
     else:
         model = open_model(name, "--discriminator")
         game = changed_game(settings, model)
-        limits, trusted = game.limits, model.embedded
+        limits = game.limits
         of = partial(suites_report, settings, problems, model, game)
-    with LocalSandbox(settings.sandbox, limits=limits, trusted=trusted) as sandbox:
+    with LocalSandbox(settings.sandbox, limits=limits) as sandbox:
         print(sandbox.description, flush=True)
         found = asyncio.run(of(sandbox))
     report = {

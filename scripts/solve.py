@@ -76,10 +76,7 @@ def solve(settings: SolveOptions) -> dict[str, Any]:
     with contextlib.ExitStack() as stack:
         sandbox = None
         if settings.runs_programs:
-            trusted = model.embedded and (tester is None or tester.embedded)
-            sandbox = stack.enter_context(
-                LocalSandbox(settings.sandbox, limits=settings.limits, trusted=trusted)
-            )
+            sandbox = stack.enter_context(LocalSandbox(settings.sandbox, limits=settings.limits))
             print(sandbox.description, flush=True)
         solutions, ended = asyncio.run(_solve_all(settings, problems, (model, tester), sandbox))
     solutions += [Solution(problem=i, attempts=[], error=fault) for i, fault in faults.items()]

@@ -132,15 +132,3 @@ def test_what_writes_no_programs_or_has_no_checkpoint_is_refused(tmp_path: Path)
         find_policies(None, tmp_path)
     with pytest.raises(SparringError, match="a checkpoint of first, none of which writes programs"):
         find_policies(str(checkpoint(tmp_path / "boards", "first")), tmp_path)
-
-
-@pytest.mark.parametrize(("named", "embedded"), [("embedded", True), ("owner/name", False)])
-def test_what_a_runs_model_began_from_says_whether_its_programs_are_trusted(
-    named: str, embedded: bool
-) -> None:
-    run = {"generator": {"model": named}}
-    assert (
-        Model(path="/r/checkpoints/best/generator", tokenizer=None, context=None, run=run).embedded
-        is embedded
-    )
-    assert not Model(path="/models/mine", tokenizer=None, context=None, run={}).embedded

@@ -114,12 +114,18 @@ def test_a_metric_that_no_evaluation_has_ends_the_trial(directory):
         trial(directory).step()
 
 
-def test_a_member_that_goes_on_from_anothers_checkpoint_is_a_new_run_with_new_keys(directory, tmp_path):
+def saved_by_another(directory: Path, tmp_path: Path) -> Path:
+    """After its first step, at another rate."""
     donor = trial(directory, "1-seed1", 0.5)
     donor.step()
     saved = tmp_path / "saved"
     saved.mkdir()
     donor.save_checkpoint(str(saved))
+    return saved
+
+
+def test_a_member_that_goes_on_from_anothers_checkpoint_is_a_new_run_with_new_keys(directory, tmp_path):
+    saved = saved_by_another(directory, tmp_path)
     told(trial(directory))
 
     member = trial(directory, rate=0.75)
@@ -167,11 +173,7 @@ def test_schedulers_and_what_a_member_may_change_to(tmp_path):
 
 
 def test_a_member_that_was_interrupted_before_it_began_anew_begins_there(directory, tmp_path):
-    donor = trial(directory, "1-seed1", 0.5)
-    donor.step()
-    saved = tmp_path / "saved"
-    saved.mkdir()
-    donor.save_checkpoint(str(saved))
+    saved = saved_by_another(directory, tmp_path)
     told(trial(directory))
     script = (directory / "driver.py").read_text()
     (directory / "driver.py").write_text("import sys; sys.exit('error: no room')")
