@@ -24,7 +24,8 @@ from pydantic import ValidationError
 
 from core.errors import SparringError, exit_with
 from core.interfaces import SandboxFailure
-from core.verdict import Status, Verdict
+from core.verdict import Limits, Status, Verdict
+from sandbox_workers.backends import MOST_SLOTS
 from sandbox_workers.check_host import check_host
 from sandbox_workers.languages import UnknownLanguage
 from sandbox_workers.lines import JobRequest, line_of
@@ -54,10 +55,11 @@ def read_jobs(lines: Iterable[str], name: str, memory_mb: int) -> Iterator[JobLi
                 f"{name}:{number}: {where + ': ' if where else ''}{first['msg'].removeprefix('Value error, ')}; expected "
                 '{"id", "program", "tests": ["assert …" or {"stdout", "stdin"?, "code"?}], "language"?, "limits"?}'
             ) from None
-        if job.limits.memory_mb > memory_mb:
+        if "memory_mb" in job.limits.model_fields_set and job.limits.memory_mb > memory_mb:
             raise SparringError(
                 f"{name}:{number}: limits.memory_mb: {job.limits.memory_mb} is above --memory-mb {memory_mb}"
             )
+        job.limits = job.limits.over(Limits(memory_mb=min(Limits().memory_mb, memory_mb)))
         yield job
 
 
@@ -103,8 +105,6 @@ def open_input(path: str) -> TextIO:
 
 
 def judge(options: argparse.Namespace) -> int:
-    if options.slots < 1:
-        raise SparringError(f"--slots {options.slots}: 1 or more")
     with (
         open_input(options.jobs) as lines,
         LocalSandbox(options.backend, slots=options.slots, memory_mb=options.memory_mb) as sandbox,
@@ -121,9 +121,6 @@ def serve(options: argparse.Namespace) -> int:
     from sandbox_workers.service import Most, make_app  # FastAPI only where it is served
     from web.service import check, guarded, run
 
-    for name in ("slots", "memory_mb", "cpu_s", "waiting"):
-        if getattr(options, name) < 1:
-            raise SparringError(f"--{name.replace('_', '-')} {getattr(options, name):g}: 1 or more")
     check(options)
     most = Most(memory_mb=options.memory_mb, seconds=options.cpu_s, waiting=options.waiting)
     with LocalSandbox(
@@ -151,7 +148,9 @@ def main(arguments: list[str] | None = None) -> int:
             default="auto",
             help="default: auto",
         )
-        command.add_argument("--slots", type=int, default=os.cpu_count() or 1, help="programs judged at once")
+        command.add_argument(
+            "--slots", type=int, default=min(os.cpu_count() or 1, MOST_SLOTS), help="programs judged at once"
+        )
         command.add_argument(
             "--memory-mb",
             type=int,
@@ -168,6 +167,9 @@ def main(arguments: list[str] | None = None) -> int:
     commands.add_parser("check_host", help="what this host offers, and what is weaker here")
     options = parser.parse_args(arguments)
     try:
+        for name, least in {"slots": 1, "memory_mb": 32, "cpu_s": 1, "waiting": 1}.items():
+            if (value := getattr(options, name, least)) < least:
+                raise SparringError(f"--{name.replace('_', '-')} {value:g}: {least} or more")
         match options.command:
             case "judge":
                 return judge(options)

@@ -48,8 +48,8 @@ class Most:
     """Tests times wall_s of one request. It may keep a slot for longer: building, second looks and the wait for a CPU
     are not counted."""
 
-    def excess(self, limits: Limits, tests: int) -> str:
-        """What is too much; "" for nothing."""
+    def limits(self, asked: Limits, tests: int) -> Limits:
+        """What a request states, and of the rest the defaults, or less where this service allows less. Raises Refused."""
         allowed = {
             "memory_mb": self.memory_mb,
             "cpu_s": self.seconds,
@@ -59,14 +59,20 @@ class Most:
             "output_kb": OUTPUT_KB,
         }
         for name, most in allowed.items():
-            if (asked := getattr(limits, name)) > most:
-                return f"limits.{name}: {asked:g} is above {most:g}, the most that this service allows"
+            if name in asked.model_fields_set and (value := getattr(asked, name)) > most:
+                raise Refused(
+                    f"limits.{name}: {value:g} is above {most:g}, the most that this service allows"
+                )
+        usual = Limits()
+        limits = asked.over(
+            Limits(**{name: min(getattr(usual, name), most) for name, most in allowed.items()})
+        )
         if tests * limits.wall_s > self.tests_s:
-            return (
+            raise Refused(
                 f"tests: {tests} of up to {limits.wall_s:g} s (limits.wall_s) are more than {self.tests_s:g} s; "
                 "send them in several requests"
             )
-        return ""
+        return limits
 
 
 class RunCode(BaseModel):
@@ -76,7 +82,8 @@ class RunCode(BaseModel):
     language: str
     stdin: str | None = None
     compile_timeout: float = Field(10.0, gt=0)
-    run_timeout: float = Field(10.0, gt=0)
+    run_timeout: float | None = Field(None, gt=0)
+    """None: 10, or less where the service allows less."""
     memory_limit_MB: int = -1
     """Less than 1: as much as the service allows."""
     files: dict[str, str | None] = {}
@@ -97,8 +104,7 @@ def make_app(sandbox: SandboxClient, most: Most) -> FastAPI:
 
     async def judge_one(request: JobRequest, run: int | None = 0) -> list[Verdict]:
         nonlocal waiting
-        if excess := most.excess(request.limits, len(request.tests)):
-            raise Refused(excess)
+        limits = most.limits(request.limits, len(request.tests))
         if waiting >= most.waiting:
             raise Busy(f"{waiting} requests are being judged; try again")
         waiting += 1
@@ -106,7 +112,7 @@ def make_app(sandbox: SandboxClient, most: Most) -> FastAPI:
             verdicts = await sandbox.judge(
                 request.program,
                 request.judged_tests(),
-                limits=request.limits,
+                limits=limits,
                 run=run,
                 language=request.language,
             )
@@ -155,9 +161,10 @@ def as_job(request: RunCode, most: Most) -> JobRequest:
     if request.files or request.fetch_files:
         raise Refused("files, fetch_files: this service neither takes files nor gives them back")
     memory_mb = request.memory_limit_MB if request.memory_limit_MB > 0 else most.memory_mb
+    seconds = request.run_timeout or min(10.0, most.seconds)
     limits = {
-        "cpu_s": request.run_timeout,
-        "wall_s": 4 * request.run_timeout,
+        "cpu_s": seconds,
+        "wall_s": 4 * seconds,
         "memory_mb": memory_mb,
         "output_kb": OUTPUT_KB,
     }

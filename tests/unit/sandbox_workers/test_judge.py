@@ -4,12 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_workers.__main__ import main
+from sandbox_workers.__main__ import main, read_jobs
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
-    [(["--slots", "0"], "--slots 0: 1 or more"), ([], "jobs.jsonl:1: Input should be a valid string")],
+    [
+        (["--slots", "0"], "--slots 0: 1 or more"),
+        (["--memory-mb", "16"], "--memory-mb 16: 32 or more"),
+        ([], "jobs.jsonl:1: Input should be a valid string"),
+    ],
 )
 def test_bad_input_is_told_in_a_line(
     options: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -19,3 +23,8 @@ def test_bad_input_is_told_in_a_line(
     with pytest.raises(SystemExit) as ended:
         main(["judge", "--backend", "process", *options, str(jobs)])
     assert ended.value.code == 2 and said in capsys.readouterr().err
+
+
+def test_a_job_that_states_no_memory_has_what_there_is() -> None:
+    (job,) = read_jobs(['{"id": 1, "program": "", "tests": [], "limits": {"cpu_s": 3}}'], "-", memory_mb=128)
+    assert (job.limits.memory_mb, job.limits.cpu_s) == (128, 3)
