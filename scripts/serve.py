@@ -79,7 +79,11 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
         help="loaded at once, fewer where memory does not allow it (%(default)s)",
     )
     add("--max-tokens", type=int, default=4096, help="that one request may be answered with (%(default)s)")
-    add("--max-model-len", type=int, help="tokens of prompt and completion; default: the model's context")
+    add(
+        "--max-model-len",
+        type=int,
+        help="tokens of prompt and completion; default: as many as model and cache can have",
+    )
     add(
         "--cache-mb",
         type=float,
@@ -113,7 +117,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
 def serve_until_told(options: argparse.Namespace) -> None:
     """Raises SparringError."""
     from sandbox_workers.backends import choose_backend
-    from serving.models import fitting, open_models
+    from serving.models import fitting, open_models, with_context
     from web.service import check
 
     leasts = {"max_models": 1, "max_tokens": 1, "max_model_len": 32, "kv_cache_mb": 16, "slots": 1}
@@ -125,7 +129,9 @@ def serve_until_told(options: argparse.Namespace) -> None:
     check(options)  # now, not in a replica's log
     models = open_models(options.model, "--model")
     if options.device == "cpu":
-        options.max_models = fitting(models, options.max_models, options.dtype, options.kv_cache_mb)
+        dtype = options.dtype or "float32"
+        with_context(models, options.max_model_len, dtype, options.kv_cache_mb)
+        options.max_models = fitting(models, options.max_models, dtype, options.kv_cache_mb)
     if options.sandbox != "none":
         print(choose_backend(options.sandbox).description, flush=True)
     options.port = _free_port(options.host, options.port)

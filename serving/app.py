@@ -17,7 +17,7 @@ from runtime.model import Model
 from sandbox_workers.local import LocalSandbox
 from serving.cache import answer_from, cache_key
 from serving.engine import Engine, EngineOptions, start_engine
-from serving.models import open_models
+from serving.models import open_models, with_context
 from serving.shelf import Shelf
 from serving.solve import LIMITS, Solving, unknown_model
 from web.guard import Receive, Send, again, error_answer
@@ -91,11 +91,12 @@ def asked_tokens(path: str, asked: Mapping[str, Any], limit: int) -> int:
 
 def build_app(options: argparse.Namespace) -> FastAPI:
     """options: of scripts/serve.py, checked there."""
-    models = open_models(options.model, "--model")
+    dtype = options.dtype or ("bfloat16" if options.device == "cuda" and detect().bf16 else "float32")
+    cache_mb = options.kv_cache_mb if options.device == "cpu" else None  # a GPU has its share
+    models = with_context(open_models(options.model, "--model"), options.max_model_len, dtype, cache_mb)
     engines = EngineOptions(
         device=options.device,
-        dtype=options.dtype or ("bfloat16" if options.device == "cuda" and detect().bf16 else "float32"),
-        max_model_len=options.max_model_len,
+        dtype=dtype,
         max_tokens=options.max_tokens,
         kv_cache_mb=options.kv_cache_mb,
         gpu_memory_utilization=0.9 / min(options.max_models, len(models)),
@@ -115,7 +116,6 @@ def build_app(options: argparse.Namespace) -> FastAPI:
         shelf=shelf,
         sandbox=sandbox,
         max_tokens=options.max_tokens,
-        max_model_len=options.max_model_len,
     )
 
     @contextlib.asynccontextmanager

@@ -46,6 +46,13 @@ async def answer_from(
         return await send({"type": "http.response.body", "body": found.body, "more_body": False})
     head: list[Message] = []
     parts: list[bytes] = []
+    gone = False
+
+    async def listening() -> Message:
+        nonlocal gone
+        message = await receive()
+        gone |= message["type"] == "http.disconnect"
+        return message
 
     async def keeping(message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -53,11 +60,12 @@ async def answer_from(
             message = {**message, "headers": [*message["headers"], (b"x-cache", b"miss" if key else b"none")]}
         elif key:
             parts.append(message.get("body", b""))
-            if head[0]["status"] == 200 and not message.get("more_body", False):
+            # vLLM answers who has hung up with `null`
+            if head[0]["status"] == 200 and not message.get("more_body", False) and not gone:
                 _keep(cache, key, Answer(tuple(head[0]["headers"]), b"".join(parts)))
         await send(message)
 
-    await app(scope, receive, keeping)
+    await app(scope, listening, keeping)
 
 
 def _keep(cache: MutableMapping[str, Answer], key: str, answer: Answer) -> None:

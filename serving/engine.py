@@ -32,8 +32,6 @@ class EngineOptions:
 
     device: str
     dtype: str | None
-    max_model_len: int | None
-    """None: the model's own context."""
     max_tokens: int
     """Of one completion, whatever a request asks."""
     kv_cache_mb: int
@@ -86,7 +84,7 @@ def _open(name: str, model: Model, options: EngineOptions) -> tuple[Any, FastAPI
 
     settings = VllmEngine(
         dtype=options.dtype,  # pyright: ignore[reportArgumentType]
-        max_model_len=options.max_model_len or model.context or 4096,
+        max_model_len=model.context or 0,
         max_num_seqs=_AT_ONCE,
         kv_cache_mb=options.kv_cache_mb if options.device == "cpu" else None,  # a GPU has its share
         gpu_memory_utilization=options.gpu_memory_utilization,

@@ -1,16 +1,22 @@
 """Which models a service may serve: found and checked before anything starts."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-import psutil
-
 from core.errors import SparringError
+from learners.checkpoints import base_of
+from runtime.hardware import free_memory
+from runtime.memory_plan import bytes_of, keys_of
 from runtime.model import Model, check_writes_programs, find_policies, open_model
 from runtime.plan import parameters
 
 _ENGINE_BYTES = 900 << 20
 """Of a process of vLLM's, before it has any weights."""
+_BLOCK = 128
+"""Tokens of the largest block in which vLLM shares its cache out."""
+_CONTEXT = 4096
+"""Of a model that does not say."""
 
 
 def open_models(named: Iterable[str], key: str) -> dict[str, Model]:
@@ -29,15 +35,43 @@ def open_models(named: Iterable[str], key: str) -> dict[str, Model]:
     return models
 
 
-def fitting(models: Mapping[str, Model], wanted: int, dtype: str | None, kv_cache_mb: int) -> int:
+def with_context(
+    models: Mapping[str, Model], wanted: int | None, dtype: str, kv_cache_mb: int | None
+) -> dict[str, Model]:
+    """The models, their context that in which they are served: as wanted, or as long as model and cache allow.
+    kv_cache_mb: None where an engine takes it from its share of a GPU. Raises SparringError where more is wanted."""
+    found = {}
+    for name, model in models.items():
+        limits = {"its context": model.context or 0}
+        if kv_cache_mb and (token := _cached_bytes(model, dtype)):
+            limits[f"--kv-cache-mb {kv_cache_mb}"] = (kv_cache_mb << 20) // token // _BLOCK * _BLOCK
+        key, most = min(((k, n) for k, n in limits.items() if n), key=lambda pair: pair[1], default=("", 0))
+        if most and (wanted or 0) > most:
+            raise SparringError(f"--max-model-len {wanted}: {name} can have {most} tokens by {key}")
+        found[name] = replace(model, context=wanted or most or _CONTEXT)
+    return found
+
+
+def _cached_bytes(model: Model, dtype: str) -> int:
+    """Of a token's keys and values; 0 for a model of another kind than decoders usually are."""
+    from transformers import AutoConfig
+
+    config = AutoConfig.from_pretrained(base_of(model.path) or model.path).get_text_config()
+    try:
+        heads, size = keys_of(config)
+    except AttributeError:
+        return 0
+    return 2 * heads * size * config.num_hidden_layers * bytes_of(dtype)
+
+
+def fitting(models: Mapping[str, Model], wanted: int, dtype: str, kv_cache_mb: int) -> int:
     """How many of them may be loaded at once, at most `wanted`, in the memory that is free now. Raises SparringError
     where the largest does not fit by itself; a model that is not on this machine yet counts as nothing."""
-    each = 2 if dtype == "bfloat16" else 4
     needs = {
-        name: parameters(model.path) * each + (kv_cache_mb << 20) + _ENGINE_BYTES
+        name: parameters(model.path) * bytes_of(dtype) + (kv_cache_mb << 20) + _ENGINE_BYTES
         for name, model in models.items()
     }
-    return at_once(needs, wanted, psutil.virtual_memory().available)
+    return at_once(needs, wanted, free_memory())
 
 
 def at_once(needs: Mapping[str, int], wanted: int, free: int) -> int:

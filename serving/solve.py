@@ -113,7 +113,6 @@ class Solving:
     sandbox: Sandbox | None
     max_tokens: int
     """Of one request, all turns together."""
-    max_model_len: int | None
 
     async def answer(self, asked: SolveRequest) -> Response:
         unknown = next((n for n in (asked.model, asked.discriminator) if n and n not in self.models), None)
@@ -149,7 +148,7 @@ class Solving:
         staged = asked.stages or model.usual_stages
         game = program_game(model, staged, None)
         turns = len(REASONING_STAGES) if staged == "all" else 1
-        room = self.max_model_len or model.context or 0
+        room = model.context or 0
         fits = (
             (room - game.longest(problem, GENERATOR, model.style(), 0)) // turns if room else self.max_tokens
         )
@@ -194,7 +193,7 @@ class Solving:
             writer=self._writer(asked, asked.discriminator, min(model.max_tokens, share)),
             game=suite_game(f"discriminator {asked.discriminator}", model),
             suites=asked.suites,
-            room=self.max_model_len or model.context or 0,
+            room=model.context or 0,
         )
 
     def _writer(self, asked: SolveRequest, name: str, max_tokens: int) -> Writer:

@@ -93,3 +93,20 @@ async def test_the_cache_does_not_grow_beyond_its_size() -> None:
     for number in range(100):
         await asked(cache, str(number), Service([b"x" * 500]))
     assert 0 < cache.currsize <= 10_000 and "99" in cache and "0" not in cache
+
+
+@pytest.mark.asyncio
+async def test_the_answer_to_who_has_hung_up_is_not_kept() -> None:
+    cache: dict[str, Answer] = {}
+
+    async def vllm(scope: Any, receive: Any, send: Any) -> None:
+        assert (await receive())["type"] == "http.disconnect"
+        await Service([b"null"])(scope, receive, send)
+
+    async def hung_up() -> Any:
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None: ...
+
+    await answer_from(cache, "k", vllm, {}, hung_up, send)
+    assert not cache

@@ -1,4 +1,5 @@
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ from core.errors import SparringError
 from embedded.teaching import SHIPPED
 from games.prompts import served_template
 from runtime.model import open_model
-from serving.models import at_once, open_models
+from serving.models import at_once, open_models, with_context
 
 GIB = 1 << 30
 
@@ -24,6 +25,27 @@ def test_a_model_that_does_not_fit_is_refused_with_what_helps() -> None:
         SparringError, match=r"--model big: takes about 3.0 GiB .* 2.0 GiB are free: .*--dtype bfloat16"
     ):
         at_once({"small": GIB, "big": 3 * GIB}, 2, 2 * GIB)
+
+
+def test_a_model_is_served_in_the_context_that_it_and_the_cache_can_have() -> None:
+    """A token of the shipped model takes 768 bytes; vLLM refuses a cache
+    that cannot hold one sequence, at each request anew."""
+    models = {"g": open_model(str(SHIPPED / "generator"), "--model")}
+
+    def context(wanted: int | None, kv_cache_mb: int | None) -> int | None:
+        return with_context(models, wanted, "float32", kv_cache_mb)["g"].context
+
+    models["g"] = replace(models["g"], context=100_000)
+    token = with_context(models, None, "float32", 16)["g"].context or 0
+    assert token % 128 == 0 and 0 < token < 100_000
+    assert context(None, 16 * 64) == context(None, None) == 100_000
+    assert context(4000, 16) == 4000
+    with pytest.raises(
+        SparringError, match=f"--max-model-len 99999: g can have {token} tokens by --kv-cache-mb 16"
+    ):
+        context(99_999, 16)
+    with pytest.raises(SparringError, match="g can have 100000 tokens by its context"):
+        context(100_001, None)
 
 
 @pytest.mark.parametrize(

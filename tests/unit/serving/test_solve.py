@@ -48,7 +48,6 @@ async def ask(
         shelf=cast(Any, None),
         sandbox=cast(Sandbox, object()),
         max_tokens=max_tokens,
-        max_model_len=None,
     )
     request = {"model": "generator", "problem": "Return n doubled."} | change
     answer = await solving.answer(SolveRequest.model_validate(request))
