@@ -32,7 +32,7 @@ def main(arguments: Sequence[str]) -> None:
     except SparringError as error:
         exit_with(error)
     except KeyboardInterrupt:
-        raise SystemExit("interrupted; continue with --resume") from None
+        raise SystemExit("interrupted") from None
 
 
 def train(session: Session) -> None:

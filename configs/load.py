@@ -2,6 +2,7 @@
 
 import argparse
 import inspect
+import json
 import os
 import re
 from collections.abc import Mapping
@@ -17,6 +18,8 @@ from configs.layers import leaves, nested, overlay, place
 from configs.schema import Config
 from configs.sections import EMBEDDED
 from core.errors import SparringError
+from learners.checkpoints import RUN_STATE
+from learners.mirror import fetch
 
 RECIPES = Path(__file__).parent
 DEFAULT_RECIPE, CHAT_RECIPE = "embedded", "chat"
@@ -62,8 +65,9 @@ class Run(Config):
     resume: bool = False
     """Continue the latest run of output_dir (or run_name) from its latest checkpoint."""
     resume_from: Annotated[str, Field(pattern=r"^\w+://")] | Path | None = None
-    """Start from this checkpoint directory (output/<run>/checkpoints/step_000012), or from one in a mirror:
-    s3://BUCKET/PREFIX/RUN for its newest, s3://BUCKET/PREFIX/RUN/step_000012."""
+    """Start a new run from this checkpoint directory (output/<run>/checkpoints/step_000012), with its run's settings where
+    no --config is given; or from one in a mirror: s3://BUCKET/PREFIX/RUN for its newest,
+    s3://BUCKET/PREFIX/RUN/step_000012."""
 
     plan: bool = False
     """Print what would run (models, sandbox, devices, steps, memory, disk), or why it cannot, and start nothing."""
@@ -141,7 +145,9 @@ def load_run(arguments: list[str]) -> tuple[Run, str]:
     path, size = _recipe(said, environment)
     said.pop("config", None)
     recipe = _embedded_by_name(read_recipe(path, size))
-    name = path.parent.name if path.name == "config.yaml" else f"{path.stem}-{size}" if size else path.stem
+    name = f"{path.stem}-{size}" if size else path.stem
+    if path.name in ("config.yaml", RUN_STATE):  # of a run
+        name = re.sub(r"-\d{8}-\d{6}$", "", path.parents[0 if path.name == "config.yaml" else 2].name)
     if len(given) < len(arguments):
         _print_help(command_line.root_parser, dict(leaves(recipe)), name)
     in_recipe, on_command_line = dict(leaves(recipe)), dict(leaves(said))
@@ -176,13 +182,19 @@ def _dashed(word: str) -> str:
     return option.replace("_", "-") + equals + value if option.startswith("--") else word
 
 
-def _recipe(said: Mapping[str, Any], environment: Mapping[str, Mapping[str, Any]]) -> tuple[Path, str]:
-    """(file, size) of the recipe that is meant. A resumed run goes on with the settings it began with."""
+def _recipe(said: dict[str, Any], environment: Mapping[str, Mapping[str, Any]]) -> tuple[Path, str]:
+    """(file, size) of the recipe that is meant. A resumed run goes on with the settings it began with, and what starts from
+    a checkpoint with those of its run; one in a mirror is fetched. Raises SparringError."""
     given = {key: value for values in environment.values() for key, value in values.items()}
     given |= dict(leaves(said))
+    output = Path(given.get("output_dir", Config.model_fields["output_dir"].default))
     if "config" not in said and given.get("resume") in (True, "true"):
-        output = Path(given.get("output_dir", Config.model_fields["output_dir"].default))
         return latest_run(output, given.get("run_name")) / "config.yaml", ""
+    if "config" not in said and (start := given.get("resume_from")) is not None:
+        if "://" in str(start):
+            start = said["resume_from"] = str(fetch(str(start), output.resolve() / "fetched"))
+        if (state := Path(start).resolve() / RUN_STATE).is_file():
+            return state, ""
     own = any(given.get(key, EMBEDDED) != EMBEDDED for key in _OWN)
     return recipe_path(said.get("config") or (CHAT_RECIPE if own else DEFAULT_RECIPE))
 
@@ -221,8 +233,14 @@ def recipe_path(name: str) -> tuple[Path, str]:
 def read_recipe(path: Path, size: str = "") -> dict[str, Any]:
     """Its keys, with those of a size laid over them. Raises ConfigError."""
     try:
+        if path.name == RUN_STATE:  # of a checkpoint
+            return {
+                key: value
+                for key, value in json.loads(path.read_text())["config"].items()
+                if key != "run_name"
+            }
         values = yaml.safe_load(path.read_text())
-    except (OSError, yaml.YAMLError) as error:
+    except (OSError, ValueError, KeyError, yaml.YAMLError) as error:
         reason = " ".join(str(error).split())  # a YAML error draws its place over several lines
         raise ConfigError(f"{path}: not readable as YAML: {reason}; correct it there") from error
     if not isinstance(values, dict):

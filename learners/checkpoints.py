@@ -23,6 +23,8 @@ from typing import Any
 
 from core.errors import SparringError
 
+RUN_STATE = "state.json"
+"""Of a checkpoint, beside the policies' directories."""
 STATE = "learner_state"
 """In each policy's directory: optimizer, critic, counters."""
 ADAPTER = "adapter_config.json"
@@ -92,7 +94,7 @@ class CheckpointStore:
             for name, source in policies.items():
                 shutil.copytree(source, draft / name, copy_function=_link_or_copy)
                 tokenizers[name].save_pretrained(draft / name)
-            _write_json(draft / "state.json", state)
+            _write_json(draft / RUN_STATE, state)
             _write_json(draft / "manifest.json", _manifest(draft))
             self._remove(target)
             os.replace(draft, target)
@@ -131,7 +133,7 @@ class CheckpointStore:
     def newest_with(self, policy: str, version: int) -> Path | None:
         """The latest checkpoint whose weights of the policy are of this version or an older one."""
         for checkpoint in reversed(self._complete()):
-            state = json.loads((checkpoint / "state.json").read_text())
+            state = json.loads((checkpoint / RUN_STATE).read_text())
             if state["versions"][policy] <= version:
                 return checkpoint
         return None
@@ -146,7 +148,7 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
         raise CheckpointError(f"{path}: no such checkpoint directory; {_siblings(path)}")
     try:
         manifest = json.loads((path / "manifest.json").read_text())
-        state = json.loads((path / "state.json").read_text())
+        state = json.loads((path / RUN_STATE).read_text())
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{path}: not a complete checkpoint ({error}); {_siblings(path)}") from error
     for name, expected in manifest.items():

@@ -56,6 +56,7 @@ def open_session(run: Run, recipe: str) -> Iterator["Session"]:
         tracked.callback(gc.set_threshold, *gc.get_threshold())
         gc.set_threshold(100_000)
         config, start = resolve(run, recipe)
+        tracked.enter_context(_told_how_to_go_on(start))
         log.open(start.run_directory)
         train, held_out = load_splits(config)
         if obstacles := make_plan(config, start, train, held_out).obstacles:
@@ -166,11 +167,26 @@ def _parts(config: Config, start: Start, train: list[Problem]) -> Iterator[Parts
         from runtime.local import local_parts as all_parts
     else:
         from runtime.cluster import cluster_parts as all_parts
+    with all_parts(config, train, start) as parts:
+        yield parts
+
+
+@contextmanager
+def _told_how_to_go_on(start: Start) -> Iterator[None]:
+    """What ends before the run has its config.yaml cannot be resumed: --resume would take another run."""
+
+    def how() -> str:
+        if not (start.run_directory / "config.yaml").is_file():
+            return "it had not begun: start it again"
+        run = start.run_directory
+        return f"continue with --resume --run-name {run.name} --output-dir {run.parent}"
+
     try:
-        with all_parts(config, train, start) as parts:
-            yield parts
+        yield
+    except KeyboardInterrupt:
+        raise SystemExit(f"interrupted; {how()}") from None
     except RunFailed as error:
-        error.add_note(f"the checkpoints are in {start.run_directory}; continue with --resume")
+        error.add_note(f"the run is in {start.run_directory}; {how()}")
         raise
 
 

@@ -20,6 +20,7 @@ from typing import Any, NoReturn
 
 import pytest
 
+import configs.load
 from configs.evaluate import EvaluateOptions
 from configs.load import load_run
 from configs.solve import SolveOptions
@@ -113,7 +114,9 @@ def understand(words: tuple[str, ...]) -> None:
     """Raises what the program called would say of these arguments."""
     match words:
         case ("python", "driver.py", *arguments):
-            load_run(arguments)
+            with pytest.MonkeyPatch.context() as patch:  # no mirror is asked
+                patch.setattr(configs.load, "fetch", lambda uri, into: into)
+                load_run(arguments)
         case ("python", "-m", "scripts.evaluate", *arguments):
             EvaluateOptions.read(arguments)
         case ("python", "-m", "scripts.solve", *arguments):

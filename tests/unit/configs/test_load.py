@@ -1,3 +1,4 @@
+import json
 import os
 import subprocess
 import sys
@@ -243,6 +244,25 @@ def test_a_resumed_run_goes_on_with_the_settings_it_began_with(runs):
     run, _ = load_run(["--resume", "--output-dir", str(runs)])
     assert run.resume and run.seed == 22
     assert load("--resume", "--output-dir", str(runs), "--run-name", "early").seed == 11
+
+
+def test_what_starts_from_a_checkpoint_has_its_runs_settings(tmp_path):
+    """R0's whole command is --resume-from CHECKPOINT."""
+    checkpoint = tmp_path / "chat-20261124-101112" / "checkpoints" / "step_000012"
+    checkpoint.mkdir(parents=True)
+    config = load("--config", "debug", "--seed", "7", "--run-name", "first", "--learning-rate", "1e-5")
+    (checkpoint / "state.json").write_text(json.dumps({"config": config.model_dump(mode="json")}))
+    run, name = load_run(["--resume-from", str(checkpoint), "--curriculum.attempts", "3"])
+    assert (run.local, run.seed, run.learning_rate, run.run_name) == (True, 7, 1e-5, None) and name == "chat"
+    assert run.curriculum.attempts == 3
+    assert load("--resume-from", str(checkpoint), "--config", "embedded").seed == 1
+    (checkpoint / "manifest.json").touch()
+    (tmp_path / "mirror").symlink_to(checkpoint.parents[0])
+    there = f"file://{tmp_path}/mirror"
+    mirrored, _ = load_run(["--resume-from", there, "--output-dir", str(tmp_path / "new")])
+    assert (
+        mirrored.seed == 7 and mirrored.resume_from == tmp_path / "new/fetched/mirror/checkpoints/step_000012"
+    )
 
 
 def test_a_resumed_runs_settings_can_be_overridden(runs):

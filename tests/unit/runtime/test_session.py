@@ -1,5 +1,3 @@
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,26 +11,28 @@ from core.episode import Episode, Trajectory
 from core.interfaces import EngineFailure
 from core.play import PlayResult
 from curriculum.curriculum import Curriculum
-from runtime import local, session
+from runtime import session
 from runtime.parts import Start
 
 
-def test_where_a_part_of_a_run_fails_its_checkpoints_are_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("ends", "said"),
+    [(EngineFailure("vLLM ended: out of memory"), EngineFailure), (KeyboardInterrupt(), SystemExit)],
+)
+def test_what_ends_a_run_says_how_to_go_on_with_this_one(
+    tmp_path: Path, ends: BaseException, said: type[BaseException]
 ) -> None:
-    @contextmanager
-    def failing(*_: Any) -> Iterator[None]:
-        yield
-        raise EngineFailure("vLLM ended: out of memory")
+    """Without a config.yaml --resume would take another run, or none."""
 
-    monkeypatch.setattr(local, "local_parts", failing)
-    start = Start(run_directory=tmp_path, models={}, checkpoint=None, versions={}, state=None)
-    with (
-        pytest.raises(EngineFailure) as failed,
-        session._parts(Config.model_validate({"local": True}), start, []),
-    ):
-        pass
-    assert failed.value.__notes__ == [f"the checkpoints are in {tmp_path}; continue with --resume"]
+    def words() -> str:
+        start = Start(run_directory=tmp_path, models={}, checkpoint=None, versions={}, state=None)
+        with pytest.raises(said) as failed, session._told_how_to_go_on(start):
+            raise ends
+        return f"{failed.value} {getattr(failed.value, '__notes__', '')}"
+
+    assert "start it again" in words() and "--resume" not in words()
+    (tmp_path / "config.yaml").touch()
+    assert f"--resume --run-name {tmp_path.name} --output-dir {tmp_path.parent}" in words()
 
 
 def played(**rewards: tuple[float | None, ...]) -> PlayResult:
