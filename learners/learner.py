@@ -84,7 +84,7 @@ class Learner:
         self.critic: Critic | None = None
         self.critic_optimizer: torch.optim.Optimizer | None = None
         if settings.estimator.kind == "gae":
-            hidden_size = self.policy.model.config.hidden_size
+            hidden_size = self.policy.model.config.get_text_config().hidden_size
             # a checkpoint of an adapter has no model of its own
             start = reference_path if settings.lora else model_path
             self.critic = Critic(settings, hidden_size, start, self.device, seed)

@@ -80,11 +80,14 @@ def load_learner(learner: Learner, directory: Path) -> None:
     assert (state["lora"] or None) == _lora(learner), f"{directory}: another tuning"
     learner.version, learner.updates = state["version"], state["updates"]
     learner.health = Health(**state["health"])
-    learner.scaler.load_state_dict(state["scaler"])
+    if state["scaler"]:  # else it was learnt in another precision: the scale begins anew
+        learner.scaler.load_state_dict(state["scaler"])
     for part, (optimizer, parameters) in _optimizers(learner).items():
         optimizer.state.clear()
         # a parameter that has had no gradient yet has no moments
         for name, count in state["updated"][part].items():
+            if name not in parameters:  # learner.trainable_layers are fewer now
+                continue
             parameter = parameters[name]
             device = parameter.device if optimizer.defaults["fused"] else None  # as torch has it
             moments = {key: torch.empty_like(parameter, requires_grad=False) for key in _MOMENTS}

@@ -332,7 +332,8 @@ def merged(
         layer = adapted[owner]
         sharded = isinstance(parameter, DTensor)
         base = whole(parameter.detach()).float() if sharded else dense(layer.base_layer)
-        yield f"{owner}.weight", base + layer.get_delta_weight(adapter).detach()
+        own = adapter in layer.lora_A  # policies on one backbone may adapt other layers
+        yield f"{owner}.weight", base + layer.get_delta_weight(adapter).detach() if own else base
 
 
 def peft_name(name: str) -> str:

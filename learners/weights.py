@@ -41,7 +41,7 @@ def export_weights(
     for name, tensor in policy.kept().items() if alone else policy.merged():
         if keep:
             tensors[name] = _to_numpy(tensor)
-    probe = probe_tokens(model.config.vocab_size)
+    probe = probe_tokens(model.config.get_text_config().vocab_size)
     row = row_of([probe], model.device)
     logprobs = policy.score(row, row.positions_N > 0, 1.0).logprobs_P
     return WeightUpdate(

@@ -35,6 +35,19 @@ def test_a_resumed_learner_continues_to_the_bit(make_learner, random_batch, mode
     assert resumed.export().digest == whole.export().digest
 
 
+@pytest.mark.parametrize("other", [{"precision": "fp16"}, {"trainable_layers": 1}])
+def test_it_goes_on_with_another_precision_or_fewer_layers(
+    make_learner, random_batch, model_path, tmp_path, other
+):
+    saved = make_learner(1e-2)
+    saved.step(random_batch(saved))
+    save_learner(saved, tmp_path)
+    resumed = Learner(LearnerSettings(**saved.settings.model_dump() | other), 1e-2, tmp_path, model_path)
+    load_learner(resumed, tmp_path)
+    assert (resumed.version, resumed.updates) == (saved.version, saved.updates)
+    resumed.step(random_batch(resumed, 2))
+
+
 def test_saving_before_the_first_update_changes_nothing(make_learner, random_batch, model_path, tmp_path):
     """A policy that waits for its phase is saved with the other, again and again."""
     never, saved = make_learner(), make_learner()

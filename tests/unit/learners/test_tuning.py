@@ -90,6 +90,20 @@ def test_two_adapters_on_one_backbone_learn_as_two_models_would(model_path, rand
     assert together["generator"].export().digest == apart["generator"].export().digest
 
 
+def test_policies_on_one_backbone_may_adapt_other_layers(model_path, random_batch):
+    """What a policy has no adapter on is published as it is."""
+    modules = {"generator": ["q_proj"], "discriminator": ["v_proj"]}
+    specs = {
+        name: spec(model_path, lora={"rank": 4, "target_modules": layers}) for name, layers in modules.items()
+    }
+    together = build_learners(specs)
+    apart = {name: one.build(name) for name, one in specs.items()}
+    for name, learner in together.items():
+        played = random_batch(learner)
+        assert learner.step(played) == apart[name].step(played)
+        assert learner.export().digest == apart[name].export().digest
+
+
 @pytest.mark.parametrize("lora", [None, {"rank": 4}])
 def test_the_limit_of_logits_is_all_networks(make_learner, lora):
     networks = make_learner(lora=lora, logits_mb=3).policy.networks()
