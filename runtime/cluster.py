@@ -5,6 +5,7 @@ import contextlib
 import functools
 import os
 import shutil
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,7 +14,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import psutil
 import ray
 from ray._private.state import available_resources_per_node
 from ray.exceptions import GetTimeoutError, RayError
@@ -31,7 +31,7 @@ from core.problem import Problem
 from learners.train_loop import NODE_LABEL, TrainRun
 from learners.train_spec import LearnerSpec, by_backbone
 from runtime.build import build_engine, build_runner, learner_specs, ordered_ids
-from runtime.hardware import Hardware, detect
+from runtime.hardware import Hardware, detect, free_memory
 from runtime.memory_plan import object_store_bytes
 from runtime.monitoring import Monitor
 from runtime.parts import Parts, Start
@@ -56,6 +56,7 @@ _A_LITTLE = 0.01
 """GPUs that a task asks for which only looks at one."""
 _PATIENCE_S = 120
 _LOOK_S = 2.0
+_ANSWER_S = 3.0
 
 
 class ClusterTooSmall(SparringError):
@@ -86,7 +87,8 @@ def for_the_user(error: RayError) -> SparringError:
 
 
 def connect(config: Config) -> None:
-    """Join the cluster that RAY_ADDRESS names (as under `ray job submit`), else start one on this machine."""
+    """Join the cluster that RAY_ADDRESS names (as under `ray job submit`), else start one on this machine. Raises
+    SparringError."""
     os.environ.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", "0.5")  # a dead learner is noticed at once
     os.environ.setdefault("RAY_TRAIN_WORKER_HEALTH_CHECK_TIMEOUT_S", "120")  # a stopped one; 600 is Ray's
     os.environ.setdefault("RAY_DEDUP_LOGS", "1")
@@ -94,8 +96,14 @@ def connect(config: Config) -> None:
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     if os.environ.get("RAY_ADDRESS"):
         if not ray.is_initialized():
+            _require_answer(os.environ["RAY_ADDRESS"])
             of_nodes = {"HF_HUB_CACHE": os.environ["HF_HUB_CACHE"]} if config.model_cache else {}
-            ray.init(**quiet, runtime_env={"env_vars": of_nodes})
+            try:
+                ray.init(**quiet, runtime_env={"env_vars": of_nodes})
+            except (ConnectionError, RuntimeError, ValueError) as error:
+                raise SparringError(
+                    f"RAY_ADDRESS={os.environ['RAY_ADDRESS']}: Ray cannot join it ({' '.join(str(error).split())})"
+                ) from error
         return
     os.environ.setdefault("RAY_TRAIN_ENABLE_PREEMPTION_WATCHER", "0")  # nobody takes this machine away
     ray.init(
@@ -107,10 +115,24 @@ def connect(config: Config) -> None:
     )
 
 
+def _require_answer(address: str) -> None:
+    """Raises SparringError where nobody listens: Ray would try for a quarter of an hour."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdigit():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _ANSWER_S).close()
+    except OSError as error:
+        raise SparringError(
+            f"RAY_ADDRESS={address}: no cluster answers there ({error.strerror or error}): start one (ray start --head), or "
+            "unset RAY_ADDRESS to run on this machine"
+        ) from None
+
+
 def _store_bytes(config: Config) -> int:
     """What the models want, as far as there is room: beyond 10 GB Ray refuses a store that /dev/shm cannot hold."""
     shared = shutil.disk_usage("/dev/shm").free if os.path.isdir("/dev/shm") else 0
-    room = min(max(shared, 10**10), psutil.virtual_memory().available // 3)
+    room = min(max(shared, 10**10), free_memory() // 3)
     return max(512 << 20, min(object_store_bytes(config), room))
 
 

@@ -26,9 +26,12 @@ Not here: what the network reaches. A machine is offline where HF_HUB_OFFLINE or
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from actors.settings import MAX_NUM_SEQS
 from configs.layers import leaves, nested
@@ -116,6 +119,24 @@ def _gpus() -> list[Any]:
 
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     return [torch.cuda.get_device_properties(i) for i in range(count)]
+
+
+def free_memory(groups: Path = Path("/sys/fs/cgroup"), own: str | None = None) -> int:
+    """Bytes that this process and those it starts may still take: of the machine, or of a control group that it is in
+    (a container's, a Slurm job's) where that leaves less. groups, own: as Linux has them."""
+    free = psutil.virtual_memory().available
+    if own is None:
+        lines = Path("/proc/self/cgroup").read_text().splitlines() if groups.is_dir() else []
+        own = next((line.partition("::")[2] for line in lines if line.startswith("0::")), "/")
+    place = groups / own.strip("/")
+    for group in (place, *place.parents):
+        with suppress(OSError, ValueError):  # the root has no limit, nor has one that says "max"
+            statistics = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+            taken = int((group / "memory.current").read_text()) - int(statistics["inactive_file"])
+            free = min(free, max(0, int((group / "memory.max").read_text()) - taken))
+        if group == groups:
+            break
+    return free
 
 
 def offline_by() -> str | None:

@@ -82,7 +82,7 @@ def shape_of(model: str) -> Shape | None:
         config: Any = AutoConfig.from_pretrained(place if place.is_dir() else model).get_text_config()
         with torch.device("meta"):
             network = AutoModelForCausalLM.from_config(config)
-        heads = config.num_attention_heads
+        key_heads, size = keys_of(config)
     except (
         OSError,
         ValueError,
@@ -91,8 +91,6 @@ def shape_of(model: str) -> Shape | None:
         return None
     ends = {network.get_input_embeddings().weight, network.get_output_embeddings().weight}
     maps = [p for p in network.parameters() if p.dim() == 2 and p not in ends]
-    size = getattr(config, "head_dim", None) or config.hidden_size // heads
-    key_heads = getattr(config, "num_key_value_heads", None) or heads
     return Shape(
         parameters=sum(p.numel() for p in network.parameters()),
         linear=sum(p.numel() for p in maps),
@@ -102,9 +100,16 @@ def shape_of(model: str) -> Shape | None:
         intermediate=getattr(config, "intermediate_size", None) or 4 * config.hidden_size,
         keys=size * key_heads,
         vocabulary=config.vocab_size,
-        heads=heads,
+        heads=config.num_attention_heads,
         key_heads=key_heads,
     )
+
+
+def keys_of(config: Any) -> tuple[int, int]:
+    """(heads of keys, their size) of a decoder, by its config. Raises AttributeError where that is of another kind."""
+    heads = config.num_attention_heads
+    size = getattr(config, "head_dim", None) or config.hidden_size // heads
+    return getattr(config, "num_key_value_heads", None) or heads, size
 
 
 _ADAMS = frozenset(("optimizer", "critic's optimizer"))
@@ -175,17 +180,24 @@ def engine_parts(
 ) -> dict[str, int]:
     """What an engine of vLLM needs on each of its GPUs to have so many sequences in its cache. ranks: of all its
     adapters. Each GPU has its part of the weights, and of the key heads, at least one; adapters are counted whole."""
-    size = 2 if engine.dtype in ("bfloat16", "float16") else 4
     at_once = min(engine.max_num_seqs or MAX_NUM_SEQS, sequences)
-    gpus = engine.gpus_each
-    keys = shape.keys // min(gpus, shape.key_heads)
-    cache = 2 * keys * size * shape.layers * engine.max_model_len * at_once
     given = getattr(engine, "kv_cache_mb", None)
+    weights = shape.parameters // engine.gpus_each + shape.adapter * sum(ranks)
     return {
-        "weights": size * (shape.parameters // gpus + shape.adapter * sum(ranks)),
-        "cache": given << 20 if given else cache,
+        "weights": bytes_of(engine.dtype) * weights,
+        "cache": given << 20 if given else cache_bytes(shape, engine) * at_once,
         "work space": ENGINE,
     }
+
+
+def cache_bytes(shape: Shape, engine: Engine) -> int:
+    """Of the keys and values of one sequence in full length, on each of an engine's GPUs."""
+    keys = shape.keys // min(engine.gpus_each, shape.key_heads)
+    return 2 * keys * bytes_of(engine.dtype) * shape.layers * engine.max_model_len
+
+
+def bytes_of(dtype: str | None) -> int:
+    return 2 if dtype in ("bfloat16", "float16") else 4
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -307,11 +319,7 @@ def _learner(config: Config, role: str, shape: Shape) -> dict[str, int]:
     """Without the backbone where another role has brought it (learners/train_spec.by_backbone)."""
     own = config.policy(role)
     parts = learner_parts(shape, own.learner, own.engine.max_model_len)
-    first = config.policy(config.policies[0])
-    one, other = first.learner.lora, own.learner.lora
-    shared = (
-        own is not first and one and other and first.model == own.model and one.quantize == other.quantize
-    )
+    shared = role not in (group[0] for group in learner_groups(config))
     if (
         shared and own.learner.offload != "all"
     ):  # else it is there for whoever updates, and for nobody between
@@ -387,7 +395,8 @@ def host_bytes(config: Config, shapes: Mapping[str, Shape]) -> int:
     total = 0
     for role in config.policies:
         learner = _learner(config, role, shapes[role])
-        total += sum(learner.get(part, 0) for part in (*HELD, "gradients", "critic's gradients"))
+        of_one = sum(learner.get(part, 0) for part in (*HELD, "gradients", "critic's gradients"))
+        total += config.policy(role).learner.workers * of_one
     for roles, parts in _engines(config, shapes).items():
         engine = config.policy(roles[0]).engine
         processes = engine.gpus_each * (1 if config.local else engine.count or config.rollout.actors or 1)
@@ -399,8 +408,12 @@ def host_bytes(config: Config, shapes: Mapping[str, Shape]) -> int:
 def object_store_bytes(config: Config) -> int:
     """Host memory for the objects of a Ray of this run's own: three published models of each policy (the engines', the
     next, a copy on its way), and half a GiB for all else. Ray writes to disk what does not fit."""
-    models = [config.policy(role).model for role in config.policies if config.policy(role).model != EMBEDDED]
-    return (512 << 20) + sum(3 * 4 * shape.parameters for model in models if (shape := shape_of(model)))
+    total = 512 << 20
+    for policy in map(config.policy, config.policies):
+        if policy.model != EMBEDDED and (shape := shape_of(policy.model)):
+            lora = policy.learner.lora if policy.publishes_adapter else None
+            total += 3 * 4 * (lora.rank * shape.adapter if lora else shape.parameters)
+    return total
 
 
 def ways_out(config: Config, shapes: Mapping[str, Shape], have: int) -> list[str]:

@@ -7,15 +7,13 @@ import json
 import math
 import os
 import shutil
-import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import psutil
-
+from actors.settings import KV_CACHE_MB
 from configs.schema import Config
 from configs.sections import EMBEDDED
 from core.problem import Problem
@@ -24,16 +22,15 @@ from learners.checkpoints import CheckpointError, base_of
 from learners.mirror import Mirror
 from runtime import memory_plan
 from runtime.build import ordered_ids
-from runtime.hardware import shapes_of
+from runtime.hardware import free_memory, shapes_of
 from runtime.parts import Start
-from runtime.placement import NoPlace, described, parts_of, place
+from runtime.placement import Node, NoPlace, described, parts_of, place
 from sandbox_workers.backends import choose_backend
 from sandbox_workers.jobs import SandboxUnavailable
 
 _GIB, _MIB = 1 << 30, 1 << 20
 _WEIGHTS, _ADAM = 4, 8
 """Bytes per parameter, fp32."""
-_ANSWER_S = 3.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,9 +67,16 @@ def make_plan(config: Config, start: Start, train: Sequence[Problem], held_out: 
         ways = memory_plan.ways_out(config, shapes, start.gpu_bytes)
         if refused := memory_plan.refusal(found, start.gpu_bytes, ways):
             obstacles.append(refused)
-    if config.device == "cuda" and not config.local and start.nodes:
+    nodes = start.nodes
+    if config.device == "cpu":  # Ray's own count is this one, or less
+        elsewhere = os.environ.get("RAY_ADDRESS")
+        nodes = (
+            () if elsewhere else (Node(name="", address="this machine", gpus=0, cpus=os.cpu_count() or 1),)
+        )
+    if not config.local and nodes:
         try:
-            lines += described(place(parts_of(config), start.nodes), start.nodes)
+            found_places = place(parts_of(config), nodes)
+            lines += described(found_places, nodes) if config.device == "cuda" else []
         except NoPlace as error:
             obstacles.append(str(error))
     spare = len(train) - config.curriculum.problems_per_step
@@ -81,7 +85,7 @@ def make_plan(config: Config, start: Start, train: Sequence[Problem], held_out: 
             f"curriculum.dynamic_sampling: a step plays all {len(train)} problems, so none is left to play besides: give a "
             f"smaller --curriculum.problems-per-step (now {config.curriculum.problems_per_step}), or leave it out"
         )
-    for look in (_engines, _tensor_parallel, _sandbox, _cluster, _shared_memory, _memory, _disk, _mirror):
+    for look in (_engines, _tensor_parallel, _kv_cache, _sandbox, _shared_memory, _memory, _disk, _mirror):
         line, obstacle = look(config, start)
         lines += [line] if line else []
         obstacles += [obstacle] if obstacle else []
@@ -122,11 +126,31 @@ def _tensor_parallel(config: Config, start: Start) -> Look:
     spread = {role: config.policy(role).engine.gpus_each for role in config.policies}
     shapes = shapes_of(config) if max(spread.values()) > 1 else None
     for role, shape in (shapes or {}).items():
-        if shape.heads % spread[role]:
-            divisors = ", ".join(str(n) for n in range(1, shape.heads + 1) if shape.heads % n == 0)
+        keys = shape.key_heads  # vLLM divides them too, or gives one to several GPUs
+        can = [
+            n for n in range(1, shape.heads + 1) if not shape.heads % n and not max(n, keys) % min(n, keys)
+        ]
+        if spread[role] not in can:
             return None, (
                 f"{role}.engine.tensor_parallel {spread[role]}: {config.policy(role).model} has {shape.heads} attention "
-                f"heads: give one of {divisors}"
+                f"heads and {keys} of keys: give one of {', '.join(map(str, can))}"
+            )
+    return None, None
+
+
+def _kv_cache(config: Config, start: Start) -> Look:
+    """Of vLLM on a CPU, where it is given in bytes."""
+    shapes = shapes_of(config) if config.device == "cpu" else None
+    for role, shape in (shapes or {}).items():
+        engine = config.policy(role).engine
+        if engine.kind != "vllm":
+            continue
+        given = (engine.kv_cache_mb or KV_CACHE_MB) << 20
+        if (of_one := memory_plan.cache_bytes(shape, engine)) > given:
+            most = engine.max_model_len * given // of_one
+            return None, (
+                f"{role}.engine.kv_cache_mb {given >> 20}: a sequence of engine.max_model_len {engine.max_model_len} tokens "
+                f"takes {math.ceil(of_one / _MIB)} MiB: give that much, or at most {most} tokens"
             )
     return None, None
 
@@ -143,21 +167,6 @@ def _sandbox(config: Config, start: Start) -> Look:
     except SandboxUnavailable as error:
         return None, str(error)
     return choice.description, None
-
-
-def _cluster(config: Config, start: Start) -> Look:
-    address = os.environ.get("RAY_ADDRESS", "")
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    if config.local or not host or not port.isdigit():
-        return None, None
-    try:
-        socket.create_connection((host, int(port)), _ANSWER_S).close()
-    except OSError as error:
-        return None, (
-            f"RAY_ADDRESS={address}: no cluster answers there ({error.strerror or error}): start one (ray start --head), or "
-            "unset RAY_ADDRESS to run on this machine"
-        )
-    return None, None
 
 
 def _shared_memory(config: Config, start: Start) -> Look:
@@ -179,9 +188,12 @@ def _memory(config: Config, start: Start) -> Look:
     shapes = shapes_of(config) if config.device == "cpu" else None
     if shapes is None:
         return None, None
+    spread = bool(os.environ.get("RAY_ADDRESS")) and not config.local
     needed = memory_plan.host_bytes(config, shapes)
-    have = psutil.virtual_memory().available
+    have = free_memory()
     line = f"memory: about {needed / _GIB:.1f} GiB for weights, optimizers and caches; {have / _GIB:.1f} GiB are free"
+    if spread:
+        return f"{line} on this node", None
     if needed <= have:
         return line, None
     return line, (
@@ -198,6 +210,9 @@ def _disk(config: Config, start: Start) -> Look:
     for role, shape in (shapes_of(config) or {}).items():
         if lora := config.policy(role).learner.lora:
             sizes[role] = lora.rank * shape.adapter
+        estimator = config.policy(role).learner.estimator
+        if estimator.kind == "gae" and estimator.critic == "model":
+            sizes[role] *= 2
     each = (_WEIGHTS + _ADAM) * sum(sizes.values())
     count = config.checkpoint.keep + 2 + (len(config.curriculum.stages) if config.staged else 1)
     there_already = len(list((start.run_directory / "checkpoints").glob("step_*")))

@@ -317,9 +317,9 @@ def test_no_docker_engine(drive, place: Place) -> None:
     refused(drive, place, arguments, nowhere, "no Docker Engine answers", "make engine", DOCKER_HOST=nowhere)
 
 
-def test_cluster_too_small(drive, place: Place) -> None:
+def test_more_cpus_than_there_are(drive, place: Place) -> None:
     arguments = ["--config", place.recipe(local=False), "--rollout.cpus", "1000"]
-    refused(drive, place, arguments, "cluster is too small", "1001 CPU", "lower rollout.cpus")
+    refused(drive, place, arguments, "no room for this run", "1000 CPUs", "rollout.cpus")
 
 
 @pytest.mark.slow  # like test_no_docker_engine, after the start of a Ray

@@ -347,6 +347,35 @@ def test_on_a_cpu_what_is_held_and_the_gradients_are_counted() -> None:
     assert of({}) == of(portable) + 2 * (1024 << 20)
     assert of(portable | {"learner": {"kl": {"kind": "none"}}}) == 2 * 20 * shape.parameters
     assert of(portable | LORA) == (4 + 2 * 4) * shape.parameters + 2 * 12 * 16 * shape.adapter, "one backbone"
+    of_three = of(portable | {"learner": {"workers": 3}})
+    assert of_three == 2 * (3 * 20 + 4) * shape.parameters, "each worker has all of it"
+    sharded = of(portable | {"learner": {"workers": 3, "sharding": "fsdp"}})
+    assert sharded == pytest.approx(2 * 24 * shape.parameters, rel=0.001), "or its part"
+
+
+def test_a_backbone_that_is_not_shared_is_counted_twice() -> None:
+    """As the learners have it: policies whose workers differ in anything share none."""
+    shapes = dict.fromkeys(("generator", "discriminator"), QWEN["7B"])
+
+    def weights(cpus: float) -> int:
+        other = {"learner": {"lora": {"rank": 16}, "cpus": cpus}}
+        config = both(LORA).model_dump() | {"discriminator": other}
+        found = demands(fitted(Config.model_validate(config), H100, lambda model: QWEN["7B"]), shapes)
+        return sum(
+            size
+            for demand in found
+            for name, size in demand.parts.items()
+            if name.endswith("'s weights") and "engine" not in name
+        )
+
+    assert weights(0.25) == 2 * weights(Config().generator.learner.cpus)
+
+
+def test_an_adapter_takes_little_of_the_object_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory_plan, "shape_of", lambda model: QWEN["1.5B"])
+    adapter = LORA | {"engine": {"adapter": True}}
+    of_adapters = memory_plan.object_store_bytes(fitted(both(adapter), H100, lambda model: QWEN["1.5B"]))
+    assert of_adapters == (512 << 20) + 2 * 3 * 4 * 16 * QWEN["1.5B"].adapter
 
 
 RECIPES = [

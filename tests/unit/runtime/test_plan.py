@@ -1,6 +1,7 @@
 import json
 import socket
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -130,13 +131,58 @@ def test_adapters_need_less_memory_and_disk(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_a_cluster_that_does_not_answer_is_told_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))  # bound, never listening
         monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{closed.getsockname()[1]}")
-        (obstacle,) = planned(tmp_path, "--no-local").obstacles
-    assert "RAY_ADDRESS" in obstacle and "ray start --head" in obstacle
+        with pytest.raises(SystemExit) as ended:
+            driver.main(["--config", "debug", "--no-local", "--plan", "--output-dir", str(tmp_path)])
+    told = capsys.readouterr().err
+    assert ended.value.code == 2 and "RAY_ADDRESS" in told and "ray start --head" in told
+
+
+def test_more_parts_than_cpus_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(plan.os, "cpu_count", lambda: 2)
+    (obstacle,) = planned(tmp_path, "--no-local", "--rollout.actors", "6").obstacles
+    assert "no room for this run" in obstacle and "2 CPUs" in obstacle and "rollout.actors" in obstacle
+    monkeypatch.setenv("RAY_ADDRESS", "somewhere:6379")
+    assert not planned(tmp_path, "--no-local", "--rollout.actors", "6").obstacles, "its nodes are not known"
+
+
+def test_memory_of_a_cluster_is_not_that_of_this_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan, "shapes_of", of_size(10**10))
+    assert any("GiB of memory" in obstacle for obstacle in planned(tmp_path).obstacles)
+    monkeypatch.setenv("RAY_ADDRESS", "somewhere:6379")
+    made = planned(tmp_path, "--no-local")
+    assert not made.obstacles and any(
+        line.startswith("memory: ") and "this node" in line for line in made.lines
+    )
+
+
+def test_a_cache_that_holds_not_one_sequence_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """vLLM would, after all else has started. of_size: 8 bytes a token."""
+    monkeypatch.setattr(plan, "shapes_of", of_size(1000))
+    cache = ("--generator.engine.kind", "vllm", "--generator.engine.kv-cache-mb", "16")
+    fits, too_long = (("--generator.engine.max-model-len", str(n)) for n in (2 << 20, (2 << 20) + 1))
+    assert not planned(tmp_path, *cache, *fits).obstacles
+    (obstacle,) = planned(tmp_path, *cache, *too_long).obstacles
+    assert (
+        "kv_cache_mb 16" in obstacle and "takes 17 MiB" in obstacle and "at most 2097152 tokens" in obstacle
+    )
+
+
+def test_a_critic_of_its_own_is_in_the_checkpoint(tmp_path: Path) -> None:
+    def mib(*arguments: str) -> float:
+        lines = planned(tmp_path, *arguments, parameters=10**7).lines
+        return float(next(line for line in lines if line.startswith("disk")).split("about ")[1].split(" ")[0])
+
+    assert mib("--generator.learner.estimator.critic", "model") == pytest.approx(1.5 * mib(), rel=0.01)
 
 
 def test_little_shared_memory_is_told_and_is_no_obstacle(
@@ -204,4 +250,15 @@ def test_heads_that_cannot_be_divided_are_refused(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(plan, "shapes_of", of_size(1000))
     wide = ("--generator.engine.kind", "vllm", "--generator.engine.tensor-parallel", "3")
     obstacle = next(o for o in planned(tmp_path, *wide).obstacles if "tensor_parallel" in o)
-    assert "has 4 attention heads: give one of 1, 2, 4" in obstacle
+    assert "has 4 attention heads and 1 of keys: give one of 1, 2, 4" in obstacle
+
+
+def test_heads_of_keys_are_divided_or_given_to_several(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As vLLM demands: of 28 heads and 4 of keys, 7 and 14 GPUs would divide the heads."""
+    shape = replace(next(iter(of_size(1000)(Config()).values())), heads=28, key_heads=4)
+    monkeypatch.setattr(plan, "shapes_of", lambda config: dict.fromkeys(config.policies, shape))
+    wide = ("--generator.engine.kind", "vllm", "--generator.engine.tensor-parallel", "7")
+    obstacle = next(o for o in planned(tmp_path, *wide).obstacles if "tensor_parallel" in o)
+    assert obstacle.endswith("give one of 1, 2, 4, 28")
