@@ -37,7 +37,7 @@ def driver_of(trial: str) -> psutil.Process | None:
             words = process.cmdline()
         except psutil.Error:
             continue
-        if "driver.py" in words and trial in words:
+        if any(word.endswith("/driver.py") for word in words) and trial in words:
             return process
     return None
 
