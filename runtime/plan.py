@@ -49,11 +49,7 @@ def make_plan(config: Config, start: Start, train: Sequence[Problem], held_out: 
         f"steps: {schedule.total_steps}, each {at.problems_per_step} problems x {at.attempts} attempts; "
         f"{len(train)} problems to train on, {len(held_out)} held out"
     )
-    where = (
-        "this process"
-        if config.local
-        else os.environ.get("RAY_ADDRESS") or "a Ray of its own on this machine"
-    )
+    where = "this process" if config.local else _joins(config) or "a Ray of its own on this machine"
     lines.append(f"runs in {where}; device {config.device}")
     obstacles = []
     if start.state is not None and start.state["step"] > schedule.total_steps:
@@ -69,10 +65,8 @@ def make_plan(config: Config, start: Start, train: Sequence[Problem], held_out: 
             obstacles.append(refused)
     nodes = start.nodes
     if config.device == "cpu":  # Ray's own count is this one, or less
-        elsewhere = os.environ.get("RAY_ADDRESS")
-        nodes = (
-            () if elsewhere else (Node(name="", address="this machine", gpus=0, cpus=os.cpu_count() or 1),)
-        )
+        here = Node(name="", address="this machine", gpus=0, cpus=os.cpu_count() or 1)
+        nodes = () if _joins(config) else (here,)
     if not config.local and nodes:
         try:
             found_places = place(parts_of(config), nodes)
@@ -111,9 +105,14 @@ def _models(config: Config, start: Start) -> list[str]:
     return lines
 
 
+def _joins(config: Config) -> str | None:
+    """The address of the cluster that the run joins."""
+    return None if config.local else os.environ.get("RAY_ADDRESS") or None
+
+
 def _engines(config: Config, start: Start) -> Look:
     roles = [role for role in config.policies if config.policy(role).engine.kind == "vllm"]
-    if not roles or find_spec("vllm") or (os.environ.get("RAY_ADDRESS") and not config.local):
+    if not roles or find_spec("vllm") or _joins(config):
         return None, None
     instead = " ".join(f"--{role}.engine.kind transformers" for role in roles)
     return (
@@ -158,7 +157,7 @@ def _kv_cache(config: Config, start: Start) -> Look:
 def _sandbox(config: Config, start: Start) -> Look:
     if config.sandbox_limits is None:
         return "sandbox: none, the game runs no programs", None
-    if os.environ.get("RAY_ADDRESS") and not config.local:
+    if _joins(config):
         return "sandbox: what the nodes with the resource `sandbox` have", None
     try:
         choice = choose_backend(
@@ -171,7 +170,7 @@ def _sandbox(config: Config, start: Start) -> Look:
 
 def _shared_memory(config: Config, start: Start) -> Look:
     store = Path("/dev/shm")
-    if config.local or os.environ.get("RAY_ADDRESS") or not store.is_dir():
+    if config.local or _joins(config) or not store.is_dir():
         return None, None
     free, wanted = shutil.disk_usage(store).free, memory_plan.object_store_bytes(config)
     if free >= wanted:
@@ -188,11 +187,10 @@ def _memory(config: Config, start: Start) -> Look:
     shapes = shapes_of(config) if config.device == "cpu" else None
     if shapes is None:
         return None, None
-    spread = bool(os.environ.get("RAY_ADDRESS")) and not config.local
     needed = memory_plan.host_bytes(config, shapes)
     have = free_memory()
     line = f"memory: about {needed / _GIB:.1f} GiB for weights, optimizers and caches; {have / _GIB:.1f} GiB are free"
-    if spread:
+    if _joins(config):
         return f"{line} on this node", None
     if needed <= have:
         return line, None

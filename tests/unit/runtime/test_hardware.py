@@ -1,7 +1,9 @@
 """What a run chooses by the machine that it finds itself on, on machines of our own making."""
 
 from dataclasses import replace
+from pathlib import Path
 
+import psutil
 import pytest
 import torch
 from hypothesis import given, settings
@@ -12,7 +14,7 @@ from configs.schema import Config
 from core.errors import SparringError
 from runtime import hardware as hardware_of_runs
 from runtime import memory_plan
-from runtime.hardware import Hardware, detect, said, settled
+from runtime.hardware import Hardware, detect, free_memory, said, settled
 from runtime.memory_plan import Shape
 from runtime.start import fit
 
@@ -225,6 +227,25 @@ def test_this_machine_is_found() -> None:
     assert found.cpu_cores >= 1 and found.memory_gib > 0.1
     assert (found.device == "cuda") == torch.cuda.is_available()
     assert (found.gpu is None) == (found.gpus == 0) == (found.capability == (0, 0))
+
+
+def test_free_memory_is_the_least_of_the_machines_and_of_the_groups_around_it(tmp_path) -> None:
+    free = psutil.virtual_memory().available
+    job = tmp_path / "slurm" / "job"
+    job.mkdir(parents=True)
+
+    def limited(group: Path, most: str, current: int, cached: int) -> None:
+        (group / "memory.max").write_text(f"{most}\n")
+        (group / "memory.current").write_text(f"{current}\n")
+        (group / "memory.stat").write_text(f"anon 1\ninactive_file {cached}\n")
+
+    assert free_memory(tmp_path, "/slurm/job") == pytest.approx(free, rel=0.2)  # no group says a limit
+    limited(job, "max", 5000, 0)
+    limited(tmp_path / "slurm", "9000", 5000, 1000)
+    assert free_memory(tmp_path, "/slurm/job") == 9000 - 5000 + 1000  # files that are cached give way
+    limited(job, "7000", 7500, 0)
+    assert free_memory(tmp_path, "/slurm/job") == 0
+    assert free_memory(tmp_path / "none") == pytest.approx(free, rel=0.2)
 
 
 def test_a_run_prints_what_it_found_and_chose(monkeypatch, capsys) -> None:
