@@ -130,15 +130,15 @@ def _lines(text: str) -> list[str]:
 class Limits(Settings):
     """What one job may use. A job is one program with its tests."""
 
-    cpu_s: float = Field(default=2.0, gt=0)
+    cpu_s: float = Field(default=2.0, gt=0, le=86400)
     """CPU seconds of the program over one test."""
-    wall_s: float = Field(default=8.0, gt=0)
+    wall_s: float = Field(default=8.0, gt=0, le=86400)
     """Wall-clock seconds per test, well above cpu_s: on a busy machine wall time says little of the program."""
-    memory_mb: int = Field(default=256, ge=32)
+    memory_mb: int = Field(default=256, ge=32, le=1 << 20)
     """Address space of the program, MiB."""
-    processes: int = Field(default=16, ge=1)
-    file_mb: int = Field(default=8, ge=0)
-    output_kb: int = Field(default=64, ge=1)
+    processes: int = Field(default=16, ge=1, le=1 << 20)
+    file_mb: int = Field(default=8, ge=0, le=1 << 20)
+    output_kb: int = Field(default=64, ge=1, le=1 << 20)
     """Captured stdout plus stderr, KiB; more is OUTPUT_LIMIT."""
 
     def over(self, others: "Limits") -> "Limits":

@@ -27,7 +27,7 @@ def run(control: socket.socket, command: list[str], environment: dict[str, str])
         file.flush()
         os.dup2(os.open(".stdin", os.O_RDONLY), 0)
     os.unlink(".stdin")
-    os.environ.update(environment)
+    os.environ.update(environment, MALLOC_ARENA_MAX="1")  # as kernel.share_one_heap
     for ignored in (signal.SIGPIPE, signal.SIGXFSZ):
         # by Python, and exec passes it on: `yes | head` must end
         signal.signal(ignored, signal.SIG_DFL)

@@ -11,7 +11,7 @@ import shlex
 import socket
 
 from .child import Child, ZygoteGone
-from .framing import pack
+from .framing import MAX_FRAME, pack
 from .judged import Judged
 from .round import Round
 from .stop import MOST_RETRIES, Stop
@@ -25,8 +25,11 @@ BUILD_PROCESSES, BUILD_FILE_MB = 16, 16
 class Run(Round):
     """One command, from its start to its end."""
 
-    def execute(self, command: list[str], environment: dict, files: dict, stdin: str) -> Judged:
-        """Run the command to its end. What it leaves in its directory stays."""
+    def execute(self, command: list[str], environment: dict, content: dict, keep: bool) -> Judged:
+        """Run the command to its end. content: its `files` and `stdin`. keep: what it leaves in its directory stays."""
+        frame = pack(content)
+        if len(frame) > MAX_FRAME:
+            return Judged("SANDBOX_ERROR", error=f"files and stdin are {len(frame)} bytes, above {MAX_FRAME}")
         self.program = Child(
             self._zygote,
             "program",
@@ -35,13 +38,13 @@ class Run(Round):
             streams=("stdout", "stderr"),
             command=command,
             environment=environment,
-            keep=True,
+            keep=keep,
         )
         self._start_clock(self.program)
         try:
             self.program.control.settimeout(self.limits["wall_s"])
             with contextlib.suppress(OSError):  # the child is dead: its exit says so
-                self.program.control.sendall(pack({"files": files, "stdin": stdin}))
+                self.program.control.sendall(frame)
             self._watch(self._sources())
             self._flush()
             stop = self.stop = self.stop or self._end()
@@ -96,7 +99,7 @@ class Commands:
                     command, uses = ["sh", "-c", script], build_limits(language, limits)
                 else:
                     files = {}
-            verdict = self._execute(command, language, uses, files, test["stdin"])
+            verdict = self._execute(command, language, uses, files, test["stdin"], keep=not files)
             if way is not language:
                 verdict = check_end(verdict, token)
             verdicts.append(verdict)
@@ -105,21 +108,26 @@ class Commands:
 
     def _build(self, command: list[str], language: dict, limits: dict, files: dict) -> Judged | None:
         """None, or the verdict where the program does not compile."""
-        verdict = self._execute(command, language, build_limits(language, limits), files, "")
+        verdict = self._execute(command, language, build_limits(language, limits), files, "", keep=True)
         if verdict.status == "PASSED":
             return None
         if verdict.status == "RUNTIME_ERROR":
             return verdict._replace(status="SYNTAX_ERROR", error=verdict.stderr[:500] or verdict.error)
         return verdict
 
-    def _execute(self, command: list[str], language: dict, limits: dict, files: dict, stdin: str) -> Judged:
+    def _execute(
+        self, command: list[str], language: dict, limits: dict, files: dict, stdin: str, keep: bool
+    ) -> Judged:
         """Once more where the machine's state may have been to blame."""
+        stdin_mb = -(-len(stdin.encode("utf-8", "surrogateescape")) >> 20)  # it is a file of the job's, too
+        limits = limits | {"file_mb": max(limits["file_mb"], stdin_mb)}
+        content = {"files": files, "stdin": stdin}
         run = Run(self._zygote, self._settings, limits)
-        verdict = run.execute(command, language["environment"], files, stdin)
+        verdict = run.execute(command, language["environment"], content, keep)
         if run.stop is not None and run.stop.may_be_ours and self._retries < MOST_RETRIES:
             self._retries += 1
             run = Run(self._zygote, self._settings, limits)
-            verdict = run.execute(command, language["environment"], files, stdin)
+            verdict = run.execute(command, language["environment"], content, keep)
         return verdict
 
     def _wipe(self) -> None:

@@ -25,6 +25,7 @@ CLOCK_CALLS = {
 """timer_create, clock_gettime, clock_getres and clock_nanosleep, after the name of the architecture for a filter."""
 OWN_PROCESS_CLOCK, OWN_THREAD_CLOCK = 0xFFFFFFFA, 0xFFFFFFFE
 """Of the clocks with a number below zero: those of process 0 and of thread 0, which are one's own."""
+_M_ARENA_MAX = -8
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
@@ -35,6 +36,12 @@ def _check(result: int, what: str) -> None:
 
 def prctl(option: int, value: int) -> None:
     _check(_libc.prctl(option, value, 0, 0, 0), f"prctl {option}")
+
+
+def share_one_heap() -> None:
+    """Among this process's threads: glibc takes 128 MiB of address space for a heap of each one's own."""
+    with contextlib.suppress(AttributeError):  # another libc
+        _libc.mallopt(_M_ARENA_MAX, 1)
 
 
 def set_name(name: bytes) -> None:

@@ -203,7 +203,7 @@ class Peer:
         if codec.mirrors.values and (given_up := codec.mirrors.give_up()):
             message["z"] = given_up
         if dropped := codec.remotes.dropped:
-            message["y"] = dropped[:]
+            message["y"] = list(dropped)
             dropped.clear()
 
     def _read_changes(self, message: dict, unseen: bool = False) -> None:

@@ -174,7 +174,7 @@ class Remotes:
         self._classes: dict[int, type] = {}
         self._alive: dict[int, Callable[[], Any]] = {}
         self._streams = Streams(codec.ask, strict)
-        self.dropped: list[int] = []
+        self.dropped: set[int] = set()
         """Objects of the other end that this one has let go of."""
         self.named: set[type] = set()
         """Classes that the test itself names."""
@@ -193,13 +193,14 @@ class Remotes:
         return None if alive is None else alive()
 
     def _watch(self, number: int, value: Any) -> None:
+        self.dropped.discard(number)  # met again before the other end heard of it
         try:
             self._alive[number] = weakref.ref(value, lambda _: self._drop(number))
         except TypeError:  # an int or a tuple, which nobody can watch
             self._alive[number] = lambda: value
 
     def _drop(self, number: int) -> None:
-        self.dropped.append(number)
+        self.dropped.add(number)
         self._alive.pop(number, None)
         self._streams.forget(number)
 

@@ -11,7 +11,7 @@ import importlib
 import symtable
 import sys
 import types
-from collections.abc import Callable, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -140,6 +140,12 @@ def _holds(node: ast.AST) -> bool:
         operands = list(node.args)
     else:
         return False
+    parts = [part for operand in operands for part in ast.walk(operand) if isinstance(part, ast.BinOp)]
+    return any(_may_change(held) for held in (operands, *([part.left, part.right] for part in parts)))
+
+
+def _may_change(operands: Sequence[ast.expr]) -> bool:
+    """Whether one of them calls, and one after it is computed."""
     calls = [any(isinstance(part, ast.Call) for part in ast.walk(operand)) for operand in operands]
     computed = [any(isinstance(part, ast.Name) for part in ast.walk(operand)) for operand in operands]
     return any(calls[i] and any(computed[i + 1 :]) for i in range(len(operands)))
@@ -326,7 +332,7 @@ def run(suite: Suite, names: Set[str], modules: dict[str, str], peer: Peer) -> s
     for name, item in list(namespace.items()):
         if getattr(item, "__module__", None) != TEST:
             continue
-        if isinstance(item, types.FunctionType) and name.startswith("test"):
+        if isinstance(item, types.FunctionType) and name.startswith("test") and not _wants_more(item):
             _call(item)
         elif isinstance(item, type):
             _run_class(item)
@@ -340,6 +346,16 @@ def _evaluate(suite: Suite, namespace: dict[str, Any]) -> str | None:
         return plain_repr(eval(suite.code, namespace))
     exec(suite.code, namespace)
     return None
+
+
+def _wants_more(function: Any) -> bool:
+    """Whether a function or method of the test's own cannot be called as it is: a helper that is called like a test."""
+    unbound = function.__func__ if type(function) is types.MethodType else function
+    if type(unbound) is not types.FunctionType:
+        return False
+    code = unbound.__code__
+    given = (function is not unbound) + len(unbound.__defaults__ or ())
+    return code.co_argcount > given or code.co_kwonlyargcount > len(unbound.__kwdefaults__ or ())
 
 
 def _call(function: Callable) -> None:
@@ -365,11 +381,23 @@ def _run_class(cls: type) -> None:
                     raise
         cls.tearDownClass()
         cls.doClassCleanups()
-    elif cls.__name__.startswith("Test") and methods:
+    elif cls.__name__.startswith("Test") and cls.__init__ is object.__init__ and methods:
+        _around(cls, "setup_class", cls)
         for name in methods:
             case = cls()
-            getattr(case, "setup_method", lambda *_: None)()
+            method = getattr(case, name)
+            if _wants_more(method):
+                continue
+            _around(case, "setup_method", method)
             try:
-                _call(getattr(case, name))
+                _call(method)
             finally:
-                getattr(case, "teardown_method", lambda *_: None)()
+                _around(case, "teardown_method", method)
+        _around(cls, "teardown_class", cls)
+
+
+def _around(case: Any, name: str, what: Any) -> None:
+    """Before or after a method or class, which it may take."""
+    around = getattr(case, name, None)
+    if around is not None:
+        around(*[what] * _wants_more(around))

@@ -220,6 +220,7 @@ class Zygote:
         except OSError:
             self.reaps_orphans = False  # gVisor: they go to the supervisor
         prepare_interpreter(self.home)
+        kernel.share_one_heap()
         kernel.refuse_foreign_clocks()
         gc.collect()
         gc.freeze()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from core.interfaces import SandboxFailure
 from core.verdict import Limits, OutputTest, Status, Verdict
 from sandbox_workers.languages import UnknownLanguage
 from sandbox_workers.local import LocalSandbox
@@ -123,9 +124,11 @@ def sandbox(request: pytest.FixtureRequest) -> Iterator[LocalSandbox]:
         yield local
 
 
-def judge(sandbox: LocalSandbox, language: str, program: str, *tests: OutputTest) -> list[Verdict]:
+def judge(
+    sandbox: LocalSandbox, language: str, program: str, *tests: OutputTest, limits: Limits | None = None
+) -> list[Verdict]:
     async def bounded() -> list[Verdict]:
-        return await asyncio.wait_for(sandbox.judge(program, tests, language=language), 120)
+        return await asyncio.wait_for(sandbox.judge(program, tests, limits=limits, language=language), 120)
 
     try:
         return asyncio.run(bounded())
@@ -165,6 +168,21 @@ def test_a_hanging_program_is_over_its_time(sandbox: LocalSandbox, language: str
     verdicts = judge(sandbox, language, HANG[language], OutputTest(stdout=""))
     assert [v.status for v in verdicts] == [Status.TIME_LIMIT]
     assert judge(sandbox, language, ADD[language], OutputTest(stdin="1 2", stdout="3"))[0].passed
+
+
+def test_stdin_may_be_larger_than_a_programs_files(sandbox: LocalSandbox) -> None:
+    program = "import sys\nprint(len(sys.stdin.read()))\nopen('large', 'w').write(int(2e6) * ' ')"
+    asked = [OutputTest(stdin="a" * (mib << 20), stdout=str(mib << 20)) for mib in (2, 3, 17)]
+    limits = QUICK.model_copy(update={"file_mb": 1})
+    assert [v.passed for v in judge(sandbox, "python", program, *asked[:2], limits=limits)] == [True, True]
+    with pytest.raises(SandboxFailure, match="above 16777216"):  # not the program's doing
+        judge(sandbox, "python", program, asked[2], limits=limits)
+
+
+def test_a_run_finds_no_files_of_the_one_before(sandbox: LocalSandbox) -> None:
+    asked = [OutputTest(stdin=stdin, stdout="") for stdin in "xy"]
+    verdicts = judge(sandbox, "bash", "cat said 2>/dev/null; cat > said", *asked)
+    assert [v.status for v in verdicts] == [Status.PASSED] * 2
 
 
 @pytest.mark.parametrize("language", sorted(FAIL))

@@ -8,6 +8,7 @@ import ast
 import asyncio
 import contextlib
 import gc
+import inspect
 import json
 import os
 import select
@@ -122,14 +123,16 @@ def run_collected(name: str, defined: Any) -> None:
         result = unittest.TestResult()
         suite.run(result)
         assert result.wasSuccessful() and not result.unexpectedSuccesses, result.errors + result.failures
-    elif isinstance(defined, type) and name.startswith("Test"):
+    elif isinstance(defined, type) and name.startswith("Test") and "__init__" not in vars(defined):
         for method in [m for m in vars(defined) if m.startswith("test")]:
             one = defined()
             getattr(one, "setup_method", lambda: None)()
             call(getattr(one, method))
             getattr(one, "teardown_method", lambda: None)()
     elif name.startswith("test") and isinstance(defined, types.FunctionType):
-        call(defined)
+        wanted = [p for p in inspect.signature(defined).parameters.values() if p.default is p.empty]
+        if not wanted:  # else a helper of that name, which the test calls itself
+            call(defined)
 
 
 def call(function: Any) -> None:
