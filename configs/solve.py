@@ -30,7 +30,7 @@ class SolveOptions(ModelOptions):
     problem_file: Path | None = None
     """A file that holds the problem's text."""
     signature: str = ""
-    """Of the function to write, such as "def add(a: int, b: int) -> int:"."""
+    """Of the function to write, such as "def add(a: int, b: int) -> int:"; default: the name that the tests call."""
     tests: str = ""
     """Python tests, separated by semicolons."""
     batch: bool = False

@@ -205,7 +205,7 @@ def _python_faults(entry: _Entry) -> Iterator[str]:
 
 def _reference_faults(reference: str, function: str) -> Iterator[str]:
     try:
-        defined = _names_defined(ast.parse(reference))
+        defined = names_defined(ast.parse(reference))
     except (SyntaxError, ValueError) as error:
         yield f"field 'reference_solution': not valid Python ({_syntax(error)}); correct it"
         return
@@ -228,7 +228,7 @@ def parse_signature(signature: str) -> ast.FunctionDef | ast.AsyncFunctionDef | 
     return None
 
 
-def _names_defined(tree: ast.Module) -> set[str]:
+def names_defined(tree: ast.Module) -> set[str]:
     """Names that the module's functions, classes, assignments and imports bind, at any depth."""
     names: set[str] = set()
     for node in ast.walk(tree):

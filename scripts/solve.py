@@ -33,6 +33,7 @@ from core.play import DISCRIMINATOR, GENERATOR
 from core.problem import Problem
 from evaluation.solving import Solution, Solver, Tester, is_function, stage_name
 from problems.formats import load_dataset
+from problems.formats.sources import with_signature
 from problems.loader import load_to_solve, parse_signature
 from runtime.logs import quiet_logs
 from runtime.model import (
@@ -113,10 +114,11 @@ def problems_of(settings: SolveOptions) -> tuple[list[Problem], dict[str, str]]:
             baseline_tests=settings.separate_tests,
             reference_solution="",
         )
-        return [one], {}
+        return [with_signature(one)], {}
     assert settings.problems_file is not None
     if settings.format == "problems":
-        problems, faults = load_to_solve(Path(settings.problems_file))
+        stated, faults = load_to_solve(Path(settings.problems_file))
+        problems = [*map(with_signature, stated)]
     else:
         problems = load_dataset(
             settings.problems_file, settings.format, fields=settings.fields, split=settings.split

@@ -26,6 +26,7 @@ from core.stages import REASONING_STAGES
 from core.verdict import Limits
 from evaluation.solving import Solution, Solver, Tester, stage_name
 from evaluation.writing import Writer
+from problems.formats.sources import with_signature
 from runtime.model import Model, program_game, suite_game
 from serving.engine import Engine
 from serving.shelf import Shelf
@@ -118,13 +119,14 @@ class Solving:
         unknown = next((n for n in (asked.model, asked.discriminator) if n and n not in self.models), None)
         if unknown:
             return unknown_model(unknown, self.models)
-        problem = Problem(
+        stated = Problem(
             id="problem",
             description=asked.problem.strip(),
             function_signature=asked.signature,
             baseline_tests=tuple(asked.tests),
             reference_solution="",
         )
+        problem = with_signature(stated)
         try:
             solver = self._solver(asked, problem)
         except (ValueError, SparringError) as error:
@@ -187,7 +189,9 @@ class Solving:
         if asked.temperature == 0:
             raise ValueError("best_of: all greedy programs are the same; give a temperature above 0")
         if asked.discriminator is None or not problem.function_signature:
-            raise ValueError("best_of: give the discriminator, a model of this service, and the signature")
+            raise ValueError(
+                "best_of: give the discriminator, a model of this service, and the signature, or tests"
+            )
         model = self.models[asked.discriminator]
         return Tester(
             writer=self._writer(asked, asked.discriminator, min(model.max_tokens, share)),

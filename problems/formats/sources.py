@@ -1,14 +1,17 @@
 """What the readers share: signatures from sources, tests that call a function, and limits."""
 
 import ast
+import builtins
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 
+from core.problem import Problem
 from core.source import parse
 from core.verdict import Limits, OutputTest, Test
-from problems.loader import parse_signature
+from problems.loader import names_defined, parse_signature
 
 MOST_SOLUTIONS = 16
 """Of a problem, right and wrong ones each: contests have thousands."""
@@ -60,6 +63,31 @@ def signature_under_test(source: str, tests: Iterable[str]) -> str | None:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in defined:
                 return signature_of(source, node.func.id)
     return None
+
+
+def with_signature(problem: Problem) -> Problem:
+    """The problem; with a signature for the function that its baseline tests call, where it states none."""
+    if problem.function_signature:
+        return problem
+    return replace(problem, function_signature=_signature_called(problem.baseline_asserts))
+
+
+def _signature_called(tests: Iterable[str]) -> str:
+    """A signature for the function that the tests call and do not have themselves, with as many parameters as they give
+    it; of the outermost call where they call several, empty where they call none."""
+    trees = [tree for test in tests if (tree := parse_python(test))]
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    parameters = {node.arg for node in nodes if isinstance(node, ast.arg)}
+    there = parameters.union(vars(builtins), *map(names_defined, trees))
+    calls = [(n.func.id, n) for n in nodes if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)]
+    name = next((called for called, _ in calls if called not in there), None)
+    if name is None:
+        return ""
+    given = [[*call.args, *call.keywords] for called, call in calls if called == name]
+    plain = not any(isinstance(argument, ast.Starred | ast.keyword) for call in given for argument in call)
+    if not plain or len({*map(len, given)}) > 1:
+        return f"def {name}(*args, **kwargs):"
+    return f"def {name}({', '.join(f'x{i}' for i in range(1, len(given[0]) + 1))}):"
 
 
 def _functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:

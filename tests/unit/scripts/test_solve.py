@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from configs.solve import SolveOptions
 from core.interfaces import EngineFailure
-from scripts.solve import main
+from scripts.solve import main, problems_of
 
 RIGHT = "```python\ndef f(n):\n    return n * 2\n```"
 
@@ -67,3 +68,14 @@ def test_a_signature_that_names_no_function_is_refused(scripted, refused) -> Non
     scripted(lambda prompt, sampling: RIGHT)
     said = refused(main, "--checkpoint", "m/m", "--problem", "Double n.", "--signature", "f(n)")
     assert "--signature f(n): expected one such as" in said
+
+
+def test_a_function_without_a_signature_is_the_one_that_the_tests_call(problems) -> None:
+    test = "assert double(2) == 4"
+    problems.write_text(json.dumps({"problems": [{"description": "Double n.", "baseline_tests": [test]}]}))
+    for arguments in (
+        ("--problem", "Double n.", "--tests", test),
+        ("--batch", "--problems-file", str(problems)),
+    ):
+        (problem,), _ = problems_of(SolveOptions.read(arguments))
+        assert problem.function_signature == "def double(x1):"

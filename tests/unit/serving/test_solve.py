@@ -8,6 +8,7 @@ import pytest
 from fastapi.responses import StreamingResponse
 
 from core.interfaces import Sandbox
+from core.problem import Problem
 from embedded.teaching import SHIPPED
 from evaluation.solving import Solution, Solver
 from runtime.model import Model, open_model
@@ -23,10 +24,12 @@ class Asked(Solver):
     """Instead of one that solves."""
 
     seen: list[Solver]
+    problems: list[Problem]
     fails: Exception | None = None
 
     async def solve(self, problem: Any, heard: Any = None) -> Solution:
         self.seen.append(self)
+        self.problems.append(problem)
         if self.fails:
             raise self.fails
         return Solution(problem=problem.id, attempts=[])
@@ -35,6 +38,7 @@ class Asked(Solver):
 @pytest.fixture(autouse=True)
 def asked(monkeypatch: pytest.MonkeyPatch) -> type[Asked]:
     monkeypatch.setattr(Asked, "seen", [], raising=False)
+    monkeypatch.setattr(Asked, "problems", [], raising=False)
     monkeypatch.setattr(Asked, "fails", None)
     monkeypatch.setattr(serving_solve, "Solver", Asked)
     return Asked
@@ -107,6 +111,13 @@ async def test_best_of_is_refused_where_nothing_can_choose(change: dict[str, Any
 async def test_programs_are_run_on_so_many_tests_only(change: dict[str, Any], runs: int) -> None:
     status, said = await ask(**change)
     assert status == 400 and f"{runs} tests of up to 20 s" in json.loads(said)["error"]["message"]
+
+
+@pytest.mark.asyncio
+async def test_a_function_without_a_signature_is_the_one_that_the_tests_call(asked: type[Asked]) -> None:
+    status, said = await ask(**BEST_OF | {"signature": ""}, tests=["assert double(2) == 4"])
+    assert status == 200, said
+    assert asked.problems[-1].function_signature == "def double(x1):"
 
 
 @pytest.mark.asyncio

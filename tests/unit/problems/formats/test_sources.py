@@ -1,12 +1,13 @@
 """What the readers share."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 from core.problem import Problem
 from core.verdict import Limits, OutputTest, Status, Verdict
-from problems.formats.sources import limits_for, signature_of, signature_under_test
+from problems.formats.sources import limits_for, signature_of, signature_under_test, with_signature
 from problems.references import validate_references
 
 
@@ -32,6 +33,26 @@ def test_the_function_under_test_is_the_outermost_that_is_called() -> None:
         signature_under_test(source, ["x = 3", "assert len(outer(inner(1), 2)) == 1"]) == "def outer(x, y):"
     )
     assert signature_under_test(source, ["assert other(1)"]) is None
+
+
+@pytest.mark.parametrize(
+    ("tests", "signature"),
+    [
+        (["assert sorted(add(2, 3)) == [5]", "assert add(0, 0) == 0"], "def add(x1, x2):"),
+        (["assert outer(inner(1)) == 1"], "def outer(x1):"),
+        (["assert f(1) == 1", "assert f(1, 2) == 1"], "def f(*args, **kwargs):"),
+        (["assert f(n=1) == 1"], "def f(*args, **kwargs):"),
+        (["from math import isclose\ndef check(g):\n    assert isclose(g(1), 1)\ncheck(f)", "assert f() is f"], "def f():"),
+        (["assert x == 1", "not Python"], ""),
+        ([], ""),
+    ],
+)  # fmt: skip
+def test_a_function_without_a_signature_is_the_one_that_the_tests_call(tests, signature) -> None:
+    problem = Problem(
+        id="p", description="", function_signature="", baseline_tests=tuple(tests), reference_solution=""
+    )
+    assert with_signature(problem).function_signature == signature
+    assert with_signature(replace(problem, function_signature="def g():")).function_signature == "def g():"
 
 
 def test_limits_have_room_for_the_expected_output() -> None:
