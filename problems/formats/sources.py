@@ -74,14 +74,14 @@ def with_signature(problem: Problem) -> Problem:
 
 def _signature_called(tests: Iterable[str]) -> str:
     """A signature for the function that the tests call and do not have themselves, with as many parameters as they give
-    it; of the outermost call where they call several, empty where they call none."""
+    it; of the outermost call where they call several, empty where they call none, or a class."""
     trees = [tree for test in tests if (tree := parse_python(test))]
     nodes = [node for tree in trees for node in ast.walk(tree)]
     parameters = {node.arg for node in nodes if isinstance(node, ast.arg)}
     there = parameters.union(vars(builtins), *map(names_defined, trees))
     calls = [(n.func.id, n) for n in nodes if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)]
     name = next((called for called, _ in calls if called not in there), None)
-    if name is None:
+    if name is None or name[0].isupper():  # nothing, or a class
         return ""
     given = [[*call.args, *call.keywords] for called, call in calls if called == name]
     plain = not any(isinstance(argument, ast.Starred | ast.keyword) for call in given for argument in call)

@@ -45,6 +45,7 @@ def test_the_function_under_test_is_the_outermost_that_is_called() -> None:
         (["from math import isclose\ndef check(g):\n    assert isclose(g(1), 1)\ncheck(f)", "assert f() is f"], "def f():"),
         (["assert x == 1", "not Python"], ""),
         ([], ""),
+        (["s = Stack([1])\nassert s.top() == 1"], ""),
     ],
 )  # fmt: skip
 def test_a_function_without_a_signature_is_the_one_that_the_tests_call(tests, signature) -> None:
