@@ -19,7 +19,8 @@ from torch import nn
 from torch.distributed.checkpoint import HuggingFaceStorageReader
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.tensor import DTensor
-from transformers import PreTrainedModel
+from transformers import GenerationConfig, PreTrainedModel
+from transformers.utils import GENERATION_CONFIG_NAME
 
 from learners.attention import PACKED
 from learners.checkpoints import CheckpointError
@@ -67,7 +68,7 @@ def open_empty(path: str | Path, dtype: torch.dtype = torch.float32) -> PreTrain
     """load_model's, but its parameters have no memory: see fill. Where the files name them otherwise than the model (or
     are no safetensors) it is load_model's own, on the CPU: then each worker holds it whole until it is sharded."""
     from accelerate import init_empty_weights  # peft's own way; seconds, which only those pay who use it
-    from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig
+    from transformers import AutoConfig, AutoModelForCausalLM
 
     config = AutoConfig.from_pretrained(path)
     with init_empty_weights(include_buffers=False):
@@ -118,7 +119,7 @@ def write_model(model: PreTrainedModel, tensors: Iterable[tuple[str, torch.Tenso
         )
     config.save_pretrained(directory)
     if model.generation_config is not None:
-        model.generation_config.save_pretrained(directory)
+        write_generation(model.generation_config, directory)
     names, total = [], 0
     for part in _parts(tensors):
         save_file(part, directory / f"{len(names)}.safetensors", metadata={"format": "pt"})
@@ -134,6 +135,12 @@ def write_model(model: PreTrainedModel, tensors: Iterable[tuple[str, torch.Tenso
         (directory / f"{WEIGHTS_FILE}.index.json").write_text(json.dumps(index, indent=1))
     for n, file in enumerate(files):
         (directory / f"{n}.safetensors").rename(directory / file)
+
+
+def write_generation(generation: GenerationConfig, directory: Path) -> None:
+    """As it is: save_pretrained refuses flags of hub models that were loaded with a warning, such as a temperature without
+    do_sample."""
+    generation.to_json_file(directory / GENERATION_CONFIG_NAME, keys_to_pop=["compile_config"])
 
 
 def _parts(tensors: Iterable[tuple[str, torch.Tensor]]) -> Iterator[dict[str, torch.Tensor]]:
