@@ -204,7 +204,9 @@ class Backbone:
             self.model.enable_input_require_grads()
 
     def add(self, name: str, lora: LoraSettings, seed: int) -> None:
+        """Raises ValueError where a layer cannot have an adapter."""
         from peft import LoraConfig  # seconds, which only those pay who use it
+        from peft.tuners.lora import LoraLayer
 
         config = LoraConfig(
             r=lora.rank,
@@ -219,6 +221,14 @@ class Backbone:
                 self.model.add_adapter(config, adapter_name=name)
             except ValueError as error:
                 raise ValueError(f"learner.lora.target_modules {lora.target_modules}: {error}") from None
+        layers = [(n, m) for n, m in self.model.named_modules() if isinstance(m, LoraLayer) and name in m.r]
+        for place, layer in layers:
+            # experts whose weights are stacked, embeddings: an adapter of theirs would be neither merged nor saved
+            if name not in layer.lora_A or not hasattr(layer.base_layer, "weight"):
+                raise ValueError(
+                    f"learner.lora.target_modules: {place} ({type(layer.get_base_layer()).__name__}) cannot have an adapter: "
+                    "choose linear layers, such as q_proj, k_proj, v_proj and o_proj"
+                )
         for parameter in self.adapter(name).values():
             parameter.data = parameter.data.float()  # peft makes them of the backbone's dtype
         if any(n.startswith("lora_") for n, _ in output_head(self.model).named_parameters()):

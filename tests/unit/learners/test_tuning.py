@@ -16,8 +16,10 @@ from learners.settings import LearnerSettings
 from learners.state import load_learner, save_learner
 from learners.train_spec import LearnerSpec, build_learners, by_backbone
 from tests.learning import batch, largest_difference, random_samples, tiny_model, weights
+from tests.unit.learners.test_models import tiny
 
 LORA = {"lora": {"rank": 4, "alpha": 8}}
+MIXTURE = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
 
 
 def logprobs(model, tokens) -> torch.Tensor:
@@ -257,3 +259,44 @@ def test_a_quantised_backbone_learns_and_is_published_whole(tmp_path, bits, shar
 def test_layers_that_cannot_have_an_adapter_are_named(make_learner, modules):
     with pytest.raises(ValueError, match=r"lora\.target_modules"):
         make_learner(lora={"rank": 4, "target_modules": modules})
+
+
+@pytest.mark.parametrize(
+    ("kind", "modules", "said"),
+    [
+        ("qwen2", ["q_proj", "embed_tokens"], r"model\.embed_tokens \(Embedding\)"),
+        ("qwen3_moe", None, r"model\.layers\.0\.mlp\.experts \(Qwen3MoeExperts\)"),
+    ],
+)
+def test_layers_whose_adapter_would_get_lost_are_refused(tmp_path, kind, modules, said):
+    """peft adapts them, but otherwise than it is merged and saved here."""
+    tiny(kind, **MIXTURE).save_pretrained(tmp_path)
+    settings = LearnerSettings(estimator={"kind": "grpo"}, lora={"rank": 4, "target_modules": modules})
+    with pytest.raises(
+        ValueError, match=rf"lora\.target_modules: {said} cannot have an adapter: choose .* q_proj"
+    ):
+        Learner(settings, 1e-2, tmp_path, tmp_path)
+
+
+@pytest.mark.parametrize("modules", [["q_proj"], ["gate"]])
+def test_what_is_no_expert_of_a_mixture_may_have_an_adapter(tmp_path, modules):
+    """gate: peft adapts it as a parameter; it is merged like a layer."""
+    tiny("qwen3_moe", **MIXTURE).save_pretrained(tmp_path / "model")
+    settings = LearnerSettings(
+        estimator={"kind": "grpo"},
+        schedule={"warmup_updates": 0},
+        lora={"rank": 4, "target_modules": modules},
+    )
+    learner = Learner(settings, 1e-2, tmp_path / "model", tmp_path / "model")
+    before = weights(learner)
+    learner.step(batch(*random_samples(1, 8)))
+    after = weights(learner)
+    assert all(modules[0] in name for name in before if not torch.equal(before[name], after[name]))
+    save_learner(learner, tmp_path / "saved")
+    with merged_folder(tmp_path / "saved", "float32") as folder:
+        whole = load_model(folder)
+    tokens = [3, 9, 4, 7]
+    row = row_of([tokens])
+    with torch.no_grad():
+        ours = learner.policy.score(row, row.positions_N > 0, 1.0).logprobs_P
+    assert torch.allclose(ours, logprobs(whole, tokens), atol=1e-5)
