@@ -24,7 +24,7 @@ from transformers.utils import GENERATION_CONFIG_NAME
 
 from learners.attention import PACKED
 from learners.checkpoints import CheckpointError
-from learners.models import load_model, remove_dropout
+from learners.models import buffers_of, load_model, remove_dropout
 from learners.parallel import World
 
 FILE_BYTES = 2 << 30
@@ -74,7 +74,8 @@ def open_empty(path: str | Path, dtype: torch.dtype = torch.float32) -> PreTrain
     with init_empty_weights(include_buffers=False):
         model: Any = AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation=PACKED)
     model.tie_weights()
-    if _lacking(HuggingFaceStorageReader(str(_files_of(path))), dict(model.named_parameters())):
+    in_files = dict(model.named_parameters()) | buffers_of(model)
+    if _lacking(HuggingFaceStorageReader(str(_files_of(path))), in_files):
         log.warning("%s: has other tensors than its model: each worker loads all of it", path)
         return load_model(path, dtype=dtype)
     with suppress(OSError):
@@ -106,7 +107,7 @@ def fill(module: nn.Module, model: PreTrainedModel, world: World) -> None:
     module._apply(in_memory)
     model.tie_weights()
     parameters = {name: p.detach() for name, p in model.named_parameters()}
-    read_tensors(_files_of(str(model.name_or_path)), parameters, world)
+    read_tensors(_files_of(str(model.name_or_path)), parameters | buffers_of(model), world)
 
 
 # ---------------------------------------------------------------------- write

@@ -15,7 +15,15 @@ from transformers import PreTrainedModel
 
 from learners.attention import PACKED
 from learners.files import fill, open_empty
-from learners.models import TokenScores, check_packing, limit_logits, load_model, output_head, score_tokens
+from learners.models import (
+    TokenScores,
+    buffers_of,
+    check_packing,
+    limit_logits,
+    load_model,
+    output_head,
+    score_tokens,
+)
 from learners.packing import Row
 from learners.parallel import Passes, World, shard, whole
 from learners.settings import LearnerSettings, LoraSettings
@@ -157,7 +165,7 @@ class FullTuning:
 
     def kept(self) -> dict[str, torch.Tensor]:
         # tied weights are there once, as named_parameters has them
-        return {name: p.detach() for name, p in self.model.named_parameters()}
+        return {name: p.detach() for name, p in self.model.named_parameters()} | buffers_of(self.model)
 
     def networks(self) -> list[PreTrainedModel]:
         return [self.model] if self.reference is None else [self.model, self.reference]
@@ -165,6 +173,7 @@ class FullTuning:
     def merged(self) -> Iterator[tuple[str, torch.Tensor]]:
         for name, parameter in self.model.named_parameters():
             yield name, self.passes.whole(parameter.detach())
+        yield from buffers_of(self.model).items()
 
 
 def freeze_all_but_last(model: PreTrainedModel, count: int) -> None:
@@ -344,6 +353,8 @@ def merged(
         base = whole(parameter.detach()).float() if sharded else dense(layer.base_layer)
         own = adapter in layer.lora_A  # policies on one backbone may adapt other layers
         yield f"{owner}.weight", base + layer.get_delta_weight(adapter).detach() if own else base
+    for name, buffer in buffers_of(model).items():
+        yield name, buffer.float() if buffer.is_floating_point() else buffer
 
 
 def peft_name(name: str) -> str:
