@@ -9,6 +9,7 @@ from transformers import AutoModelForCausalLM
 
 from learners import tuning
 from learners.adapters import merged_folder
+from learners.health import Health
 from learners.learner import Learner, NotFinite
 from learners.models import load_model
 from learners.packing import row_of
@@ -217,6 +218,18 @@ def test_fp16_goes_on_after_a_broken_batch_and_gives_up_on_many(make_learner, sa
     with pytest.raises(NotFinite):
         for step in range(3, 100):
             learner.step(batch(bad, step=step))
+
+
+def test_an_overflow_of_fp16_is_no_fault(make_learner, sample_of):
+    learner = make_learner(1e-3, precision="fp16")
+    good = sample_of(learner, [3, 4], [5, 6])
+    learner.scaler.update(2.0**40)
+    metrics = learner.step(batch(good))
+    assert (metrics["overflows"], metrics["skipped_updates"]) == (1, 0)
+    assert learner.scaler.get_scale() == 2.0**39 and learner.health == Health()
+    learner.scaler.update(1024.0)
+    metrics = learner.step(batch(good, step=2))
+    assert (metrics["overflows"], metrics["skipped_updates"]) == (0, 0)
 
 
 # ---------------------------------------------------------------------- few bits
