@@ -116,8 +116,9 @@ def spread(scorer: Scorer, settings: LearnerSettings, passes: Passes) -> None:
 
 
 def decoder_layers(model: PreTrainedModel) -> nn.ModuleList:
-    """Raises ValueError where the model has no list of layers."""
-    layers = getattr(model.base_model, "layers", getattr(model.base_model, "h", None))
+    """Of its text, where it sees images too. Raises ValueError where the model has no list of layers."""
+    decoder = model.get_decoder()
+    layers = getattr(decoder, "layers", getattr(decoder, "h", None))
     if not isinstance(layers, nn.ModuleList):
         raise ValueError(
             f"{type(model).__name__} has no list of layers: it can neither be frozen nor sharded"
@@ -188,7 +189,7 @@ def freeze_all_but_last(model: PreTrainedModel, count: int) -> None:
     model.requires_grad_(False)
     for layer in layers[len(layers) - count :]:
         layer.requires_grad_(True)
-    for name, module in model.base_model.named_children():
+    for name, module in model.get_decoder().named_children():
         if "norm" in name or name == "ln_f":
             module.requires_grad_(True)
 

@@ -5,10 +5,11 @@ from dataclasses import replace
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from learners import tuning
 from learners.adapters import merged_folder
+from learners.attention import PACKED
 from learners.health import Health
 from learners.learner import Learner, NotFinite
 from learners.models import load_model
@@ -16,8 +17,9 @@ from learners.packing import row_of
 from learners.settings import LearnerSettings
 from learners.state import load_learner, save_learner
 from learners.train_spec import LearnerSpec, build_learners, by_backbone
+from learners.tuning import decoder_layers, freeze_all_but_last
 from tests.learning import batch, largest_difference, random_samples, tiny_model, weights
-from tests.unit.learners.test_models import tiny
+from tests.unit.learners.test_models import SHAPE, tiny
 
 LORA = {"lora": {"rank": 4, "alpha": 8}}
 MIXTURE = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
@@ -150,6 +152,17 @@ def test_only_the_last_layers_learn(make_learner, random_batch):
 def test_more_layers_than_there_are_is_an_error(make_learner):
     with pytest.raises(ValueError, match="trainable_layers is 3, but the model has 2"):
         make_learner(trainable_layers=3)
+
+
+def test_the_last_layers_of_a_model_that_sees_images_are_its_texts():
+    text = SHAPE | {"model_type": "gemma3_text"}
+    vision = {"num_hidden_layers": 1, "hidden_size": 16, "intermediate_size": 32, "num_attention_heads": 2}
+    config = AutoConfig.for_model("gemma3", text_config=text, vision_config=vision)
+    model = AutoModelForCausalLM.from_config(config, attn_implementation=PACKED)
+    assert decoder_layers(model) is model.model.language_model.layers
+    freeze_all_but_last(model, 1)
+    own = tuple(f"model.language_model.{part}." for part in ("layers.1", "norm"))
+    assert all(p.requires_grad == name.startswith(own) for name, p in model.named_parameters())
 
 
 # ---------------------------------------------------------------------- a critic of its own
