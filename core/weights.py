@@ -18,7 +18,7 @@ class WeightUpdate:
     version: int
     """Counted per policy; 0 are the weights that the run started with."""
     tensors: Mapping[str, np.ndarray]
-    """Parameters by Hugging Face name; bfloat16 as its int16 bits. Of an adapter: by PEFT's."""
+    """Parameters and persistent buffers by Hugging Face name; bfloat16 as its int16 bits. Of an adapter: by PEFT's."""
     dtype: str
     digest: str
     probe: tuple[int, ...]

@@ -16,7 +16,7 @@ from safetensors.torch import save_file
 
 from learners.checkpoints import ADAPTER, STATE, CheckpointError, base_of
 from learners.files import write_model
-from learners.models import load_model
+from learners.models import buffers_of, load_model
 from learners.settings import LoraSettings
 from learners.tuning import LoraTuning, merged, quantisation
 
@@ -57,7 +57,9 @@ def write_merged(adapter: Path, directory: Path, dtype: str) -> None:
         ) from error
     model.load_adapter(str(adapter), adapter_name="policy")
     model.config.dtype = torch_dtype = getattr(torch, dtype)
-    write_model(model, ((name, t.to(torch_dtype)) for name, t in merged(model, "policy")), directory)
+    as_they_are = buffers_of(model)
+    tensors = ((n, t if n in as_they_are else t.to(torch_dtype)) for n, t in merged(model, "policy"))
+    write_model(model, tensors, directory)
 
 
 @contextmanager

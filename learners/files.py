@@ -19,11 +19,12 @@ from torch import nn
 from torch.distributed.checkpoint import HuggingFaceStorageReader
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.tensor import DTensor
-from transformers import PreTrainedModel
+from transformers import GenerationConfig, PreTrainedModel
+from transformers.utils import GENERATION_CONFIG_NAME
 
 from learners.attention import PACKED
 from learners.checkpoints import CheckpointError
-from learners.models import load_model, remove_dropout
+from learners.models import buffers_of, load_model, remove_dropout
 from learners.parallel import World
 
 FILE_BYTES = 2 << 30
@@ -67,13 +68,14 @@ def open_empty(path: str | Path, dtype: torch.dtype = torch.float32) -> PreTrain
     """load_model's, but its parameters have no memory: see fill. Where the files name them otherwise than the model (or
     are no safetensors) it is load_model's own, on the CPU: then each worker holds it whole until it is sharded."""
     from accelerate import init_empty_weights  # peft's own way; seconds, which only those pay who use it
-    from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig
+    from transformers import AutoConfig, AutoModelForCausalLM
 
     config = AutoConfig.from_pretrained(path)
     with init_empty_weights(include_buffers=False):
         model: Any = AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation=PACKED)
     model.tie_weights()
-    if _lacking(HuggingFaceStorageReader(str(_files_of(path))), dict(model.named_parameters())):
+    in_files = dict(model.named_parameters()) | buffers_of(model)
+    if _lacking(HuggingFaceStorageReader(str(_files_of(path))), in_files):
         log.warning("%s: has other tensors than its model: each worker loads all of it", path)
         return load_model(path, dtype=dtype)
     with suppress(OSError):
@@ -105,7 +107,7 @@ def fill(module: nn.Module, model: PreTrainedModel, world: World) -> None:
     module._apply(in_memory)
     model.tie_weights()
     parameters = {name: p.detach() for name, p in model.named_parameters()}
-    read_tensors(_files_of(str(model.name_or_path)), parameters, world)
+    read_tensors(_files_of(str(model.name_or_path)), parameters | buffers_of(model), world)
 
 
 # ---------------------------------------------------------------------- write
@@ -118,7 +120,7 @@ def write_model(model: PreTrainedModel, tensors: Iterable[tuple[str, torch.Tenso
         )
     config.save_pretrained(directory)
     if model.generation_config is not None:
-        model.generation_config.save_pretrained(directory)
+        write_generation(model.generation_config, directory)
     names, total = [], 0
     for part in _parts(tensors):
         save_file(part, directory / f"{len(names)}.safetensors", metadata={"format": "pt"})
@@ -134,6 +136,12 @@ def write_model(model: PreTrainedModel, tensors: Iterable[tuple[str, torch.Tenso
         (directory / f"{WEIGHTS_FILE}.index.json").write_text(json.dumps(index, indent=1))
     for n, file in enumerate(files):
         (directory / f"{n}.safetensors").rename(directory / file)
+
+
+def write_generation(generation: GenerationConfig, directory: Path) -> None:
+    """As it is: save_pretrained refuses flags of hub models that were loaded with a warning, such as a temperature without
+    do_sample."""
+    generation.to_json_file(directory / GENERATION_CONFIG_NAME, keys_to_pop=["compile_config"])
 
 
 def _parts(tensors: Iterable[tuple[str, torch.Tensor]]) -> Iterator[dict[str, torch.Tensor]]:

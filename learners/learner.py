@@ -132,7 +132,7 @@ class Learner:
                 for chosen in equal_parts(order, self.settings.minibatch_samples):
                     self._update(batch, chosen, targets, totals, metrics)
         self._give_back()
-        if totals["updates"] and not totals["skipped_updates"]:
+        if totals["updates"] and not (totals["skipped_updates"] or totals["overflows"]):
             self.health.proved(self.version)
         self.version = batch.step
         return metrics | means(totals)
@@ -214,8 +214,8 @@ class Learner:
         norm = self._clip(self.policy.trainable().values())
         critic_norm = self._clip(self.critic.parameters()) if self.critic else 0.0
         if not all(map(math.isfinite, (sums["loss"], norm, critic_norm))):
-            self._skip(batch, sums["loss"], norm)
-            totals["skipped_updates"] += 1
+            what = self._skip(batch, sums["loss"], norm)
+            totals["overflows" if what is Remedy.SKIP else "skipped_updates"] += 1
             return
         self.health.skipped_in_a_row = 0
         self._set_learning_rates()
@@ -289,14 +289,15 @@ class Learner:
         return torch.autocast(self.device.type, dtype=dtype, enabled=dtype is not None)
 
     # ------------------------------------------------------------------ faults
-    def _skip(self, batch: Batch, loss: float, norm: float) -> None:
+    def _skip(self, batch: Batch, loss: float, norm: float) -> Remedy:
+        """Raises NotFinite."""
         overflow = False
         if self.scaler.is_enabled():
             self.scaler.update()
             overflow = math.isfinite(loss) and self.scaler.get_scale() > 1
         what = remedy(self.health, overflow=overflow)
         if what is Remedy.SKIP:
-            return
+            return what
         if what is not Remedy.HALVE:
             raise NotFinite(
                 f"the loss of batch {batch.step} is {loss}, the {self.health.skipped_in_a_row + 1}th update in a row "
@@ -312,6 +313,7 @@ class Learner:
             sorted({round(sample.reward, 3) for sample in batch.samples})[:20],
             self.current_learning_rate(),
         )
+        return what
 
     def _within_memory(self, work: Callable[[], Result]) -> Result:
         """work()'s result, with micro-batches halved until they fit every worker. Raises OutOfMemory, in all of them."""
@@ -479,7 +481,8 @@ def means(totals: Mapping[str, float]) -> dict[str, float]:
         "kl_to_warm_start": max(totals.pop("kl_tokens", 0.0), 1.0),
         "gradient_norm": max(totals.pop("updates", 0.0), 1.0),
     }
-    metrics = {"skipped_updates": totals.pop("skipped_updates", 0.0), "trained_tokens": tokens}
+    metrics = {name: totals.pop(name, 0.0) for name in ("skipped_updates", "overflows")}
+    metrics["trained_tokens"] = tokens
     metrics["gradient_norm"] = totals.pop("gradient_norm", 0.0) / per["gradient_norm"]
     return metrics | {name: total / per.get(name, tokens) for name, total in totals.items()}
 

@@ -48,6 +48,16 @@ def limit_logits(model: PreTrainedModel, mb: int | None) -> None:
         model.logits_at_once = mb << 18  # pyright: ignore[reportAttributeAccessIssue, reportArgumentType]
 
 
+def buffers_of(model: nn.Module) -> dict[str, torch.Tensor]:
+    """Those that a model's files hold beside its parameters, by Hugging Face name: a router's bias, Gemma 4's layer_scalar."""
+    return {
+        f"{place}.{name}".removeprefix(".").replace(".base_layer.", "."): buffer
+        for place, module in model.named_modules()
+        for name, buffer in module.named_buffers(recurse=False)
+        if name not in module._non_persistent_buffers_set
+    }
+
+
 def output_head(model: PreTrainedModel) -> nn.Module:
     head = model.get_output_embeddings()
     assert head is not None, f"{type(model).__name__} is no causal language model"

@@ -15,7 +15,15 @@ from transformers import PreTrainedModel
 
 from learners.attention import PACKED
 from learners.files import fill, open_empty
-from learners.models import TokenScores, check_packing, limit_logits, load_model, output_head, score_tokens
+from learners.models import (
+    TokenScores,
+    buffers_of,
+    check_packing,
+    limit_logits,
+    load_model,
+    output_head,
+    score_tokens,
+)
 from learners.packing import Row
 from learners.parallel import Passes, World, shard, whole
 from learners.settings import LearnerSettings, LoraSettings
@@ -108,8 +116,9 @@ def spread(scorer: Scorer, settings: LearnerSettings, passes: Passes) -> None:
 
 
 def decoder_layers(model: PreTrainedModel) -> nn.ModuleList:
-    """Raises ValueError where the model has no list of layers."""
-    layers = getattr(model.base_model, "layers", getattr(model.base_model, "h", None))
+    """Of its text, where it sees images too. Raises ValueError where the model has no list of layers."""
+    decoder = model.get_decoder()
+    layers = getattr(decoder, "layers", getattr(decoder, "h", None))
     if not isinstance(layers, nn.ModuleList):
         raise ValueError(
             f"{type(model).__name__} has no list of layers: it can neither be frozen nor sharded"
@@ -157,7 +166,7 @@ class FullTuning:
 
     def kept(self) -> dict[str, torch.Tensor]:
         # tied weights are there once, as named_parameters has them
-        return {name: p.detach() for name, p in self.model.named_parameters()}
+        return {name: p.detach() for name, p in self.model.named_parameters()} | buffers_of(self.model)
 
     def networks(self) -> list[PreTrainedModel]:
         return [self.model] if self.reference is None else [self.model, self.reference]
@@ -165,6 +174,7 @@ class FullTuning:
     def merged(self) -> Iterator[tuple[str, torch.Tensor]]:
         for name, parameter in self.model.named_parameters():
             yield name, self.passes.whole(parameter.detach())
+        yield from buffers_of(self.model).items()
 
 
 def freeze_all_but_last(model: PreTrainedModel, count: int) -> None:
@@ -179,7 +189,7 @@ def freeze_all_but_last(model: PreTrainedModel, count: int) -> None:
     model.requires_grad_(False)
     for layer in layers[len(layers) - count :]:
         layer.requires_grad_(True)
-    for name, module in model.base_model.named_children():
+    for name, module in model.get_decoder().named_children():
         if "norm" in name or name == "ln_f":
             module.requires_grad_(True)
 
@@ -204,7 +214,9 @@ class Backbone:
             self.model.enable_input_require_grads()
 
     def add(self, name: str, lora: LoraSettings, seed: int) -> None:
+        """Raises ValueError where a layer cannot have an adapter."""
         from peft import LoraConfig  # seconds, which only those pay who use it
+        from peft.tuners.lora import LoraLayer
 
         config = LoraConfig(
             r=lora.rank,
@@ -219,6 +231,14 @@ class Backbone:
                 self.model.add_adapter(config, adapter_name=name)
             except ValueError as error:
                 raise ValueError(f"learner.lora.target_modules {lora.target_modules}: {error}") from None
+        layers = [(n, m) for n, m in self.model.named_modules() if isinstance(m, LoraLayer) and name in m.r]
+        for place, layer in layers:
+            # experts whose weights are stacked, embeddings: an adapter of theirs would be neither merged nor saved
+            if name not in layer.lora_A or not hasattr(layer.base_layer, "weight"):
+                raise ValueError(
+                    f"learner.lora.target_modules: {place} ({type(layer.get_base_layer()).__name__}) cannot have an adapter: "
+                    "choose linear layers, such as q_proj, k_proj, v_proj and o_proj"
+                )
         for parameter in self.adapter(name).values():
             parameter.data = parameter.data.float()  # peft makes them of the backbone's dtype
         if any(n.startswith("lora_") for n, _ in output_head(self.model).named_parameters()):
@@ -334,6 +354,8 @@ def merged(
         base = whole(parameter.detach()).float() if sharded else dense(layer.base_layer)
         own = adapter in layer.lora_A  # policies on one backbone may adapt other layers
         yield f"{owner}.weight", base + layer.get_delta_weight(adapter).detach() if own else base
+    for name, buffer in buffers_of(model).items():
+        yield name, buffer.float() if buffer.is_floating_point() else buffer
 
 
 def peft_name(name: str) -> str:

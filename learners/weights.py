@@ -30,7 +30,7 @@ def probe_tokens(vocabulary_size: int) -> tuple[int, ...]:
 def export_weights(
     policy: Tuning, version: int, keep: bool = True, adapter: LoraSettings | None = None
 ) -> WeightUpdate:
-    """A copy of all parameters on the host under their Hugging Face names (tied ones once).
+    """A copy of all parameters and persistent buffers on the host under their Hugging Face names (tied ones once).
 
     keep: False for workers whose copy nobody wants, but whose part of sharded tensors is needed.
     adapter: the policy's, where it is wanted alone, under PEFT's names.

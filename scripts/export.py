@@ -125,7 +125,7 @@ def _whole_or_not_at_all(target: Path) -> Iterator[Path]:
 def write_model(source: Path, target: Path, dtype: str) -> None:
     """Whole weights, a LoRA adapter merged into its base. Raises CheckpointError where that is not there."""
     import torch
-    from transformers import AutoModelForCausalLM
+    from transformers import AutoModelForCausalLM, GenerationConfig
     from transformers.utils.logging import disable_progress_bar
 
     from learners.adapters import write_merged
@@ -135,6 +135,7 @@ def write_model(source: Path, target: Path, dtype: str) -> None:
         write_merged(source, target, DTYPES[dtype])
         return
     model = AutoModelForCausalLM.from_pretrained(source, dtype=getattr(torch, DTYPES[dtype]))
+    model.generation_config = GenerationConfig()  # write_tokenizer's is the model's own
     model.save_pretrained(target)
 
 
@@ -158,6 +159,7 @@ def write_tokenizer(source: Path, target: Path, staged: bool) -> None:
     from transformers import AutoTokenizer, GenerationConfig
 
     from games.prompts import END, TaggedFormat, format_for, served_template
+    from learners.files import write_generation
 
     tokenizer: Any = AutoTokenizer.from_pretrained(source)
     style = format_for(tokenizer)
@@ -172,7 +174,7 @@ def write_tokenizer(source: Path, target: Path, staged: bool) -> None:
         generation = GenerationConfig()
     generation.eos_token_id = ends
     generation.pad_token_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else ends[0]
-    generation.save_pretrained(target)
+    write_generation(generation, target)
 
 
 # ---------------------------------------------------------------------- the hub

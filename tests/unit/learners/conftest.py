@@ -1,11 +1,12 @@
 """A model of a few thousand parameters, and batches for it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from random import Random
 
 import pytest
 import torch
+from torch import distributed
 
 from core.batch import Batch, Sample
 from learners.learner import Learner
@@ -18,6 +19,14 @@ from tests.learning import VOCABULARY, one_torch_thread, save_tiny_model
 def one_thread():
     with one_torch_thread():
         yield
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> Iterator[None]:
+    """A process group of one."""
+    distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/rendezvous", rank=0, world_size=1)
+    yield
+    distributed.destroy_process_group()
 
 
 @pytest.fixture(scope="session")

@@ -1,12 +1,8 @@
 """Layers that are spread over ranks, in a world of one."""
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import pytest
 import torch
-from torch import distributed
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
@@ -17,13 +13,6 @@ from learners.parallel import shard
 from learners.tuning import Scorer, decoder_layers
 
 LAYERS = 8
-
-
-@pytest.fixture
-def alone(tmp_path: Path) -> Iterator[None]:
-    distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/rendezvous", rank=0, world_size=1)
-    yield
-    distributed.destroy_process_group()
 
 
 class Half(TorchDispatchMode):

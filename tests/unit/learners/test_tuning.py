@@ -5,19 +5,24 @@ from dataclasses import replace
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from learners import tuning
 from learners.adapters import merged_folder
+from learners.attention import PACKED
+from learners.health import Health
 from learners.learner import Learner, NotFinite
 from learners.models import load_model
 from learners.packing import row_of
 from learners.settings import LearnerSettings
 from learners.state import load_learner, save_learner
 from learners.train_spec import LearnerSpec, build_learners, by_backbone
+from learners.tuning import decoder_layers, freeze_all_but_last
 from tests.learning import batch, largest_difference, random_samples, tiny_model, weights
+from tests.unit.learners.test_models import SHAPE, tiny
 
 LORA = {"lora": {"rank": 4, "alpha": 8}}
+MIXTURE = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
 
 
 def logprobs(model, tokens) -> torch.Tensor:
@@ -149,6 +154,17 @@ def test_more_layers_than_there_are_is_an_error(make_learner):
         make_learner(trainable_layers=3)
 
 
+def test_the_last_layers_of_a_model_that_sees_images_are_its_texts():
+    text = SHAPE | {"model_type": "gemma3_text"}
+    vision = {"num_hidden_layers": 1, "hidden_size": 16, "intermediate_size": 32, "num_attention_heads": 2}
+    config = AutoConfig.for_model("gemma3", text_config=text, vision_config=vision)
+    model = AutoModelForCausalLM.from_config(config, attn_implementation=PACKED)
+    assert decoder_layers(model) is model.model.language_model.layers
+    freeze_all_but_last(model, 1)
+    own = tuple(f"model.language_model.{part}." for part in ("layers.1", "norm"))
+    assert all(p.requires_grad == name.startswith(own) for name, p in model.named_parameters())
+
+
 # ---------------------------------------------------------------------- a critic of its own
 def test_a_separate_critic_learns_and_leaves_the_policy_alone(make_learner, random_batch):
     learner = make_learner(1e-9, estimator={"kind": "gae", "critic": "model", "value_learning_rate": 3e-2})
@@ -217,6 +233,18 @@ def test_fp16_goes_on_after_a_broken_batch_and_gives_up_on_many(make_learner, sa
             learner.step(batch(bad, step=step))
 
 
+def test_an_overflow_of_fp16_is_no_fault(make_learner, sample_of):
+    learner = make_learner(1e-3, precision="fp16")
+    good = sample_of(learner, [3, 4], [5, 6])
+    learner.scaler.update(2.0**40)
+    metrics = learner.step(batch(good))
+    assert (metrics["overflows"], metrics["skipped_updates"]) == (1, 0)
+    assert learner.scaler.get_scale() == 2.0**39 and learner.health == Health()
+    learner.scaler.update(1024.0)
+    metrics = learner.step(batch(good, step=2))
+    assert (metrics["overflows"], metrics["skipped_updates"]) == (0, 0)
+
+
 # ---------------------------------------------------------------------- few bits
 def test_a_missing_bitsandbytes_is_named(make_learner, monkeypatch):
     monkeypatch.setattr(tuning, "find_spec", lambda name: None)
@@ -257,3 +285,44 @@ def test_a_quantised_backbone_learns_and_is_published_whole(tmp_path, bits, shar
 def test_layers_that_cannot_have_an_adapter_are_named(make_learner, modules):
     with pytest.raises(ValueError, match=r"lora\.target_modules"):
         make_learner(lora={"rank": 4, "target_modules": modules})
+
+
+@pytest.mark.parametrize(
+    ("kind", "modules", "said"),
+    [
+        ("qwen2", ["q_proj", "embed_tokens"], r"model\.embed_tokens \(Embedding\)"),
+        ("qwen3_moe", None, r"model\.layers\.0\.mlp\.experts \(Qwen3MoeExperts\)"),
+    ],
+)
+def test_layers_whose_adapter_would_get_lost_are_refused(tmp_path, kind, modules, said):
+    """peft adapts them, but otherwise than it is merged and saved here."""
+    tiny(kind, **MIXTURE).save_pretrained(tmp_path)
+    settings = LearnerSettings(estimator={"kind": "grpo"}, lora={"rank": 4, "target_modules": modules})
+    with pytest.raises(
+        ValueError, match=rf"lora\.target_modules: {said} cannot have an adapter: choose .* q_proj"
+    ):
+        Learner(settings, 1e-2, tmp_path, tmp_path)
+
+
+@pytest.mark.parametrize("modules", [["q_proj"], ["gate"]])
+def test_what_is_no_expert_of_a_mixture_may_have_an_adapter(tmp_path, modules):
+    """gate: peft adapts it as a parameter; it is merged like a layer."""
+    tiny("qwen3_moe", **MIXTURE).save_pretrained(tmp_path / "model")
+    settings = LearnerSettings(
+        estimator={"kind": "grpo"},
+        schedule={"warmup_updates": 0},
+        lora={"rank": 4, "target_modules": modules},
+    )
+    learner = Learner(settings, 1e-2, tmp_path / "model", tmp_path / "model")
+    before = weights(learner)
+    learner.step(batch(*random_samples(1, 8)))
+    after = weights(learner)
+    assert all(modules[0] in name for name in before if not torch.equal(before[name], after[name]))
+    save_learner(learner, tmp_path / "saved")
+    with merged_folder(tmp_path / "saved", "float32") as folder:
+        whole = load_model(folder)
+    tokens = [3, 9, 4, 7]
+    row = row_of([tokens])
+    with torch.no_grad():
+        ours = learner.policy.score(row, row.positions_N > 0, 1.0).logprobs_P
+    assert torch.allclose(ours, logprobs(whole, tokens), atol=1e-5)

@@ -239,6 +239,6 @@ def test_the_best_of_another_run_is_not_this_ones(tmp_path: Path) -> None:
 @pytest.mark.parametrize("broken", [{"skipped_updates": 1.0}, {"reloaded": 1.0}])
 def test_weights_that_may_be_broken_push_out_no_others(tmp_path: Path, broken: dict[str, float]) -> None:
     recorder = Run(tmp_path).recorder
-    assert recorder.save_is_due(2, {"generator": {"skipped_updates": 0.0}})
+    assert recorder.save_is_due(2, {"generator": {"skipped_updates": 0.0, "overflows": 1.0}})
     assert not recorder.save_is_due(3, {"generator": {}})
     assert not recorder.save_is_due(2, {"generator": {}, "discriminator": broken})
