@@ -84,8 +84,10 @@ class ModelOptions(Options):
     answer_format: Literal["direct", "reasoning"] | None = None
     """Of one message: the program alone, or reasoning and then the program; default: that of the checkpoint's run, or direct."""
     engine: Literal["vllm", "transformers"] = "vllm"
-    dtype: Literal["float32", "bfloat16"] = "float32"
-    device: Literal["cpu", "cuda"] = "cpu"
+    dtype: Literal["float32", "bfloat16"] | None = None
+    """Default: bfloat16 on a GPU that has it, else float32."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """auto: cuda where torch sees a GPU."""
     max_tokens: int | None = Field(None, ge=1)
     """Longest completion of one turn; default: that of the checkpoint's run, or 512."""
     max_model_len: int | None = Field(None, ge=32)

@@ -111,6 +111,16 @@ def detect() -> Hardware:
     )
 
 
+def of_engine(device: str, dtype: str | None) -> dict[str, str]:
+    """`device` and `dtype` of an engine outside of a run; what is "auto" or None is as the machine has it."""
+    hardware = detect()
+    device = hardware.device if device == "auto" else device
+    return {
+        "device": device,
+        "dtype": dtype or ("bfloat16" if device == "cuda" and hardware.bf16 else "float32"),
+    }
+
+
 def _gpus() -> list[Any]:
     """Their properties, by torch; which is not asked, for it takes seconds to load, where there is no NVIDIA device."""
     if not any(Path("/dev").glob("nvidia[0-9]*")) and not Path("/dev/dxg").exists():  # dxg: Windows' Linux

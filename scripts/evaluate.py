@@ -47,6 +47,7 @@ from games.program_scores import JudgedProgram, judge_programs, pass_rates, prog
 from games.suite_scores import SuiteRecord, discriminator_scores, mean_kill_at_k
 from problems.formats import load_dataset
 from problems.references import judge_references
+from runtime.hardware import of_engine
 from runtime.logs import quiet_logs
 from runtime.model import Model, loaded, open_model, program_game, room_for, suite_game
 from sandbox_workers.local import LocalSandbox
@@ -65,6 +66,8 @@ def evaluate(settings: EvaluateOptions) -> dict[str, Any]:
     """
     started = time.perf_counter()
     problems = _problems(settings)
+    if settings.policy not in FIXED and settings.discriminator != OWN_TESTS:
+        settings = settings.model_copy(update=of_engine(settings.device, settings.dtype))
     name, limits = settings.policy or settings.discriminator or "", settings.limits
     if settings.policy in FIXED:
         of = partial(fixed_programs_report, settings, problems)

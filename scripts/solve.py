@@ -35,6 +35,7 @@ from evaluation.solving import Solution, Solver, Tester, is_function, stage_name
 from problems.formats import load_dataset
 from problems.formats.sources import with_signature
 from problems.loader import load_to_solve, parse_signature
+from runtime.hardware import of_engine
 from runtime.logs import quiet_logs
 from runtime.model import (
     Model,
@@ -59,6 +60,7 @@ def solve(settings: SolveOptions) -> dict[str, Any]:
     Raises SparringError, OSError.
     """
     started = time.perf_counter()
+    settings = settings.model_copy(update=of_engine(settings.device, settings.dtype))
     problems, faults = problems_of(settings)
     generator, own_discriminator = find_policies(settings.checkpoint, settings.output_dir)
     model = open_model(generator, "--checkpoint")
@@ -153,7 +155,10 @@ async def _solve_all(
     needs = ((game.longest(p, *of), all_attempts.longest(p, *of)) for p in problems)
     room = _room((model.context, settings.max_model_len), needs)
     kind = settings.engine or ("vllm" if settings.batch else "transformers")
-    print(f"{model.path} writes, stages {stages}, at most {max_tokens} tokens a turn", flush=True)
+    print(
+        f"{model.path} writes, stages {stages}, at most {max_tokens} tokens a turn, on {settings.device} in {settings.dtype}",
+        flush=True,
+    )
 
     async with contextlib.AsyncExitStack() as engines:
 

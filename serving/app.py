@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.routing import Route
 
 from core.errors import SparringError
-from runtime.hardware import detect
+from runtime.hardware import of_engine
 from runtime.model import Model
 from sandbox_workers.local import LocalSandbox
 from serving.cache import answer_from, cache_key
@@ -91,7 +91,7 @@ def asked_tokens(path: str, asked: Mapping[str, Any], limit: int) -> int:
 
 def build_app(options: argparse.Namespace) -> FastAPI:
     """options: of scripts/serve.py, checked there."""
-    dtype = options.dtype or ("bfloat16" if options.device == "cuda" and detect().bf16 else "float32")
+    dtype = of_engine(options.device, options.dtype)["dtype"]
     cache_mb = options.kv_cache_mb if options.device == "cpu" else None  # a GPU has its share
     models = with_context(open_models(options.model, "--model"), options.max_model_len, dtype, cache_mb)
     engines = EngineOptions(

@@ -14,7 +14,7 @@ from configs.schema import Config
 from core.errors import SparringError
 from runtime import hardware as hardware_of_runs
 from runtime import memory_plan
-from runtime.hardware import Hardware, detect, free_memory, said, settled
+from runtime.hardware import Hardware, detect, free_memory, of_engine, said, settled
 from runtime.memory_plan import Shape
 from runtime.start import fit
 
@@ -276,3 +276,25 @@ def test_settings_that_do_not_go_with_the_machine_are_refused(monkeypatch) -> No
     half = Config.model_validate({"generator": {"learner": {"precision": "fp16"}}})
     with pytest.raises(SparringError, match=r"on this machine \(device cpu\): .*fp16 is for device cuda"):
         fit(half, detect())
+
+
+@pytest.mark.parametrize(
+    ("machine", "device", "dtype", "expected"),
+    [
+        (CPU, "auto", None, ("cpu", "float32")),
+        (V100, "auto", None, ("cuda", "float32")),
+        (A100, "auto", None, ("cuda", "bfloat16")),
+        (A100, "cpu", None, ("cpu", "float32")),
+        (A100, "auto", "float32", ("cuda", "float32")),
+        (CPU, "cuda", None, ("cuda", "float32")),  # refused where the engine is made
+    ],
+)
+def test_an_engine_outside_of_a_run_is_as_the_machine_has_it(
+    monkeypatch: pytest.MonkeyPatch,
+    machine: Hardware,
+    device: str,
+    dtype: str | None,
+    expected: tuple[str, str],
+) -> None:
+    monkeypatch.setattr(hardware_of_runs, "detect", lambda: machine)
+    assert tuple(of_engine(device, dtype).values()) == expected

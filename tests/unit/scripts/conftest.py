@@ -51,6 +51,8 @@ class Scripted:
     run: dict = field(default_factory=dict)
     context: int | None = None
     prompts: list[str] = field(default_factory=list)
+    engines: list[tuple[str, str | None]] = field(default_factory=list)
+    """Device and dtype of each that was loaded."""
 
     def model(self) -> Model:
         return Model(path="some/model", tokenizer=self.tokenizer, context=self.context, run=self.run)
@@ -61,6 +63,7 @@ class Scripted:
             self.prompts.append(self.tokenizer.decode(prompt))
             return style.completion(self.answer(self.prompts[-1], sampling))
 
+        self.engines.append((device, engine.dtype))
         await asyncio.sleep(0)
         yield Writer(policy=ScriptedPolicy(script), format=style, max_tokens=max_tokens, seed=seed)
 

@@ -2,11 +2,14 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from configs.evaluate import EvaluateOptions
 from configs.solve import SolveOptions
 from core.interfaces import EngineFailure
+from scripts.evaluate import evaluate as scores
 from scripts.solve import main, problems_of
 
 RIGHT = "```python\ndef f(n):\n    return n * 2\n```"
@@ -79,3 +82,12 @@ def test_a_function_without_a_signature_is_the_one_that_the_tests_call(problems)
     ):
         (problem,), _ = problems_of(SolveOptions.read(arguments))
         assert problem.function_signature == "def double(x1):"
+
+
+def test_the_engine_is_on_the_gpu_that_is_seen(problems, scripted, monkeypatch) -> None:
+    model = scripted(lambda prompt, sampling: RIGHT)
+    monkeypatch.setattr("runtime.hardware.detect", lambda: SimpleNamespace(device="cuda", bf16=True))
+    settings = solve(problems)["settings"]
+    assert (settings["device"], settings["dtype"]) == model.engines[0] == ("cuda", "bfloat16")
+    assert scores(EvaluateOptions(dataset="embedded", policy="m/m", problems=1, sandbox="process"))
+    assert model.engines[1] == ("cuda", "bfloat16")

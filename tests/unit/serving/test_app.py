@@ -173,7 +173,7 @@ async def test_an_engine_gets_the_dtype_that_its_device_has_and_its_part_of_the_
         offline=True,
     )
     monkeypatch.setattr(serving_app, "start_engine", start)
-    monkeypatch.setattr(serving_app, "detect", lambda: gpu)
+    monkeypatch.setattr("runtime.hardware.detect", lambda: gpu)
     one = [f"echo={SHIPPED / 'generator'}"]
     for models, share in ((one, 0.9), ([*one, *(f"m{i}={SHIPPED / 'generator'}" for i in range(5))], 0.45)):
         async with client(model=models, max_models=2, **asked) as http:
