@@ -114,7 +114,7 @@ def test_problems_are_dealt_in_turn_and_to_who_has_the_fewest_left(rollouts: Ray
 def test_what_a_lost_actor_had_is_played_again_with_the_last_weights(rollouts: RayRollouts, how: int) -> None:
     rollouts.publish("generator", ray.put(7))
     lost = played(rollouts.begin(request(0, 0))(), "pid")[0]
-    steps = [rollouts.begin(request(3, 0)), rollouts.begin(request(0, 0, 0))]
+    steps = [rollouts.begin(request(3, 1)), rollouts.begin(request(0, 0, 0))]
     os.kill(lost, how)
     results = [wait() for wait in steps]
     assert [result.played_again for result in results] == [1, 2]
@@ -127,7 +127,9 @@ def test_what_a_lost_actor_had_is_played_again_with_the_last_weights(rollouts: R
 def test_steps_that_were_begun_ahead_are_begun_anew_at_once(rollouts: RayRollouts) -> None:
     """Not only when somebody waits for them; and what is done is not played again."""
     lost = played(rollouts.begin(request(0, 0))(), "pid")[0]
-    done, ahead, further = (rollouts.begin(request(s, 0)) for s in (0, "idle 2", "idle 2"))
+    done = rollouts.begin(request(0, 0))
+    ray.wait([share.playing for share in rollouts._open], num_returns=2)  # both have as many to play then
+    ahead, further = (rollouts.begin(request("idle 2", 0)) for _ in range(2))
     time.sleep(1)
     os.kill(lost, signal.SIGKILL)
     one, other = ahead(), further()
