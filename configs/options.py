@@ -53,8 +53,9 @@ class Options(BaseSettings):
     def refuse_changed(self, names: Sequence[str], where: str) -> None:
         """For a validator. Raises ValueError where one of these options is not at its default."""
         for name in names:
-            if getattr(self, name) != type(self).model_fields[name].default:
-                raise ValueError(f"--{name.replace('_', '-')} has no effect {where}")
+            if getattr(self, name) != (default := type(self).model_fields[name].default):
+                option = f"no-{name}" if default is True else name
+                raise ValueError(f"--{option.replace('_', '-')} has no effect {where}")
 
 
 COUNTS = tuple(map(str, range(len(REASONING_STAGES))))

@@ -28,8 +28,11 @@ def test_every_recipe_loads_by_name_and_by_path(path):
     assert not run.resume and run.resume_from is None
 
 
-@pytest.mark.parametrize("path", ALL, ids=lambda p: p.stem)
-def test_every_key_of_every_recipe_arrives(path):
+SIZES = [(path, size) for path in ALL for size in ("", *yaml.safe_load(path.read_text()).get("sizes", {}))]
+
+
+@pytest.mark.parametrize(("path", "size"), SIZES, ids=lambda value: getattr(value, "stem", value))
+def test_every_key_of_every_recipe_and_size_arrives(path, size):
     def check(values, section):
         for key, value in values.items():
             got = getattr(section, key)
@@ -40,7 +43,7 @@ def test_every_key_of_every_recipe_arrives(path):
                     tuple(value) if isinstance(value, list) else value
                 )
 
-    check(read_recipe(path), load("--config", path.stem))
+    check(read_recipe(path, size), load("--config", f"{path.stem}:{size}" if size else path.stem))
 
 
 def test_only_embedded_models_are_trusted_with_a_sandbox_that_does_not_contain():

@@ -27,7 +27,7 @@ ONE = ("--problem", "Add.")
         ((*ONE, "--tests", "# none", "--execute-tests"), "--tests: holds no statement"),
         ((*ONE, "--sandbox", "process"), "--sandbox has no effect without --execute-tests"),
         ((*ONE, "--checkpoint", "x", "--output-dir", "y"), "--output-dir has no effect with --checkpoint"),
-        (("--batch", "--problems-file", "f", "--no-reasoning"), "--reasoning has no effect with --batch"),
+        (("--batch", "--problems-file", "f", "--no-reasoning"), "--no-reasoning has no effect with --batch"),
         ((*ONE, "--stages", "9"), "give all, none, or a number from 0 to 4"),
         ((*ONE, "--output", "/nowhere/at/all.json"), "its directory does not exist; make it first"),
         ((*ONE, "--chekpoint", "x"), "unrecognized arguments: --chekpoint x"),

@@ -16,7 +16,7 @@ from learners.models import score_tokens
 from learners.packing import row_of
 from learners.settings import LearnerSettings
 from learners.tuning import Backbone, LoraTuning
-from runtime import memory_plan
+from runtime import memory_plan, placement
 from runtime.hardware import Hardware, choices, settled
 from runtime.memory_plan import GB, Shape, activations, demands, refusal, shape_of, ways_out
 
@@ -385,6 +385,15 @@ RECIPES = [
     ("single_gpu:80gb", "1.5B", H100),
     ("single_gpu:7b", "7B", card(39.4)),
     ("single_gpu:14b", "14B", H100),
+    ("eight_gpus", "7B", card(79.1, 8)),
+    ("eight_gpus:32b", "32B", card(79.1, 8)),
+    ("grpo_code_execution:1.5b", "1.5B", T4),
+    ("grpo_mbpp:16gb", "1.5B", T4),
+    ("grpo_mbpp", "1.5B", card(39.4)),
+    ("output_prediction:1.5b", "1.5B", T4),
+    ("spiral_tictactoe:1.5b", "1.5B", T4),
+    ("spiral_kuhn:1.5b", "1.5B", T4),
+    ("code_golf:7b", "7B", card(39.4)),
     ("q", "1.5B", card(22.2, 8)),
     ("q:3b", "3B", card(22.2, 8)),
     ("q:7b", "7B", card(39.4, 8)),
@@ -405,6 +414,19 @@ def test_every_recipe_fits_what_it_is_for_as_the_page_says(
     most = max(demand.bytes for demand in found)
     row = f"| `{recipe}` | {gpus}{hardware.gpu_memory_gib} GiB | {most / GB:.1f} of {have / GB:.1f} |"
     assert row in PAGE.read_text()
+    if not config.local:
+        node = placement.Node(name="", address="", gpus=min(hardware.gpus, 8), cpus=64)
+        nodes = [replace(node, name=str(i)) for i in range(-(-hardware.gpus // 8))]
+        assert placement.idle_gpus(placement.place(placement.parts_of(config), nodes), nodes) == 0
+
+
+@pytest.mark.parametrize("recipe", ["qwen_1_5b_cpu", "qwen_1_5b_cpu:16gb"])
+def test_the_page_says_what_a_recipe_takes_without_a_gpu(recipe: str) -> None:
+    config = fitted(
+        load_run(["--config", recipe])[0].to_config(), replace(card(0), gpus=0), lambda model: None
+    )
+    taken = memory_plan.host_bytes(config, dict.fromkeys(config.policies, QWEN["1.5B"]))
+    assert f"| `{recipe}` | none | {taken / GB:.1f} |" in PAGE.read_text()
 
 
 # ---------------------------------------------------------------------- engines over several GPUs
