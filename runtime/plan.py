@@ -7,7 +7,7 @@ import json
 import math
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -31,6 +31,8 @@ from sandbox_workers.jobs import SandboxUnavailable
 _GIB, _MIB = 1 << 30, 1 << 20
 _WEIGHTS, _ADAM = 4, 8
 """Bytes per parameter, fp32."""
+_TINY, _RATE, _LORA_RATE = 10**8, 5e-5, 5e-4
+"""Parameters, and beyond them the highest learning rate that nobody is asked about."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +41,8 @@ class Plan:
     """What would run, a line a subject."""
     obstacles: Sequence[str]
     """What is in the way, and how to mend it; a run with any does not start."""
+    warnings: Sequence[str]
+    """What a run says and starts."""
 
 
 def make_plan(config: Config, start: Start, train: Sequence[Problem], held_out: Sequence[Problem]) -> Plan:
@@ -83,7 +87,7 @@ def make_plan(config: Config, start: Start, train: Sequence[Problem], held_out: 
         line, obstacle = look(config, start)
         lines += [line] if line else []
         obstacles += [obstacle] if obstacle else []
-    return Plan(lines=lines, obstacles=obstacles)
+    return Plan(lines=lines, obstacles=obstacles, warnings=list(_rates(config, start)))
 
 
 Look = tuple[str | None, str | None]
@@ -103,6 +107,18 @@ def _models(config: Config, start: Start) -> list[str]:
             f"{role}: {policy.model} ({known}), by {policy.engine.kind}, learns {tuning} by {policy.learner.estimator.kind}"
         )
     return lines
+
+
+def _rates(config: Config, start: Start) -> Iterator[str]:
+    """A recipe's learning rate stays where another model takes its model's place."""
+    for role in config.policies:
+        policy, rate = config.policy(role), config.policy_learning_rate(role)
+        most = _LORA_RATE if policy.learner.lora else _RATE
+        if policy.model != EMBEDDED and (parameters(start.models[role]) or math.inf) > _TINY and rate > most:
+            yield (
+                f"{role}: a learning rate of {rate:g} is for models of a million parameters and soon ruins a larger one; "
+                f"usual are --learning-rate {most / 5:g} and less"
+            )
 
 
 def _joins(config: Config) -> str | None:

@@ -59,8 +59,11 @@ def open_session(run: Run, recipe: str) -> Iterator["Session"]:
         tracked.enter_context(_told_how_to_go_on(start))
         log.open(start.run_directory)
         train, held_out = load_splits(config)
-        if obstacles := make_plan(config, start, train, held_out).obstacles:
-            raise SparringError("; ".join(obstacles))
+        plan = make_plan(config, start, train, held_out)
+        if plan.obstacles:
+            raise SparringError("; ".join(plan.obstacles))
+        for warning in plan.warnings:
+            say(warning)
         if config.tracking.trace:
             clock.listener = harmless("trace.json", Trace(start.run_directory / "trace.json").add)
         clock.lap("startup")
@@ -112,7 +115,7 @@ def show_plan(run: Run, recipe: str) -> None:
     config, start = resolve(run, recipe)
     train, held_out = load_splits(config)
     plan = make_plan(config, start, train, held_out)
-    for line in plan.lines:
+    for line in (*plan.lines, *plan.warnings):
         say(line)
     if all(Path(model).is_dir() for model in start.models.values()):  # else their tokenizers are not here yet
         check_context_lengths(config, [*train, *held_out], load_tokenizers(start.models))

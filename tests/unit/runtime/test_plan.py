@@ -97,6 +97,17 @@ def test_an_engine_that_is_not_installed_is_refused(tmp_path: Path, monkeypatch:
     assert not planned(tmp_path).obstacles
 
 
+def test_a_tiny_models_learning_rate_is_too_high_for_a_large_one(tmp_path: Path) -> None:
+    def warned(parameters: int, *arguments: str) -> bool:
+        made = planned(tmp_path, "--generator-model", "a", *arguments, parameters=parameters)
+        return any("generator: a learning rate of 0.0003 is for" in warning for warning in made.warnings)
+
+    assert warned(500_000_000) and warned(0), "of an unknown size"
+    assert not warned(400_000)
+    assert not warned(500_000_000, "--learning-rate", "1e-5")
+    assert not warned(500_000_000, "--generator.learner.lora.rank", "8")
+
+
 def test_models_beyond_memory_and_disk_are_refused_with_ways_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
