@@ -90,7 +90,12 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
         default=64.0,
         help="kept answers of each loaded model; 0: none (%(default)s)",
     )
-    add("--device", choices=["cpu", "cuda"], default="cpu")
+    add(
+        "--device",
+        choices=["auto", "cpu", "cuda"],
+        default="auto",
+        help="auto: cuda where this machine has a GPU (%(default)s)",
+    )
     add(
         "--dtype",
         choices=["float32", "bfloat16"],
@@ -116,6 +121,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
 
 def serve_until_told(options: argparse.Namespace) -> None:
     """Raises SparringError."""
+    from runtime.hardware import of_engine
     from sandbox_workers.backends import choose_backend
     from serving.models import fitting, open_models, with_context
     from web.service import check
@@ -128,6 +134,7 @@ def serve_until_told(options: argparse.Namespace) -> None:
         raise SparringError(f"--idle-s {options.idle_s:g}: more than 0")
     check(options)  # now, not in a replica's log
     models = open_models(options.model, "--model")
+    options.device = of_engine(options.device, options.dtype)["device"]
     if options.device == "cpu":
         dtype = options.dtype or "float32"
         with_context(models, options.max_model_len, dtype, options.kv_cache_mb)

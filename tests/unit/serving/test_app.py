@@ -86,7 +86,7 @@ async def start_echo(name: str, *_: object) -> Echo:
 @contextlib.asynccontextmanager
 async def client(**changed: Any) -> AsyncIterator[httpx.AsyncClient]:
     models = [f"--model={name}={SHIPPED / 'generator'}" for name in ("echo", "broken")]
-    options = _options([*models, "--max-tokens=100", "--sandbox=none"])
+    options = _options([*models, "--max-tokens=100", "--sandbox=none", "--device=cpu"])
     vars(options).update(changed)
     app = guarded(build_app(options), options)
     client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test")
