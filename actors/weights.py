@@ -9,13 +9,9 @@ from core.weights import PublishReceipt, WeightUpdate, digest_of
 
 
 def tensors_of(update: WeightUpdate) -> Mapping[str, torch.Tensor]:
-    """The update's parameters as torch tensors."""
-    dtype = getattr(torch, update.dtype)
-    out = {}
-    for name, array in update.tensors.items():
-        tensor = torch.from_numpy(np.array(array))
-        out[name] = tensor.view(torch.bfloat16) if dtype == torch.bfloat16 else tensor
-    return out
+    """The update's parameters and buffers as torch tensors."""
+    tensors = {name: torch.from_numpy(np.array(array)) for name, array in update.tensors.items()}
+    return {n: t.view(torch.bfloat16) if t.dtype == torch.int16 else t for n, t in tensors.items()}
 
 
 async def make_receipt(

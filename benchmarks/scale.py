@@ -244,7 +244,6 @@ def _learn(mailbox: Any, policy: str, folder: str) -> None:
         update = WeightUpdate(
             version=batch.step,
             tensors={"w": np.zeros(1)},
-            dtype="float32",
             digest="",
             probe=(),
             probe_logprobs=(),

@@ -18,8 +18,8 @@ class WeightUpdate:
     version: int
     """Counted per policy; 0 are the weights that the run started with."""
     tensors: Mapping[str, np.ndarray]
-    """Parameters and persistent buffers by Hugging Face name; bfloat16 as its int16 bits. Of an adapter: by PEFT's."""
-    dtype: str
+    """Parameters and persistent buffers by Hugging Face name; bfloat16 as its int16 bits, which nothing else has. Of an
+    adapter: by PEFT's."""
     digest: str
     probe: tuple[int, ...]
     """Token ids of the probe sequence."""

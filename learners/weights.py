@@ -47,7 +47,6 @@ def export_weights(
     return WeightUpdate(
         version=version,
         tensors=tensors,
-        dtype="float32" if isinstance(policy, LoraTuning) else str(model.dtype).removeprefix("torch."),
         digest=digest_of(tensors),
         probe=probe,
         probe_logprobs=tuple(logprobs.tolist()),

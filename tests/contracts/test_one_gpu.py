@@ -129,7 +129,7 @@ class ScriptedLearner:
 def update(version: int) -> WeightUpdate:
     tensors = {"weight": np.full(2, version)}
     return WeightUpdate(
-        version=version, tensors=tensors, dtype="float32", digest=digest_of(tensors), probe=(1, 1, 1),
+        version=version, tensors=tensors, digest=digest_of(tensors), probe=(1, 1, 1),
         probe_logprobs=(0.0, 0.0),
     )  # fmt: skip
 

@@ -29,7 +29,6 @@ def test_one_bit_changes_the_digest():
 UPDATE = WeightUpdate(
     version=3,
     tensors=TENSORS,
-    dtype="float32",
     digest=digest_of(TENSORS),
     probe=(1, 2),
     probe_logprobs=(-0.5,),

@@ -9,15 +9,20 @@ from learners.weights import probe_tokens
 from tests.learning import export
 
 
-def test_tensors_travel_to_the_bit(model_path):
-    for dtype in ("float32", "bfloat16"):
-        model = load_model(model_path).to(getattr(torch, dtype))
-        update = export(model, 4)
-        assert (update.version, update.dtype) == (4, dtype)
-        arrived = tensors_of(update)
-        for name, parameter in model.named_parameters():
-            assert arrived[name].dtype == parameter.dtype
-            assert torch.equal(arrived[name], parameter)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_tensors_travel_to_the_bit(model_path, dtype):
+    """A buffer in fp32 or of whole numbers beside parameters of half precision, too."""
+    model = load_model(model_path).to(dtype)
+    model.register_buffer("scale", torch.tensor([1.5, 1e-30]))
+    model.register_buffer("seen", torch.tensor(70_000))
+    update = export(model, 4)
+    assert update.version == 4
+    arrived = tensors_of(update)
+    for name, tensor in model.state_dict(keep_vars=True).items():
+        if name in arrived:  # tied ones travel once
+            assert arrived[name].dtype == tensor.dtype
+            assert torch.equal(arrived[name], tensor)
+    assert {"scale", "seen"} < arrived.keys()
 
 
 def test_tied_weights_travel_once(model_path):

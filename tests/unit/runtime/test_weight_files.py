@@ -14,7 +14,6 @@ TENSORS = {
 UPDATE = WeightUpdate(
     version=7,
     tensors=TENSORS,
-    dtype="bfloat16",
     digest=digest_of(TENSORS),
     probe=(3, 1, 4),
     probe_logprobs=(-0.1, -1 / 3),
