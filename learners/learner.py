@@ -1,6 +1,5 @@
 """One policy's learner: a plain class, no Ray. `step(batch)` is one PPO-style update, by one worker or by several."""
 
-import gc
 import logging
 import math
 import random
@@ -20,6 +19,7 @@ from learners.critic import Critic
 from learners.files import open_empty
 from learners.health import Health, Remedy, remedy
 from learners.losses import kl
+from learners.memory import Memory, OutOfMemory
 from learners.models import load_model
 from learners.objective import Objective, Size
 from learners.packing import MicroBatch, pack, plan
@@ -31,10 +31,6 @@ from learners.weights import export_weights
 
 log = logging.getLogger(__name__)
 Result = TypeVar("Result")
-
-
-class OutOfMemory(RunFailed):
-    """Whatever could be given up for it was given up."""
 
 
 class NotFinite(RunFailed):
@@ -98,8 +94,8 @@ class Learner:
         self.updates = 0
         """Optimizer updates, several to a batch."""
         self.health = Health()
-        self._aside = False
-        """On as little data as can be, for the other workers' sake."""
+        sharded = settings.sharding == "fsdp"
+        self.memory = Memory(self.policy.passes, self.world, self.device, sharded=sharded)
         self._give_back()
 
     @property
@@ -219,7 +215,7 @@ class Learner:
             return
         self.health.skipped_in_a_row = 0
         self._set_learning_rates()
-        self._take_step(optimizers)
+        self.memory.step(optimizers, self.scaler.step)
         self.scaler.update()
         self.updates += 1
         del sums["loss"]
@@ -269,7 +265,7 @@ class Learner:
             most = -(-len(chunks) // self.world.size)
             mine += [(chunks[0], False)] * (most - len(mine))
         shortest = min(chosen, key=lambda i: len(batch.samples[i].tokens))
-        for chunk, counts in [([shortest], False)] * len(mine) if self._aside else mine:
+        for chunk, counts in [([shortest], False)] * len(mine) if self.memory.aside else mine:
             yield pack(batch.samples, chunk, self.device), counts
 
     def _clip(self, parameters: Iterable[torch.nn.Parameter]) -> float:
@@ -318,7 +314,7 @@ class Learner:
     def _within_memory(self, work: Callable[[], Result]) -> Result:
         """work()'s result, with micro-batches halved until they fit every worker. Raises OutOfMemory, in all of them."""
         while True:
-            result, reasons = self._tried(work)
+            result, reasons = self.memory.tried(work)
             if not reasons:
                 return result  # pyright: ignore[reportReturnType]
             if self.microbatch_tokens < 2:
@@ -328,85 +324,6 @@ class Learner:
                 )
             self.health.halvings += 1
             log.warning("out of memory, microbatch_tokens now %d: %s", self.microbatch_tokens, reasons[0])
-
-    def together(self, work: Callable[[], Result], what: str) -> Result:
-        """work()'s result; where memory runs out for a worker, all begin it again, once. what: it is, for the error. Raises
-        OutOfMemory, in all of them."""
-        reasons = [""]
-        for _ in range(2):
-            result, reasons = self._tried(work)
-            if not reasons:
-                return result  # pyright: ignore[reportReturnType]
-        raise OutOfMemory(
-            f"out of memory, twice, {what}: {reasons[0]}; give the learner more memory or workers"
-        )
-
-    def _tried(self, work: Callable[[], Result]) -> tuple[Result | None, list[str]]:
-        """work()'s result, or why there is none: what the workers say who ran out of memory. All workers must call it, and
-        its messages to others under FSDP are of policy.passes."""
-        passes, result = self.policy.passes, None
-        passes.begin()
-        reason = ""
-        try:
-            result = work()
-        except (RuntimeError, MemoryError) as error:
-            reason = _out_of_memory(error)
-        if reason:
-            sent = passes.broke_off()
-            self._empty_cache()
-            if self.settings.sharding == "fsdp":
-                self._go_through(work, sent, reason)
-        return result, [r for r in self.world.gather(reason) if r]
-
-    def _go_through(self, work: Callable[[], object], sent: int, reason: str) -> None:
-        """The others wait within their work for what this worker has not sent yet."""
-        self.policy.passes.begin(left_out=sent)
-        self._aside = True
-        try:
-            work()
-        except (RuntimeError, MemoryError) as error:
-            _out_of_memory(error)
-            raise OutOfMemory(
-                f"out of memory, and once more with next to no data ({reason}): take more workers, or a smaller model"
-            ) from error
-        finally:
-            self._aside = False
-        self._empty_cache()
-
-    def _take_step(self, optimizers: Sequence[torch.optim.Optimizer]) -> None:
-        """Raises OutOfMemory, in all workers where one cannot."""
-        reason = ""
-        for optimizer in optimizers:
-            reason = reason or self._stepped(optimizer)
-        if reasons := [r for r in self.world.gather(reason) if r]:
-            raise OutOfMemory(
-                f"out of memory in the optimizer's step ({reasons[0]}): take learner.lora, learner.trainable_layers, "
-                "more workers with learner.sharding fsdp, or a smaller model"
-            )
-
-    def _stepped(self, optimizer: torch.optim.Optimizer) -> str:
-        """Why it could not, if so. What runs out of memory before it has changed anything is tried again."""
-        reason = ""
-        for _ in range(2):
-            touched = [p for group in optimizer.param_groups for p in group["params"]]
-            touched += [state["step"] for state in optimizer.state.values()]
-            before = [tensor._version for tensor in touched]
-            try:
-                self.scaler.step(optimizer)
-                return ""
-            except (RuntimeError, MemoryError) as error:
-                reason = _out_of_memory(error)
-            if before != [tensor._version for tensor in touched]:
-                return reason
-            for parameter in [p for p, state in optimizer.state.items() if "exp_avg_sq" not in state]:
-                del optimizer.state[parameter]  # its moments were half made
-            self._empty_cache()
-        return reason
-
-    def _empty_cache(self) -> None:
-        gc.collect()  # what an error's frames held
-        if self.device.type == "cuda":
-            torch.cuda.empty_cache()
 
     def _move_networks(self, device: torch.device) -> None:
         if self.settings.offload == "all":
@@ -456,7 +373,7 @@ class Learner:
             with self._autocast() if in_half else nullcontext():
                 return export_weights(self.policy, self.version, self.world.rank == 0, alone)
 
-        update = self.together(exported, f"while version {self.version} was exported")
+        update = self.memory.together(exported, f"while version {self.version} was exported")
         self._give_back()
         return update
 
@@ -485,12 +402,3 @@ def means(totals: Mapping[str, float]) -> dict[str, float]:
     metrics["trained_tokens"] = tokens
     metrics["gradient_norm"] = totals.pop("gradient_norm", 0.0) / per["gradient_norm"]
     return metrics | {name: total / per.get(name, tokens) for name, total in totals.items()}
-
-
-def _out_of_memory(error: Exception) -> str:
-    """What it says. On CPU torch raises a plain RuntimeError, and so do CUDA's libraries where a GPU is shared. Raises it
-    where it says something else."""
-    said = ("can't allocate memory", "ALLOC_FAILED", "out of memory")
-    if isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(words in str(error) for words in said):
-        return (str(error).splitlines() or [type(error).__name__])[0]
-    raise error

@@ -56,7 +56,9 @@ def begin_save(learner: Learner, directory: Path) -> Callable[[], None]:
         shutil.rmtree(place, ignore_errors=True)  # of more workers, who died over it
         place.mkdir(parents=True, exist_ok=True)
         (place / _COUNTERS).write_text(json.dumps(_counters(learner)))
-    learner.together(lambda: save_model(learner.policy, directory, world), f"while {directory} was saved")
+    learner.memory.together(
+        lambda: save_model(learner.policy, directory, world), f"while {directory} was saved"
+    )
     if not tensors:
         return lambda: None
     writer = HuggingFaceStorageWriter(

@@ -13,7 +13,8 @@ from torch import distributed, multiprocessing
 from torch.distributed.tensor import DTensor
 
 from core.batch import Batch
-from learners.learner import Learner, OutOfMemory
+from learners.learner import Learner
+from learners.memory import OutOfMemory
 from learners.settings import LearnerSettings
 from learners.state import load_learner, save_learner
 from learners.tuning import decoder_layers

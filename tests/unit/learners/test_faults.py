@@ -12,7 +12,8 @@ from core.errors import RunFailed
 from learners.checkpoints import CheckpointError, CheckpointStore
 from learners.files import WEIGHTS_FILE
 from learners.health import MAX_RELOADS, Health
-from learners.learner import NotFinite, OutOfMemory
+from learners.learner import NotFinite
+from learners.memory import OutOfMemory
 from learners.objective import Objective
 from learners.recovery import go_back, learn
 from learners.state import load_learner, save_learner
