@@ -31,6 +31,8 @@ from learners.weights import export_weights
 
 log = logging.getLogger(__name__)
 Result = TypeVar("Result")
+_EXPLODED = 100
+"""Times learner.gradient_clip: a gradient's norm from which on it is said."""
 
 
 class NotFinite(RunFailed):
@@ -114,6 +116,8 @@ class Learner:
             NotFinite: too many updates in a row were skipped.
         """
         assert batch.step == self.version + 1, f"batch {batch.step} after version {self.version}"
+        if self.device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(self.device)
         self._move_networks(self.device)
         self._move_optimizers(self.device)
         self.policy.activate()
@@ -127,6 +131,8 @@ class Learner:
                 order = rng.sample(usable, len(usable))
                 for chosen in equal_parts(order, self.settings.minibatch_samples):
                     self._update(batch, chosen, targets, totals, metrics)
+        if self.device.type == "cuda":
+            metrics["peak_memory_gib"] = torch.cuda.max_memory_reserved(self.device) / 2**30
         self._give_back()
         if totals["updates"] and not (totals["skipped_updates"] or totals["overflows"]):
             self.health.proved(self.version)
@@ -213,6 +219,13 @@ class Learner:
             what = self._skip(batch, sums["loss"], norm)
             totals["overflows" if what is Remedy.SKIP else "skipped_updates"] += 1
             return
+        if (largest := max(norm, critic_norm)) > _EXPLODED * self.settings.gradient_clip:
+            log.warning(
+                "batch %d: gradient norm %.3g, scaled down to %g",
+                batch.step,
+                largest,
+                self.settings.gradient_clip,
+            )
         self.health.skipped_in_a_row = 0
         self._set_learning_rates()
         self.memory.step(optimizers, self.scaler.step)

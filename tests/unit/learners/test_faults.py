@@ -41,6 +41,14 @@ def test_an_update_that_is_not_finite_is_skipped_and_too_many_end_the_learner(
     assert learner.version == 3
 
 
+@pytest.mark.parametrize(("advantage", "said"), [(1.0, False), (1e6, True)])
+def test_a_gradient_that_explodes_is_clipped_and_said(make_learner, sample_of, caplog, advantage, said):
+    learner = make_learner()
+    metrics = learner.step(batch(sample_of(learner, [3], [4], advantage=advantage)))
+    assert (metrics["gradient_norm"] > 100 * learner.settings.gradient_clip) == said
+    assert ("scaled down to" in caplog.text) == said
+
+
 def test_a_good_update_ends_the_row_and_uses_the_halved_rate(make_learner, sample_of):
     learner, halved = make_learner(1e-2), make_learner(5e-3)
     good, bad = (sample_of(learner, [3], [4], advantage=a) for a in (1.0, math.nan))
