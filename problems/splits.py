@@ -8,13 +8,13 @@ from problems.loader import ProblemFileError
 
 
 def split_problems(
-    problems: Sequence[Problem], held_out_fraction: float
+    problems: Sequence[Problem], held_out_fraction: float, least: int = 1
 ) -> tuple[list[Problem], list[Problem]]:
     """(train, held_out), each in the order given; which problem goes where depends on the ids alone.
 
-    At least one problem is held out. Raises ProblemFileError if none would be left to train on.
+    least: so many problems are held out at least. Raises ProblemFileError if none would be left to train on.
     """
-    count = max(1, round(len(problems) * held_out_fraction))
+    count = max(least, round(len(problems) * held_out_fraction))
     if count >= len(problems):
         raise ProblemFileError(
             f"problems.held_out.fraction {held_out_fraction} of {len(problems)} problems leaves none to train on: "

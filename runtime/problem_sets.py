@@ -31,7 +31,9 @@ def load_splits(config: Config) -> tuple[list[Problem], list[Problem]]:
         return problems_of(config.game.kind, "train"), problems_of(config.game.kind, "held_out")
     train = load_dataset(settings.file, settings.format, fields=settings.fields, split=settings.split)
     if settings.held_out.kind == "share":
-        train, held_out = split_problems(train, settings.held_out.fraction)
+        train, held_out = split_problems(
+            train, settings.held_out.fraction, least=int(config.evaluation.enabled)
+        )
     else:
         form = settings.held_out.format or settings.format
         fields = settings.fields if form == "fields" else None

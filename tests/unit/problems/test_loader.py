@@ -327,6 +327,7 @@ def test_split_sizes():
     assert len(split_problems(problems, 0.001)[1]) == 1
     with pytest.raises(ProblemFileError, match="leaves none to train on: add problems or lower the fraction"):
         split_problems(problems[:1], 0.1)
+    assert split_problems(problems[:1], 0.1, least=0) == (problems[:1], []), "nobody evaluates"
 
 
 def test_a_problem_to_solve_needs_no_more_than_a_description(tmp_path: Path) -> None:
