@@ -93,6 +93,7 @@ BENCHMARKS = {
     "particular": Benchmark(module="experiments.particular", speaks_of=(*RUNS, "embedded"), hours=True),
     "white_box": Benchmark(module="experiments.white_box", speaks_of=(*RUNS, "embedded"), hours=True),
     "coevolution": Benchmark(module="experiments.coevolution", speaks_of=RUNS, hours=True),
+    "prediction": Benchmark(module="experiments.prediction", speaks_of=(*RUNS, "embedded"), hours=True),
     "games": Benchmark(module="experiments.games", speaks_of=RUNS, hours=True),
     "asynchrony_learning": Benchmark(
         module="experiments.asynchrony", arguments=("learning",), speaks_of=RUNS, hours=True

@@ -1,1 +1,1 @@
-from tests.integration.conftest import drive, environment  # noqa: F401 - fixtures
+from tests.integration.conftest import drive, environment, session_drive  # noqa: F401 - fixtures

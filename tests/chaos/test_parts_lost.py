@@ -15,7 +15,7 @@ import pytest
 from tests.integration.conftest import Drive, living_children, rows_of
 from tests.integration.test_resume import learned, weights_of
 
-STEPS = 8
+STEPS = 5
 RUN = (
     "--config", "embedded", "--curriculum.stages", "5", "--n-discriminator-steps", "1", "--n-generator-steps", "1",
     "--k-alternating-steps", str(STEPS - 2), "--curriculum.problems-per-step", "4", "--curriculum.attempts", "4",
@@ -29,7 +29,7 @@ PARTS = {
     "learner": "ray::RayTrainWorker",
 }
 """Part -> how its process is called."""
-MOST = {"rollout": 4, "scheduler": 3, "sandbox": 4, "learner": 3}
+MOST = {"rollout": 3, "scheduler": 3, "sandbox": 4, "learner": 3}
 """Strikes on a part: beyond REPLACEMENTS a run gives up, and is right."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
@@ -63,11 +63,13 @@ def struck_run(drive: Drive, run: Path, seed: int, stops: int, *arguments: str) 
         now = len(rows_of(run))
         if now > step and left and now < STEPS:  # a row: begin to strike within the next step
             step = now
-            for _ in range(2):
-                time.sleep(rng.uniform(0, 3))
+            for _ in range(-(-len(left) // (STEPS - now))):
+                time.sleep(rng.uniform(0, 1.5))
                 part, how = left.pop(0)
-                if there := processes(part):
-                    with suppress(ProcessLookupError):
+                while not (there := processes(part)) and process.poll() is None:
+                    time.sleep(0.05)  # another is on its way
+                with suppress(ProcessLookupError):
+                    if there:
                         os.kill(rng.choice(there).pid, how)
                         done.append(f"step {now}: {part} {how.name}")
         time.sleep(0.05)
@@ -76,15 +78,22 @@ def struck_run(drive: Drive, run: Path, seed: int, stops: int, *arguments: str) 
     return done
 
 
-@pytest.mark.parametrize("seed", [1])  # others by hand: each takes minutes
-def test_a_run_that_loses_its_parts_is_the_run_that_loses_none(
-    drive: Drive, tmp_path: Path, seed: int
-) -> None:
-    whole, struck = tmp_path / drive.name(), tmp_path / drive.name()
-    done = drive.run(*RUN, "--output-dir", tmp_path, "--run-name", whole.name)
+@pytest.fixture(scope="module")
+def whole(session_drive: Drive, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that nothing happens to."""
+    run = tmp_path_factory.mktemp("whole") / session_drive.name()
+    done = session_drive.run(*RUN, "--output-dir", run.parent, "--run-name", run.name)
     assert done.code == 0, done.err
+    return run
+
+
+@pytest.mark.parametrize("seed", [1, 2])  # 3 and 4, as others, by hand: each takes more than a minute
+def test_a_run_that_loses_its_parts_is_the_run_that_loses_none(
+    drive: Drive, whole: Path, tmp_path: Path, seed: int
+) -> None:
+    struck = tmp_path / drive.name()
     said = struck_run(drive, struck, seed, stops=1)
-    assert len(said) >= 8, said
+    assert len(said) == sum(MOST.values()), said
     rows, undisturbed = learned(struck), learned(whole)
     assert [row["step"] for row in rows] == list(range(STEPS + 1)), "none is lost, none is counted twice"
     again = [row.pop("played_again", 0) for row in rows]
