@@ -4,12 +4,15 @@ sizes, against the author that it has from the start.
 
     python -m benchmarks.experiments.prediction --output output/experiments
 
-A score is the share of programs of the initial author, on held-out topics, whose output it foretells. One process each,
-the same to the bit every time. Runs that are finished already are not run again.
+Held out: the share of programs of the initial author, on topics that training never saw, whose output it foretells,
+greedily. In play: the share of its sampled answers that are right. One process each, the same to the bit every time.
+Runs that are finished already are not run again.
 """
 
+import json
 import tempfile
 from pathlib import Path
+from statistics import fmean
 
 from benchmarks.experiments.runs import finished_run, held_out, in_one_process
 from benchmarks.report import arguments, write
@@ -39,7 +42,14 @@ def compare(
     output: Path, taught: tuple[int, ...], scales: tuple[float, ...], played: int, more: list[str]
 ) -> dict[str, float]:
     """more: arguments of every run."""
-    schedule = ["--n-discriminator-steps", str(played), "--n-generator-steps", "0", "--k-alternating-steps", "0"]
+    schedule = [
+        "--n-discriminator-steps",
+        str(played),
+        "--n-generator-steps",
+        "0",
+        "--k-alternating-steps",
+        "0",
+    ]
     every = ["--evaluation.every", str(max(1, played // 4))]
     figures: dict[str, float] = {}
     for steps in taught:
@@ -48,11 +58,20 @@ def compare(
             own += ["--discriminator.learner.learning-rate-scale", str(scale)]
             name = f"prediction-{steps}-{scale}"
             given = [*in_one_process("output_prediction"), *schedule, *every, *own, *more]
-            scores = dict(held_out(finished_run("output_prediction", name, output, given)))
+            run = finished_run("output_prediction", name, output, given)
+            scores, in_play = dict(held_out(run)), right_in_play(run)
+            few = max(1, played // 5)
             figures[f"taught {steps}"] = scores[0]["opponent_predicts_bank"]
-            figures[f"taught {steps}, then played, scale {scale}"] = scores[played]["opponent_predicts_bank"]
+            figures[f"taught {steps}, played, scale {scale}"] = scores[played]["opponent_predicts_bank"]
+            figures[f"taught {steps}, in play at first, scale {scale}"] = fmean(in_play[:few])
+            figures[f"taught {steps}, in play at last, scale {scale}"] = fmean(in_play[-few:])
             print(name, {step: round(of["opponent_predicts_bank"], 3) for step, of in scores.items()})
     return figures
+
+
+def right_in_play(run: Path) -> list[float]:
+    rows = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
+    return [row["opponent_components"]["predicted"] for row in rows if "opponent_components" in row]
 
 
 if __name__ == "__main__":
