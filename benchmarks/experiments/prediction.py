@@ -70,8 +70,9 @@ def compare(
 
 
 def right_in_play(run: Path) -> list[float]:
+    """Of each step; 0 where no program was fit to be put to it."""
     rows = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
-    return [row["opponent_components"]["predicted"] for row in rows if "opponent_components" in row]
+    return [row["opponent_components"].get("predicted", 0.0) for row in rows if "opponent_components" in row]
 
 
 if __name__ == "__main__":
