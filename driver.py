@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 
 from configs.load import load_run
-from core.batch import Batch
+from core.batch import BatchSpec
 from core.errors import SparringError, exit_with
 from core.seeding import derive_seed
 from core.tracing import seconds_of
@@ -47,7 +47,7 @@ def train(session: Session) -> None:
         clock.split({"sandbox": judging}, "rollout", result.spans)
         require_some_judged(step, result.episodes)
         row = {"step": step, "stage": assignment.stage, "phase": str(assignment.phase)}
-        row |= episode_metrics(config.seats, result.episodes, result.spans)
+        row |= episode_metrics(config.seats, result)
         for roles in learning_in_turn(config, assignment.learning):
             show.phase(f"step {step}: learning ({', '.join(roles)})")
             parts.rollouts.sleep()
@@ -58,9 +58,9 @@ def train(session: Session) -> None:
                     show.say(f"step {step}: no sample for the {role} (see metrics.jsonl); it does not learn")
                     continue
                 version = parts.learners[role].version + 1
-                row[role] |= policy_lag(result.episodes, config.players_of(role), version)
+                row[role] |= policy_lag(result.usage, config.players_of(role), version)
                 seed = derive_seed(config.seed, "minibatches", role, version)
-                batch = Batch(step=version, samples=samples, temperature=config.temperature, seed=seed)
+                batch = BatchSpec(step=version, samples=samples, temperature=config.temperature, seed=seed)
                 updates[role] = version, parts.learners[role].begin(batch)
             for role, (version, learning) in updates.items():
                 metrics, weights = learning()

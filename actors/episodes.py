@@ -1,12 +1,16 @@
 """Plays assignments: many episodes at once as coroutines on one process's engines. No Ray."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import Any
 
+from actors.rows import episode_rows
+from core.batch import Transcript, transcript_of
 from core.episode import Completion, Episode
 from core.interfaces import Game, Player, Policy, PromptFormat, Sampling, Sandbox
-from core.play import PlayRequest, PlayResult
+from core.play import PlayRequest, PlayResult, usage_of
 from core.problem import Problem
 from core.seeding import derive_seed
 from core.tracing import Occupancy
@@ -20,6 +24,8 @@ class Speaker:
 
     policy: Policy
     format: PromptFormat
+    decode: Callable[[Sequence[int]], str]
+    """All of the tokens, for the record."""
     max_tokens: int
     """Per turn."""
     probe_tolerance: float
@@ -43,9 +49,9 @@ class EpisodeRunner:
         self._index = index
         self._sandbox = sandbox
 
-    async def play(self, request: PlayRequest) -> PlayResult:
-        """All problems of the request at once. Raises what a policy raises; a sandbox failure only leaves
-        trajectories without reward."""
+    async def play(self, request: PlayRequest) -> tuple[PlayResult, list[Transcript]]:
+        """All problems of the request at once; of play for training also all trajectories' transcripts. Raises what a policy
+        raises; a sandbox failure only leaves trajectories without reward."""
         occupancy = Occupancy("generate", "sandbox")
         episodes = await asyncio.gather(
             *(
@@ -53,7 +59,27 @@ class EpisodeRunner:
                 for i, problem in enumerate(request.problems)
             )
         )
-        return PlayResult(episodes=list(episodes), sandbox=self._sandbox.stats(), spans=occupancy.spans())
+        result = PlayResult(episodes=list(episodes), sandbox=self._sandbox.stats(), spans=occupancy.spans())
+        if request.recorded is None:
+            return result, []
+        transcripts = [transcript_of(t) for e in episodes for t in e.trajectories]
+        recorded = replace(
+            result, episodes=self._recorded(episodes, request.recorded), usage=usage_of(episodes)
+        )
+        return recorded, transcripts
+
+    def _recorded(self, episodes: Sequence[Episode], begins: Mapping[str, Any]) -> list[Episode]:
+        """With their rows, and without what these hold."""
+        decode = {policy: speaker.decode for policy, speaker in self._speakers.items()}
+        index = count()
+        return [
+            replace(
+                episode,
+                rows=episode_rows(begins, episode, self._seats, decode),
+                trajectories=[t.without_turns(next(index)) for t in episode.trajectories],
+            )
+            for episode in episodes
+        ]
 
     async def publish(self, policy: str, update: WeightUpdate) -> PublishReceipt:
         """Replace a policy's weights in place and prove it. Raises PublishError."""

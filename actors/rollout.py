@@ -15,9 +15,10 @@ from ray.util.metrics import Gauge
 from actors.engines import publish_seconds, warnings_heard
 from actors.episodes import EpisodeRunner
 from actors.watching import HEALTH, REPLACEMENTS, START_S, Silent, answer, in_words, require_alive
+from core.arrays import sealed
 from core.errors import RunFailed
 from core.interfaces import EngineFailure
-from core.play import PlayRequest, PlayResult
+from core.play import PlayRequest, PlayResult, Usage
 from core.problem import Problem
 from core.weights import PublishReceipt, WeightUpdate
 
@@ -65,10 +66,13 @@ class RolloutShell:
     async def sleep(self) -> None:
         await self._runner.sleep()
 
-    async def play(self, request: PlayRequest) -> PlayResult:
+    @ray.method(num_returns=2)
+    async def play(self, request: PlayRequest) -> tuple[PlayResult, Any]:
+        """Two references: to the result, and to the sealed transcripts."""
         self._count(len(request.problems))
         try:
-            return await self._runner.play(request)
+            result, transcripts = await self._runner.play(request)
+            return result, sealed(transcripts)
         finally:
             self._count(-len(request.problems))
 
@@ -101,6 +105,7 @@ class _Share:
     actor: Any
     playing: Any
     """The reference."""
+    transcripts: Any
     again: int = 0
     """Problems that were begun anew."""
 
@@ -169,7 +174,7 @@ class RayRollouts:
         for index, problems in enumerate(dealt):
             if problems:
                 own, actor = replace(request, problems=tuple(problems)), self.actors[index]
-                shares.append(_Share(index, own, actor, actor.play.remote(own)))
+                shares.append(_Share(index, own, actor, *actor.play.remote(own)))
         self._open += shares
         return lambda: self._merged(request, {share.index: self._result(share) for share in shares})
 
@@ -178,6 +183,7 @@ class RayRollouts:
             actor = share.actor
             try:
                 result: PlayResult = answer(share.playing, actor, *self._engines())
+                answer(share.transcripts, actor)  # here from now on, whatever becomes of the actor's node
             except _LOST as error:
                 self._lost(share.index, actor, error)
                 if share.actor is actor:  # it was replaced before, when this share was played and still there
@@ -185,6 +191,8 @@ class RayRollouts:
                 continue
             self._open.remove(share)
             self._counts[actor] = result.sandbox
+            for episode in result.episodes:
+                episode.transcripts = share.transcripts
             return replace(result, played_again=share.again)
 
     def _merged(self, request: PlayRequest, results: Mapping[int, PlayResult]) -> PlayResult:
@@ -198,6 +206,7 @@ class RayRollouts:
             episodes=sorted(episodes, key=lambda e: order[e.problem_id]),
             sandbox=dict(counted),
             played_again=sum(result.played_again for result in results.values()),
+            usage=sum((result.usage for result in results.values()), Usage()),
             spans=[
                 (f"rollout {i}: {kind}", began, ended)
                 for i, result in results.items()
@@ -220,7 +229,7 @@ class RayRollouts:
 
     def _begin_anew(self, share: _Share) -> None:
         share.actor = self.actors[share.index]
-        share.playing = share.actor.play.remote(share.request)
+        share.playing, share.transcripts = share.actor.play.remote(share.request)
         share.again += len(share.request.problems)
 
     def _replace(self, index: int, why: str) -> bool:

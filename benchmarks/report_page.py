@@ -7,6 +7,7 @@ listed. Medians of five. --quick takes a made-up run of three steps.
 vs_jsonl: bytes of the run's episodes.jsonl over those of the page.
 """
 
+import json
 import tempfile
 import time
 from collections.abc import Iterator
@@ -83,7 +84,7 @@ def _made_up(run: Path) -> Path:
     record = RunRecord(run)
     record.start({"game": {"kind": "multistage"}})
     for step in (1, 2, 3):
-        record.add_episodes(_attempts(step))
+        record.add_episodes(json.dumps(row).encode() + b"\n" for row in _attempts(step))
         record.add({"step": step, "stage": 1, "phase": "generator", "generator_reward": 0.5})
     return run
 

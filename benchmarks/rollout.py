@@ -194,12 +194,11 @@ def differences(learner: Any, trajectories: Sequence[Any]) -> Any:
     """|engine - learner| of every sampled token's log-probability."""
     import torch
 
-    from core.batch import sample_from
+    from core.batch import Reading, SampleSpec, make_sample, transcript_of
     from learners.packing import pack, plan
 
-    for trajectory in trajectories:
-        trajectory.reward = 0.0
-    samples = [sample_from(t, 0.0, None) for t in trajectories]
+    spec = SampleSpec(None, 0, "", 0.0, 0.0, Reading())
+    samples = [make_sample(transcript_of(t), spec) for t in trajectories]
     found = []
     with torch.no_grad():
         for chunk in plan(samples, range(len(samples)), 16384):

@@ -1,13 +1,13 @@
 """What the driver costs: the real driver, scheduler, window, rollout handles and mailboxes, on Ray, with rollout actors and
 learners that only sleep. Nothing is generated, judged or learnt.
 
-    python -m benchmarks.scale                     100 rollout actors, 20 steps of 1,000 groups
-    python -m benchmarks.scale --steps 100 --lag 1
+    python -m benchmarks.scale                     100 rollout actors, 25 steps of 4,000 groups and some others
+    python -m benchmarks.scale --steps 3 --lag 1
 
 A group is one problem: 8 attempts of the generator in five stages, 8 suites of the discriminator. Its episode is made up
-once in each actor for each of its places in a step; it travels anew each time. Two sizes of completion, so that what an
-episode costs and what a token costs can be told apart. CPU seconds are the driver process's own, all its threads; its
-memory is read after each step.
+once in each actor for each of its places in a step; its rows and transcripts are made, and travel, anew each time. CPU seconds
+are the driver process's own, all its threads: a plane through three runs tells what a step costs (so and so many calls to
+actors), what an episode and what a token. Its memory is read after each step.
 """
 
 import asyncio
@@ -21,7 +21,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from statistics import linear_regression
 from typing import Any
 from unittest.mock import patch
 
@@ -30,13 +29,16 @@ import psutil
 import ray
 from ray.exceptions import RayError
 
+from actors.episodes import EpisodeRunner, Speaker
 from actors.rollout import RayRollouts
 from actors.scheduler import RayScheduler
 from benchmarks.report import arguments, publish
 from configs.load import load_run
 from configs.schema import Config
+from core.arrays import opened
+from core.batch import BatchSpec, Transcript
 from core.episode import Completion, Episode, FinishReason, Outcome, Trajectory, Turn
-from core.play import DISCRIMINATOR, GENERATOR, PlayRequest, PlayResult
+from core.play import DISCRIMINATOR, GENERATOR, POLICIES, PlayRequest, PlayResult
 from core.problem import Problem
 from core.weights import PublishReceipt, WeightUpdate
 from driver import train
@@ -53,28 +55,35 @@ TOKENS = "tokens of a completion"
 """What the actors are told as if it were a policy's weights."""
 PROMPT_TOKENS, STAGE_TOKENS = 200, 20
 PLAY_S, LEARN_S = 1.0, 0.5
-SIZES = (32, 256)
-"""Tokens of a completion."""
-FEWER = 4
-"""So many times fewer groups of the larger ones are in a step, and so few steps: this machine has little memory."""
+RUNS = {"many": (32, 1.0), "few": (32, 0.25), "long": (256, 0.1)}
+"""Tokens of a completion, and groups of a step as a share of the most."""
+OTHERS = 6
+"""Steps of all runs but the first."""
 
 
 def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--lag", type=int, default=0)
-    parser.add_argument("--steps", type=int, default=20, help="with the smaller completions")
+    parser.add_argument("--steps", type=int, default=25, help="of the most groups")
     options = parser.parse_args()
-    actors, steps, problems = (4, 3, 40) if options.quick else (100, options.steps, 1000)
-    figures: dict[str, Any] = {"actors": actors, "groups": steps * problems, "lag": options.lag}
-    small, large = SIZES
-    costs = []
+    actors, problems, others = (4, 40, 3) if options.quick else (100, 4000, OTHERS)
+    figures: dict[str, Any] = {"actors": actors, "problems": problems, "lag": options.lag}
+    counts, seconds = [], []
     with sleeping_actors(actors) as rollouts:
-        for tokens, of in ((small, (steps, problems)), (large, (FEWER, problems // FEWER))):
-            found = simulate(rollouts, *of, tokens, options.lag)
-            costs.append((found["tokens_per_episode"], found["driver_ms_per_episode"]))
-            figures |= {f"{tokens}_{name}": value for name, value in found.items()}
-    slope, intercept = linear_regression(*zip(*costs, strict=True))
-    figures |= {"driver_us_per_token": 1000 * slope, "driver_ms_per_episode_of_no_tokens": intercept}
+        for name, (tokens, share) in RUNS.items():
+            steps = 3 if options.quick else options.steps if name == "many" else others
+            found = simulate(rollouts, steps, int(share * problems), tokens, options.lag)
+            episodes = steps * int(share * problems)
+            counts.append((steps, episodes, episodes * found["tokens_per_episode"]))
+            seconds.append(found.pop("driver_s"))
+            found |= {"episodes": episodes, "driver_ms_per_episode": 1000 * seconds[-1] / episodes}
+            figures |= {f"{name}_{key}": value for key, value in found.items()}
+    of_step, of_episode, of_token = np.linalg.solve(np.array(counts, float), seconds)
+    figures |= {
+        "driver_ms_per_step": 1e3 * of_step,
+        "driver_ms_per_episode": 1e3 * of_episode,
+        "driver_us_per_token": 1e6 * of_token,
+    }
     publish(options.json, figures, {})
 
 
@@ -100,11 +109,10 @@ def simulate(rollouts: RayRollouts, steps: int, problems: int, tokens: int, lag:
             before = this.cpu_times()
             train(session)
             after = this.cpu_times()
-    episodes = steps * problems
     return {
         "tokens_per_episode": ATTEMPTS * (STAGES + 1) * tokens,
-        "driver_ms_per_episode": 1000 * (after.user + after.system - before.user - before.system) / episodes,
-        "episodes_per_s": episodes / (ends[-1] - ends[0]),
+        "driver_s": after.user + after.system - before.user - before.system,
+        "episodes_per_s": steps * problems / (ends[-1] - ends[0]),
         "driver_mib": memory[-1] / 2**20,
         "driver_mib_more_than_halfway": (memory[-1] - memory[len(memory) // 2]) / 2**20,
     }  # fmt: skip
@@ -146,20 +154,44 @@ def sleeping_parts(
         )
 
 
+class MadeUp:
+    """A game without moves: each play gives another of the episodes that there are."""
+
+    def __init__(self) -> None:
+        self.episodes: Iterator[Episode] = iter(())
+
+    async def play(self, problem: Problem, *_: Any) -> Episode:
+        return replace(next(self.episodes), problem_id=problem.id)
+
+
 class Sleeping:
-    """In place of an EpisodeRunner."""
+    """Around an EpisodeRunner: what an engine would take, it sleeps."""
 
     def __init__(self, index: int) -> None:
         self._rng, self._tokens = random.Random(index), 0
         self._made: list[Episode] = []
+        self._game: Any = MadeUp()
+        nobody: Any = None
+        speaker = Speaker(
+            policy=nobody,
+            format=nobody,
+            decode=lambda tokens: "word " * len(tokens),
+            max_tokens=0,
+            probe_tolerance=0,
+        )
+        speakers: dict[str, Speaker] = dict.fromkeys(POLICIES, speaker)
+        self._runner = EpisodeRunner(
+            self._game, NoSandbox(), speakers, dict(zip(POLICIES, POLICIES, strict=True)), 0
+        )
 
-    async def play(self, request: PlayRequest) -> PlayResult:
+    async def play(self, request: PlayRequest) -> tuple[PlayResult, list[Transcript]]:
         began = time.time()
         await asyncio.sleep(PLAY_S * self._rng.uniform(0.5, 1.5))
         while len(self._made) < len(request.problems):
             self._made.append(self._episode())
-        episodes = [replace(e, problem_id=p.id) for e, p in zip(self._made, request.problems, strict=False)]
-        return PlayResult(episodes=episodes, sandbox={}, spans=[("generate", began, time.time())])
+        self._game.episodes = iter(self._made)
+        result, transcripts = await self._runner.play(request)
+        return replace(result, spans=[("generate", began, time.time())]), transcripts
 
     async def publish(self, policy: str, update: Any) -> PublishReceipt:
         if policy == TOKENS:
@@ -238,7 +270,8 @@ def _learn(mailbox: Any, policy: str, folder: str) -> None:
             mailbox.saved.remote(saved, f"{folder}/saved")
             continue
         _, (reference,) = work
-        batch: Any = ray.get(reference)
+        spec: BatchSpec = ray.get(reference)
+        batch = spec.batch(lambda places: [opened(transcripts) for transcripts in ray.get(places)])
         time.sleep(LEARN_S)
         versions = {policy: batch.step}
         update = WeightUpdate(

@@ -1,11 +1,53 @@
 """What a learner learns from."""
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from core.arrays import FLAGS, FLOATS, IDS, hold
 from core.episode import FinishReason, Trajectory
+
+
+class Said(NamedTuple):
+    """A turn's completion, tokens `first` to before `end` of a transcript."""
+
+    stage: int
+    first: int
+    end: int
+    cut_off: bool
+    """By its length limit."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Transcript:
+    """All tokens of a trajectory as one sequence of length T.
+
+    Example (T=6): tokens=(9, 8, 1, 2, 7, 3), logprobs=(0, 0, -.1, -.2, 0, -.3), turns=((1, 2, 4, False), (2, 5, 6, False))
+    """
+
+    tokens: Sequence[int]
+    logprobs: Sequence[float]
+    """Behaviour log-probabilities; 0 where not sampled."""
+    turns: tuple[Said, ...]
+
+    def __post_init__(self) -> None:
+        hold(self, tokens=IDS, logprobs=FLOATS)
+
+
+def transcript_of(trajectory: Trajectory) -> Transcript:
+    """Raises ValueError where a turn's prompt does not extend the turn before it."""
+    tokens, logprobs, turns = array(IDS), array(FLOATS), []
+    for turn in trajectory.turns:
+        if turn.prompt_tokens[: len(tokens)] != tokens:
+            raise ValueError(f"{trajectory.player}: the prompt of stage {turn.stage} rewrites earlier tokens")
+        tokens.extend(turn.prompt_tokens[len(tokens) :])
+        logprobs.frombytes(bytes(logprobs.itemsize * (len(tokens) - len(logprobs))))
+        cut_off = turn.completion.finish_reason is FinishReason.LENGTH
+        turns.append(Said(turn.stage, len(tokens), len(tokens) + len(turn.completion.tokens), cut_off))
+        tokens.extend(turn.completion.tokens)
+        logprobs.extend(turn.completion.logprobs)
+    return Transcript(tokens=tokens, logprobs=logprobs, turns=tuple(turns))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,47 +90,76 @@ class Batch:
     """Seed of the minibatch order."""
 
 
-def sample_from(
-    trajectory: Trajectory,
-    advantage: float | None,
-    trained_stages: Sequence[int] | None,
-    *,
-    reward: float | None = None,
-    mask_truncated: bool = False,
-    by_turn: bool = False,
-) -> Sample:
-    """Concatenate the trajectory's turns. trained_stages None trains every stage; reward is what the estimator made of
-    the trajectory's own (None: that as it is); mask_truncated takes completions that were cut off by their length limit
-    for tokens that nobody chose: what is missing may be to blame for the reward; by_turn has GAE take each turn as one
-    step.
+class Reading(NamedTuple):
+    """Which tokens of a transcript are learnt from."""
 
-    Raises ValueError where a turn's prompt does not extend the turn before it.
-    """
-    tokens, sampled, trained, logprobs = array(IDS), array(FLAGS), array(FLAGS), array(FLOATS)
-    segments: list[int] = []
-    for turn in trajectory.turns:
-        if turn.prompt_tokens[: len(tokens)] != tokens:
-            raise ValueError(f"{trajectory.player}: the prompt of stage {turn.stage} rewrites earlier tokens")
-        added = len(turn.prompt_tokens) - len(tokens)
-        completion = turn.completion
-        length = len(completion.tokens)
-        chosen = not (mask_truncated and completion.finish_reason is FinishReason.LENGTH)
-        learns = chosen and (trained_stages is None or turn.stage in trained_stages)
-        tokens.extend(turn.prompt_tokens[len(tokens) :])
-        tokens.extend(completion.tokens)
-        for flags, flag in ((sampled, chosen), (trained, learns)):
-            flags.frombytes(bytes(added) + bytes([flag]) * length)
-        logprobs.frombytes(bytes(logprobs.itemsize * added))
-        logprobs.extend(completion.logprobs if chosen else array(FLOATS, bytes(logprobs.itemsize * length)))
-        segments += [length] if chosen and length else []
-    assert trajectory.reward is not None, "an unjudged trajectory never becomes a sample"
+    stages: tuple[int, ...] | None = None
+    """Those under training; None: all."""
+    turns: int | None = None
+    """So many, from the first; None: all."""
+    mask_truncated: bool = False
+    """Completions that were cut off by their length limit are taken for tokens that nobody chose: what is missing may be to
+    blame for the reward."""
+    by_turn: bool = False
+    """GAE takes each turn as one step."""
+
+
+class SampleSpec(NamedTuple):
+    """What makes a sample of a transcript that is elsewhere."""
+
+    transcripts: Any
+    """As in Episode."""
+    index: int
+    player: str
+    reward: float
+    advantage: float | None
+    reading: Reading
+
+
+def make_sample(transcript: Transcript, spec: SampleSpec) -> Sample:
+    reading = spec.reading
+    turns = transcript.turns[: reading.turns]
+    length = turns[-1].end if turns else 0
+    sampled, trained, logprobs = bytearray(length), bytearray(length), array(FLOATS, bytes(8 * length))
+    segments = []
+    for stage, first, end, cut_off in turns:
+        if first == end or (cut_off and reading.mask_truncated):
+            continue
+        sampled[first:end] = chosen = b"\1" * (end - first)
+        if reading.stages is None or stage in reading.stages:
+            trained[first:end] = chosen
+        logprobs[first:end] = array(FLOATS, transcript.logprobs[first:end])
+        segments.append(end - first)
     return Sample(
-        tokens=tokens,
-        sampled=sampled,
-        trained=trained,
+        tokens=transcript.tokens[:length],
+        sampled=array(FLAGS, bytes(sampled)),
+        trained=array(FLAGS, bytes(trained)),
         logprobs=logprobs,
-        reward=trajectory.reward if reward is None else reward,
-        advantage=advantage,
-        player=trajectory.player,
-        segments=tuple(segments) if by_turn else (),
+        reward=spec.reward,
+        advantage=spec.advantage,
+        player=spec.player,
+        segments=tuple(segments) if reading.by_turn else (),
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchSpec:
+    """A batch whose tokens are elsewhere: they need not pass through who puts it together."""
+
+    step: int
+    samples: tuple[SampleSpec, ...]
+    temperature: float
+    seed: int
+
+    def batch(
+        self, fetch: Callable[[list[Any]], Sequence[Sequence[Transcript]]] = lambda there: there
+    ) -> Batch:
+        """fetch: what their `transcripts` are the references of, all at once."""
+        places = {id(spec.transcripts): spec.transcripts for spec in self.samples}
+        found = dict(zip(places, fetch(list(places.values())), strict=True))
+        return Batch(
+            step=self.step,
+            samples=tuple(make_sample(found[id(s.transcripts)][s.index], s) for s in self.samples),
+            temperature=self.temperature,
+            seed=self.seed,
+        )

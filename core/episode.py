@@ -6,6 +6,7 @@ Without slots: pickle sets those of a dataclass one by one in Python, and the dr
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any, NamedTuple
 
 from core.arrays import FLOATS, IDS, hold
 
@@ -92,6 +93,15 @@ class Outcome:
                 object.__setattr__(self, name, text[:OUTCOME_CHARACTERS] + "…")
 
 
+class Kept(NamedTuple):
+    """What is known of a trajectory's turns where they are not."""
+
+    index: int
+    """Of its transcript, among the episode's."""
+    tokens: int
+    """Sampled ones."""
+
+
 @dataclass(kw_only=True)
 class Trajectory:
     """One player's trainable view of one attempt: its turns in order and what they earned.
@@ -120,10 +130,27 @@ class Trajectory:
     """Of a test suite: the source of each test that the reference confirms -> the CPU milliseconds that it needs."""
     group: str = ""
     """Attempts of one player in one episode share a baseline where this is the same."""
+    kept: Kept | None = None
+    """Where it was played for training: turns, outcomes and valid_tests stayed with who played it (core/play.py)."""
 
     @property
     def token_count(self) -> int:
-        return sum(len(turn.completion.tokens) for turn in self.turns)
+        return self.kept.tokens if self.kept else sum(len(turn.completion.tokens) for turn in self.turns)
+
+    def without_turns(self, index: int) -> "Trajectory":
+        """index: see Kept."""
+        return Trajectory(
+            player=self.player,
+            attempt=self.attempt,
+            turns=[],
+            reward=self.reward,
+            components=self.components,
+            artifact=self.artifact,
+            number=self.number,
+            place=self.place,
+            group=self.group,
+            kept=Kept(index, self.token_count),
+        )
 
     @property
     def version(self) -> int:
@@ -150,6 +177,10 @@ class Episode:
     problem_id: str
     trajectories: list[Trajectory]
     mistakes: Mistakes = Mistakes()
+    rows: bytes = b""
+    """Of play for training: its attempts as lines of episodes.jsonl."""
+    transcripts: Any = None
+    """Of play for training: its trajectories' among others, a sequence of core/batch.py's, or a reference to a sealed one."""
 
     def judged(self, player: str) -> list[Trajectory]:
         """The player's judged attempts."""

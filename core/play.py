@@ -1,7 +1,11 @@
 """What the rollout actors are asked to play, and what they answer."""
 
-from collections.abc import Mapping
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from core.episode import Episode
 from core.interfaces import Branching
@@ -28,6 +32,44 @@ class PlayRequest:
     """By player; the others play their attempts apart."""
     once: bool = False
     """Nobody is told what failed and asked again, whatever the rules say (attempts_per_episode)."""
+    recorded: Mapping[str, Any] | None = None
+    """Of play for training: what its rows in episodes.jsonl begin with. Its trajectories are answered without what is in
+    these rows or only a learner reads: whoever puts a step together sees what each earned."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Usage:
+    """Tokens of play for training. Turns that attempts share are counted once."""
+
+    prompts: int = 0
+    cached: int = 0
+    """Of the prompts': those whose keys and values the engine had already."""
+    sampled: Counter[tuple[str, int]] = field(default_factory=Counter)
+    """By player, and version of the weights."""
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            prompts=self.prompts + other.prompts,
+            cached=self.cached + other.cached,
+            sampled=self.sampled + other.sampled,
+        )
+
+
+def usage_of(episodes: Iterable[Episode]) -> Usage:
+    """Of such as have their turns."""
+    attempts = [t for e in episodes for t in e.trajectories]
+    turns = {
+        id(turn): (t.player, turn) for t in attempts for turn in t.turns
+    }  # attempts that branch share some
+    sampled: Counter[tuple[str, int]] = Counter()
+    for player, turn in turns.values():
+        for version, count in turn.completion.versions():
+            sampled[player, version] += count
+    return Usage(
+        prompts=sum(len(turn.prompt_tokens) for _, turn in turns.values()),
+        cached=sum(turn.completion.cached for _, turn in turns.values()),
+        sampled=sampled,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +81,7 @@ class PlayResult:
     """Problems that were lost with who played them, and begun anew."""
     replaced: int = 0
     """Problems that were played in place of such as nothing is learnt from (Schedule.dynamic_sampling)."""
+    usage: Usage = field(default_factory=Usage)
     spans: list[Span] = field(default_factory=list)
     """ "generate" while any completion was in flight, "sandbox" while only judging was; of several actors, "rollout 0:
     generate"."""

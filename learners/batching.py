@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from core.batch import Sample, sample_from
+from core.batch import Reading, SampleSpec
 from core.episode import Episode, Trajectory
 from learners.advantages.estimate import Advantages
 from learners.advantages.tree import branch_values
@@ -32,31 +32,37 @@ class Credit:
         self._settings, self._game, self._players = settings, game, players
         self._one_stage, self._by_turn = one_stage, by_turn
 
-    def samples(self, episodes: Sequence[Episode], stage: int) -> tuple[tuple[Sample, ...], dict[str, float]]:
+    def samples(
+        self, episodes: Sequence[Episode], stage: int
+    ) -> tuple[tuple[SampleSpec, ...], dict[str, float]]:
         """(samples, what was left out). stage: the one under training."""
-        samples: list[Sample] = []
+        whole = Reading(mask_truncated=self._settings.mask_truncated, by_turn=self._by_turn)
+        first = whole._replace(stages=(stage,)) if self._one_stage else whole
+        branch = first._replace(turns=stage)
+
+        def reading(attempt: Trajectory) -> Reading:
+            if attempt.place is not None:
+                return branch
+            return first if attempt.number == 1 else whole  # a further one is one turn, learnt at any stage
+
+        samples: list[SampleSpec] = []
         groups_seen = without_signal = 0
         for player in self._players:
-            groups = _groups(episodes, player, stage)
+            groups = _groups(episodes, player)
             credits = self._advantages.credit(
                 [[t.reward for t in group if t.reward is not None] for _, group in groups],
                 game=self._game,
                 player=player,
-                parents=[problem for problem, _ in groups],
+                parents=[episode.problem_id for episode, _ in groups],
             )
             samples += [
-                sample_from(
-                    attempt,
-                    advantage,
-                    # a further attempt is one turn, and is learnt at any stage
-                    (stage,) if self._one_stage and attempt.number == 1 else None,
-                    reward=reward,
-                    mask_truncated=self._settings.mask_truncated,
-                    by_turn=self._by_turn,
+                SampleSpec(
+                    episode.transcripts, attempt.kept.index, player, reward, advantage, reading(attempt)
                 )
-                for (_, group), credit in zip(groups, credits, strict=True)
+                for (episode, group), credit in zip(groups, credits, strict=True)
                 if credit is not None
                 for attempt, (reward, advantage) in zip(group, credit, strict=True)
+                if attempt.kept is not None
             ]
             groups_seen += len(groups)
             without_signal += credits.count(None)
@@ -72,14 +78,14 @@ class Credit:
         self._advantages.load_state_dict(state)
 
 
-def _groups(episodes: Sequence[Episode], player: str, stage: int) -> list[tuple[str, list[Trajectory]]]:
-    """(problem, attempts that share a baseline). Where attempts branched at the stage under training: per prefix one
-    attempt for each branch, cut after that stage, whose reward is the mean over the branch's continuations."""
-    groups: list[tuple[str, list[Trajectory]]] = []
+def _groups(episodes: Sequence[Episode], player: str) -> list[tuple[Episode, list[Trajectory]]]:
+    """(episode, attempts that share a baseline). Where attempts branched at the stage under training: per prefix one
+    attempt for each branch, whose reward is the mean over the branch's continuations."""
+    groups: list[tuple[Episode, list[Trajectory]]] = []
     for episode in episodes:
         judged = episode.judged(player)
         if not judged or judged[0].place is None:
-            groups += [(episode.problem_id, group) for group in episode.groups(player)]
+            groups += [(episode, group) for group in episode.groups(player)]
             continue
         tree: dict[int, dict[int, list[Trajectory]]] = {}
         for attempt in judged:
@@ -88,9 +94,9 @@ def _groups(episodes: Sequence[Episode], player: str, stage: int) -> list[tuple[
             tree.setdefault(prefix, {}).setdefault(branch, []).append(attempt)
         for branches in tree.values():
             values = branch_values([[t.reward or 0.0 for t in branch] for branch in branches.values()])
-            cut = [
-                replace(branch[0], turns=branch[0].turns[:stage], reward=value)
+            group = [
+                replace(branch[0], reward=value)
                 for branch, value in zip(branches.values(), values, strict=True)
             ]
-            groups.append((episode.problem_id, cut))
+            groups.append((episode, group))
     return groups

@@ -13,7 +13,7 @@ import ray
 from ray import ObjectRef
 from ray.util.metrics import Gauge
 
-from core.batch import Batch
+from core.batch import BatchSpec
 from core.errors import RunFailed
 from core.weights import WeightUpdate
 
@@ -40,7 +40,7 @@ class Mailbox:
             ("learner",),
         )
         self._changed = asyncio.Condition()
-        self._batches: dict[tuple[str, int], list[ObjectRef[Batch]]] = {}
+        self._batches: dict[tuple[str, int], list[ObjectRef[BatchSpec]]] = {}
         self._results: dict[str, tuple[int, dict[str, float], Any]] = {}
         self._saved: tuple[Versions, str] | None = None
         self._wanted: Versions | None = None
@@ -53,7 +53,7 @@ class Mailbox:
         """Its name in Ray's dashboard."""
         return f"mailbox of {self._name}"
 
-    async def put_batch(self, policy: str, step: int, batch: list[ObjectRef[Batch]]) -> None:
+    async def put_batch(self, policy: str, step: int, batch: list[ObjectRef[BatchSpec]]) -> None:
         async with self._changed:
             self._batches[policy, step] = batch
             self._waiting.set(len(self._batches), {"learner": self._name})
@@ -61,13 +61,13 @@ class Mailbox:
 
     async def get_work(
         self, versions: Versions, saved: Versions | None
-    ) -> tuple[str, list[ObjectRef[Batch]]] | str | None:
+    ) -> tuple[str, list[ObjectRef[BatchSpec]]] | str | None:
         """For workers at these versions: the next (policy, batch), "save", or None to stop.
 
         saved: the versions that they have begun to save, or come from.
         """
 
-        def work() -> tuple[str, list[ObjectRef[Batch]]] | str | None:
+        def work() -> tuple[str, list[ObjectRef[BatchSpec]]] | str | None:
             wanted = self._wanted if self._wanted != saved else None
             if wanted == versions:
                 return "save"

@@ -30,7 +30,8 @@ from ray.train import (
 from ray.train.v2._internal.execution.callback import ControllerCallback
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from core.batch import Batch
+from core.arrays import opened
+from core.batch import BatchSpec, Transcript
 from learners.mailbox import LearnerFailed, MailboxActor, Versions
 from learners.train_spec import LearnerSpec, build_learners
 
@@ -103,7 +104,8 @@ def _train_loop(config: dict[str, Any]) -> None:
             work = ray.get(mailbox.get_work.remote(_versions(learners), saved))
             if isinstance(work, tuple):
                 policy, (reference,) = work
-                work = policy, ray.get(reference)
+                spec: BatchSpec = ray.get(reference)
+                work = policy, spec.batch(_fetch)
         work = world.broadcast(work, idle)
         if work is None:
             return
@@ -116,6 +118,10 @@ def _train_loop(config: dict[str, Any]) -> None:
         update = learners[policy].export(specs[policy].adapter)
         if world.rank == 0:
             ray.get(mailbox.put_result.remote(policy, metrics, update))
+
+
+def _fetch(references: list[Any]) -> list[list[Transcript]]:
+    return [opened(transcripts) for transcripts in ray.get(references)]
 
 
 def _versions(learners: Mapping[str, Learner]) -> Versions:
@@ -241,7 +247,7 @@ class RayLearner:
     def __init__(self, policy: str, version: int, mailbox: Any, versions: Callable[[], Versions]) -> None:
         self._policy, self._version, self._mailbox, self._versions = policy, version, mailbox, versions
 
-    def begin(self, batch: Batch) -> Callable[[], tuple[Mapping[str, float], Any]]:
+    def begin(self, batch: BatchSpec) -> Callable[[], tuple[Mapping[str, float], Any]]:
         """Who waits gets (metrics, reference to the WeightUpdate); the weights never pass through the driver."""
         self._tell("put_batch", self._policy, batch.step, [ray.put(batch)])
 

@@ -88,6 +88,7 @@ def build_runner(
         speakers[role] = Speaker(
             policy=first,
             format=format_for(tokenizer),
+            decode=tokenizer.decode,
             max_tokens=settings.max_tokens,
             probe_tolerance=settings.engine.tolerance,
             more=tuple(more),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from actors.episodes import EpisodeRunner
 from configs.schema import Config
-from core.batch import Batch
+from core.batch import BatchSpec
 from core.errors import SparringError
 from core.play import PlayRequest, PlayResult
 from core.problem import Problem
@@ -32,7 +32,9 @@ class LocalRollouts:
 
     def begin(self, request: PlayRequest) -> Callable[[], PlayResult]:
         """Nothing goes on beside the driver here: played at once."""
-        result = self._loop.run(self._runner.play(request))
+        result, transcripts = self._loop.run(self._runner.play(request))
+        for episode in result.episodes:
+            episode.transcripts = transcripts
         return lambda: result
 
     def publish(self, policy: str, update: WeightUpdate) -> list[PublishReceipt]:
@@ -53,8 +55,8 @@ class LocalLearner:
     def version(self) -> int:
         return self._learner.version
 
-    def begin(self, batch: Batch) -> Learning:
-        done = learn(self._learner, batch, self._spec.recovery_point), self.export()
+    def begin(self, batch: BatchSpec) -> Learning:
+        done = learn(self._learner, batch.batch(), self._spec.recovery_point), self.export()
         return lambda: done
 
     def export(self) -> WeightUpdate:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from core.batch import Batch
+from core.batch import BatchSpec
 from core.episode import Episode, Mistakes
 from core.interfaces import Sandbox
 from core.play import PlayRequest, PlayResult
@@ -63,7 +63,7 @@ class LearnerHandle(Protocol):
     @property
     def version(self) -> int: ...
 
-    def begin(self, batch: Batch) -> Learning:
+    def begin(self, batch: BatchSpec) -> Learning:
         """Learn from it; the result waits for the end."""
         ...
 

@@ -18,7 +18,6 @@ from learners.mirror import Mirror
 from runtime.parts import LearnerHandle, Start, Stateful
 from runtime.start import STARTED_FROM
 from tracking.clock import Clock
-from tracking.episodes import episode_rows
 from tracking.plots import plot_learning_curves
 from tracking.progress import Display
 from tracking.run_log import harmless
@@ -108,9 +107,7 @@ class Recorder:
         last_of_stage: bool,
     ) -> None:
         step, stage = assignment.step, assignment.stage
-        seats = self._config.seats
-        rows = episode_rows(step, stage, assignment.phase, episodes, seats, self._tokenizers)
-        if told := self._record.add_episodes(rows):
+        if told := self._record.add_episodes(episode.rows for episode in episodes):
             self._show.say(told)
         if scores is not None:
             self._record.add_evaluation(step, scores)

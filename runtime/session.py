@@ -283,6 +283,7 @@ class Session:
             sandbox=more.sandbox,
             played_again=result.played_again + more.played_again,
             replaced=len(spare),
+            usage=result.usage + more.usage,
             spans=result.spans + more.spans,
         )
 
@@ -298,6 +299,7 @@ class Session:
             memory=self.memory.of(assignment),
             past=assignment.past,
             branching=self._branching(assignment),
+            recorded={"step": assignment.step, "stage": assignment.stage, "phase": str(assignment.phase)},
         )
 
     def _branching(self, assignment: Assignment) -> dict[str, Branching]:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from core.episode import Completion, Episode, FinishReason
+from core.batch import Reading, Sample, SampleSpec, make_sample, transcript_of
+from core.episode import Completion, Episode, FinishReason, Trajectory
 from core.interfaces import Game, Message, Player, Sampling, Sandbox, SandboxFailure
 from core.problem import Problem
 from core.seeding import derive_seed
@@ -44,6 +45,17 @@ class Letters:
 
     def completion(self, text: str, closes: str = "<end>") -> list[int]:
         return [*map(ord, text), STOP]
+
+
+def letters(tokens: Sequence[int]) -> str:
+    """All of them, for the record."""
+    return "".join(map(chr, tokens))
+
+
+def sample_of(trajectory: Trajectory, **reading: Any) -> Sample:
+    """reading: see Reading."""
+    spec = SampleSpec(None, 0, trajectory.player, 0.5, 0.25, Reading(**reading))
+    return make_sample(transcript_of(trajectory), spec)
 
 
 class ScriptedPolicy:

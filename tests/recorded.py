@@ -1,8 +1,9 @@
 """Runs as the games and the record leave them, without a driver: what reads runs is tested on these."""
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from types import SimpleNamespace
 
+from actors.rows import episode_rows
 from core.episode import Episode
 from core.problem import Problem
 from core.seeding import derive_seed
@@ -11,8 +12,7 @@ from games.boards.game import BoardGame
 from games.boards.rules import TicTacToeRules
 from games.multistage.rules import MultistageRules
 from games.rules import matches
-from tests.playing import play, player, reader
-from tracking.episodes import episode_rows
+from tests.playing import letters, play, player, reader
 from tracking.run_record import RunRecord
 
 DOUBLE = Problem(
@@ -28,8 +28,11 @@ PROGRAMS = ["def f(n): return n + n", "def f(n): return 7 if n == 3 else n * 2",
 """At DOUBLE: right, wrong for 3, one that fails."""
 
 
-LETTERS = SimpleNamespace(decode=lambda tokens: "".join(map(chr, tokens)))
-"""The tokenizer of tests.playing.Letters."""
+def lines(step: int, episodes: Iterable[Episode], seats: Mapping[str, str], stage: int = 2) -> list[bytes]:
+    """What the record is given of them."""
+    begins = {"step": step, "stage": stage, "phase": "alternating"}
+    decode = dict.fromkeys(seats.values(), letters)
+    return [episode_rows(begins, episode, seats, decode) for episode in episodes]
 
 
 def record(run: Path, rules: GameRules, *steps: list[Episode]) -> None:
@@ -38,8 +41,7 @@ def record(run: Path, rules: GameRules, *steps: list[Episode]) -> None:
     kept.start({"game": rules.model_dump(mode="json")})
     kept.add({"step": 0, "held_out": {"generator_pass_rate": 0.25}})
     for step, episodes in enumerate(steps, 1):
-        tokenizers = dict.fromkeys(rules.seats.values(), LETTERS)
-        kept.add_episodes(episode_rows(step, 2, "alternating", episodes, rules.seats, tokenizers))
+        kept.add_episodes(lines(step, episodes, rules.seats))
         metrics = {f"{name}_reward": 0.5 for name in rules.seats}
         kept.add({"step": step, "stage": 2, "phase": "alternating", "validity": 0.75} | metrics)
 

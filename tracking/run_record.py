@@ -1,6 +1,7 @@
 """The files of a run: resolved config, metrics.jsonl, episodes.jsonl, sample episodes, training_results.json."""
 
 import functools
+import json
 import platform
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from core.episode import Episode, Trajectory
+from core.episode import Episode
 from core.evaluation import Scores
 from tracking.episodes import EpisodeLog
 from tracking.rows import append_row, keep_steps, read_rows, write_json, write_text
@@ -66,9 +67,9 @@ class RunRecord:
             self.directory / "categories.json", {"held_out": held_out, "trained": sorted(set(trained))}
         )
 
-    def add_episodes(self, rows: Iterable[Mapping[str, Any]]) -> str | None:
+    def add_episodes(self, lines: Iterable[bytes]) -> str | None:
         """See EpisodeLog.add."""
-        return self._episodes.add(rows)
+        return self._episodes.add(lines)
 
     def rows(self) -> list[dict[str, Any]]:
         """All complete rows of the metrics."""
@@ -115,25 +116,26 @@ def _git_commit() -> str:
 
 
 def readable(episodes: Sequence[Episode]) -> str:
-    """For people."""
-    return "\n".join(map(_readable, episodes))
+    """For people, of episodes that were played for training."""
+    return "\n".join(_readable([json.loads(line) for line in e.rows.splitlines()]) for e in episodes)
 
 
-def _readable(episode: Episode) -> str:
-    lines = [f"=== {episode.problem_id}"]
-    for player in dict.fromkeys(t.player for t in episode.trajectories):
-        attempts = [t for t in episode.trajectories if t.player == player]
-        for trajectory in attempts[:2]:
-            lines.append(_readable_trajectory(trajectory))
-    tests = dict.fromkeys(o.test for t in episode.trajectories for o in t.outcomes if o.status == "valid")
+def _readable(attempts: Sequence[Mapping[str, Any]]) -> str:
+    """attempts: rows of one episode."""
+    lines = [f"=== {attempts[0]['problem']}"] if attempts else []
+    for player in dict.fromkeys(row["player"] for row in attempts):
+        of_player = [row for row in attempts if row["player"] == player]
+        lines += map(_readable_attempt, of_player[:2])
+    tests = dict.fromkeys(o["test"] for row in attempts for o in row["outcomes"] if o["status"] == "valid")
     lines.append("valid tests: " + ("; ".join(tests) or "none") + "\n")
     return "\n".join(lines)
 
 
-def _readable_trajectory(trajectory: Trajectory) -> str:
-    earned = "not judged" if trajectory.reward is None else f"reward {trajectory.reward:.2f}"
-    lines = [f"--- {trajectory.player} #{trajectory.attempt} ({earned})"]
-    for turn in trajectory.turns:
-        label = f"[stage {turn.stage}] " if turn.stage else ""
-        lines.append(f"{label}{turn.text.rstrip()}")
+def _readable_attempt(row: Mapping[str, Any]) -> str:
+    earned = "not judged" if row["reward"] is None else f"reward {row['reward']:.2f}"
+    lines = [f"--- {row['player']} #{row['attempt']} ({earned})"]
+    texts = row.get("texts", [row.get("artifact", "")])
+    for stage, text in zip(row.get("stages", [0] * len(texts)), texts, strict=True):
+        label = f"[stage {stage}] " if stage else ""
+        lines.append(f"{label}{text.rstrip()}")
     return "\n".join(lines)

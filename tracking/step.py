@@ -6,15 +6,14 @@ from typing import Any
 
 from core.episode import Episode, Mistakes
 from core.interfaces import SandboxFailure
-from core.tracing import Span, seconds_of
+from core.play import PlayResult, Usage
+from core.tracing import seconds_of
 
 
-def episode_metrics(
-    players: Iterable[str], episodes: Sequence[Episode], spans: Iterable[Span]
-) -> dict[str, Any]:
-    """Means over the step's episodes. spans: of their play."""
+def episode_metrics(players: Iterable[str], result: PlayResult) -> dict[str, Any]:
+    """Means over the step's episodes."""
     row: dict[str, Any] = {}
-    attempts = [t for e in episodes for t in e.trajectories]
+    attempts = [t for e in result.episodes for t in e.trajectories]
     for player in players:
         all_judged = [t for t in attempts if t.player == player and t.reward is not None]
         judged = [t for t in all_judged if t.number == 1]  # only who failed goes on: not to be compared
@@ -32,24 +31,21 @@ def episode_metrics(
         reason: sum(reason in t.components for t in attempts)
         for reason in ("sandbox_failure", "no_valid_test")
     }
-    turns = {id(turn): turn for t in attempts for turn in t.turns}  # attempts that branch share some
-    tokens = sum(len(turn.completion.tokens) for turn in turns.values())
-    prompts = sum(len(turn.prompt_tokens) for turn in turns.values())
-    row["prefix_hits"] = sum(t.completion.cached for t in turns.values()) / prompts if prompts else None
-    row["tokens"] = tokens
-    generating = seconds_of("generate", spans)
+    usage = result.usage
+    row["prefix_hits"] = usage.cached / usage.prompts if usage.prompts else None
+    row["tokens"] = tokens = usage.sampled.total()
+    generating = seconds_of("generate", result.spans)
     row["tokens_per_s"] = tokens / generating if generating else None
     return row
 
 
-def policy_lag(episodes: Iterable[Episode], players: Collection[str], version: int) -> dict[str, float]:
+def policy_lag(usage: Usage, players: Collection[str], version: int) -> dict[str, float]:
     """By how many updates the weights that sampled the players' tokens are older than those that the update to `version`
     starts from: the mean over tokens, and the most."""
     tokens: Counter[int] = Counter()
-    attempts = (t for e in episodes for t in e.trajectories if t.player in players)
-    for turn in {id(turn): turn for t in attempts for turn in t.turns}.values():  # some share turns
-        for v, count in turn.completion.versions():
-            tokens[version - 1 - v] += count
+    for (player, sampled_by), count in usage.sampled.items():
+        if player in players:
+            tokens[version - 1 - sampled_by] += count
     if not tokens.total():
         return {}
     mean_lag = sum(lag * count for lag, count in tokens.items()) / tokens.total()

@@ -20,7 +20,8 @@ import ray
 from ray.exceptions import RayError
 from safetensors.torch import load_file
 
-from core.batch import Batch, Sample
+from core.arrays import sealed
+from core.batch import Batch, BatchSpec, Reading, Said, Sample, SampleSpec, Transcript
 from learners import checkpoints, train_loop
 from learners.checkpoints import CheckpointError, CheckpointStore, read_checkpoint
 from learners.mailbox import LearnerFailed
@@ -91,6 +92,19 @@ def batch(step: int, count: int = 12, length: int = 12, logprob: float = -3.5) -
             )
         )
     return Batch(step=step, samples=tuple(samples), temperature=1.0, seed=step)
+
+
+def sent(batch: Batch) -> BatchSpec:
+    """As the driver sends it, where the transcripts are in Ray's store."""
+    transcripts = [
+        Transcript(tokens=s.tokens, logprobs=s.logprobs, turns=(Said(0, 2, len(s.tokens), False),))
+        for s in batch.samples
+    ]
+    place = ray.put(sealed(transcripts))
+    specs = (
+        SampleSpec(place, i, s.player, s.reward, s.advantage, Reading()) for i, s in enumerate(batch.samples)
+    )
+    return BatchSpec(step=batch.step, samples=tuple(specs), temperature=batch.temperature, seed=batch.seed)
 
 
 def slow_batch(step: int) -> Batch:
@@ -169,7 +183,7 @@ def test_a_killed_worker_costs_time_and_nothing_else(
     with learning(spec, tmp_path) as learner:
 
         def step(number: int) -> str:
-            _, weights = within(PATIENCE_S, lambda: learner.begin(batches[number - 1])())
+            _, weights = within(PATIENCE_S, lambda: learner.begin(sent(batches[number - 1]))())
             update = ray.get(weights)
             assert update.version == learner.version == number
             return update.digest
@@ -195,7 +209,7 @@ def test_a_killed_worker_costs_time_and_nothing_else(
         assert len({first, second, third, fourth}) == 4
 
         os.kill(fourth, signal.SIGKILL)  # once too often
-        for work in (lambda: learner.begin(batch(5))(), lambda: save(learner), learner.current_weights):
+        for work in (lambda: learner.begin(sent(batch(5)))(), lambda: save(learner), learner.current_weights):
             with pytest.raises(LearnerFailed) as failure:
                 within(PATIENCE_S, work)
             assert str(failure.value).startswith("learner generator: ")
@@ -211,13 +225,13 @@ def test_a_worker_killed_over_a_save_saves_what_was_asked_for(
         unkilled = spec.build()
         expected = [(unkilled.step(batch(step)), unkilled.export().digest)[1] for step in (1, 2)]
     with learning(spec, tmp_path) as learner:
-        within(PATIENCE_S, lambda: learner.begin(batch(1))())
+        within(PATIENCE_S, lambda: learner.begin(sent(batch(1)))())
         first = worker_of(learner)
         os.kill(first, signal.SIGSTOP)
         saving = learner.save()
-        ray.get(learner._mailbox.put_batch.remote("generator", 2, [ray.put(batch(2))]))
+        ray.get(learner._mailbox.put_batch.remote("generator", 2, [ray.put(sent(batch(2)))]))
         os.kill(first, signal.SIGKILL)
-        _, weights = within(PATIENCE_S, lambda: learner.begin(batch(2))())
+        _, weights = within(PATIENCE_S, lambda: learner.begin(sent(batch(2)))())
         assert ray.get(weights).digest == expected[1]
         with saving as saved:
             assert version_in(saved) == 1
@@ -230,12 +244,12 @@ def test_a_loss_that_is_not_finite_ends_the_learner(
 ) -> None:
     monkeypatch.setattr(train_loop, "_MAX_WORKER_FAILURES", 0)
     with learning(spec, tmp_path) as learner:
-        within(PATIENCE_S, lambda: learner.begin(batch(1))())
+        within(PATIENCE_S, lambda: learner.begin(sent(batch(1)))())
         for step in (2, 3, 4):  # skipped, each at half the learning rate of the one before
-            metrics, _ = within(PATIENCE_S, lambda: learner.begin(batch(step, logprob=float("nan")))())  # noqa: B023
+            metrics, _ = within(PATIENCE_S, lambda: learner.begin(sent(batch(step, logprob=float("nan"))))())  # noqa: B023
             assert metrics["skipped_updates"] == 1
         with pytest.raises(LearnerFailed, match=r"the loss of batch 5 is nan.* lower the learning rate"):
-            within(PATIENCE_S, lambda: learner.begin(batch(5, logprob=float("nan")))())
+            within(PATIENCE_S, lambda: learner.begin(sent(batch(5, logprob=float("nan"))))())
 
 
 # ---------------------------------------------------------------------- a full disk
@@ -283,10 +297,10 @@ def test_a_full_disk_under_ray_train_is_told(
 ) -> None:
     monkeypatch.setattr(train_loop, "_MAX_WORKER_FAILURES", 0)
     with learning(spec, small_disk / "ray_train") as learner:
-        within(PATIENCE_S, lambda: learner.begin(batch(1))())
+        within(PATIENCE_S, lambda: learner.begin(sent(batch(1)))())
         saved = within(PATIENCE_S, lambda: save(learner))
         whole = {p.name: p.read_bytes() for p in saved.iterdir() if p.is_file()}
-        within(PATIENCE_S, lambda: learner.begin(batch(2))())
+        within(PATIENCE_S, lambda: learner.begin(sent(batch(2)))())
         filler = small_disk / "filler"
         with contextlib.suppress(OSError), filler.open("wb") as handle:
             while True:
@@ -310,7 +324,7 @@ def test_two_workers_train_two_adapters_on_one_backbone_and_survive_a_kill(
     with running(tmp_path, **specs) as run:
 
         def step(role: str, number: int) -> None:
-            _, weights = within(PATIENCE_S, lambda: run.learners[role].begin(batch(number))())
+            _, weights = within(PATIENCE_S, lambda: run.learners[role].begin(sent(batch(number)))())
             alone[role].step(batch(number))
             expected, found = alone[role].export(), ray.get(weights)
             assert found.version == number
@@ -337,7 +351,7 @@ def test_fewer_workers_than_wanted_are_enough(cluster: None, spec: LearnerSpec, 
     alone = spec.build()
     alone.step(batch(1))
     with learning(replace(spec, settings=settings), tmp_path) as learner:
-        _, weights = within(PATIENCE_S, lambda: learner.begin(batch(1))())
+        _, weights = within(PATIENCE_S, lambda: learner.begin(sent(batch(1)))())
         assert ray.get(weights).digest == alone.export().digest
 
 
@@ -349,15 +363,15 @@ def test_updates_that_stay_broken_go_back_to_a_checkpoint(
     root = tmp_path / "checkpoints"
     settings = spec.settings.model_copy(update={"workers": 2})
     with learning(replace(spec, settings=settings, checkpoints=str(root)), tmp_path / "ray") as learner:
-        within(PATIENCE_S, lambda: learner.begin(batch(1))())
+        within(PATIENCE_S, lambda: learner.begin(sent(batch(1)))())
         saved = within(PATIENCE_S, lambda: save(learner))
         state = {"versions": {"generator": 1}}
         CheckpointStore(root, keep=2).save(1, {"generator": saved}, {"generator": Tokenizer()}, state)
         for step in (2, 3, 4):
-            within(PATIENCE_S, lambda: learner.begin(batch(step, logprob=float("nan")))())  # noqa: B023
-        metrics, weights = within(PATIENCE_S, lambda: learner.begin(batch(5, logprob=float("nan")))())
+            within(PATIENCE_S, lambda: learner.begin(sent(batch(step, logprob=float("nan"))))())  # noqa: B023
+        metrics, weights = within(PATIENCE_S, lambda: learner.begin(sent(batch(5, logprob=float("nan"))))())
         assert metrics["reloaded"] == 1 and learner.version == 5
         expected, found = load_file(saved / "model.safetensors"), ray.get(weights).tensors
         assert all((found[name] == tensor.numpy()).all() for name, tensor in expected.items())
-        metrics, _ = within(PATIENCE_S, lambda: learner.begin(batch(6))())
+        metrics, _ = within(PATIENCE_S, lambda: learner.begin(sent(batch(6)))())
         assert metrics["skipped_updates"] == 0 and metrics["learning_rate"] == pytest.approx(1e-2 / 8)

@@ -14,16 +14,14 @@ from core.problem import Problem
 
 
 class Runner:
-    """Its episodes are too large to travel with the answer, and say where they were played."""
+    """Its transcripts are too large to travel with the answer; its episodes say where they were played."""
 
     def __init__(self, index: int) -> None: ...
 
-    async def play(self, request: PlayRequest) -> PlayResult:
+    async def play(self, request: PlayRequest) -> tuple[PlayResult, Any]:
         node = ray.get_runtime_context().get_node_id()
-        episodes: Any = [
-            SimpleNamespace(problem_id=p.id, node=node, much=np.zeros(1 << 20)) for p in request.problems
-        ]
-        return PlayResult(episodes=episodes, sandbox={})
+        episodes: Any = [SimpleNamespace(problem_id=p.id, node=node) for p in request.problems]
+        return PlayResult(episodes=episodes, sandbox={}), np.zeros(1 << 20)
 
     async def close(self) -> None: ...
 
@@ -46,7 +44,7 @@ def test_a_finished_share_that_is_lost_with_its_node_is_played_again() -> None:
             PlayRequest(address=("step", 1), problems=(problem,), attempts={}, temperatures={})
         )
         (share,) = rollouts._open
-        assert ray.wait([share.playing], timeout=60, fetch_local=False)[0], "it is played, and there"
+        assert ray.wait([share.transcripts], timeout=60, fetch_local=False)[0], "it is played, and there"
         cluster.remove_node(nodes[0], allow_graceful=False)
         result = wait()
         assert result.played_again == 1

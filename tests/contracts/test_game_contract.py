@@ -12,7 +12,6 @@ from typing import get_args
 import pytest
 
 from configs.schema import Config
-from core.batch import sample_from
 from core.episode import Episode
 from core.interfaces import Player, PromptFormat, Sampling, Sandbox, SandboxFailure
 from core.problem import Problem
@@ -27,7 +26,7 @@ from sandbox_workers.languages import UnknownLanguage
 from sandbox_workers.local import LocalSandbox
 from tests import your_own_game
 from tests.contracts.test_sandbox_contract import require
-from tests.playing import Breaking, ScriptedPolicy
+from tests.playing import Breaking, ScriptedPolicy, sample_of
 from tracking.step import episode_metrics, require_some_judged
 
 SHIPPED: tuple[GameRules, ...] = tuple(kind() for kind in get_args(get_args(GameRules)[0]))
@@ -134,7 +133,7 @@ def test_an_episode_is_of_its_problem_and_its_seats(rules, sandbox, styles):
                 assert "no_valid_test" in trajectory.components
             else:
                 assert math.isfinite(trajectory.reward) and "sandbox_failure" not in trajectory.components
-                sample_from(trajectory, 0.0, None)
+                sample_of(trajectory)
 
 
 def test_the_same_players_play_the_same_episode(rules, sandbox, styles):

@@ -21,7 +21,7 @@ from core.problem import Problem
 from core.weights import WeightUpdate, digest_of
 from runtime.local import LocalRollouts
 from sandbox_workers.nothing import NoSandbox
-from tests.playing import Letters
+from tests.playing import Letters, letters
 from tracking.clock import Clock
 
 pytestmark = pytest.mark.vllm
@@ -152,6 +152,7 @@ class OneGpu:
         speaker = Speaker(
             policy=VllmPolicy("scripted", settings, "cuda"),
             format=Letters(),
+            decode=letters,
             max_tokens=1,
             probe_tolerance=1e-3,
         )

@@ -30,8 +30,8 @@ ROW = {
 class Runner:
     """Plays nothing."""
 
-    async def play(self, request: PlayRequest) -> PlayResult:
-        return PlayResult(episodes=[], sandbox={})
+    async def play(self, request: PlayRequest) -> tuple[PlayResult, list[Any]]:
+        return PlayResult(episodes=[], sandbox={}), []
 
     async def publish(self, policy: str, update: WeightUpdate) -> PublishReceipt:
         return PublishReceipt(version=1, digest="", probe_difference=0.0)

@@ -13,8 +13,7 @@ from core.episode import Episode
 from games.boards.rules import TicTacToeRules
 from games.multistage.rules import MultistageRules
 from sandbox_workers.local import LocalSandbox
-from tests.recorded import match, record, spar
-from tracking.episodes import episode_rows
+from tests.recorded import lines, match, record, spar
 from tracking.report import gather, names_of, page
 from tracking.rows import append_row, write_text
 from tracking.run_record import RunRecord
@@ -221,7 +220,7 @@ def test_an_open_page_shows_the_new_state_and_keeps_the_readers_place(
     top, *where = place(view)
     assert view.locator("#live").is_visible() and 0 < top < 900 and view.evaluate("scrollY") > 900
 
-    RunRecord(run).add_episodes(episode_rows(3, 3, "generator", [sparred], MultistageRules().seats))
+    RunRecord(run).add_episodes(lines(3, [sparred], MultistageRules().seats))
     append_row(run / "metrics.jsonl", {"step": 3, "stage": 3, "phase": "generator", "generator_reward": 0.75})
     write(run, live=True)
     expect(view.locator("[aria-label=Step] option")).to_have_count(3)

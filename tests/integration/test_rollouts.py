@@ -31,7 +31,7 @@ class Runner:
     def __init__(self, index: int) -> None:
         self.index, self.version, self.problems = index, 0, 0
 
-    async def play(self, request: PlayRequest) -> PlayResult:
+    async def play(self, request: PlayRequest) -> tuple[PlayResult, list[Any]]:
         began = time.time()
         for problem in request.problems:
             if problem.description == "fatal":
@@ -53,7 +53,7 @@ class Runner:
             for p in request.problems
         ]
         self.problems += len(found)
-        return PlayResult(episodes=found, sandbox={"problems": float(self.problems)})
+        return PlayResult(episodes=found, sandbox={"problems": float(self.problems)}), []
 
     async def publish(self, policy: str, update: int) -> PublishReceipt:
         self.version = update
@@ -149,7 +149,7 @@ def test_what_was_finished_and_lost_after_its_actor_was_replaced_is_played_again
     rollouts.publish("generator", ray.put(5))
     # another has taken its place, and what is there was not played again
     assert share.again == 0
-    share.playing = share.actor.play.remote(share.request)  # an answer that nobody will have
+    share.playing, share.transcripts = share.actor.play.remote(share.request)  # which nobody will have
     result = finished()
     assert result.played_again == 1
     assert played(result, "by") == [0, 1] and played(result, "version") == [5, 0]

@@ -4,9 +4,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actors.transformers_policy import _sample
-from core.batch import Sample, sample_from
+from core.batch import Sample
 from core.episode import Completion, FinishReason, Trajectory, Turn
 from learners.packing import pack, plan
+from tests.playing import sample_of
 
 examples = settings(max_examples=150, deadline=None)
 
@@ -14,7 +15,7 @@ token = st.integers(0, 50)
 CPU = torch.device("cpu")
 
 
-# ---------------------------------------------------------------------- sample_from
+# ---------------------------------------------------------------------- samples
 @st.composite
 def trajectories(draw):
     said: list[int] = []
@@ -34,13 +35,13 @@ def trajectories(draw):
     return Trajectory(player="generator", attempt=0, turns=turns, reward=draw(st.floats(0, 1)))
 
 
-stages = st.one_of(st.none(), st.lists(st.integers(1, 5), unique=True))
+stages = st.one_of(st.none(), st.lists(st.integers(1, 5), unique=True).map(tuple))
 
 
 @examples
 @given(trajectories(), stages)
 def test_a_sample_is_its_trajectory(trajectory, trained_stages):
-    sample = sample_from(trajectory, 0.5, trained_stages)
+    sample = sample_of(trajectory, stages=trained_stages)
     last = trajectory.turns[-1]
     assert list(sample.tokens) == [*last.prompt_tokens, *last.completion.tokens]
     length = len(sample.tokens)
@@ -59,9 +60,9 @@ def test_a_sample_is_its_trajectory(trajectory, trained_stages):
 @examples
 @given(trajectories())
 def test_the_stages_share_out_the_sampled_tokens(trajectory):
-    masks = [sample_from(trajectory, None, [turn.stage]).trained for turn in trajectory.turns]
+    masks = [sample_of(trajectory, stages=(turn.stage,)).trained for turn in trajectory.turns]
     together = [sum(column) for column in zip(*masks, strict=True)]
-    assert together == list(sample_from(trajectory, None, None).sampled)
+    assert together == list(sample_of(trajectory).sampled)
 
 
 # ---------------------------------------------------------------------- micro-batches

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actors.episodes import EpisodeRunner, Speaker
-from core.batch import sample_from
 from core.episode import Episode, Trajectory
 from core.interfaces import Sampling, SandboxFailure
 from core.play import PlayRequest
@@ -27,7 +26,7 @@ from games.programs.code_golf import CodeGolfRules
 from games.programs.unit_tests import UnitTestsRules
 from games.rps.rules import RpsRules
 from games.rules import matches
-from tests.playing import Letters, ScriptedPolicy
+from tests.playing import Letters, ScriptedPolicy, letters, sample_of
 
 examples = settings(max_examples=100, deadline=None)
 
@@ -150,7 +149,13 @@ def run(rules: GameRules, draw_seed: int, *, failing: float = 0.1, attempts: int
         return style.completion(rng.choice(texts))
 
     policies = sorted(set(rules.seats.values()))
-    speaker = Speaker(policy=ScriptedPolicy(script), format=style, max_tokens=max_tokens, probe_tolerance=1.0)
+    speaker = Speaker(
+        policy=ScriptedPolicy(script),
+        format=style,
+        decode=letters,
+        max_tokens=max_tokens,
+        probe_tolerance=1.0,
+    )
     runner = EpisodeRunner(
         rules.game(), Drawn(draw_seed, failing), dict.fromkeys(policies, speaker), rules.seats, draw_seed
     )
@@ -161,7 +166,7 @@ def run(rules: GameRules, draw_seed: int, *, failing: float = 0.1, attempts: int
         temperatures=dict.fromkeys(rules.seats, 1.0),
         memory={"double": ("print(1)", "def f(n): return 0")},
     )
-    return asyncio.run(runner.play(request)).episodes
+    return asyncio.run(runner.play(request))[0].episodes
 
 
 def trajectories(episodes: Sequence[Episode]) -> list[Trajectory]:
@@ -195,7 +200,7 @@ def test_every_judged_trajectory_is_one_token_sequence(kind, data, seed, max_tok
     for trajectory in trajectories(run(data.draw(rules_of[kind]), seed, max_tokens=max_tokens)):
         if trajectory.reward is None:
             continue
-        sample = sample_from(trajectory, 0.0, None)
+        sample = sample_of(trajectory)
         assert sum(sample.sampled) == sum(sample.trained) == trajectory.token_count > 0
         last = trajectory.turns[-1]
         assert list(sample.tokens) == [*last.prompt_tokens, *last.completion.tokens]

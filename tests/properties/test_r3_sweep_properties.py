@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from core.episode import Completion, Episode, FinishReason, Trajectory, Turn
 from core.evaluation import Scores
+from core.play import PlayResult
 from evaluation.intervals import Interval, interval
 from sweeps import reports
 from sweeps.plots import learning_curves
@@ -22,7 +23,7 @@ from sweeps.reporting import programs_of, task_rows
 from sweeps.runs import RunFiles
 from sweeps.statistics import correlation_range, falls, rank_correlation, steps_to
 from sweeps.tables import Table
-from tracking.episodes import episode_rows
+from tests.recorded import lines
 from tracking.run_record import RunRecord
 from tracking.step import episode_metrics
 
@@ -359,7 +360,8 @@ def played(drawn: Sequence[tuple[str, float, bool]]) -> list[Episode]:
 @examples
 @given(attempts, st.sampled_from(["generator_reward", "solved", "policy_loss", "learner"]))
 def test_25_a_step_has_reward_loss_and_success_rate_and_what_lacks_is_named(drawn, lost):
-    row = {"step": 1} | episode_metrics(["generator"], played(drawn), [("generate", 0.0, 1.0)])
+    result = PlayResult(episodes=played(drawn), sandbox={}, spans=[("generate", 0.0, 1.0)])
+    row = {"step": 1} | episode_metrics(["generator"], result)
     row["generator"] = {"policy_loss": 0.1}
     assert reports.missing(row) == [] == reports.missing({"step": 0, "held_out": {}})
     assert reports.success_rate(row) == pytest.approx(statistics.fmean(solved for *_, solved in drawn))
@@ -391,9 +393,7 @@ def test_28_the_share_of_valid_python_among_a_runs_programs_is_reported(valid):
     with folder() as directory:
         run = written(directory, "s", "seed1")
         episodes = [Episode(problem_id="p", trajectories=trajectories)]
-        RunRecord(run.directory).add_episodes(
-            episode_rows(1, 1, "generator", episodes, {"generator": "generator"})
-        )
+        RunRecord(run.directory).add_episodes(lines(1, episodes, {"generator": "generator"}))
         assert programs_of(run) == texts
         table = reports.syntax(reports.by_setting([run]), programs_of)
     if not any(valid):
@@ -413,7 +413,7 @@ def test_34_every_task_trained_on_and_held_out_has_a_history_of_its_own(steps, e
         run = written(directory, "s", "seed1", tasks=evaluations)
         record = RunRecord(run.directory)
         for step, drawn in enumerate(steps, start=1):
-            record.add_episodes(episode_rows(step, 1, "generator", played(drawn), {"generator": "generator"}))
+            record.add_episodes(lines(step, played(drawn), {"generator": "generator"}))
         rows = list(task_rows(run))
         record.continue_from(resumed_at, {})
         assert list(task_rows(run)) == [row for row in rows if row["step"] <= resumed_at]

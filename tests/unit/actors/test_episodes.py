@@ -1,21 +1,36 @@
 """Which engine plays which problem, where a policy has several."""
 
 import asyncio
+import json
 from collections import Counter
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from actors.episodes import EpisodeRunner, Speaker
-from core.play import PlayRequest
+from core.batch import transcript_of
+from core.episode import Episode, Outcome
+from core.interfaces import Message, Player
+from core.play import PlayRequest, Usage
+from core.problem import Problem
+from games.rules import match
+from games.turns import answer_all
+from sandbox_workers.nothing import NoSandbox
+from tests.playing import STOP, Letters, ScriptedPolicy, letters
 
 
 @pytest.mark.parametrize("problems", [1, 3, 12])
 def test_problems_are_dealt_out_among_a_policys_engines(problems: int) -> None:
     engines: list[Any] = [SimpleNamespace(name=i) for i in range(3)]
     speaker = Speaker(
-        policy=engines[0], more=tuple(engines[1:]), format=None, max_tokens=1, probe_tolerance=1.0
+        policy=engines[0],
+        more=tuple(engines[1:]),
+        format=None,
+        decode=letters,
+        max_tokens=1,
+        probe_tolerance=1.0,
     )  # type: ignore[arg-type]
 
     async def play(problem: Any, players: Any, sandbox: Any, memory: Any) -> Any:
@@ -30,6 +45,43 @@ def test_problems_are_dealt_out_among_a_policys_engines(problems: int) -> None:
     request = PlayRequest(
         address=("step", 1), problems=asked, attempts={"generator": 1}, temperatures={"generator": 1.0}
     )
-    played = [asyncio.run(runner(index).play(request)).episodes for index in range(3)]
+    played = [asyncio.run(runner(index).play(request))[0].episodes for index in range(3)]
     assert [one[0] for one in played] == [0, 1, 2], "each runner begins with another"
     assert Counter(engine for one in played for engine in one) == dict.fromkeys(range(3), problems)  # type: ignore
+
+
+def test_play_for_training_answers_what_was_earned_and_leaves_the_rest_apart() -> None:
+    """What the driver keeps is small; rows and transcripts have the rest."""
+    games: Any = SimpleNamespace(play=lambda problem, players, *_: spoken(problem, players["generator"]))
+    policy = ScriptedPolicy(lambda prompt, sampling: [*map(ord, "ab"), STOP])
+    speaker = Speaker(policy=policy, format=Letters(), decode=letters, max_tokens=9, probe_tolerance=1.0)
+    runner = EpisodeRunner(games, NoSandbox(), {"of mine": speaker}, {"generator": "of mine"}, 0)
+    problems = tuple(match("letters", name) for name in ("p", "q"))
+    asked = PlayRequest(
+        address=("step", 1), problems=problems, attempts={"generator": 2}, temperatures={"generator": 1.0}
+    )
+    whole, none = asyncio.run(runner.play(asked))
+    assert none == [] and whole.usage == Usage() and not whole.episodes[0].rows
+    kept, transcripts = asyncio.run(runner.play(replace(asked, recorded={"step": 1, "stage": 2})))
+
+    played = [t for e in whole.episodes for t in e.trajectories]
+    light = [t for e in kept.episodes for t in e.trajectories]
+    assert [t.kept and t.kept.index for t in light] == [0, 1, 2, 3]
+    assert [(t.player, t.attempt, t.reward, t.artifact, t.token_count) for t in light] == [
+        (t.player, t.attempt, t.reward, t.artifact, t.token_count) for t in played
+    ]
+    assert not any(t.turns or t.outcomes for t in light)
+    assert transcripts == [transcript_of(t) for t in played]
+    rows = [json.loads(line) for e in kept.episodes for line in e.rows.splitlines()]
+    assert [(row["step"], row["stage"], row["problem"], row["policy"], row["attempt"]) for row in rows] == [
+        (1, 2, problem, "of mine", attempt) for problem in "pq" for attempt in (0, 1)
+    ]
+    assert rows[0]["prompts"] == ["letters>"] and rows[0]["outcomes"] == [{"test": "a", "status": "PASSED"}]
+    assert kept.usage == Usage(prompts=4 * len("letters>"), sampled=Counter({("generator", 0): 12}))
+
+
+async def spoken(problem: Problem, player: Player) -> Episode:
+    attempts = await answer_all(player, Message(brief=problem.description, full=problem.description))
+    for attempt in attempts:
+        attempt.reward, attempt.outcomes = float(attempt.attempt), (Outcome(test="a", status="PASSED"),)
+    return Episode(problem_id=problem.id, trajectories=attempts)

@@ -2,8 +2,9 @@ from dataclasses import replace
 
 import pytest
 
-from core.batch import sample_from
+from core.batch import BatchSpec, Reading, SampleSpec, transcript_of
 from core.episode import Completion, Episode, FinishReason, Trajectory, Turn
+from tests.playing import sample_of
 
 
 def turn(stage, prompt, tokens) -> Turn:
@@ -24,7 +25,7 @@ TWO_STAGES = trajectory(turn(1, [9, 8], [1, 2]), turn(2, [9, 8, 1, 2, 7], [3]))
 
 
 def test_turns_become_one_sequence():
-    sample = sample_from(TWO_STAGES, 0.25, None)
+    sample = sample_of(TWO_STAGES)
     assert list(sample.tokens) == [9, 8, 1, 2, 7, 3]
     assert list(sample.sampled) == [0, 0, 1, 1, 0, 1]
     assert sample.trained == sample.sampled
@@ -35,15 +36,15 @@ def test_turns_become_one_sequence():
 @pytest.mark.parametrize(
     ("stages", "trained"),
     [
-        ([1], [0, 0, 1, 1, 0, 0]),
-        ([2], [0, 0, 0, 0, 0, 1]),
-        ([1, 2], [0, 0, 1, 1, 0, 1]),
-        ([3], [0] * 6),
-        ([], [0] * 6),
+        ((1,), [0, 0, 1, 1, 0, 0]),
+        ((2,), [0, 0, 0, 0, 0, 1]),
+        ((1, 2), [0, 0, 1, 1, 0, 1]),
+        ((3,), [0] * 6),
+        ((), [0] * 6),
     ],
 )
 def test_only_the_stages_under_training_are_trained(stages, trained):
-    sample = sample_from(TWO_STAGES, None, stages)
+    sample = sample_of(TWO_STAGES, stages=stages)
     assert list(sample.trained) == trained
     assert list(sample.sampled) == [0, 0, 1, 1, 0, 1]
 
@@ -51,23 +52,42 @@ def test_only_the_stages_under_training_are_trained(stages, trained):
 def test_a_completion_that_was_cut_off_is_no_step_of_anybodys():
     last = TWO_STAGES.turns[1]
     cut = replace(last, completion=replace(last.completion, finish_reason=FinishReason.LENGTH))
-    masked = sample_from(trajectory(TWO_STAGES.turns[0], cut), None, None, mask_truncated=True, by_turn=True)
+    masked = sample_of(trajectory(TWO_STAGES.turns[0], cut), mask_truncated=True, by_turn=True)
     assert masked.sampled == masked.trained
     assert list(masked.sampled) == [0, 0, 1, 1, 0, 0]
     assert list(masked.logprobs) == [0.0, 0.0, -0.1, -0.2, 0.0, 0.0]
     assert masked.segments == (2,)
-    assert sample_from(TWO_STAGES, None, None, by_turn=True).segments == (2, 1)
+    assert sample_of(TWO_STAGES, by_turn=True).segments == (2, 1)
+
+
+def test_an_attempt_may_be_read_up_to_a_turn():
+    sample = sample_of(TWO_STAGES, turns=1, by_turn=True)
+    assert list(sample.tokens) == [9, 8, 1, 2] and sample.segments == (2,)
+    assert list(sample.sampled) == [0, 0, 1, 1] and list(sample.logprobs) == [0.0, 0.0, -0.1, -0.2]
+
+
+def test_a_batch_is_made_where_the_transcripts_are_and_each_place_is_asked_once():
+    """Places are told apart by who they are: references, here lists that are equal."""
+    one, other = [transcript_of(TWO_STAGES)] * 2, [transcript_of(TWO_STAGES)] * 2
+    at = [(one, 1), (other, 0), (one, 0)]
+    specs = tuple(SampleSpec(place, i, "generator", 0.5, float(i), Reading()) for place, i in at)
+    asked = []
+
+    def fetch(places):
+        asked.append(places)
+        return places
+
+    batch = BatchSpec(step=3, samples=specs, temperature=0.7, seed=5).batch(fetch)
+    assert asked == [[one, other]] and asked[0][0] is one and asked[0][1] is other
+    assert (batch.step, batch.temperature, batch.seed) == (3, 0.7, 5)
+    assert [s.advantage for s in batch.samples] == [1.0, 0.0, 0.0]
+    assert all(list(s.tokens) == [9, 8, 1, 2, 7, 3] for s in batch.samples)
 
 
 @pytest.mark.parametrize("prompt", [[9, 8, 1, 5, 7], [9, 8, 1], [8, 9, 1, 2, 7], []])
 def test_a_prompt_that_rewrites_what_was_said_is_refused(prompt):
     with pytest.raises(ValueError, match="the prompt of stage 2 rewrites earlier tokens"):
-        sample_from(trajectory(turn(1, [9, 8], [1, 2]), turn(2, prompt, [3])), None, None)
-
-
-def test_an_unjudged_trajectory_is_no_sample():
-    with pytest.raises(AssertionError):
-        sample_from(trajectory(turn(1, [9], [1]), reward=None), None, None)
+        transcript_of(trajectory(turn(1, [9, 8], [1, 2]), turn(2, prompt, [3])))
 
 
 def test_a_completion_has_one_logprob_per_token():

@@ -4,13 +4,12 @@ from random import Random
 
 import pytest
 
-from core.batch import sample_from
 from games.boards import kuhn
 from games.boards.game import BoardGame
 from games.boards.positions import KuhnPoker, TicTacToe, minimax
 from games.boards.rules import KuhnRules, TicTacToeRules, evaluation_matches
 from games.rules import matches
-from tests.playing import Letters, play, player
+from tests.playing import Letters, play, player, sample_of
 
 
 def last_seen(prompt: str) -> str:
@@ -95,7 +94,7 @@ def test_each_side_is_shown_its_own_view_and_its_trajectory_is_one_sequence():
     assert text == "000000000>1100200000>2110220000>"
     assert Letters().text(second.turns[-1].prompt_tokens) == "200000000>4220100000>"
     for trajectory in (first, second):
-        sample = sample_from(trajectory, 0.5, None)
+        sample = sample_of(trajectory)
         assert sum(sample.sampled) == trajectory.token_count == 2 * len(trajectory.turns)
 
 
@@ -170,7 +169,7 @@ def test_a_bots_seat_leaves_nothing_behind():
         assert [(t.player, t.attempt) for t in episode.trajectories] == [(seat, 0), (seat, 1)]
         for trajectory in episode.trajectories:
             assert trajectory.reward in ((0.0,) if bot == "minimax" else (0.0, 1.0))
-            sample_from(trajectory, 0.0, None)
+            sample_of(trajectory)
 
 
 def test_the_deal_against_a_bot_follows_from_the_players_seed_alone():
@@ -237,7 +236,7 @@ def test_no_match_is_longer_than_the_longest(full):
             players = [player(s, says, seed=seed * 2 + i, format=style, max_tokens=size)
                        for i, s in enumerate(("first", "second"))]  # fmt: skip
             for trajectory in play(game, problem, players).trajectories:
-                length = len(sample_from(trajectory, 0.0, None).tokens)
+                length = len(sample_of(trajectory).tokens)
                 assert length <= longest[trajectory.player]
                 seen = max(seen, length)
         assert seen

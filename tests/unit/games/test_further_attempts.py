@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from core.batch import sample_from
 from core.evaluation import EvaluationSettings
 from core.problem import Problem
 from core.stages import first_stages
@@ -15,7 +14,7 @@ from games.multistage.rules import MultistageRules
 from games.programs.game import SolverGame
 from games.programs.unit_tests import UnitTestsRules
 from sandbox_workers.local import LocalSandbox
-from tests.playing import Breaking, Letters, play, player, reader
+from tests.playing import Breaking, Letters, play, player, reader, sample_of
 
 PROBLEM = Problem(
     id="double",
@@ -60,7 +59,7 @@ def test_in_the_multi_stage_game_a_further_attempt_meets_the_opponents_tests(san
     first, _, further = programs
     said = [*first.turns[-1].prompt_tokens, *first.turns[-1].completion.tokens]
     assert list(further.turns[0].prompt_tokens[: len(said)]) == said, "the engine's prefix cache is hit"
-    sample = sample_from(further, 1.0, None)
+    sample = sample_of(further)
     assert sum(sample.trained) == len(further.turns[0].completion.tokens), "what came before learns once"
     assert [p.number for p in programs] == [1, 1, 2]
     (suite,) = episode.judged("discriminator")

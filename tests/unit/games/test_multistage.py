@@ -2,12 +2,12 @@ from dataclasses import replace
 
 import pytest
 
-from core.batch import sample_from
 from core.episode import Episode, Mistakes
 from core.interfaces import Branching
 from core.stages import first_stages
 from core.verdict import Status
 from games.multistage.rewards import RewardRules
+from tests.playing import sample_of
 
 RIGHT = "def f(n): return n + n"
 WRONG_AT_3 = "def f(n): return 7 if n == 3 else n * 2"
@@ -33,7 +33,7 @@ def test_an_attempt_is_five_turns_whose_prompts_extend_each_other(table):
     assert [turn.text for turn in program.turns[:2]] == ["thought 1 of attempt 0", "thought 2 of attempt 0"]
     assert program.artifact == RIGHT
     assert [turn.stage for turn in suite.turns] == [0]
-    sample = sample_from(program, 0.5, trained_stages=[2])
+    sample = sample_of(program, stages=(2,))
     assert sum(sample.sampled) == program.token_count
     assert sum(sample.trained) == len(program.turns[1].completion.tokens)
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from configs.schema import Config
-from core.batch import Sample
+from core.batch import BatchSpec, Sample, SampleSpec, transcript_of
 from core.episode import Completion, Episode, FinishReason, Trajectory, Turn
 from runtime.build import credit_of
 
@@ -29,7 +29,23 @@ def config(**changes: object) -> Config:
 def samples_of(
     config: Config, stage: int, episodes: list[Episode], role: str = "generator"
 ) -> tuple[tuple[Sample, ...], dict[str, float]]:
-    return credit_of(config, role).samples(episodes, stage)
+    return made(*credit_of(config, role).samples(played(episodes), stage))
+
+
+def played(episodes: list[Episode]) -> list[Episode]:
+    """As play for training answers them."""
+    kept = []
+    for episode in episodes:
+        trajectories = [t.without_turns(i) for i, t in enumerate(episode.trajectories)]
+        transcripts = [transcript_of(t) for t in episode.trajectories]
+        kept.append(replace(episode, trajectories=trajectories, transcripts=transcripts))
+    return kept
+
+
+def made(
+    specs: tuple[SampleSpec, ...], left_out: dict[str, float]
+) -> tuple[tuple[Sample, ...], dict[str, float]]:
+    return BatchSpec(step=1, samples=specs, temperature=1.0, seed=0).batch().samples, left_out
 
 
 EPISODES = [
@@ -159,11 +175,11 @@ def test_credit_and_learners_that_make_no_sense_are_refused(keys: dict, message:
 def test_rae_remembers_from_batch_to_batch() -> None:
     settings = config(generator={"learner": {"estimator": {"kind": "rae"}}})
     credit, resumed = (credit_of(settings, "generator") for _ in range(2))
-    first, _ = credit.samples(EPISODES, stage=1)
+    first, _ = credit.samples(played(EPISODES), stage=1)
     assert [s.advantage for s in first] == [1.0, 0.0, 0.5, 0.5]
     resumed.load_state_dict(json.loads(json.dumps(credit.state_dict())))
     for state in (credit, resumed):
-        second, _ = state.samples(EPISODES, stage=1)
+        second, _ = state.samples(played(EPISODES), stage=1)
         assert [s.advantage for s in second] == pytest.approx([0.5, -0.5, 0.0, 0.0])
 
 

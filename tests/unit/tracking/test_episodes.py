@@ -2,13 +2,15 @@
 
 import errno
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
+from actors.rows import PROMPT_CHARACTERS
 from core.episode import Completion, Episode, FinishReason, Outcome, Trajectory, Turn
-from tests.recorded import LETTERS
-from tracking.episodes import OLDER_FILES, PROMPT_CHARACTERS, EpisodeLog, episode_files, episode_rows
+from tests.recorded import lines
+from tracking.episodes import OLDER_FILES, EpisodeLog, episode_files
 from tracking.rows import read_rows
 from tracking.run_record import RunRecord
 
@@ -28,7 +30,11 @@ def attempt(**more) -> Trajectory:
 def rows_of(*attempts: Trajectory, step: int = 12) -> list[dict]:
     episode = Episode(problem_id="p7", trajectories=list(attempts))
     policies = {"generator": "generator", "author": "generator"}
-    return [json.loads(json.dumps(row)) for row in episode_rows(step, 1, "alternating", [episode], policies)]
+    return rows_of_lines(lines(step, [episode], policies, stage=1))
+
+
+def rows_of_lines(lines: Iterable[bytes]) -> list[dict]:
+    return [json.loads(line) for line in b"".join(lines).splitlines()]
 
 
 def test_a_row_holds_what_each_turn_was_asked_and_what_came_since() -> None:
@@ -41,15 +47,14 @@ def test_a_row_holds_what_each_turn_was_asked_and_what_came_since() -> None:
     long = Turn(stage=1, prompt_tokens=letters("a" + "-" * 9000 + "z"), completion=said, text="abc")
     attempts = [Trajectory(player="generator", attempt=i, turns=turns) for i, turns in enumerate(([first, second], [long]))]  # fmt: skip
     episode = Episode(problem_id="p7", trajectories=attempts)
-    seats, tokenizers = {"generator": "of mine"}, {"of mine": LETTERS}
-    rows = list(episode_rows(1, 1, "alternating", [episode], seats, tokenizers))
+    rows = rows_of_lines(lines(1, [episode], {"generator": "of mine"}))
     assert rows[0]["prompts"] == ["Return x.", "And now?"]
     (shortened,) = rows[1]["prompts"]
     assert len(shortened) == PROMPT_CHARACTERS + 3 and shortened[0] == "a" and shortened[-1] == "z"
-    (without,) = episode_rows(
-        1, 1, "alternating", [Episode(problem_id="p", trajectories=attempts[:1])], seats
-    )
-    assert "prompts" not in without
+
+
+def line(step: int, text: str = "") -> bytes:
+    return json.dumps({"step": step, "text": text}).encode() + b"\n"
 
 
 def steps(directory: Path) -> list[list[int]]:
@@ -73,6 +78,7 @@ def test_a_row_holds_what_the_reward_came_from() -> None:
         "version": 3,
         "reward": 0.5,
         "components": {"pass_rate": 0.5},
+        "prompts": ["\x01", ""],
         "artifact": "def f(): ...",
         "texts": ["x", "x"],
         "stages": [1, 5],
@@ -105,11 +111,11 @@ def test_an_attempt_without_reward_says_so_and_a_place_is_kept() -> None:
 
 def test_a_full_file_becomes_an_older_one_and_this_is_said_once(tmp_path: Path) -> None:
     log = EpisodeLog(tmp_path, file_bytes=100)
-    told = [log.add([{"step": step, "text": "x" * 100}]) for step in range(1, OLDER_FILES + 4)]
+    told = [log.add([line(step, "x" * 100)]) for step in range(1, OLDER_FILES + 4)]
     assert told[0] is not None and f"the last {OLDER_FILES} are kept" in told[0]
     assert told[1:] == [None] * (len(told) - 1)
     assert steps(tmp_path) == [[step] for step in range(4, OLDER_FILES + 4)], "the oldest are dropped"
-    assert log.add([{"step": 99}]) is None
+    assert log.add([line(99)]) is None
     assert [file.name for file in episode_files(tmp_path)][-2:] == ["episodes.1.jsonl", "episodes.jsonl"]
     assert steps(tmp_path)[-1] == [99]
 
@@ -118,12 +124,12 @@ def test_a_resumed_run_forgets_later_rows_in_every_file(tmp_path: Path) -> None:
     record = RunRecord(tmp_path)
     record.start({})
     (tmp_path / "episodes.1.jsonl").write_text('{"step": 1}\n{"step": 2}\n{"step": 3}\n')
-    record.add_episodes([{"step": 3}, {"step": 4}])
+    record.add_episodes([line(3) + line(4)])
     with (tmp_path / "episodes.jsonl").open("a") as handle:
         handle.write('{"step": 5, "probl')
     record.continue_from(2, {})
     assert steps(tmp_path) == [[1, 2], []]
-    record.add_episodes([{"step": 3}])
+    record.add_episodes([line(3)])
     assert steps(tmp_path) == [[1, 2], [3]]
 
 
@@ -134,7 +140,7 @@ def test_a_full_disk_is_told_like_that_of_the_metrics(tmp_path: Path) -> None:
     for name in ("episodes.jsonl", "metrics.jsonl"):
         (tmp_path / name).unlink(missing_ok=True)
         (tmp_path / name).symlink_to("/dev/full")
-    for write in (lambda: record.add_episodes([{"step": 1}]), lambda: record.add({"step": 1})):
+    for write in (lambda: record.add_episodes([line(1)]), lambda: record.add({"step": 1})):
         with pytest.raises(OSError) as found:
             write()
         assert found.value.errno == errno.ENOSPC

@@ -1,13 +1,20 @@
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
 from core.episode import Completion, Episode, FinishReason, Mistakes, Trajectory, Turn
 from core.interfaces import SandboxFailure
+from core.play import PlayResult, usage_of
+from core.tracing import Span
 from tracking.step import best_programs, episode_metrics, mistakes, policy_lag, require_some_judged
 
 PLAYERS = ("generator", "discriminator")
-PLAYED = [("generate", 3.0, 4.0)]
+SPANS = [("generate", 3.0, 4.0)]
+
+
+def played(*episodes: Episode, spans: Sequence[Span] = SPANS) -> PlayResult:
+    return PlayResult(episodes=list(episodes), sandbox={}, usage=usage_of(episodes), spans=list(spans))
 
 
 def episode(problem_id: str, *rewards: float | None) -> Episode:
@@ -22,21 +29,27 @@ def episode(problem_id: str, *rewards: float | None) -> Episode:
 
 
 def test_a_step_without_any_reward_has_no_means() -> None:
-    row = episode_metrics(PLAYERS, [episode("a", None)], [])
+    row = episode_metrics(PLAYERS, played(episode("a", None), spans=[]))
     assert row["generator_reward"] is None and row["tokens_per_s"] is None
 
 
 def test_what_the_engine_had_of_the_prompts_is_told_as_a_share() -> None:
-    played = episode("a", 1.0)
-    first, second = played.trajectories[0].turns
+    one = episode("a", 1.0)
+    first, second = one.trajectories[0].turns
     known = replace(second, prompt_tokens=(9, 1, 8), completion=replace(second.completion, cached=3))
-    played.trajectories[0].turns = [first, known]
-    assert episode_metrics(PLAYERS, [played], PLAYED)["prefix_hits"] == 0.75
-    assert episode_metrics(PLAYERS, [], PLAYED)["prefix_hits"] is None
+    one.trajectories[0].turns = [first, known]
+    assert episode_metrics(PLAYERS, played(one))["prefix_hits"] == 0.75
+    assert episode_metrics(PLAYERS, played())["prefix_hits"] is None
+
+
+def test_turns_that_attempts_share_are_counted_once() -> None:
+    one = episode("a", 0.0, 1.0)  # of the very same turns
+    assert episode_metrics(PLAYERS, played(one))["tokens"] == 4
+    assert usage_of([one, episode("b", 1.0)]).sampled == {("generator", 0): 8}
 
 
 def test_the_length_of_answers_is_told_by_player() -> None:
-    row = episode_metrics(PLAYERS, [episode("a", 0.0, 1.0)], PLAYED)
+    row = episode_metrics(PLAYERS, played(episode("a", 0.0, 1.0)))
     assert row["generator_tokens"] == 4.0 and row["discriminator_tokens"] is None
 
 
@@ -62,20 +75,21 @@ def test_a_step_of_which_the_sandbox_judged_nothing_is_to_be_done_again() -> Non
 
 
 def test_further_attempts_are_told_apart_since_only_failures_have_them() -> None:
-    played = episode("a", 1.0, 0.0)
-    played.trajectories += [replace(t, number=2) for t in episode("a", 0.5).trajectories]
-    row = episode_metrics(PLAYERS, [played], PLAYED)
+    one = episode("a", 1.0, 0.0)
+    one.trajectories += [replace(t, number=2) for t in episode("a", 0.5).trajectories]
+    row = episode_metrics(PLAYERS, played(one))
     assert row["generator_reward"] == 0.5
     assert row["generator_further"] == {"attempts": 1, "reward": 0.5}
-    assert "generator_further" not in episode_metrics(PLAYERS, [episode("a", 1.0)], PLAYED)
+    assert "generator_further" not in episode_metrics(PLAYERS, played(episode("a", 1.0)))
 
 
 def test_lag_is_counted_by_tokens_against_the_version_that_learns() -> None:
-    played = episode("a", 1.0)
-    turn = played.trajectories[0].turns[0]
+    one = episode("a", 1.0)
+    turn = one.trajectories[0].turns[0]
     swapped = replace(
         turn.completion, tokens=(1, 2, 8), logprobs=(0.0,) * 3, version=3, later=((4, 1), (5, 2))
     )
-    played.trajectories[0].turns = [replace(turn, completion=swapped)]
-    assert policy_lag([played], ["generator"], 6) == {"policy_lag_mean": 1.0, "policy_lag_max": 2.0}
-    assert policy_lag([played], ["discriminator"], 6) == {}
+    one.trajectories[0].turns = [replace(turn, completion=swapped)]
+    usage = usage_of([one])
+    assert policy_lag(usage, ["generator"], 6) == {"policy_lag_mean": 1.0, "policy_lag_max": 2.0}
+    assert policy_lag(usage, ["discriminator"], 6) == {}

@@ -9,6 +9,7 @@ import yaml
 from rich.console import Console
 
 from core.episode import Completion, Episode, FinishReason, Outcome, Trajectory, Turn
+from tests.recorded import lines
 from tracking.plots import plot_learning_curves
 from tracking.progress import Display
 from tracking.run_record import RunRecord, versions
@@ -39,7 +40,7 @@ def test_a_new_start_keeps_nothing_of_a_run_that_never_saved(tmp_path: Path) -> 
     record = RunRecord(tmp_path)
     record.start({"seed": 1})
     record.add(row(0))
-    record.add_episodes([{"step": 1}])
+    record.add_episodes([b'{"step": 1}\n'])
     (tmp_path / "episodes.3.jsonl").write_text('{"step": 1}\n')
     record.start({"seed": 2})
     assert record.rows() == [] and not list(tmp_path.glob("episodes*"))
@@ -61,8 +62,10 @@ def test_samples_are_readable_text(tmp_path: Path) -> None:
     record = RunRecord(tmp_path)
     record.start({})
     written = (Outcome(test="assert f(1) == 2", status="valid"), Outcome(test="f(", status="parse"))
-    suite = Trajectory(player="discriminator", attempt=0, turns=[], outcomes=written)
-    record.add_samples("stage_1", [Episode(problem_id="p7", trajectories=[trajectory, suite])])
+    suite = Trajectory(player="discriminator", attempt=0, turns=turns[:1], outcomes=written)
+    episode = Episode(problem_id="p7", trajectories=[trajectory, suite])
+    (episode.rows,) = lines(1, [episode], {"generator": "generator", "discriminator": "discriminator"})
+    record.add_samples("stage_1", [episode])
     text = (tmp_path / "samples" / "stage_1.txt").read_text()
     for expected in (
         "p7",
