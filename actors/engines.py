@@ -1,5 +1,6 @@
 """Engines in actors of their own: the Ray shell around what a rollout actor else holds itself, and how it is spoken to."""
 
+import asyncio
 import contextlib
 import logging
 import time
@@ -7,11 +8,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import ray
+from ray.exceptions import ActorUnavailableError
 from ray.util.metrics import Histogram
 
-from actors.watching import HEALTH, in_words
+from actors.watching import HEALTH, REPLACEMENTS
 from core.episode import Completion
-from core.errors import RunFailed
 from core.interfaces import EngineFailure, Policy, Sampling
 from core.weights import PublishReceipt, WeightUpdate, check_receipt
 
@@ -39,8 +40,13 @@ def warnings_heard() -> Iterator[list[str]]:
         logger.removeHandler(handler)
 
 
+class BegunAnew(EngineFailure):
+    """By Ray, after its process had ended: it has the weights that the run started with."""
+
+
 class EngineShell:
-    """Async actor: one engine, for all rollout actors."""
+    """Async actor: one engine, for all rollout actors. Where it ends, Ray begins it anew; it generates once the driver has
+    given it the weights that it should have, and said so."""
 
     def __init__(
         self, build: Callable[[], Mapping[str, Policy]], tolerances: Mapping[str, float], name: str
@@ -50,6 +56,10 @@ class EngineShell:
         with warnings_heard() as self._warnings:
             self._policies = build()
         self._publish_seconds = publish_seconds()
+        self._failure: EngineFailure | None = None
+        self._up_to_date = asyncio.Event()
+        if not ray.is_initialized() or not ray.get_runtime_context().was_current_actor_reconstructed:
+            self._up_to_date.set()
 
     def __repr__(self) -> str:
         """Its name in Ray's dashboard."""
@@ -61,10 +71,22 @@ class EngineShell:
 
     @ray.method(concurrency_group="health")
     async def alive(self) -> None:
-        """Answers while it generates."""
+        """Answers while it generates. Raises EngineFailure where it has ended, BegunAnew where it waits for `go_on`."""
+        if self._failure is not None:
+            raise self._failure
+        if not self._up_to_date.is_set():
+            raise BegunAnew("its process ended, and Ray began it anew")
+
+    async def go_on(self) -> None:
+        self._up_to_date.set()
 
     async def generate(self, policy: str, prompt_tokens: Sequence[int], sampling: Sampling) -> Completion:
-        return await self._policies[policy].generate(prompt_tokens, sampling)
+        await self._up_to_date.wait()
+        try:
+            return await self._policies[policy].generate(prompt_tokens, sampling)
+        except EngineFailure as error:
+            self._failure = error
+            raise
 
     async def publish(self, policy: str, update: WeightUpdate) -> PublishReceipt:
         """Raises PublishError."""
@@ -79,7 +101,9 @@ class EngineShell:
             await policy.close()
 
 
-EngineActor: Any = ray.remote(**HEALTH)(EngineShell)
+EngineActor: Any = ray.remote(**HEALTH, max_restarts=REPLACEMENTS)(EngineShell)
+AGAIN_S = 1.0
+"""Until an engine that is lost is asked again."""
 
 
 class RemotePolicy:
@@ -94,13 +118,15 @@ class RemotePolicy:
         return self._version
 
     async def generate(self, prompt_tokens: Sequence[int], sampling: Sampling) -> Completion:
-        """Raises RunFailed where the engine ends: no other takes its place."""
-        try:
-            completion = await self._engine.generate.remote(self._name, list(prompt_tokens), sampling)
-        except EngineFailure as error:
-            raise RunFailed(f"an engine was lost: {in_words(error)}") from None
-        self._version = completion.version
-        return completion
+        """Once more where the engine ends meanwhile: the driver sees to it. Raises RayActorError where it will not come back."""
+        while True:
+            try:
+                completion = await self._engine.generate.remote(self._name, list(prompt_tokens), sampling)
+            except (ActorUnavailableError, EngineFailure):
+                await asyncio.sleep(AGAIN_S)
+                continue
+            self._version = completion.version
+            return completion
 
     async def load_weights(self, update: WeightUpdate) -> PublishReceipt:
         return await self._engine.publish.remote(self._name, update)

@@ -9,12 +9,19 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import ray
-from ray.exceptions import GetTimeoutError, ObjectLostError, RayActorError, RayError
+from ray.exceptions import (
+    ActorDiedError,
+    ActorUnavailableError,
+    GetTimeoutError,
+    ObjectLostError,
+    RayActorError,
+    RayError,
+)
 from ray.util.metrics import Gauge
 
-from actors.engines import publish_seconds, warnings_heard
+from actors.engines import AGAIN_S, BegunAnew, publish_seconds, warnings_heard
 from actors.episodes import EpisodeRunner
-from actors.watching import HEALTH, REPLACEMENTS, START_S, Silent, answer, in_words, require_alive
+from actors.watching import HEALTH, REPLACEMENTS, START_S, Silent, answer, end, in_words, require_alive
 from core.arrays import sealed
 from core.errors import RunFailed
 from core.interfaces import EngineFailure
@@ -114,7 +121,8 @@ class RayRollouts:
     """The driver's handle on all rollout actors. Whole problems go to one actor, so that attempts share its prefix cache.
 
     An actor that dies, falls silent, or whose engine ends is replaced by one with the weights that were published last, which
-    plays again what it had: to the same episodes, where the engine is exact.
+    plays again what it had: to the same episodes, where the engine is exact. An engine apart that ends or falls silent is begun
+    anew by Ray, and given its weights here; who plays asks it again.
     """
 
     def __init__(
@@ -132,10 +140,12 @@ class RayRollouts:
         self._build, self._options, self._device, self._sleeps = build, options, device, sleeps
         self.actors, self._said = [], set[str]()
         self._replaced = [0] * len(options)
+        self._mended: Counter[Any] = Counter()
+        """How often, by engine that is apart."""
         self._open: list[_Share] = []
         """Those whose result nobody has had."""
         self._published: dict[str, Any] = {}
-        """The last update of each policy whose engines the actors hold."""
+        """The last update of each policy."""
         self._counts: dict[Any, Mapping[str, float]] = {}
         """The sandbox clients', of each actor since its start; of lost ones, too."""
         for index, own in enumerate(options):
@@ -185,6 +195,8 @@ class RayRollouts:
                 result: PlayResult = answer(share.playing, actor, *self._engines())
                 answer(share.transcripts, actor)  # here from now on, whatever becomes of the actor's node
             except _LOST as error:
+                if self._mend_engines():
+                    continue  # what it had asked of them is asked again
                 self._lost(share.index, actor, error)
                 if share.actor is actor:  # it was replaced before, when this share was played and still there
                     self._begin_anew(share)
@@ -219,7 +231,6 @@ class RayRollouts:
         """Another takes its place, unless one has already, and begins anew all that it had. Raises RunFailed."""
         if self.actors[index] is not actor:
             return
-        self._require_engines()  # it may not be the rollout actor's fault
         why = in_words(error)
         while not self._replace(index, why):
             why = "another that was lost before it was ready"
@@ -239,12 +250,12 @@ class RayRollouts:
         if times > REPLACEMENTS:
             raise RunFailed(f"rollout actor {index} was lost {times} times, the last time by {why}")
         log.warning("rollout actor %d was lost (%s): another plays again what it had", index, why)
-        ray.kill(self.actors[index])
+        end(self.actors[index])
         self.actors[index] = actor = self._start(index)
         try:
             ray.get(actor.ready.remote(), timeout=START_S)
-            for policy, update in self._published.items():
-                answer(actor.publish.remote(policy, update), actor)
+            for policy in self._published.keys() - self.engines.keys():
+                answer(actor.publish.remote(policy, self._published[policy]), actor)
         except GetTimeoutError:
             raise RunFailed(
                 f"rollout actor {index} was lost ({why}), and none could take its place within {START_S:g} s"
@@ -253,23 +264,58 @@ class RayRollouts:
             return False
         return True
 
-    def _require_engines(self) -> None:
-        """Raises RunFailed where one that is apart is lost."""
+    def _mend_engines(self) -> bool:
+        """Whether one that is apart was lost: it is there again. Raises RunFailed."""
+        lost = {}
+        for engine in self._engines():
+            try:
+                require_alive([engine])
+            except _LOST as error:
+                lost[engine] = error
+        for engine, error in lost.items():
+            self._mend(engine, error)
+        return bool(lost)
+
+    def _mend(self, engine: Any, error: Exception) -> None:
+        """Begun anew, with the weights that were published last. Raises RunFailed."""
+        self._mended[engine] += 1
+        policies = [policy for policy, engines in self.engines.items() if engine in engines]
+        name, times = f"the engine of the {' and the '.join(policies)}", self._mended[engine]
+        if times > REPLACEMENTS or isinstance(error, ActorDiedError):
+            raise RunFailed(f"{name} was lost {times} times, the last time by {in_words(error)}")
+        log.warning("%s was lost (%s): it is begun anew", name, in_words(error))
+        killed = not isinstance(error, (ActorUnavailableError, BegunAnew))
+        if killed:
+            end(engine, again=True)
         try:
-            require_alive(self._engines())
-        except (RayActorError, Silent) as error:
-            raise RunFailed(f"an engine was lost: {in_words(error)}") from None
+            _wait_for_return(engine, killed)
+            for policy in policies:
+                if policy in self._published:
+                    ray.get(engine.publish.remote(policy, self._published[policy]), timeout=START_S)
+            ray.get(engine.go_on.remote(), timeout=START_S)
+        except GetTimeoutError:
+            raise RunFailed(
+                f"{name} was lost ({in_words(error)}), and has not come back within {START_S:g} s"
+            ) from None
+        except _LOST as again:
+            self._mend(engine, again)
 
     def publish(self, policy: str, update: Any) -> list[PublishReceipt]:
         """update: a reference; each actor fetches the weights itself. Raises RunFailed, PublishError."""
+        self._published[policy] = update
         if policy not in self.engines:
-            self._published[policy] = update
             return self._of_all(lambda actor: actor.publish.remote(policy, update))
-        sent = [engine.publish.remote(policy, update) for engine in self.engines[policy]]
-        try:
-            return [answer(reference, *self.engines[policy]) for reference in sent]
-        except (RayActorError, Silent) as error:
-            raise RunFailed(f"an engine was lost: {in_words(error)}") from None
+        sent = [(engine, engine.publish.remote(policy, update)) for engine in self.engines[policy]]
+        found = []
+        for engine, reference in sent:
+            while True:
+                try:
+                    found.append(answer(reference, engine))
+                    break
+                except _LOST:
+                    self._mend_engines()
+                reference = engine.publish.remote(policy, update)
+        return found
 
     def sleep(self) -> None:
         if self._sleeps:
@@ -295,6 +341,23 @@ class RayRollouts:
             with contextlib.suppress(RayError):  # it is ended next in any case
                 ray.get(actor.close.remote(), timeout=20)
             ray.kill(actor)
+
+
+def _wait_for_return(engine: Any, killed: bool) -> None:
+    """Of an actor that Ray begins anew; killed: it is sure to, and who answers as ever is the old one. Raises GetTimeoutError,
+    and RayActorError where it does not return."""
+    until = time.monotonic() + START_S
+    while time.monotonic() < until:
+        try:
+            ray.get(engine.alive.remote(), timeout=START_S)
+            if not killed:
+                return
+        except BegunAnew:
+            return
+        except (ActorUnavailableError, EngineFailure):
+            pass
+        time.sleep(AGAIN_S)
+    raise GetTimeoutError
 
 
 def _played(reference: Any) -> bool:

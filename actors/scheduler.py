@@ -8,7 +8,7 @@ import ray
 from ray.exceptions import GetTimeoutError, RayActorError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from actors.watching import REPLACEMENTS, SILENCE_S, in_words
+from actors.watching import REPLACEMENTS, SILENCE_S, end, in_words
 from core.episode import Mistakes
 from core.errors import RunFailed
 from curriculum.curriculum import Assignment, Curriculum
@@ -89,6 +89,6 @@ class RayScheduler:
                         f"the scheduler was lost {self._replaced} times, the last time by {in_words(error)}"
                     ) from None
                 log.warning("the scheduler was lost (%s): another takes its place", in_words(error))
-            ray.kill(self._actor)
+            end(self._actor)
             self._actor = self._start()
             calls = [*self._left_out, *self._saved, *self._since, (method, arguments)]

@@ -1,9 +1,15 @@
 """Waiting for actors that may die, or be stopped without dying: Ray tells of the first, and never of the second."""
 
+import contextlib
+import os
+import signal
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import ray
+from ray._private.state import actors
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 LOOK_S = 5.0
 """Between two looks whether somebody who works is still there."""
@@ -46,3 +52,21 @@ def require_alive(actors: Iterable[Any]) -> None:
     ray.get(answered)
     if silent:
         raise Silent(f"{asked[silent[0]]} has not answered for {SILENCE_S:g} s")
+
+
+def end(actor: Any, *, again: bool = False) -> None:
+    """Of an actor that may be stopped. Ray asks its process to end, and takes it for ended where it cannot connect to it: it
+    would be there for ever, with its CPUs and GPUs. again: Ray is to begin it anew."""
+    known = actors(actor._actor_id.hex())
+    ray.kill(actor, no_restart=not again)
+    if known and (node := known["Address"]["NodeID"]):
+        there = NodeAffinitySchedulingStrategy(node, soft=False)
+        ray.remote(num_cpus=0, max_retries=0)(_end_process).options(scheduling_strategy=there).remote(
+            known["Pid"]
+        )
+
+
+def _end_process(pid: int) -> None:
+    with contextlib.suppress(OSError):  # it has ended
+        if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"ray::"):
+            os.kill(pid, signal.SIGKILL)

@@ -55,7 +55,7 @@ TOKENS = "tokens of a completion"
 """What the actors are told as if it were a policy's weights."""
 PROMPT_TOKENS, STAGE_TOKENS = 200, 20
 PLAY_S, LEARN_S = 1.0, 0.5
-RUNS = {"many": (32, 1.0), "few": (32, 0.25), "long": (256, 0.1)}
+RUNS = {"many": (32, 1.0), "few": (32, 0.25), "long": (256, 0.25)}
 """Tokens of a completion, and groups of a step as a share of the most."""
 OTHERS = 6
 """Steps of all runs but the first."""

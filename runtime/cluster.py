@@ -24,6 +24,7 @@ from actors.engines import EngineActor, RemotePolicy
 from actors.episodes import EpisodeRunner
 from actors.rollout import RayRollouts, runtime_env
 from actors.scheduler import RayScheduler
+from actors.watching import end
 from configs.schema import Config
 from core.errors import RunFailed, SparringError
 from core.interfaces import Sandbox
@@ -371,6 +372,7 @@ def _pool(config: Config, start: Start) -> SandboxPool | NoSandbox:
         limits=config.sandbox_limits,
         trusted=config.trusts_programs,
         patience_s=config.sandbox.patience_s,
+        end=functools.partial(end, again=True),
     )
 
 

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -34,6 +34,7 @@ _ACTOR: dict[str, Any] = {
     "max_concurrency": BATCHES_PER_WORKER + 1,
 }
 _HEALTH: dict[str, Any] = {"concurrency_groups": {"health": 1}}
+_END = partial(ray.kill, no_restart=False)
 
 
 class SandboxShell:
@@ -100,7 +101,9 @@ class RayTransport:
     """Actors as workers: all judge batches. Ray starts those of a lost node again once a node has room for them; where
     no other is left, what they had is told lost only then, or after `patience_s`."""
 
-    def __init__(self, actors: Sequence[Any], patience_s: float) -> None:
+    def __init__(self, actors: Sequence[Any], patience_s: float, end: Callable[[Any], None] = _END) -> None:
+        """end: an actor that is stopped, so that Ray starts it again."""
+        self._end = end
         self._actors = list(actors)
         self._patience_s = patience_s
         self._alone_since: float | None = None
@@ -161,7 +164,7 @@ class RayTransport:
         since = self._unheard_since.setdefault(worker, time.monotonic())
         if time.monotonic() - since >= SILENCE_S and worker not in self._ended:
             self._ended.add(worker)
-            ray.kill(self._actors[worker], no_restart=False)
+            self._end(self._actors[worker])
 
 
 async def _awaited(reference: Any) -> Any:
@@ -183,9 +186,15 @@ class SandboxPool:
     """The running workers. `client()` gives what the games call; the pool travels to other actors for it."""
 
     def __init__(
-        self, actors: Sequence[Any], choice: Choice, limits: Limits | None, patience_s: float
+        self,
+        actors: Sequence[Any],
+        choice: Choice,
+        limits: Limits | None,
+        patience_s: float,
+        end: Callable[[Any], None],
     ) -> None:
         self.actors = list(actors)
+        self._end = end
         self.description = f"{len(self.actors)} x {choice.description}"
         self._choice = choice
         self._limits = limits
@@ -193,7 +202,7 @@ class SandboxPool:
 
     def client(self) -> SandboxClient:
         """A client of all workers, with a cache of its own."""
-        transport = RayTransport(self.actors, self._patience_s)
+        transport = RayTransport(self.actors, self._patience_s, self._end)
         return SandboxClient(transport, version=self._choice.version, limits=self._limits)
 
     def shutdown(self) -> None:
@@ -214,9 +223,10 @@ def start_pool(
     limits: Limits | None = None,
     trusted: bool = False,
     patience_s: float = 0.0,
+    end: Callable[[Any], None] = _END,
 ) -> SandboxPool:
     """Start `size` workers of `slots` slots each and wait until all are ready. `trusted`: see choose_backend;
-    `patience_s`: see RayTransport.
+    `patience_s`, `end`: see RayTransport.
 
     Raises:
         SandboxUnavailable: no node has the resource `sandbox`, or no sandbox can run there.
@@ -236,7 +246,7 @@ def start_pool(
         for index in range(size)
     ]
     try:
-        return SandboxPool(actors, _common_choice(actors), limits, patience_s)
+        return SandboxPool(actors, _common_choice(actors), limits, patience_s, end)
     except SandboxUnavailable:
         for actor in actors:
             ray.kill(actor, no_restart=True)

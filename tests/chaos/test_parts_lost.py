@@ -1,10 +1,10 @@
 """Whole runs on Ray whose parts are killed, or stopped without dying, one after the other: what is lost is played, judged and
-learnt again, to the bit."""
+learnt again, to the bit; with an engine that several rollout actors share, to rounding."""
 
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from random import Random
@@ -12,6 +12,7 @@ from random import Random
 import psutil
 import pytest
 
+from configs.layers import leaves
 from tests.integration.conftest import Drive, living_children, rows_of
 from tests.integration.test_resume import learned, weights_of
 
@@ -27,6 +28,7 @@ PARTS = {
     "scheduler": "ray::SchedulerActor",
     "sandbox": "ray::SandboxShell",
     "learner": "ray::RayTrainWorker",
+    "engine": "ray::EngineShell",
 }
 """Part -> how its process is called."""
 MOST = {"rollout": 3, "scheduler": 3, "sandbox": 4, "learner": 3}
@@ -44,20 +46,22 @@ def processes(part: str) -> list[psutil.Process]:
     return found
 
 
-def strikes(rng: Random, stops: int) -> Iterator[tuple[str, signal.Signals]]:
-    order = [part for part, most in MOST.items() for _ in range(most)]
+def strikes(rng: Random, stops: int, most: Mapping[str, int]) -> Iterator[tuple[str, signal.Signals]]:
+    order = [part for part, times in most.items() for _ in range(times)]
     rng.shuffle(order)
     for number, part in enumerate(order):
         # Ray Train looks for a stopped learner only now and then: it has a test of its own
         yield part, signal.SIGSTOP if number < stops and part != "learner" else signal.SIGKILL
 
 
-def struck_run(drive: Drive, run: Path, seed: int, stops: int, *arguments: str) -> list[str]:
+def struck_run(
+    drive: Drive, run: Path, seed: int, stops: int, most: Mapping[str, int], *arguments: str
+) -> list[str]:
     """A run whose parts are struck at random moments of its steps. What was struck."""
     rng, done = Random(seed), list[str]()
     process = drive.start(*RUN, *arguments, "--output-dir", run.parent, "--run-name", run.name)
     began, step = time.monotonic(), 0
-    left = list(strikes(rng, stops))
+    left = list(strikes(rng, stops, most))
     while process.poll() is None:
         assert time.monotonic() - began < 1200, drive.ended(process).out
         now = len(rows_of(run))
@@ -87,17 +91,32 @@ def whole(session_drive: Drive, tmp_path_factory: pytest.TempPathFactory) -> Pat
     return run
 
 
-@pytest.mark.parametrize("seed", [1, 2])  # 3 and 4, as others, by hand: each takes more than a minute
+@pytest.mark.parametrize(
+    ("seed", "most", "arguments"),
+    [(1, MOST, ()), (2, MOST | {"engine": 3}, ("--generator.engine.count", "1", "--rollout.cpus", "0.1"))],
+)  # other seeds by hand: each takes more than a minute
 def test_a_run_that_loses_its_parts_is_the_run_that_loses_none(
-    drive: Drive, whole: Path, tmp_path: Path, seed: int
+    drive: Drive,
+    whole: Path,
+    tmp_path: Path,
+    seed: int,
+    most: Mapping[str, int],
+    arguments: tuple[str, ...],
 ) -> None:
     struck = tmp_path / drive.name()
-    said = struck_run(drive, struck, seed, stops=1)
-    assert len(said) == sum(MOST.values()), said
+    said = struck_run(drive, struck, seed, 1, most, *arguments)
+    assert len(said) == sum(most.values()), said
     rows, undisturbed = learned(struck), learned(whole)
     assert [row["step"] for row in rows] == list(range(STEPS + 1)), "none is lost, none is counted twice"
     again = [row.pop("played_again", 0) for row in rows]
     assert not any(again) or any("rollout" in one for one in said)  # one may be struck with nothing to play
     assert not any(row.pop("played_again", 0) for row in undisturbed)
+    if (
+        "engine" in most
+    ):  # for two rollout actors: what is computed together, and so the last bits, is by chance
+        for row, other in zip(rows, undisturbed, strict=True):
+            numbers, others = ({k: v for k, v in leaves(r) if isinstance(v, float)} for r in (row, other))
+            assert numbers == pytest.approx(others, rel=1e-4, abs=1e-5)
+        return
     assert rows == undisturbed
     assert weights_of(struck) == weights_of(whole), said

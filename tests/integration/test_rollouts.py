@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
+import psutil
 import pytest
 import ray
 from ray.exceptions import RayActorError
@@ -153,6 +154,26 @@ def test_what_was_finished_and_lost_after_its_actor_was_replaced_is_played_again
     result = finished()
     assert result.played_again == 1
     assert played(result, "by") == [0, 1] and played(result, "version") == [5, 0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("again", [False, True])
+def test_a_stopped_process_that_ray_does_not_reach_is_ended(
+    rollouts: RayRollouts, monkeypatch: pytest.MonkeyPatch, again: bool
+) -> None:
+    """Seen: where its connections are gone, Ray takes it for dead, and lets it be."""
+    pid = played(rollouts.begin(request(0))(), "pid")[0]
+    os.kill(pid, signal.SIGSTOP)
+    asked = []
+    monkeypatch.setattr(watching.ray, "kill", lambda actor, no_restart: asked.append((actor, no_restart)))
+    watching.end(rollouts.actors[0], again=again)
+    monkeypatch.undo()
+    assert asked == [(rollouts.actors[0], not again)]
+    until = time.monotonic() + 30
+    while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+        assert time.monotonic() < until, "it is still there"
+        time.sleep(0.1)
+    watching.end(rollouts.actors[0])  # of one that is dead already
 
 
 def test_counts_of_lost_clients_stay(rollouts: RayRollouts) -> None:

@@ -1,0 +1,155 @@
+"""An engine apart that is killed, stopped, or ends by itself: it is begun anew with the weights that were published last, and
+who plays goes on."""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import ray
+
+from actors import watching
+from actors.engines import EngineActor, RemotePolicy
+from actors.rollout import REPLACEMENTS, RayRollouts
+from core.episode import Completion, FinishReason
+from core.errors import RunFailed
+from core.interfaces import EngineFailure, Sampling
+from core.play import PlayRequest, PlayResult
+from core.problem import Problem
+from core.weights import PublishReceipt, WeightUpdate
+
+POLICIES = ("generator", "discriminator")
+ASKED = Sampling(max_tokens=1, stop_token_ids=())
+pytestmark = pytest.mark.slow
+
+
+class Engine:
+    """Takes a while, says which process it is, and ends where a file tells it to."""
+
+    def __init__(self, ends: Path) -> None:
+        self.version, self.ends = 0, ends
+
+    async def generate(self, prompt_tokens: Any, sampling: Sampling) -> Completion:
+        await asyncio.sleep(prompt_tokens[0])
+        if self.ends.exists():
+            raise EngineFailure("vLLM ended: no memory")
+        return Completion(
+            tokens=(os.getpid(),), logprobs=(0.0,), version=self.version, finish_reason=FinishReason.STOP
+        )
+
+    async def load_weights(self, update: WeightUpdate) -> PublishReceipt:
+        self.version = update.version
+        return PublishReceipt(version=update.version, digest=update.digest, probe_difference=0.0)
+
+    async def close(self) -> None: ...
+
+
+class Runner:
+    """Asks the engine once for each policy; its episodes say which process answered, by which weights."""
+
+    def __init__(self, remote: dict[str, RemotePolicy], index: int) -> None:
+        self.remote = remote
+
+    async def play(self, request: PlayRequest) -> tuple[PlayResult, list[Any]]:
+        seconds = [float(p.description) for p in request.problems]
+        said = [await self.remote[policy].generate([s], ASKED) for s in seconds for policy in POLICIES]  # type: ignore
+        versions = dict(zip(POLICIES, [one.version for one in said], strict=False))
+        episode: Any = SimpleNamespace(problem_id="p", pid=said[-1].tokens[0], versions=versions)
+        return PlayResult(episodes=[episode], sandbox={}), []
+
+    async def close(self) -> None: ...
+
+
+@pytest.fixture
+def ends(tmp_path: Path) -> Path:
+    return tmp_path / "ends"
+
+
+@pytest.fixture
+def rollouts(ends: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RayRollouts]:
+    for name, seconds in {"LOOK_S": 0.5, "SILENCE_S": 4.0}.items():
+        monkeypatch.setattr(watching, name, seconds)
+    ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=100 << 20)  # fmt: skip
+    try:
+        build = partial(_engines, ends)
+        engine = EngineActor.options(num_cpus=0).remote(
+            build, dict.fromkeys(POLICIES, 1e-3), "engine of both"
+        )
+        remote = {policy: RemotePolicy(policy, engine) for policy in POLICIES}
+        runner: Any = partial(Runner, remote)
+        made = RayRollouts(
+            runner, [{"num_cpus": 0, "num_gpus": 0}], "cpu", {policy: [engine] for policy in POLICIES}
+        )
+        made.wait_ready()
+        yield made
+        made.close()
+    finally:
+        ray.shutdown()
+
+
+def _engines(ends: Path) -> dict[str, Engine]:
+    return {policy: Engine(ends) for policy in POLICIES}
+
+
+def begin(rollouts: RayRollouts, seconds: float = 0.0) -> Callable[[], PlayResult]:
+    problem = Problem(
+        id="p", description=str(seconds), function_signature="", baseline_tests=(), reference_solution=""
+    )
+    return rollouts.begin(PlayRequest(address=("step", 1), problems=(problem,), attempts={}, temperatures={}))
+
+
+def played(result: PlayResult) -> tuple[int, dict[str, int]]:
+    (episode,) = result.episodes
+    return episode.pid, episode.versions  # type: ignore[attr-defined]
+
+
+def update(version: int) -> Any:
+    return ray.put(
+        WeightUpdate(version=version, tensors={}, digest="a", probe=(1, 2), probe_logprobs=(-1.0,))
+    )
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+def test_who_plays_asks_it_again_and_it_has_the_weights_that_were_published(
+    rollouts: RayRollouts, how: signal.Signals
+) -> None:
+    assert rollouts.publish("generator", update(3))[0].version == 3
+    first, versions = played(begin(rollouts)())
+    assert versions == {"generator": 3, "discriminator": 0}, "nothing was published of the other"
+    playing = begin(rollouts, 1.5)
+    time.sleep(1)
+    os.kill(first, how)
+    result = playing()
+    second, versions = played(result)
+    assert second != first and versions == {"generator": 3, "discriminator": 0}
+    assert result.played_again == 0, "what the rollout actor had is not begun anew"
+    os.kill(second, how)
+    assert rollouts.publish("discriminator", update(4))[0].version == 4
+    third, versions = played(begin(rollouts)())
+    assert third != second and versions == {"generator": 3, "discriminator": 4}
+
+
+def test_an_engine_that_ends_in_a_living_process_is_begun_anew(rollouts: RayRollouts, ends: Path) -> None:
+    first, _ = played(begin(rollouts)())
+    playing = begin(rollouts, 1.0)
+    ends.touch()
+    time.sleep(1.5)
+    ends.unlink()
+    assert played(playing())[0] != first
+
+
+def test_one_that_is_lost_again_and_again_ends_the_run_with_its_last_words(
+    rollouts: RayRollouts, ends: Path
+) -> None:
+    ends.touch()
+    with pytest.raises(
+        RunFailed,
+        match=rf"engine of the generator and the discriminator was lost {REPLACEMENTS + 1} times, .*no memory",
+    ):
+        begin(rollouts)()
