@@ -58,9 +58,8 @@ class Usage:
 def usage_of(episodes: Iterable[Episode]) -> Usage:
     """Of such as have their turns."""
     attempts = [t for e in episodes for t in e.trajectories]
-    turns = {
-        id(turn): (t.player, turn) for t in attempts for turn in t.turns
-    }  # attempts that branch share some
+    # attempts that branch share some
+    turns = {id(turn): (t.player, turn) for t in attempts for turn in t.turns}
     sampled: Counter[tuple[str, int]] = Counter()
     for player, turn in turns.values():
         for version, count in turn.completion.versions():

@@ -55,15 +55,13 @@ class Credit:
                 player=player,
                 parents=[episode.problem_id for episode, _ in groups],
             )
-            samples += [
-                SampleSpec(
-                    episode.transcripts, attempt.kept.index, player, reward, advantage, reading(attempt)
-                )
-                for (episode, group), credit in zip(groups, credits, strict=True)
-                if credit is not None
-                for attempt, (reward, advantage) in zip(group, credit, strict=True)
-                if attempt.kept is not None
-            ]
+            for (episode, group), credit in zip(groups, credits, strict=True):
+                if credit is None:
+                    continue
+                for attempt, earned in zip(group, credit, strict=True):
+                    assert attempt.kept is not None, "nothing is learnt from held-out play"
+                    place = episode.transcripts, attempt.kept.index
+                    samples.append(SampleSpec(*place, player, *earned, reading(attempt)))
             groups_seen += len(groups)
             without_signal += credits.count(None)
         dropped = sum(t.player in self._players for e in episodes for t in e.dropped())

@@ -45,7 +45,9 @@ def test_what_the_engine_had_of_the_prompts_is_told_as_a_share() -> None:
 def test_turns_that_attempts_share_are_counted_once() -> None:
     one = episode("a", 0.0, 1.0)  # of the very same turns
     assert episode_metrics(PLAYERS, played(one))["tokens"] == 4
-    assert usage_of([one, episode("b", 1.0)]).sampled == {("generator", 0): 8}
+    other = episode("b", 1.0)
+    assert usage_of([one, other]).sampled == {("generator", 0): 8}
+    assert usage_of([one]) + usage_of([other]) == usage_of([one, other])
 
 
 def test_the_length_of_answers_is_told_by_player() -> None:
