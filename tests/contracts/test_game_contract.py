@@ -14,6 +14,7 @@ import pytest
 from configs.schema import Config
 from core.episode import Episode
 from core.interfaces import Player, PromptFormat, Sampling, Sandbox, SandboxFailure
+from core.play import PlayResult, usage_of
 from core.problem import Problem
 from core.seeding import derive_seed
 from core.verdict import Limits
@@ -125,7 +126,10 @@ def test_an_episode_is_of_its_problem_and_its_seats(rules, sandbox, styles):
         assert episode.problem_id == problem.id
         assert {t.player for t in episode.trajectories} <= rules.seats.keys()
         assert episode.trajectories
-        json.dumps(episode_metrics(rules.seats, [episode], [("generate", 0.0, 1.0)]))
+        result = PlayResult(
+            episodes=[episode], sandbox={}, usage=usage_of([episode]), spans=[("generate", 0.0, 1.0)]
+        )
+        json.dumps(episode_metrics(rules.seats, result))
         for trajectory in episode.trajectories:
             assert json.loads(json.dumps(trajectory.components)) == trajectory.components
             assert isinstance(trajectory.artifact, str)

@@ -196,7 +196,7 @@ def trained(gpu: OneGpu, monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
     nothing: Any = SimpleNamespace()
     for name in ("episode_metrics", "policy_lag", "require_some_judged", "best_programs", "mistakes"):
         monkeypatch.setattr(driver, name, lambda *_: {})
-    monkeypatch.setattr(driver, "Batch", lambda **_: nothing)
+    monkeypatch.setattr(driver, "BatchSpec", lambda **_: nothing)
     monkeypatch.setattr(driver, "learning_in_turn", lambda _, roles: [roles])
     say = SimpleNamespace(phase=lambda _: None, say=lambda _: None, step=lambda _: None)
     session: Any = SimpleNamespace(

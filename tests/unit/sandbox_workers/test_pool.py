@@ -1,6 +1,8 @@
 """What the way to the actors makes of their errors; no cluster."""
 
 import asyncio
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from ray.exceptions import ActorDiedError, ActorUnavailableError, RayTaskError
@@ -77,9 +79,13 @@ class Node:
         return [[Verdict(status=Status.PASSED) for _ in job.tests] for job in jobs]
 
 
-async def judged(*nodes: Node, patience_s: float = 3600.0) -> tuple[list[Status], float]:
+async def judged(
+    *nodes: Node,
+    patience_s: float = 3600.0,
+    end: Callable[[Any], None] = lambda _: pytest.fail("it was there"),
+) -> tuple[list[Status], float]:
     """(verdicts of two programs, failed attempts) by a client without pauses."""
-    client = SandboxClient(RayTransport(nodes, patience_s), version="1")
+    client = SandboxClient(RayTransport(nodes, patience_s, end), version="1")
     client.pauses_s = (0.0, 0.0)
     verdicts = await asyncio.gather(*(client.judge(program, ["f(1)"]) for program in ("a", "b")))
     return [v.status for of in verdicts for v in of], client.stats()["infrastructure_failures"]
@@ -120,15 +126,14 @@ def test_a_worker_that_is_stopped_is_ended_once_for_ray_to_start_it_again(
     ended again and again: Ray counts that."""
     stopped, killed = Node(lookups=float("inf")), []
 
-    def kill(actor: Node, no_restart: bool) -> None:
-        assert actor is stopped and not no_restart
+    def end(actor: Node) -> None:
+        assert actor is stopped
         killed.append(stopped.looked)
         stopped.lookups = stopped.looked + 30
 
     for name, seconds in {"SILENCE_S": 0.05, "LOOK_S": 0.01}.items():
         monkeypatch.setattr(pool, name, seconds)
-    monkeypatch.setattr(pool.ray, "kill", kill)
-    statuses, failures = asyncio.run(judged(stopped, patience_s=3600.0))
+    statuses, failures = asyncio.run(judged(stopped, patience_s=3600.0, end=end))
     assert statuses == [Status.PASSED, Status.PASSED] and failures >= 1
     assert len(killed) == 1
 
@@ -142,6 +147,5 @@ def test_a_worker_that_judges_long_is_not_ended(monkeypatch: pytest.MonkeyPatch)
     slow = Slow(lookups=0)
     for name in ("SILENCE_S", "ANSWER_S"):
         monkeypatch.setattr(pool, name, 0.05)
-    monkeypatch.setattr(pool.ray, "kill", lambda *_, **__: pytest.fail("it was there"))
     statuses, failures = asyncio.run(judged(slow))
     assert statuses == [Status.PASSED, Status.PASSED] and failures == 0 and slow.looked >= 2
