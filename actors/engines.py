@@ -56,7 +56,8 @@ class EngineShell:
         with warnings_heard() as self._warnings:
             self._policies = build()
         self._publish_seconds = publish_seconds()
-        self._failure: EngineFailure | None = None
+        self._failure: str | None = None
+        """What it ended by."""
         self._up_to_date = asyncio.Event()
         if not ray.is_initialized() or not ray.get_runtime_context().was_current_actor_reconstructed:
             self._up_to_date.set()
@@ -72,8 +73,7 @@ class EngineShell:
     @ray.method(concurrency_group="health")
     async def alive(self) -> None:
         """Answers while it generates. Raises EngineFailure where it has ended, BegunAnew where it waits for `go_on`."""
-        if self._failure is not None:
-            raise self._failure
+        self._require_going()
         if not self._up_to_date.is_set():
             raise BegunAnew("its process ended, and Ray began it anew")
 
@@ -82,16 +82,27 @@ class EngineShell:
 
     async def generate(self, policy: str, prompt_tokens: Sequence[int], sampling: Sampling) -> Completion:
         await self._up_to_date.wait()
-        try:
+        self._require_going()
+        with self._noting_its_end():
             return await self._policies[policy].generate(prompt_tokens, sampling)
+
+    def _require_going(self) -> None:
+        if self._failure is not None:
+            raise EngineFailure(self._failure)
+
+    @contextlib.contextmanager
+    def _noting_its_end(self) -> Iterator[None]:
+        try:
+            yield
         except EngineFailure as error:
-            self._failure = error
+            self._failure = str(error)
             raise
 
     async def publish(self, policy: str, update: WeightUpdate) -> PublishReceipt:
         """Raises PublishError."""
         began = time.perf_counter()
-        receipt = await self._policies[policy].load_weights(update)
+        with self._noting_its_end():
+            receipt = await self._policies[policy].load_weights(update)
         check_receipt(update, receipt, self._tolerances[policy])
         self._publish_seconds.observe(time.perf_counter() - began, {"actor": repr(self), "policy": policy})
         return receipt

@@ -98,7 +98,8 @@ class RolloutShell:
 
 
 RolloutActor: Any = ray.remote(**HEALTH)(RolloutShell)
-_LOST = (RayActorError, ObjectLostError, Silent, EngineFailure)
+_ENDED = (RayActorError, Silent, EngineFailure)
+_LOST = (*_ENDED, ObjectLostError)
 """ObjectLostError: what it had played was lost with its node before anybody had it."""
 
 
@@ -193,9 +194,10 @@ class RayRollouts:
             actor = share.actor
             try:
                 result: PlayResult = answer(share.playing, actor, *self._engines())
-                answer(share.transcripts, actor)  # here from now on, whatever becomes of the actor's node
+                # the driver's own from here on, whatever becomes of the actor's node
+                transcripts = ray.put(answer(share.transcripts, actor))
             except _LOST as error:
-                if self._mend_engines():
+                if self._mend_engines() or (self.engines and _works(share)):
                     continue  # what it had asked of them is asked again
                 self._lost(share.index, actor, error)
                 if share.actor is actor:  # it was replaced before, when this share was played and still there
@@ -204,7 +206,7 @@ class RayRollouts:
             self._open.remove(share)
             self._counts[actor] = result.sandbox
             for episode in result.episodes:
-                episode.transcripts = share.transcripts
+                episode.transcripts = transcripts
             return replace(result, played_again=share.again)
 
     def _merged(self, request: PlayRequest, results: Mapping[int, PlayResult]) -> PlayResult:
@@ -270,7 +272,7 @@ class RayRollouts:
         for engine in self._engines():
             try:
                 require_alive([engine])
-            except _LOST as error:
+            except _ENDED as error:
                 lost[engine] = error
         for engine, error in lost.items():
             self._mend(engine, error)
@@ -297,7 +299,11 @@ class RayRollouts:
             raise RunFailed(
                 f"{name} was lost ({in_words(error)}), and has not come back within {START_S:g} s"
             ) from None
-        except _LOST as again:
+        except ActorDiedError as died:
+            raise RunFailed(
+                f"{name} was lost ({in_words(error)}), and does not come back: {str(died).strip().splitlines()[-1]}"
+            ) from None
+        except _ENDED as again:
             self._mend(engine, again)
 
     def publish(self, policy: str, update: Any) -> list[PublishReceipt]:
@@ -308,12 +314,15 @@ class RayRollouts:
         sent = [(engine, engine.publish.remote(policy, update)) for engine in self.engines[policy]]
         found = []
         for engine, reference in sent:
-            while True:
+            for times in range(REPLACEMENTS + 1):
                 try:
                     found.append(answer(reference, engine))
                     break
-                except _LOST:
-                    self._mend_engines()
+                except _ENDED as error:
+                    if not self._mend_engines() and times:  # it may have been mended since it was sent
+                        raise RunFailed(
+                            f"an engine of the {policy} takes no weights: {in_words(error)}"
+                        ) from None
                 reference = engine.publish.remote(policy, update)
         return found
 
@@ -343,6 +352,17 @@ class RayRollouts:
             ray.kill(actor)
 
 
+def _works(share: _Share) -> bool:
+    """Its actor has not played it, and is there."""
+    if ray.wait([share.playing], timeout=0)[0]:
+        return False
+    try:
+        require_alive([share.actor])
+    except _ENDED:
+        return False
+    return True
+
+
 def _wait_for_return(engine: Any, killed: bool) -> None:
     """Of an actor that Ray begins anew; killed: it is sure to, and who answers as ever is the old one. Raises GetTimeoutError,
     and RayActorError where it does not return."""
@@ -354,8 +374,11 @@ def _wait_for_return(engine: Any, killed: bool) -> None:
                 return
         except BegunAnew:
             return
-        except (ActorUnavailableError, EngineFailure):
+        except ActorUnavailableError:
             pass
+        except EngineFailure:
+            if not killed:
+                raise
         time.sleep(AGAIN_S)
     raise GetTimeoutError
 

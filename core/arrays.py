@@ -1,5 +1,5 @@
-"""Numbers of which there is one for each token, without a Python object for each: the driver receives, joins and hands on
-the tokens of a whole step.
+"""Numbers of which there is one for each token, without a Python object for each: who plays and who learns joins, sends and
+receives the tokens of a whole step.
 
 `array` and not numpy, for two that are equal are equal in one word, as two dataclasses that hold them then are.
 """

@@ -52,7 +52,7 @@ def open_session(run: Run, recipe: str) -> Iterator["Session"]:
     """Set everything up, and take it down again. Raises SparringError."""
     clock = Clock()
     with run_log() as log, display() as show, _writable(run.output_dir), ExitStack() as tracked:
-        # a step's episodes are millions of objects without a cycle: much of receiving them was looking for one
+        # a step's episodes are many objects without a cycle: much of receiving them was looking for one
         tracked.callback(gc.set_threshold, *gc.get_threshold())
         gc.set_threshold(100_000)
         config, start = resolve(run, recipe)

@@ -4,6 +4,7 @@ who plays goes on."""
 import asyncio
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -44,6 +45,8 @@ class Engine:
         )
 
     async def load_weights(self, update: WeightUpdate) -> PublishReceipt:
+        if self.ends.exists() and self.version != update.version:
+            raise EngineFailure("vLLM ended: no memory")
         self.version = update.version
         return PublishReceipt(version=update.version, digest=update.digest, probe_difference=0.0)
 
@@ -153,3 +156,22 @@ def test_one_that_is_lost_again_and_again_ends_the_run_with_its_last_words(
         match=rf"engine of the generator and the discriminator was lost {REPLACEMENTS + 1} times, .*no memory",
     ):
         begin(rollouts)()
+
+
+def test_one_that_ends_over_new_weights_ends_the_run_where_it_keeps_doing_so(
+    rollouts: RayRollouts, ends: Path
+) -> None:
+    """Nobody generates then."""
+    ends.touch()
+    with pytest.raises(RunFailed, match=rf"the discriminator was lost {REPLACEMENTS + 1} times, .*no memory"):
+        rollouts.publish("generator", update(3))
+
+
+def test_one_that_ends_over_new_weights_is_begun_anew(rollouts: RayRollouts, ends: Path) -> None:
+    first, _ = played(begin(rollouts)())
+    ends.touch()
+    publishing = threading.Timer(1.0, ends.unlink)
+    publishing.start()
+    assert rollouts.publish("generator", update(3))[0].version == 3
+    second, versions = played(begin(rollouts)())
+    assert second != first and versions["generator"] == 3
