@@ -34,7 +34,6 @@ _ACTOR: dict[str, Any] = {
     "max_concurrency": BATCHES_PER_WORKER + 1,
 }
 _HEALTH: dict[str, Any] = {"concurrency_groups": {"health": 1}}
-_END = partial(ray.kill, no_restart=False)
 
 
 class SandboxShell:
@@ -101,7 +100,7 @@ class RayTransport:
     """Actors as workers: all judge batches. Ray starts those of a lost node again once a node has room for them; where
     no other is left, what they had is told lost only then, or after `patience_s`."""
 
-    def __init__(self, actors: Sequence[Any], patience_s: float, end: Callable[[Any], None] = _END) -> None:
+    def __init__(self, actors: Sequence[Any], patience_s: float, end: Callable[[Any], None]) -> None:
         """end: an actor that is stopped, so that Ray starts it again."""
         self._end = end
         self._actors = list(actors)
@@ -223,7 +222,7 @@ def start_pool(
     limits: Limits | None = None,
     trusted: bool = False,
     patience_s: float = 0.0,
-    end: Callable[[Any], None] = _END,
+    end: Callable[[Any], None],
 ) -> SandboxPool:
     """Start `size` workers of `slots` slots each and wait until all are ready. `trusted`: see choose_backend;
     `patience_s`, `end`: see RayTransport.

@@ -4,10 +4,12 @@ import asyncio
 import os
 import signal
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 import ray
 
+from actors.watching import end
 from core.verdict import Status
 from sandbox_workers import pool
 
@@ -21,7 +23,9 @@ def workers(monkeypatch: pytest.MonkeyPatch) -> Iterator[pool.SandboxPool]:
         object_store_memory=100 << 20,
     )  # fmt: skip
     try:
-        started = pool.start_pool(1, kind="namespace", run_id="stopped", patience_s=120)
+        started = pool.start_pool(
+            1, kind="namespace", run_id="stopped", patience_s=120, end=partial(end, again=True)
+        )
         for name, seconds in {"SILENCE_S": 6.0, "ANSWER_S": 3.0}.items():
             monkeypatch.setattr(pool, name, seconds)
         yield started

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from actors.watching import end
 from core.interfaces import Sandbox
 from core.verdict import Limits, Status, Verdict
 from sandbox_workers.jobs import SandboxUnavailable
@@ -37,7 +38,7 @@ def sandbox(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
     ray.init(num_cpus=2, resources={"sandbox": 2}, include_dashboard=False, log_to_driver=False)
     pool = None
     try:
-        pool = start_pool(2, slots=1, run_id=f"test-{uuid.uuid4().hex[:8]}", limits=QUICK)
+        pool = start_pool(2, slots=1, run_id=f"test-{uuid.uuid4().hex[:8]}", limits=QUICK, end=end)
         yield pool.client()
     finally:
         if pool is not None:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from actors.watching import end
 from core.verdict import Limits
 from sandbox_workers.backends import choose_backend
 from sandbox_workers.jobs import BackendDied, Job, SandboxUnavailable
@@ -185,9 +186,9 @@ def test_a_killed_actor_costs_no_verdict() -> None:
     ray.init(num_cpus=2, resources={"sandbox": 1}, include_dashboard=False, log_to_driver=False)
     try:
         with pytest.raises(SandboxUnavailable, match="resource 'sandbox'"):
-            start_pool(3, run_id="too-many")
+            start_pool(3, run_id="too-many", end=end)
         run = f"test-{uuid.uuid4().hex[:8]}"
-        pool = start_pool(1, slots=2, run_id=run, limits=Limits(cpu_s=1, wall_s=5))
+        pool = start_pool(1, slots=2, run_id=run, limits=Limits(cpu_s=1, wall_s=5), end=end)
         client = pool.client()
 
         async def kill_in_between() -> list:

@@ -12,6 +12,7 @@ import pytest
 import ray
 
 from actors.rollout import RayRollouts
+from actors.watching import end
 from core.episode import Episode
 from core.play import PlayRequest, PlayResult
 from core.problem import Problem
@@ -86,7 +87,7 @@ def value(samples: dict[str, float], name: str, **labels: str) -> float:
 
 @pytest.mark.slow
 def test_every_part_is_seen_at_the_endpoint(endpoint: str, tmp_path: Path) -> None:
-    pool = start_pool(1, kind="namespace", run_id="monitoring")
+    pool = start_pool(1, kind="namespace", run_id="monitoring", end=end)
     build: Any = lambda index: Runner()  # noqa: E731
     rollouts = RayRollouts(build, [{"num_cpus": 0.1, "num_gpus": 0}], "cpu")
     mailbox = MailboxActor.options(num_cpus=0).remote("generator")

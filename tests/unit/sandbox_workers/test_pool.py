@@ -31,7 +31,7 @@ class Failing:
 
 def raised_for(error: Exception) -> BaseException:
     with pytest.raises(Exception) as caught:
-        asyncio.run(RayTransport([Failing(error)], patience_s=0).judge(0, []))
+        asyncio.run(RayTransport([Failing(error)], 0, pytest.fail).judge(0, []))
     return caught.value
 
 
