@@ -2,14 +2,15 @@
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from configs.schema import Config
 from core.errors import SparringError
 from core.evaluation import Evaluator, Scores, hacking_alarm
-from core.play import PlayRequest
+from core.play import PlayRequest, PlayResult
 from core.problem import Problem
 from runtime.parts import Parts, Start
 from tracking.clock import Clock
@@ -75,15 +76,22 @@ class Evaluations:
         at = step == 0 or last_of_stage or (every is not None and step % every == 0)
         return at and self._evaluator is not None
 
-    def scores(self, step: int, last_of_stage: bool = False) -> Scores | None:
-        """After this step; 0: before the first. None where none are due.
+    def begin(self, step: int, last_of_stage: bool = False) -> Callable[[], Scores] | None:
+        """After this step; 0: before the first. Who waits for the scores; None where none are due. They are of the weights that
+        are published now: none may be until they are there.
 
-        Raises SparringError where checkpoints are to be chosen by a score that the game does not have.
+        The wait raises SparringError where checkpoints are to be chosen by a score that the game does not have.
         """
         if self._evaluator is None or not self.due(step, last_of_stage):
             return None
         self._show.phase(f"step {step}: evaluation" if step else "evaluation before the first step")
-        played = [self._parts.rollouts.begin(r)().episodes for r in self._evaluator.requests(self._bank)]
+        return partial(
+            self._scores, [self._parts.rollouts.begin(r) for r in self._evaluator.requests(self._bank)]
+        )
+
+    def _scores(self, playing: Sequence[Callable[[], PlayResult]]) -> Scores:
+        assert self._evaluator is not None
+        played = [wait().episodes for wait in playing]
         scores = self._parts.wait(self._evaluator.scores(played, self._bank))
         gap = scores.values.get("proxy_gold_gap")
         if message := hacking_alarm(gap, self._settings.gap_alarm):

@@ -7,7 +7,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -212,6 +212,8 @@ class Session:
     memory: "Memory"
     opponents: PastOpponents
     writers: Writers
+    begun: deque[tuple[Assignment, Callable[[], PlayResult]]] = field(default_factory=deque, init=False)
+    """Steps that are played, or to be learnt from next."""
 
     @property
     def stateful(self) -> Mapping[str, Stateful]:
@@ -238,7 +240,7 @@ class Session:
         trained = (tag for problem in self.problems.values() for tag in problem.tags)
         self.recorder.categories(self.evaluations.categories, trained)
         self.evaluations.prepare()
-        if self.start.state is None and (scores := self.evaluations.scores(step=0)) is not None:
+        if self.start.state is None and (scores := self._evaluated(step=0)) is not None:
             self.recorder.first_scores(scores)
             self.writers.metrics(0, self._held_out(scores))
             self.display.scores("before", scores.values, self.evaluations.shown)
@@ -246,20 +248,22 @@ class Session:
     def steps(self) -> Iterator[tuple[Assignment, Callable[[], PlayResult]]]:
         """Each with who waits for its play. Further ones are begun with it, as many as rollout.max_policy_lag says, so that
         step s is played with weights that no more than so many updates are behind those that learn from it."""
-        begun: deque[tuple[Assignment, Callable[[], PlayResult]]] = deque()
         while True:
-            while len(begun) <= self.config.rollout.max_policy_lag:
-                assignment = self.parts.scheduler.next(ahead=len(begun))
-                if assignment is None:
-                    break
-                if not begun:  # in one process it is played at once
-                    self.display.phase(f"step {assignment.step}: rollout")
-                playing = self.parts.rollouts.begin(self.play_request(assignment))
-                begun.append((assignment, partial(self._played, assignment, playing)))
-            if not begun:
+            self._begin_steps()
+            if not self.begun:
                 return
-            self.display.phase(f"step {begun[0][0].step}: rollout")
-            yield begun.popleft()
+            self.display.phase(f"step {self.begun[0][0].step}: rollout")
+            yield self.begun.popleft()
+
+    def _begin_steps(self) -> None:
+        while len(self.begun) <= self.config.rollout.max_policy_lag:
+            assignment = self.parts.scheduler.next(ahead=len(self.begun))
+            if assignment is None:
+                return
+            if not self.begun and self.config.local:  # it is played at once
+                self.display.phase(f"step {assignment.step}: rollout")
+            playing = self.parts.rollouts.begin(self.play_request(assignment))
+            self.begun.append((assignment, partial(self._played, assignment, playing)))
 
     def _played(self, assignment: Assignment, playing: Callable[[], PlayResult]) -> PlayResult:
         """With more, where there are problems to spare and some of these were played for nothing."""
@@ -321,14 +325,12 @@ class Session:
         """
         step, last = assignment.step, self.parts.scheduler.is_last_of_stage(assignment.step)
         row |= self.opponents.played(assignment, episodes)
-        if self.evaluations.due(step, last) and self.opponents.seat_today():
-            self.clock.lap("publish")
-        scores = self.evaluations.scores(step, last)
+        self.memory.keep(step, episodes)
+        scores = self._evaluated(step, last)
         if scores is not None:
             row["held_out"] = scores.values
             title = f"after stage {assignment.stage}" if last and self.config.staged else f"after step {step}"
             self.display.scores(title, scores.values, self.evaluations.shown)
-        self.memory.keep(step, episodes)
         self.recorder.step(assignment, row, episodes, scores, last)
         self._track(step, row, episodes, scores, last)
         self.parts.watch(row, episodes)
@@ -340,6 +342,17 @@ class Session:
                 f"stopped after step {step}: {diverged}; it is saved in {self.recorder.latest}. Continue with --resume "
                 "and another setting (such as a lower --learning-rate), or with --resume-from an earlier checkpoint"
             )
+
+    def _evaluated(self, step: int, last_of_stage: bool = False) -> Scores | None:
+        """With the weights published last, beside the next steps' play; where past opponents are seated, alone."""
+        if self.evaluations.due(step, last_of_stage) and self.opponents.seat_today():
+            self.clock.lap("publish")
+        waiting = self.evaluations.begin(step, last_of_stage)
+        if waiting is None:
+            return None
+        if not (self.config.local or self.opponents.on):
+            self._begin_steps()
+        return waiting()
 
     def _track(
         self,

@@ -75,12 +75,17 @@ def made(monkeypatch: pytest.MonkeyPatch, said: io.StringIO) -> Any:
     return make
 
 
+def scored(run: Evaluations, step: int, last_of_stage: bool = False) -> Scores | None:
+    waiting = run.begin(step, last_of_stage)
+    return waiting() if waiting is not None else None
+
+
 def test_scores_are_due_before_the_first_step_at_a_stages_end_and_as_often_as_is_wanted(
     made, tmp_path
 ) -> None:
     run = made(tmp_path, Game(), every=2)
     run.prepare()
-    due = [step for step in range(6) if run.scores(step, last_of_stage=step == 5) is not None]
+    due = [step for step in range(6) if scored(run, step, last_of_stage=step == 5) is not None]
     assert due == [0, 2, 4, 5]
 
 
@@ -88,7 +93,7 @@ def test_without_evaluation_nothing_is_played(made, tmp_path) -> None:
     game = Game()
     run = made(tmp_path, game, enabled=False)
     run.prepare()
-    assert run.scores(0) is None and run.scores(3, last_of_stage=True) is None
+    assert run.begin(0) is None and run.begin(3, last_of_stage=True) is None
     assert run.shown == () and not game.played and not (tmp_path / "bank.json").exists()
 
 
@@ -103,7 +108,7 @@ def test_the_yardstick_is_played_once_and_goes_with_the_run_and_with_those_that_
     ):
         evaluated = made(run, game, checkpoint)
         evaluated.prepare()
-        assert evaluated.scores(4, last_of_stage=True) is not None
+        assert scored(evaluated, 4, last_of_stage=True) is not None
         assert json.loads((run / "bank.json").read_text()) == {"a": ["played 1"]}
     assert game.played == 1
 
@@ -112,7 +117,7 @@ def test_held_out_problems_that_the_run_before_did_not_have_get_their_yardstick(
     made(tmp_path / "a", Game(held_out="ab")).prepare()
     evaluated = made(tmp_path / "b", Game(held_out="bcd"), tmp_path / "a" / "checkpoints" / "step_000003")
     evaluated.prepare()
-    assert evaluated.scores(4, last_of_stage=True) is not None
+    assert scored(evaluated, 4, last_of_stage=True) is not None
     bank = json.loads((tmp_path / "b" / "bank.json").read_text())
     assert bank == {problem: ["played 1"] for problem in "abcd"}
     assert said.getvalue().startswith("2 of 3 held-out problems are not of the run before")
@@ -128,18 +133,18 @@ def test_a_checkpoint_whose_runs_yardstick_is_missing_says_what_to_do(made, tmp_
 def test_an_evaluation_of_a_run_sounds_the_alarm(made, tmp_path, said, gap, rings) -> None:
     run = made(tmp_path, Game(gap))
     run.prepare()
-    run.scores(0)
+    scored(run, 0)
     assert said.getvalue().startswith("hacking alarm") is rings
 
 
 def test_the_best_checkpoint_is_chosen_by_the_score_that_is_named(made, tmp_path) -> None:
     run = made(tmp_path, Game(0.25), best_by="proxy_gold_gap")
     run.prepare()
-    scores = run.scores(0)
+    scores = scored(run, 0)
     assert scores is not None and scores.combined == 0.25
     run = made(tmp_path / "other", Game(0.25), best_by="elegance")
     run.prepare()
     with pytest.raises(
         SparringError, match=r"best_by elegance: no score of this game; give one of proxy_gold_gap"
     ):
-        run.scores(0)
+        scored(run, 0)
