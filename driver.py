@@ -61,12 +61,11 @@ def train(session: Session) -> None:
                 row[role] |= policy_lag(result.usage, config.players_of(role), version)
                 seed = derive_seed(config.seed, "minibatches", role, version)
                 batch = BatchSpec(step=version, samples=samples, temperature=config.temperature, seed=seed)
-                updates[role] = version, parts.learners[role].begin(batch)
-            for role, (version, learning) in updates.items():
+                updates[role] = parts.learners[role].begin(batch)
+            for role, learning in updates.items():
                 metrics, weights = learning()
                 clock.lap("learn")
                 receipts = parts.rollouts.publish(role, weights)
-                session.opponents.learned(role, version, weights)
                 clock.lap("publish")
                 row[role] |= dict(metrics)
                 row[role]["probe_difference"] = max(r.probe_difference for r in receipts)

@@ -56,10 +56,10 @@ class LocalLearner:
         return self._learner.version
 
     def begin(self, batch: BatchSpec) -> Learning:
-        done = learn(self._learner, batch.batch(), self._spec.recovery_point), self.export()
+        done = learn(self._learner, batch.batch(), self._spec.recovery_point), self.current_weights()
         return lambda: done
 
-    def export(self) -> WeightUpdate:
+    def current_weights(self) -> WeightUpdate:
         return self._learner.export(self._spec.adapter)
 
     def save(self) -> AbstractContextManager[Path]:
@@ -92,7 +92,7 @@ def local_parts(config: Config, problems: list[Problem], start: Start) -> Iterat
                 for role, learner in _build(group).items():
                     learners[role] = LocalLearner(learner, specs[role])
                     if learner.version:
-                        rollouts.publish(role, learners[role].export())
+                        rollouts.publish(role, learners[role].current_weights())
             yield Parts(
                 scheduler=Curriculum(**config.curriculum_arguments(ordered_ids(config, problems))),
                 rollouts=rollouts,

@@ -27,8 +27,6 @@ class PastOpponents:
         self._past = {role: Opponents(mix, None, derive_seed(seed, role)) for role in config.policies}
         self._today: dict[str, int] = {}
         """By policy: the version that it stopped learning with."""
-        self._latest: dict[str, tuple[int, Any]] = {}
-        """By policy that learns: the last update, and its weights."""
         self._drawn: dict[str, tuple[int, int | None]] = {}
         """By policy: (first step of the phase, the version that plays in it)."""
         self._seated: dict[str, int] = {}
@@ -63,19 +61,16 @@ class PastOpponents:
         self._seated = dict(wanted)
         return bool(changed)
 
-    def learned(self, role: str, version: int, weights: Any) -> None:
-        """After its update was published. weights: as the learner gave them."""
-        if self.on:
-            self._latest[role] = version, weights
-
     def played(self, assignment: Assignment, episodes: Sequence[Episode]) -> dict[str, Any]:
         """After the step: what the row says of it. How the learners fared decides whom they meet later."""
-        # be it that this step, the phase's last, taught nothing
-        for role in self._latest.keys() & set(assignment.stops_learning):
-            version, weights = self._latest.pop(role)
-            self._parts.keep_weights(weights, self._file(role, version))
-            self._past[role].add(version)
-            self._today[role] = version
+        for role in assignment.stops_learning if self.on else ():
+            learner = self._parts.learners[role]
+            if learner.version > self._today.get(
+                role, 0
+            ):  # be it that this step, the phase's last, taught nothing
+                self._parts.keep_weights(learner.current_weights(), self._file(role, learner.version))
+                self._past[role].add(learner.version)
+                self._today[role] = learner.version
         for role, version in self._seated.items():
             learners = [player for player, policy in self._config.seats.items() if policy != role]
             won = [

@@ -67,6 +67,10 @@ class LearnerHandle(Protocol):
         """Learn from it; the result waits for the end."""
         ...
 
+    def current_weights(self) -> Any:
+        """Of the current version; what Learning gives."""
+        ...
+
     def save(self) -> AbstractContextManager[Path]:
         """Begin to save the current version, and go on; who enters the context waits for the directory, which is there
         for as long as the context is open."""

@@ -1,5 +1,6 @@
 """Under FSDP one worker runs out of memory, wherever: both find a way that fits, or both say the same."""
 
+import faulthandler
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -111,6 +112,7 @@ def batch(settings: dict[str, Any], step: int) -> Batch:
 
 
 def join(rank: int, directory: Path) -> None:
+    faulthandler.enable()  # once, on a forge, one aborted: "malloc(): unaligned tcache chunk detected"
     torch.set_num_threads(1)
     rendezvous, patience = f"file://{directory}/rendezvous", timedelta(seconds=60)
     distributed.init_process_group("gloo", rendezvous, patience, 2, rank)

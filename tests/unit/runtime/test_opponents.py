@@ -29,6 +29,21 @@ def config(stages: int = 3, **mix: Any) -> Config:
 
 
 @dataclass
+class Learned:
+    """A policy's learner."""
+
+    versions: dict[str, int]
+    role: str
+
+    @property
+    def version(self) -> int:
+        return self.versions[self.role]
+
+    def current_weights(self) -> tuple[str, int]:
+        return self.role, self.version
+
+
+@dataclass
 class Run:
     """A run of which only the order of things is real: weights are (policy, version)."""
 
@@ -43,6 +58,7 @@ class Run:
     def __post_init__(self) -> None:
         parts: Any = SimpleNamespace(
             rollouts=SimpleNamespace(publish=self.publish),
+            learners={role: Learned(self.learners, role) for role in ROLES},
             keep_weights=lambda weights, file: self.files.__setitem__(str(file), weights),
             kept_weights=lambda file: self.files[str(file)],
         )
@@ -69,7 +85,6 @@ class Run:
                 continue
             self.learners[role] += 1
             self.engines[role] = self.learners[role]
-            self.opponents.learned(role, self.learners[role], (role, self.learners[role]))
         self.curriculum.observe(assignment.step, {}, {})
         told = {"pass_rate": reward, "kill_rate": reward}
         attempts = [
@@ -120,20 +135,22 @@ def test_todays_version_is_the_last_one_though_a_phases_last_step_taught_nothing
         assert run.loads
 
 
-def test_a_resumed_run_meets_the_same_opponents(tmp_path):
-    """Stopped after each step; the engines of a new process hold the checkpoint's weights."""
+@pytest.mark.parametrize("flat", [False, True])
+def test_a_resumed_run_meets_the_same_opponents(tmp_path, flat):
+    """Stopped after each step, be it between a phase's last update and its last step, which taught nothing; the engines of
+    a new process hold the checkpoint's weights."""
     mix = {"current": 0.2, "pfsp": 0.6, "history": 0.2}
-    whole = Run(config(**mix), tmp_path).finish(reward=0.8)
+    whole = Run(config(**mix), tmp_path).finish(reward=0.8, last_is_flat=flat)
     for stop in range(1, 15):
         first = Run(config(**mix), tmp_path)
         for _ in range(stop):
-            first.step(reward=0.8)
+            first.step(reward=0.8, last_is_flat=flat)
         states = json.loads(json.dumps([first.curriculum.state_dict(), first.opponents.state_dict()]))
         learners = dict(first.learners)
         second = Run(config(**mix), tmp_path, first.files, dict(learners), learners)
         second.curriculum.load_state_dict(states[0])
         second.opponents.load_state_dict(states[1])
-        assert first.seen + second.finish(reward=0.8).seen == whole.seen
+        assert first.seen + second.finish(reward=0.8, last_is_flat=flat).seen == whole.seen
         assert second.opponents.state_dict() == whole.opponents.state_dict()
 
 
