@@ -66,10 +66,13 @@ def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--lag", type=int, default=0)
     parser.add_argument("--steps", type=int, default=25, help="of the most groups")
+    parser.add_argument(
+        "--address", default="local", help="of a Ray cluster; its resource `far` takes the actors"
+    )
     options = parser.parse_args()
     actors, problems, others = (4, 40, 3) if options.quick else (100, 4000, OTHERS)
     figures: dict[str, Any] = {"actors": actors, "problems": problems, "lag": options.lag}
-    with sleeping_actors(actors) as rollouts:
+    with sleeping_actors(actors, options.address) as rollouts:
         for name, (tokens, share) in RUNS.items():
             steps = options.steps if name == "many" and not options.quick else others
             found = simulate(rollouts, steps + 1, int(share * problems), tokens, options.lag)
@@ -111,13 +114,13 @@ def simulate(rollouts: RayRollouts, steps: int, problems: int, tokens: int, lag:
 
 
 @contextmanager
-def sleeping_actors(count: int) -> Iterator[RayRollouts]:
-    ray.init(
-        address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR,
-        object_store_memory=2 << 30,
-    )  # fmt: skip
+def sleeping_actors(count: int, address: str) -> Iterator[RayRollouts]:
+    ours: dict[str, Any] = {"num_cpus": 2, "include_dashboard": False, "object_store_memory": 2 << 30}
+    local = address == "local"
+    ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **(ours if local else {}))
     build: Any = Sleeping
-    rollouts = RayRollouts(build, [{"num_cpus": 0, "num_gpus": 0}] * count, "cpu")
+    options = {"num_cpus": 0, "num_gpus": 0, "resources": {} if local else {"far": 0.001}}
+    rollouts = RayRollouts(build, [options] * count, "cpu")
     try:
         rollouts.wait_ready()
         yield rollouts

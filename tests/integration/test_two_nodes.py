@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import uuid
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -14,10 +13,11 @@ from pathlib import Path
 import psutil
 import pytest
 
+from benchmarks import far_nodes
 from tests.integration.conftest import ROOT, Drive, eventually, rows_of
 
 RAY = Path(sys.executable).parent / "ray"
-HEAD, JUDGE = "10.251.7.1", "10.251.7.2"
+HEAD, JUDGE = far_nodes.NEAR, far_nodes.FAR
 SHORT = (
     "--config", "embedded", "--curriculum.stages", "[1]", "--curriculum.n-discriminator-steps", "1",
     "--curriculum.n-generator-steps", "1", "--curriculum.k-alternating-steps", "6",
@@ -66,11 +66,8 @@ class Node:
 
     def processes(self) -> dict[int, str]:
         """Command lines of all that run on it, by process id."""
-        listed = subprocess.run(
-            ["ip", "netns", "pids", self.namespace], capture_output=True, text=True, check=True
-        )
         found = {}
-        for pid in map(int, listed.stdout.split()):
+        for pid in far_nodes.pids(self.namespace):
             with suppress(psutil.Error):
                 found[pid] = " ".join(psutil.Process(pid).cmdline())
         return found
@@ -80,12 +77,7 @@ class Node:
         return {name[1] for name in names if name}
 
     def power_off(self) -> None:
-        """What a lost machine looks like: everything on it ends at once, and says nothing."""
-        while pids := self.processes():
-            for pid in pids:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, 9)
-            eventually(lambda: not self.processes(), 0.2)
+        far_nodes.end_all(self.namespace)
 
     def run(self, *command: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -96,33 +88,13 @@ class Node:
 
 @pytest.fixture
 def namespaces() -> Iterator[tuple[str, str]]:
-    """Names of two, which see each other and nothing else."""
-    tag = uuid.uuid4().hex[:6]
-    a, b = f"spar-{tag}-a", f"spar-{tag}-b"
-    commands = [
-        f"netns add {a}", f"netns add {b}",
-        f"link add va{tag} netns {a} type veth peer name vb{tag} netns {b}",
-        f"-n {a} address add {HEAD}/24 dev va{tag}", f"-n {b} address add {JUDGE}/24 dev vb{tag}",
-        *[f"-n {name} link set {link} up" for name, link in ((a, "lo"), (b, "lo"), (a, f"va{tag}"), (b, f"vb{tag}"))],
-        f"-n {a} route add default via {JUDGE}", f"-n {b} route add default via {HEAD}",
-    ]  # fmt: skip
     try:
-        if os.geteuid() != 0 or not shutil.which("ip"):
-            _not_here("only root can make network namespaces, by `ip` (package iproute2)")
-        for command in commands:
-            made = subprocess.run(["ip", *command.split()], capture_output=True, text=True, check=False)
-            if made.returncode:
-                _not_here(f"ip {command}: {made.stderr.strip()}")
-        yield a, b
-    finally:
-        for name in (a, b):
-            subprocess.run(["ip", "netns", "delete", name], capture_output=True, check=False)
-
-
-def _not_here(reason: str) -> None:
-    if os.environ.get("SPARRING_REQUIRE_CLUSTER") == "1":
-        pytest.fail(f"SPARRING_REQUIRE_CLUSTER=1: {reason}")
-    pytest.skip(reason)
+        with far_nodes.namespaces() as both:
+            yield both
+    except far_nodes.NoNamespaces as reason:
+        if os.environ.get("SPARRING_REQUIRE_CLUSTER") == "1":
+            pytest.fail(f"SPARRING_REQUIRE_CLUSTER=1: {reason}")
+        pytest.skip(str(reason))
 
 
 @pytest.fixture
