@@ -1,5 +1,7 @@
 """Every benchmark still runs: the whole set, as `make bench ARGS=--quick` does."""
 
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,16 +12,21 @@ from benchmarks.catalogue import BENCHMARKS
 from benchmarks.report import ROOT, read
 
 pytestmark = [pytest.mark.slow, pytest.mark.vllm, pytest.mark.timeout(3600)]
-AGAINST_THEM = [name for name in BENCHMARKS if name.startswith(("trl_", "verl_"))]
 needs_them = pytest.mark.skipif(
     not (ROOT / ".bench" / ".installed").is_file(), reason="`make .bench` installs TRL and verl"
 )
-
-
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=[needs_them] if name in AGAINST_THEM else []) for name in BENCHMARKS],
+needs_namespaces = pytest.mark.skipif(
+    os.geteuid() != 0 or not shutil.which("ip"), reason="only root can make network namespaces, by `ip`"
 )
+
+
+def needs(name: str) -> list[pytest.MarkDecorator]:
+    if name.startswith(("trl_", "verl_")):
+        return [needs_them]
+    return [needs_namespaces] if name == "scale_far" else []
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=needs(name)) for name in BENCHMARKS])
 def test_it_runs_to_the_end(name: str, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "benchmarks", name, "--quick", "--output", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
