@@ -25,7 +25,7 @@ test: setup
 
 # What takes minutes: real runs on Ray with vLLM, kills, experiments, benchmarks.
 test-slow: setup
-	$(BIN)/python -m pytest -m slow $(ARGS)
+	$(BIN)/python -m pytest -m slow -n 2 $(ARGS)
 
 test-all: test test-slow
 

@@ -6,17 +6,21 @@ from collections.abc import Iterator
 
 import pytest
 
+COMPUTES_ALONE = (
+    *("tests/unit/", "tests/properties/", "tests/gpu/", "tests/integration/test_sharded_"),
+    *("tests/integration/test_memory_runs_out.py", "tests/integration/test_parallel_learner.py"),
+)
+
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
-    """For the two workers of `make test`: all that starts sandboxes, engines and runs is done by one of them, in its
-    order; what computes alone, file by file, by whoever has nothing to do. Without xdist (tests/gpu) nobody asks."""
+    """For the two workers of `make test` and `make test-slow`: all that starts sandboxes, engines and runs is done by one of
+    them, in its order; what computes alone, file by file, by whoever has nothing to do. Without xdist (tests/gpu) nobody asks."""
     from xdist.scheduler import LoadScopeScheduling
 
     class OneAfterAnother(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            alone = nodeid.startswith(("tests/unit/", "tests/properties/", "tests/gpu/"))
-            return nodeid.partition("::")[0] if alone else "one after another"
+            return nodeid.partition("::")[0] if nodeid.startswith(COMPUTES_ALONE) else "one after another"
 
     return OneAfterAnother(config, log)
 
