@@ -63,6 +63,11 @@ BENCHMARKS = {
         speaks_of=("driver.py", "core", "curriculum", "learners/batching.py", "tracking"),
         hours=True,
     ),
+    "scale_far": Benchmark(
+        module="scale_far",
+        speaks_of=("driver.py", "actors", "core", "curriculum", "learners/batching.py", "tracking"),
+        hours=True,
+    ),
     "report_page": Benchmark(
         module="report_page",
         speaks_of=("tracking/report.py", "tracking/report_page", "tracking/kills.py"),
@@ -92,6 +97,8 @@ BENCHMARKS = {
     "sparring": Benchmark(module="experiments.sparring", speaks_of=RUNS, hours=True),
     "particular": Benchmark(module="experiments.particular", speaks_of=(*RUNS, "embedded"), hours=True),
     "white_box": Benchmark(module="experiments.white_box", speaks_of=(*RUNS, "embedded"), hours=True),
+    "forgetting": Benchmark(module="experiments.forgetting", speaks_of=(*RUNS, "embedded"), hours=True),
+    "r0": Benchmark(module="experiments.r0", speaks_of=RUNS, hours=True),
     "coevolution": Benchmark(module="experiments.coevolution", speaks_of=RUNS, hours=True),
     "prediction": Benchmark(module="experiments.prediction", speaks_of=(*RUNS, "embedded"), hours=True),
     "games": Benchmark(module="experiments.games", speaks_of=RUNS, hours=True),

@@ -15,7 +15,7 @@ import argparse
 import json
 import statistics
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,20 +53,22 @@ def main() -> None:
     options = parser.parse_args()
     options.config = options.config or ("debug" if options.quick else "embedded")
     if not options.quick:
-        write(options.json, *compare(options))
+        write(options.json, *compare(options, ARMS))
         return
     options.seeds, options.arms = options.seeds[:1], ["adversarial", "blind_tests"]
     with tempfile.TemporaryDirectory() as directory:
         options.output = Path(directory)
-        write(options.json, *compare(options))
+        write(options.json, *compare(options, ARMS))
 
 
-def compare(options: argparse.Namespace) -> tuple[dict[str, Any], dict[str, float]]:
-    """(figures by arm, ratios). Prints the table."""
+def compare(
+    options: argparse.Namespace, arms: Mapping[str, Sequence[str]]
+) -> tuple[dict[str, Any], dict[str, float]]:
+    """(figures by arm, ratios to the adversarial one). Prints the table. arms: the arguments of each one's runs."""
     figures: dict[str, Any] = {}
     rows: list[list[object]] = []
     for arm in options.arms:
-        results = [run(arm, seed, options) for seed in options.seeds]
+        results = [run(arm, arms[arm], seed, options) for seed in options.seeds]
         rates = list(zip(*map(by_stage, results), strict=True))
         when = [result["held_out"] for result in results]
         scores = {f"{key} {at}": [held_out[at][key] for held_out in when] for key in KEYS for at in AT}
@@ -90,9 +92,9 @@ def _row(rates: Iterable[float]) -> str:
     return " ".join(f"{rate:.3f}" for rate in rates)
 
 
-def run(arm: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
+def run(arm: str, words: Sequence[str], seed: int, options: argparse.Namespace) -> dict[str, Any]:
     """The results of one run, from its file if it is there."""
-    arguments = ["--seed", str(seed), *ARMS[arm]]
+    arguments = ["--seed", str(seed), *words]
     if arm in _RANDOM_TESTS:
         arguments += on_random_tests(*_RANDOM_TESTS[arm], options)
     arguments += in_one_process(options.config) if options.local else []

@@ -20,9 +20,9 @@ def test_arms_are_compared_by_what_each_gained(monkeypatch, capsys):
         ("frozen", 1): result(0.4, 0.6),
         ("frozen", 2): result(0.4, 0.6),
     }
-    monkeypatch.setattr(sparring, "run", lambda arm, seed, options: runs[arm, seed])
+    monkeypatch.setattr(sparring, "run", lambda arm, words, seed, options: runs[arm, seed])
     options = argparse.Namespace(arms=["adversarial", "frozen"], seeds=[1, 2])
-    figures, ratios = sparring.compare(options)
+    figures, ratios = sparring.compare(options, sparring.ARMS)
     assert figures["adversarial"]["pass rate by stage"] == [0.6, 0.8]
     assert figures["adversarial"]["generator_pass_rate after"] == [0.9, 0.7]
     assert round(ratios["gain_vs_frozen"], 9) == 2

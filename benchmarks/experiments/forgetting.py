@@ -1,0 +1,134 @@
+"""Does code golf forget what it was taught, and why? Its recipe against the same tasks in any order, smaller steps, staying
+near the start, and correctness alone being paid.
+
+    python -m benchmarks.experiments.forgetting --output output/experiments
+
+Held out: 300 tasks whose rules training knows, on new grids (of the recipe's own sixty, half follow unknown rules, and hardly
+one of these is ever solved). Their greedy programs at each evaluation; and how many tasks that the start solves are no longer
+solved at the end, and how many others are. Runs are local and to the bit (experiments/runs.py), several may run beside each
+other; finished ones are not run again.
+"""
+
+import argparse
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from statistics import fmean
+from typing import Any
+
+import yaml
+
+from benchmarks.experiments.runs import finished_run, held_out, in_one_process
+from benchmarks.experiments.sparring import write_problems
+from benchmarks.report import arguments, write
+from configs.load import RECIPES, load_run
+from core.problem import Problem
+from embedded.grid_tasks import grid_problems, random_task
+from embedded.teaching import ensure_embedded
+from evaluation.intervals import interval, print_table
+from problems.grids import compact_description, to_problem
+from tracking.rows import read_rows
+
+HELD_OUT = 300
+ARMS: dict[str, list[str]] = {
+    "recipe": [],
+    "any_order": ["--curriculum.order", "random"],
+    "small_steps": ["--learning-rate", "3e-5"],
+    "near_the_start": ["--generator.learner.kl.kind", "loss", "--generator.learner.kl.coefficient", "0.1"],
+    "any_length": [],
+}
+REWARDS: dict[str, dict[str, float]] = {"any_length": {"length_weight": 0.0}}
+"""Those of the recipe else."""
+SHORT = ["--n-generator-steps", "2", "--evaluation.every", "1", "--warm-start.generator-steps", "10"]
+SHORT += ["--curriculum.problems-per-step", "2", "--curriculum.attempts", "2"]
+
+
+def main() -> None:
+    parser = arguments(__doc__)
+    parser.add_argument("--output", type=Path, default=Path("output/experiments"))
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5])
+    parser.add_argument("--arms", nargs="+", choices=list(ARMS), default=list(ARMS))
+    options = parser.parse_args()
+    if not options.quick:
+        write(options.json, compare(options, HELD_OUT, []), {})
+        return
+    options.seeds, options.arms = [1], ["any_length"]
+    with tempfile.TemporaryDirectory() as directory:
+        options.output = Path(directory)
+        write(options.json, compare(options, 4, SHORT), {})
+
+
+def compare(options: argparse.Namespace, tasks: int, more: Sequence[str]) -> dict[str, Any]:
+    """Figures by arm. Prints the table. more: arguments of every run."""
+    config = load_run(["--config", "code_golf", *more])[0].to_config()
+    (model,) = ensure_embedded(config.policies, config.game, config.warm_start).values()
+    train = write_problems(grid_problems("train"), options.output / "tasks.json")
+    known = write_problems(fresh_tasks(tasks), options.output / f"{tasks}_known_tasks.json")
+    words = [
+        "--problems-file",
+        str(train),
+        "--problems.held-out.file",
+        str(known),
+        "--generator-model",
+        str(model),
+    ]
+    words += ["--evaluation.problems", str(tasks), *in_one_process("code_golf"), *more]
+    figures: dict[str, Any] = {}
+    rows: list[list[object]] = []
+    for arm in options.arms:
+        recipe = with_rewards(REWARDS.get(arm, {}), options.output / f"{arm}.yaml")
+        runs = [
+            finished_run(
+                recipe, f"golf-{arm}-seed{n}", options.output, ["--seed", str(n), *words, *ARMS[arm]]
+            )
+            for n in options.seeds
+        ]
+        found = [dict(held_out(run)) for run in runs]
+        solved = [solved_tasks(run) for run in runs]
+        first, *_, last = steps = list(solved[0])
+        rates = {step: interval([len(of_seed[step]) / tasks for of_seed in solved]) for step in steps}
+        figures[arm] = {
+            "solved": {step: rate.plain() for step, rate in rates.items()},
+            "bytes": {step: fmean(of_seed[step]["bytes"] for of_seed in found) for step in steps},
+            "no longer solved": fmean(len(of_seed[first] - of_seed[last]) for of_seed in solved),
+            "newly solved": fmean(len(of_seed[last] - of_seed[first]) for of_seed in solved),
+        }
+        counts = [f"{figures[arm][key]:.1f}" for key in ("no longer solved", "newly solved")]
+        rows.append([arm, *rates.values(), f"{figures[arm]['bytes'][last]:.0f}", *counts])
+        print_table(f"solved of {tasks}", ["", *map(str, steps), "bytes", "no longer", "newly"], rows)
+    return figures
+
+
+def with_rewards(rewards: Mapping[str, float], file: Path) -> str:
+    """The recipe, by a file of its own: the command line has no key for these."""
+    recipe = yaml.safe_load((RECIPES / "code_golf.yaml").read_text())
+    recipe["game"]["rewards"] = dict(rewards)
+    file.write_text(yaml.safe_dump(recipe))
+    return str(file)
+
+
+def fresh_tasks(count: int) -> list[Problem]:
+    """Tasks of known rules that neither the recipe nor its warm start shows."""
+    rng, problems = Random("known rules, new grids"), []
+    for task, programs in (random_task(rng) for _ in range(count)):
+        # a run does not train on what has the reference of a held-out problem: here the rule is to be the same
+        head, body = programs.verbose.split("\n", 1)
+        problem = to_problem(
+            task, hold_out_arc_gen=True, reference_solution=f"{head}\n    {task.id!r}\n{body}"
+        )
+        problems.append(replace(problem, description=compact_description(task)))
+    return problems
+
+
+def solved_tasks(run: Path) -> Mapping[int, frozenset[str]]:
+    """By step of an evaluation."""
+    return {
+        row["step"]: frozenset(task for task, passed in row["tasks"].items() if passed == 1.0)
+        for row in read_rows(run / "task_history.jsonl")
+    }
+
+
+if __name__ == "__main__":
+    main()
