@@ -21,7 +21,17 @@ from ray.util.metrics import Gauge
 
 from actors.engines import AGAIN_S, BegunAnew, publish_seconds, warnings_heard
 from actors.episodes import EpisodeRunner
-from actors.watching import HEALTH, REPLACEMENTS, START_S, Silent, answer, end, in_words, require_alive
+from actors.watching import (
+    HEALTH,
+    LOOK_S,
+    REPLACEMENTS,
+    START_S,
+    Silent,
+    answer,
+    end,
+    in_words,
+    require_alive,
+)
 from core.arrays import sealed
 from core.errors import RunFailed
 from core.interfaces import EngineFailure
@@ -187,12 +197,16 @@ class RayRollouts:
                 own, actor = replace(request, problems=tuple(problems)), self.actors[index]
                 shares.append(_Share(index, own, actor, *actor.play.remote(own)))
         self._open += shares
-        return lambda: self._merged(request, {share.index: self._result(share) for share in shares})
+        return lambda: self._merged(request, {share.index: self._result(share, shares) for share in shares})
 
-    def _result(self, share: _Share) -> PlayResult:
+    def _result(self, share: _Share, shares: Sequence[_Share]) -> PlayResult:
+        """shares: of the same request."""
         while True:
             actor = share.actor
             try:
+                if not ray.wait([share.playing], timeout=0)[0]:
+                    ray.wait([share.playing], timeout=LOOK_S)
+                    _fetch(shares)
                 result: PlayResult = answer(share.playing, actor, *self._engines())
                 # the driver's own from here on, whatever becomes of the actor's node
                 transcripts = ray.put(answer(share.transcripts, actor))
@@ -350,6 +364,13 @@ class RayRollouts:
             with contextlib.suppress(RayError):  # it is ended next in any case
                 ray.get(actor.close.remote(), timeout=20)
             ray.kill(actor)
+
+
+def _fetch(shares: Sequence[_Share]) -> None:
+    """Begin to fetch what has been played: one after the other, as each is asked for, a hundred far actors take a hundred
+    times as long as one."""
+    there = [reference for share in shares for reference in (share.playing, share.transcripts)]
+    ray.wait(there, num_returns=len(there), timeout=0)
 
 
 def _works(share: _Share) -> bool:

@@ -1,5 +1,4 @@
-"""Does code golf forget what it was taught, and why? Its recipe against the same tasks in any order, smaller steps, staying
-near the start, and correctness alone being paid.
+"""Why does code golf fall back? Large steps, as its recipe had them, against the same tasks in any order, and against small steps.
 
     python -m benchmarks.experiments.forgetting --output output/experiments
 
@@ -18,12 +17,10 @@ from random import Random
 from statistics import fmean
 from typing import Any
 
-import yaml
-
 from benchmarks.experiments.runs import finished_run, held_out, in_one_process
 from benchmarks.experiments.sparring import write_problems
 from benchmarks.report import arguments, write
-from configs.load import RECIPES, load_run
+from configs.load import load_run
 from core.problem import Problem
 from embedded.grid_tasks import grid_problems, random_task
 from embedded.teaching import ensure_embedded
@@ -32,15 +29,12 @@ from problems.grids import compact_description, to_problem
 from tracking.rows import read_rows
 
 HELD_OUT = 300
+LARGE, SMALL = ["--learning-rate", "1.5e-4"], ["--learning-rate", "3e-5"]
 ARMS: dict[str, list[str]] = {
-    "recipe": [],
-    "any_order": ["--curriculum.order", "random"],
-    "small_steps": ["--learning-rate", "3e-5"],
-    "near_the_start": ["--generator.learner.kl.kind", "loss", "--generator.learner.kl.coefficient", "0.1"],
-    "any_length": [],
+    "large_steps": LARGE,
+    "any_order": [*LARGE, "--curriculum.order", "random"],
+    "small_steps": SMALL,
 }
-REWARDS: dict[str, dict[str, float]] = {"any_length": {"length_weight": 0.0}}
-"""Those of the recipe else."""
 SHORT = ["--n-generator-steps", "2", "--evaluation.every", "1", "--warm-start.generator-steps", "10"]
 SHORT += ["--curriculum.problems-per-step", "2", "--curriculum.attempts", "2"]
 
@@ -54,7 +48,7 @@ def main() -> None:
     if not options.quick:
         write(options.json, compare(options, HELD_OUT, []), {})
         return
-    options.seeds, options.arms = [1], ["any_length"]
+    options.seeds, options.arms = [1], ["any_order"]
     with tempfile.TemporaryDirectory() as directory:
         options.output = Path(directory)
         write(options.json, compare(options, 4, SHORT), {})
@@ -78,11 +72,9 @@ def compare(options: argparse.Namespace, tasks: int, more: Sequence[str]) -> dic
     figures: dict[str, Any] = {}
     rows: list[list[object]] = []
     for arm in options.arms:
-        recipe = with_rewards(REWARDS.get(arm, {}), options.output / f"{arm}.yaml")
+        given = [*words, *ARMS[arm]]
         runs = [
-            finished_run(
-                recipe, f"golf-{arm}-seed{n}", options.output, ["--seed", str(n), *words, *ARMS[arm]]
-            )
+            finished_run("code_golf", f"golf-{arm}-seed{n}", options.output, ["--seed", str(n), *given])
             for n in options.seeds
         ]
         found = [dict(held_out(run)) for run in runs]
@@ -99,14 +91,6 @@ def compare(options: argparse.Namespace, tasks: int, more: Sequence[str]) -> dic
         rows.append([arm, *rates.values(), f"{figures[arm]['bytes'][last]:.0f}", *counts])
         print_table(f"solved of {tasks}", ["", *map(str, steps), "bytes", "no longer", "newly"], rows)
     return figures
-
-
-def with_rewards(rewards: Mapping[str, float], file: Path) -> str:
-    """The recipe, by a file of its own: the command line has no key for these."""
-    recipe = yaml.safe_load((RECIPES / "code_golf.yaml").read_text())
-    recipe["game"]["rewards"] = dict(rewards)
-    file.write_text(yaml.safe_dump(recipe))
-    return str(file)
 
 
 def fresh_tasks(count: int) -> list[Problem]:

@@ -1,7 +1,7 @@
 """Does R0's own setting learn, and in which stages: the discriminator earns (1 - pass rate) * validity and no more, a suite of one
-valid test is wholly valid, and each stage is trained by itself, on its own tokens? Against all stages' tokens learning at once,
-and against the recipe's rewards, which pay for validity alone, too; the recipe itself is in experiments/sparring.py. Tests are
-inputs, not R0's asserts, for the embedded models are not taught to compute outputs.
+valid test is wholly valid, and each stage is trained by itself, on its own tokens? Against the same where all stages' tokens learn at
+once; the recipe, which pays for validity alone, too, is in experiments/sparring.py. Tests are inputs, not R0's asserts, for the
+embedded models are not taught to compute outputs.
 
     python -m benchmarks.experiments.r0 --output output/experiments
 
@@ -20,7 +20,6 @@ _STAGE = ["--credit.kind", "stage"]
 ARMS: dict[str, list[str]] = {
     "r0": [*_EARNS, *_STAGE],
     "r0_all_stages": _EARNS,
-    "recipe_by_stage": _STAGE,
 }
 
 
