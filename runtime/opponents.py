@@ -65,9 +65,8 @@ class PastOpponents:
         """After the step: what the row says of it. How the learners fared decides whom they meet later."""
         for role in assignment.stops_learning if self.on else ():
             learner = self._parts.learners[role]
-            if learner.version > self._today.get(
-                role, 0
-            ):  # be it that this step, the phase's last, taught nothing
+            # be it that this step, the phase's last, taught nothing
+            if learner.version > self._today.get(role, 0):
                 self._parts.keep_weights(learner.current_weights(), self._file(role, learner.version))
                 self._past[role].add(learner.version)
                 self._today[role] = learner.version
