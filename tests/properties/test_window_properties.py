@@ -1,5 +1,6 @@
 """The window of steps: which updates are published when a step is begun, whatever the schedule."""
 
+from collections import deque
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,9 +13,10 @@ from tests.properties.test_curriculum_properties import IDS, examples, schedules
 
 
 @examples
-@given(schedules, st.integers(0, 4), st.integers(0, 20))
-def test_no_token_is_older_than_the_lag_and_no_step_is_left_out(schedule, lag, done) -> None:
-    """Also where a run goes on after a restart: what was begun and not learnt from is begun again."""
+@given(schedules, st.integers(0, 4), st.integers(0, 20), st.integers(1, 5))
+def test_no_token_is_older_than_the_lag_and_no_step_is_left_out(schedule, lag, done, every) -> None:
+    """Also where a run goes on after a restart: what was begun and not learnt from is begun again. every: steps between
+    evaluations, beside which the next steps are played."""
     curriculum = Curriculum(schedule, IDS, 1)
     done = min(done, curriculum.total_steps)
     for step in range(1, done + 1):
@@ -29,7 +31,9 @@ def test_no_token_is_older_than_the_lag_and_no_step_is_left_out(schedule, lag, d
         return lambda: step
 
     session: Any = SimpleNamespace(
-        config=SimpleNamespace(rollout=SimpleNamespace(max_policy_lag=lag)),
+        begun=deque(),
+        _begin_steps=lambda: Session._begin_steps(session),
+        config=SimpleNamespace(local=False, rollout=SimpleNamespace(max_policy_lag=lag)),
         parts=SimpleNamespace(scheduler=curriculum, rollouts=SimpleNamespace(begin=begin)),
         display=SimpleNamespace(phase=lambda _: None),
         play_request=lambda assignment: assignment.step,
@@ -43,5 +47,7 @@ def test_no_token_is_older_than_the_lag_and_no_step_is_left_out(schedule, lag, d
         published = assignment.step
         curriculum.observe(assignment.step, {})
         learnt.append(assignment.step)
+        if assignment.step % every == 0:
+            session._begin_steps()
     assert learnt == list(begun) == list(range(done + 1, curriculum.total_steps + 1))
     assert all(step - 1 - before <= lag for step, before in begun.items())
