@@ -94,7 +94,7 @@ def compare(options: argparse.Namespace, tasks: int, more: Sequence[str]) -> dic
 
 
 def fresh_tasks(count: int) -> list[Problem]:
-    """Tasks of known rules that neither the recipe nor its warm start shows."""
+    """Tasks of known rules, drawn apart from the recipe's and its warm start's."""
     rng, problems = Random("known rules, new grids"), []
     for task, programs in (random_task(rng) for _ in range(count)):
         # a run does not train on what has the reference of a held-out problem: here the rule is to be the same
