@@ -9,6 +9,7 @@ import pytest
 COMPUTES_ALONE = (
     *("tests/unit/", "tests/properties/", "tests/gpu/", "tests/integration/test_sharded_"),
     *("tests/integration/test_memory_runs_out.py", "tests/integration/test_parallel_learner.py"),
+    "tests/integration/test_benchmarks.py::test_an_experiment",  # their runs are local, with a thread each
 )
 
 
