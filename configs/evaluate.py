@@ -25,7 +25,7 @@ class EvaluateOptions(ModelOptions):
 
     dataset: str
     """A file (a directory for formats q and grids, "owner/name" of a hub for fields), or "embedded": the held-out
-    embedded problems."""
+    embedded problems, those of the model's run."""
     policy: str | None = None
     """A generator: directory in Hugging Face format or hub id; or reference, or empty."""
     discriminator: str | None = None

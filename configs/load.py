@@ -22,7 +22,7 @@ from learners.checkpoints import RUN_STATE
 from learners.mirror import fetch
 
 RECIPES = Path(__file__).parent
-DEFAULT_RECIPE, CHAT_RECIPE = "embedded", "chat"
+DEFAULT_RECIPE, CHAT_RECIPE = "embedded:edges", "chat"
 _HELP = ("-h", "--help")
 
 # R0's and R4's flags are the short names of nested keys.

@@ -40,6 +40,7 @@ KEYS_OF_NEEDS: dict[Need, tuple[str, ...]] = {
         "curriculum.remembered_tests",
         "curriculum.remembered_wrong_programs",
         "evaluation.suites",
+        "warm_start.numbers",
         "warm_start.misreadings",
         "warm_start.weak_suites",
         "warm_start.invalid_suites",

@@ -9,5 +9,5 @@ learning.
     multistage (traces)  code_execution  boards       further lessons
     misconceptions     what the demonstrators get wrong
     model  supervised  teaching                       the tiny model, its training, where its weights are
-    warm_start/        the weights of the default recipe's models, and what they are made from
+    warm_start/        the weights of the recipe's models in both sizes, and what they are made from
 """

@@ -8,7 +8,7 @@ from core.problem import Problem
 from embedded import boards, code_execution, grid_tasks, lua, multistage, prediction, rps
 from embedded.lessons import Lesson
 from embedded.problems import Split, embedded_problems
-from embedded.settings import WarmStartSettings
+from embedded.settings import Numbers, WarmStartSettings
 from games.rules import Rules
 from problems.loader import ProblemFileError
 
@@ -34,14 +34,14 @@ _ROWS: Mapping[str, Row] = {
 """By the kind of the game's rules."""
 
 
-def problems_of(kind: str, split: Split) -> list[Problem]:
-    """A split of the game's embedded problems. Raises ProblemFileError."""
+def problems_of(kind: str, split: Split, numbers: Numbers) -> list[Problem]:
+    """A split of the game's embedded problems. numbers: of the multi-stage game's. Raises ProblemFileError."""
     row = _ROWS.get(kind)
     if row is None or row.problems is None:
         raise ProblemFileError(
             f"problems.kind embedded: game {kind} has no embedded problems; give problems.file"
         )
-    return row.problems(split)
+    return embedded_problems(split, numbers) if kind == "multistage" else row.problems(split)
 
 
 def lesson_for(rules: Rules, role: str, settings: WarmStartSettings) -> Lesson:

@@ -27,7 +27,8 @@ _NO_TEXT = "Nothing to add.\n"
 
 
 def lesson(rules: MultistageRules, role: str, settings: WarmStartSettings) -> Lesson:
-    pairs = list(zip(embedded_problems("train"), embedded_specs("train"), strict=True))
+    numbers = settings.numbers
+    pairs = list(zip(embedded_problems("train", numbers), embedded_specs("train", numbers), strict=True))
 
     def solve(style: PromptFormat, rng: Random) -> Demonstration:
         problem, spec = rng.choice(pairs)

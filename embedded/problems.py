@@ -17,11 +17,15 @@ from embedded.grammar import Spec, code, describe, difficulty, signature, struct
 from embedded.sampling import (
     Input,
     bland_input,
+    boundaries,
     edge_input,
+    enlarged,
+    has_large_numbers,
     is_near_constant,
     random_spec,
     run_reference,
 )
+from embedded.settings import Numbers
 
 Split = Literal["train", "held_out"]
 
@@ -31,20 +35,25 @@ UNSEEN_STRUCTURE = "unseen-structure"
 """Tag of the held-out problems whose structure does not occur in training."""
 
 
-def embedded_specs(split: Split) -> tuple[Spec, ...]:
+def embedded_specs(split: Split, numbers: Numbers = "small") -> tuple[Spec, ...]:
     """The Specs of a split's problems, in their order."""
-    specs = _all_specs()
+    specs = _all_specs(numbers)
     return specs[HELD_OUT_SIZE:] if split == "train" else specs[:HELD_OUT_SIZE]
 
 
 @cache
-def _all_specs() -> tuple[Spec, ...]:
-    """Held-out Specs, then training Specs: distinct descriptions, none near-constant."""
+def _all_specs(numbers: Numbers) -> tuple[Spec, ...]:
+    """Held-out Specs, then training Specs: distinct descriptions, none near-constant; each names a number, where these are
+    large."""
     rng = Random(SEED)
     seen: set[str] = set()
     specs: list[Spec] = []
     while len(specs) < HELD_OUT_SIZE + TRAIN_SIZE:
         spec = random_spec(rng)
+        if numbers == "large":
+            if not boundaries(spec):
+                continue
+            spec = enlarged(spec, rng)
         description = describe(spec)
         if description in seen:
             continue
@@ -54,24 +63,25 @@ def _all_specs() -> tuple[Spec, ...]:
     return tuple(specs)
 
 
-def embedded_problems(split: Split) -> list[Problem]:
+def embedded_problems(split: Split, numbers: Numbers = "small") -> list[Problem]:
     """A split's problems."""
-    return list(_problems(split))
+    return list(_problems(split, numbers))
 
 
 @cache
-def _problems(split: Split) -> tuple[Problem, ...]:
+def _problems(split: Split, numbers: Numbers) -> tuple[Problem, ...]:
     first = HELD_OUT_SIZE if split == "train" else 0
-    trained = {structure(spec) for spec in embedded_specs("train")}
+    trained = {structure(spec) for spec in embedded_specs("train", numbers)}
     return tuple(
         _problem(spec, number, unseen=structure(spec) not in trained)
-        for number, spec in enumerate(embedded_specs(split), start=first)
+        for number, spec in enumerate(embedded_specs(split, numbers), start=first)
     )
 
 
 def _problem(spec: Spec, number: int, *, unseen: bool) -> Problem:
     rng = Random(SEED * 1_000_003 + number)
-    baseline = [bland_input(spec, rng) for _ in range(3)] + [edge_input(spec, rng)]
+    at_an_edge = bland_input if has_large_numbers(spec) else edge_input  # what its author did not think of
+    baseline = [bland_input(spec, rng) for _ in range(3)] + [at_an_edge(spec, rng)]
     hidden = [bland_input(spec, rng) for _ in range(4)] + [edge_input(spec, rng) for _ in range(16)]
     tags = (spec.kind.value, spec.collect, UNSEEN_STRUCTURE if unseen else "")
     return Problem(

@@ -1,5 +1,6 @@
 """Drawing embedded Specs and inputs at random: always from a given random.Random, so that seeds decide everything."""
 
+from dataclasses import replace
 from random import Random
 
 from embedded.grammar import (
@@ -30,6 +31,8 @@ _TO_INT = ("sum", "count", "max", "min", "first", "last")
 _TO_LIST = ("list", "rev", "sort", "run")
 _TO_STR = ("list", "rev")
 
+LARGE = range(100, 1000)
+
 _PROBES_EDGE, _PROBES_BLAND, _SAME_OUTPUT_LIMIT = 20, 10, 15
 
 
@@ -41,6 +44,14 @@ def random_spec(rng: Random) -> Spec:
     if kind.takes_str:
         return _random_string_spec(kind, rng)
     return _random_list_spec(kind, rng)
+
+
+def enlarged(spec: Spec, rng: Random) -> Spec:
+    """The Spec with large numbers in its conditions."""
+    large = (
+        replace(op, constant=rng.choice(LARGE)) if op.name in BOUNDARY_FILTERS else op for op in spec.filters
+    )
+    return replace(spec, filters=tuple(large))
 
 
 def _random_list_spec(kind: Kind, rng: Random) -> Spec:
@@ -92,29 +103,54 @@ def _maybe(rng: Random, probability: float, choices: list[Op]) -> Op | None:
 
 def bland_input(spec: Spec, rng: Random, at_boundaries: bool = True) -> Input:
     """An input as a careless tester would choose it: small, positive, never empty, rarely at a boundary, or never."""
-    avoided = () if at_boundaries else _boundaries(spec)
+    avoided = () if at_boundaries else boundaries(spec)
+    top = LARGE[-1] if has_large_numbers(spec) else 9
     if spec.kind.takes_list:
-        numbers = [n for n in range(1, 10) if n not in avoided]
+        numbers = [n for n in range(1, top + 1) if n not in avoided]
         return [rng.choice(numbers) for _ in range(rng.randint(2, 4))]
     if spec.kind.takes_str:
         return "".join(rng.choice("abcdeiot") for _ in range(rng.randint(2, 4)))
-    return rng.choice([n for n in range(10) if n not in avoided])
+    return rng.choice([n for n in range(top + 1) if n not in avoided])
 
 
 def edge_input(spec: Spec, rng: Random) -> Input:
     """An input that looks for trouble: empty, zero, negative, mixed case, and the constants of the Spec's filters."""
     if spec.kind.takes_str:
         return "".join(rng.choice("abeBAE1x") for _ in range(rng.randint(0, 4)))
-    boundaries = _boundaries(spec)
+    at = boundaries(spec)
+    if has_large_numbers(spec):
+        return _near(at, spec.kind, rng)
     if spec.kind is Kind.INT_TO_INT:
-        return rng.choice([*range(-5, 10), *boundaries * 4])
+        return rng.choice([*range(-5, 10), *at * 4])
     if rng.random() < 0.1:
         return []
-    numbers = [0, -1, -2, -3, *range(1, 10), *(boundaries or [0]) * 4]
+    numbers = [0, -1, -2, -3, *range(1, 10), *(at or [0]) * 4]
     return [rng.choice(numbers) for _ in range(rng.randint(1, 4))]
 
 
-def _boundaries(spec: Spec) -> list[int]:
+def _near(at: list[int], kind: Kind, rng: Random) -> Input:
+    """At these numbers or beside them, three times out of four."""
+
+    def number() -> int:
+        if rng.random() < 0.75:
+            return rng.choice(at) + rng.choice((-1, 0, 0, 1))
+        return rng.choice((-1, 0, rng.randint(1, LARGE[-1])))
+
+    return number() if kind is Kind.INT_TO_INT else [number() for _ in range(rng.randint(0, 2))]
+
+
+def aimed_inputs(spec: Spec, rng: Random, count: int) -> list[Input]:
+    """At a number that the Spec's conditions name, and by and by farther from it on both sides."""
+    number = rng.choice(boundaries(spec))
+    near = sorted(range(-count, count + 1), key=abs)[:count]
+    return [[number + far] if spec.kind.takes_list else number + far for far in near]
+
+
+def has_large_numbers(spec: Spec) -> bool:
+    return any(number in LARGE for number in boundaries(spec))
+
+
+def boundaries(spec: Spec) -> list[int]:
     """The constants at which the Spec's filters change their mind."""
     return [op.constant for op in spec.filters if op.name in BOUNDARY_FILTERS]
 

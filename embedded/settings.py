@@ -1,10 +1,12 @@
 """How the embedded models are made."""
 
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from core.settings import Settings
+
+Numbers = Literal["small", "large"]
 
 
 class WarmStartSettings(Settings):
@@ -19,6 +21,9 @@ class WarmStartSettings(Settings):
     """Probability that a demonstration shows a mistake where it could (a condition misread, a program that does not
     run, a wrong prediction, an illegal move, a needlessly long program): a deliberately flawed demonstrator, so that
     there is something to learn by play."""
+    numbers: Numbers = "small"
+    """In the conditions of the multi-stage game's embedded problems, those of the demonstrations and those that are played:
+    small, 1 to 7; large, 100 to 999, which random inputs hardly ever meet, and each problem names one or two."""
     misreadings: float = Field(default=0.0, ge=0, le=1)
     """Probability that a demonstration of the multi-stage game takes the number of a condition for its neighbour: mistakes
     that few problems share and few inputs show."""

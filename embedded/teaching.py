@@ -1,6 +1,6 @@
 """The embedded models: found where they are, else taught on demonstrations, so that play has something to improve.
 
-Those of the default recipe are in the repository (SHIPPED), others in a cache. Both go by `identity`: where anything
+Those of the recipe `embedded`, in both sizes, are in the repository (WARM_STARTS), others in a cache. Both go by `identity`: where anything
 changes that they are taught, or how, they are others, and are made anew.
 """
 
@@ -29,8 +29,10 @@ from embedded.settings import WarmStartSettings
 from games.prompts import END, MARKER_TOKENS, PAD, format_for
 from games.rules import Rules
 
-SHIPPED = Path(__file__).parent / "warm_start"
-"""A directory per policy of the default recipe, and made_from.json: {"models": {policy: identity}, ...}."""
+WARM_STARTS = Path(__file__).parent / "warm_start"
+"""Of each size of the recipe a directory per policy, and made_from.json: {"recipe", "models": {policy: identity}, ...}."""
+SHIPPED = WARM_STARTS / "embedded"
+"""What `embedded` means where no recipe says more."""
 _TEXTS, _DEMONSTRATIONS = 256, 64
 """Of a lesson, as many tell it from another. A change that they do not show is seen by the cache, which goes by the wing's
 sources as well, and for the shipped models by a test."""
@@ -40,9 +42,9 @@ def find_embedded(role: str, rules: Rules, settings: WarmStartSettings) -> Path:
     """Directory of a policy's embedded model: the shipped one where it is what is asked for, else one of the cache,
     which may have to be made. Raises ProblemFileError."""
     known = identity(role, rules, settings)
-    made_from = SHIPPED / "made_from.json"
-    if made_from.is_file() and json.loads(made_from.read_text())["models"].get(role) == known:
-        return SHIPPED / role
+    for made_from in WARM_STARTS.glob("*/made_from.json"):
+        if json.loads(made_from.read_text())["models"].get(role) == known:
+            return made_from.parent / role
     versions = [version(name).split("+")[0] for name in ("torch", "transformers", "tokenizers")]
     wing = [source.read_text() for source in sorted(Path(__file__).parent.glob("*.py"))]
     key = hashlib.sha256(json.dumps([known, versions, wing]).encode()).hexdigest()[:16]

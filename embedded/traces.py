@@ -8,7 +8,7 @@ from random import Random
 
 from embedded.grammar import COLLECTIONS, Kind, Spec, code
 from embedded.misconceptions import misconceive, misread
-from embedded.sampling import Input, bland_input, edge_input
+from embedded.sampling import Input, aimed_inputs, bland_input, edge_input, has_large_numbers
 
 
 def clean_trace(spec: Spec) -> tuple[str, ...]:
@@ -112,10 +112,12 @@ def discriminator_suite(spec: Spec, rng: Random, *, tests: int, weak: float, inv
     draw = rng.random()
     if draw < weak:
         inputs = [weak_input(spec, rng) for _ in range(tests)]
+    elif has_large_numbers(spec):
+        inputs = aimed_inputs(spec, rng, tests)
     else:
         inputs = [(edge_input if rng.random() < 0.5 else bland_input)(spec, rng) for _ in range(tests)]
-        if draw < weak + invalid:
-            _spoil_one(spec, inputs, rng)
+    if weak <= draw < weak + invalid:
+        _spoil_one(spec, inputs, rng)
     return "".join(f"f({argument!r})\n" for argument in inputs)
 
 

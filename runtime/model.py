@@ -1,5 +1,6 @@
 """One model outside of a run: found, checked, and told how to write; for evaluation."""
 
+import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -15,7 +16,8 @@ from core.errors import SparringError
 from core.interfaces import PromptFormat
 from core.problem import Problem
 from core.stages import REASONING_STAGES, first_stages
-from embedded.teaching import SHIPPED
+from embedded.settings import WarmStartSettings
+from embedded.teaching import SHIPPED, WARM_STARTS
 from evaluation.writing import ProgramGame, SuiteGame, Writer
 from games import USUAL, GameRules, at_one_go, in_stages
 from games.prompts import TaggedFormat, format_for
@@ -47,6 +49,13 @@ class Model:
     def game(self) -> Mapping[str, Any]:
         """Rules of its run; empty where there is none."""
         return self.run.get("game") or {}
+
+    @property
+    def taught(self) -> WarmStartSettings:
+        """How the embedded models of its run were made. Raises SparringError as `rules` does."""
+        if not self.run:
+            return WarmStartSettings()
+        return read_section(WarmStartSettings, self.run, "warm_start", _run_directory(self.path))
 
     @property
     def rules(self) -> Rules | None:
@@ -92,8 +101,9 @@ def _is_model(directory: Path) -> bool:
 def _run_of(checkpoint: Path) -> dict[str, Any]:
     """What RUN/config.yaml says, for RUN/checkpoints/NAME/ROLE; of the shipped models the recipe that they are for;
     nothing where there is none. Raises ConfigError where it cannot be read."""
-    if checkpoint.parent == SHIPPED:
-        return Config.model_validate(read_recipe(recipe_path(EMBEDDED)[0])).model_dump(mode="json")
+    if checkpoint.parent.parent == WARM_STARTS:
+        recipe = json.loads((checkpoint.parent / "made_from.json").read_text())["recipe"]
+        return Config.model_validate(read_recipe(*recipe_path(recipe))).model_dump(mode="json")
     file = _run_directory(checkpoint) / "config.yaml"
     if checkpoint.parent.parent.name != "checkpoints" or not file.is_file():
         return {}

@@ -28,7 +28,8 @@ def load_splits(config: Config) -> tuple[list[Problem], list[Problem]]:
     if "problems" not in config.game.uses:
         return config.game.own_problems(config.evaluation.problems or EVALUATION_PROBLEMS)
     if settings.kind == "embedded":
-        return problems_of(config.game.kind, "train"), problems_of(config.game.kind, "held_out")
+        kind, numbers = config.game.kind, config.warm_start.numbers
+        return problems_of(kind, "train", numbers), problems_of(kind, "held_out", numbers)
     train = load_dataset(settings.file, settings.format, fields=settings.fields, split=settings.split)
     if settings.held_out.kind == "share":
         train, held_out = split_problems(

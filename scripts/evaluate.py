@@ -39,6 +39,7 @@ from core.problem import Problem
 from core.seeding import derive_seed
 from core.verdict import Limits, Status
 from embedded.problems import embedded_problems
+from embedded.settings import WarmStartSettings
 from evaluation.mutants import non_equivalent, seeded_bugs
 from evaluation.near_inputs import near_inputs
 from evaluation.solving import is_function
@@ -65,18 +66,19 @@ def evaluate(settings: EvaluateOptions) -> dict[str, Any]:
     Raises SparringError, OSError.
     """
     started = time.perf_counter()
-    problems = _problems(settings)
+    name = settings.policy or settings.discriminator or ""
+    model = None
     if settings.policy not in FIXED and settings.discriminator != OWN_TESTS:
+        model = open_model(name, "--policy" if settings.policy else "--discriminator")
+    problems = _problems(settings, model)
+    if model is not None:
         settings = settings.model_copy(update=of_engine(settings.device, settings.dtype))
-    name, limits = settings.policy or settings.discriminator or "", settings.limits
-    if settings.policy in FIXED:
-        of = partial(fixed_programs_report, settings, problems)
+    limits = settings.limits
+    if model is None:
+        of = partial(fixed_programs_report if settings.policy else own_tests_report, settings, problems)
     elif settings.policy:
-        of = partial(programs_report, settings, problems, open_model(name, "--policy"))
-    elif settings.discriminator == OWN_TESTS:
-        of = partial(own_tests_report, settings, problems)
+        of = partial(programs_report, settings, problems, model)
     else:
-        model = open_model(name, "--discriminator")
         game = changed_game(settings, model)
         limits = game.limits
         of = partial(suites_report, settings, problems, model, game)
@@ -98,9 +100,10 @@ def evaluate(settings: EvaluateOptions) -> dict[str, Any]:
     return report
 
 
-def _problems(settings: EvaluateOptions) -> list[Problem]:
+def _problems(settings: EvaluateOptions, model: Model | None) -> list[Problem]:
     if settings.dataset == EMBEDDED:
-        problems = embedded_problems("held_out")
+        taught = WarmStartSettings() if model is None else model.taught
+        problems = embedded_problems("held_out", taught.numbers)
     else:
         problems = load_dataset(
             settings.dataset, settings.format, fields=settings.fields, split=settings.split

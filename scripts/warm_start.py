@@ -14,13 +14,16 @@ from pathlib import Path
 import torch
 
 from configs.load import load_run
-from embedded.teaching import SHIPPED, identity, make_missing
+from embedded.teaching import WARM_STARTS, identity, make_missing
 from tracking.run_record import cpu_model, versions
 
+RECIPES = {"embedded": "embedded", "edges": "embedded:edges"}
+"""By the name of the directory."""
 
-def ship(directory: Path = SHIPPED) -> None:
-    """Make the default recipe's models, and note what they are made from."""
-    config = load_run([])[0].to_config()
+
+def ship(name: str, warm_starts: Path = WARM_STARTS) -> None:
+    """Make the models of one of RECIPES, and note what they are made from."""
+    config, directory = load_run(["--config", RECIPES[name]])[0].to_config(), warm_starts / name
     directory.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=directory.parent) as drafts:
         make_missing({role: Path(drafts) / role for role in config.policies}, config.game, config.warm_start)
@@ -30,7 +33,7 @@ def ship(directory: Path = SHIPPED) -> None:
     models = {role: identity(role, config.game, config.warm_start) for role in config.policies}
     instructions = torch.backends.cpu.get_cpu_capability()
     made_on = {"cpu": cpu_model(), "instructions": instructions, "versions": versions()}
-    made_from = {"models": models, "made_on": made_on}
+    made_from = {"recipe": RECIPES[name], "models": models, "made_on": made_on}
     (directory / "made_from.json").write_text(json.dumps(made_from, indent=1) + "\n")
     print(f"made in {directory}")
 
@@ -39,7 +42,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Make the embedded models that are in the repository again.")
     parser.add_argument("models", choices=["shipped"])
     parser.parse_args()
-    ship()
+    for name in RECIPES:
+        ship(name)
 
 
 if __name__ == "__main__":

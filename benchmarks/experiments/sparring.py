@@ -27,16 +27,16 @@ from embedded.problems import embedded_problems, with_random_tests
 from embedded.teaching import ensure_embedded
 from evaluation.intervals import print_table
 
-_FROZEN = ["--curriculum.frozen-players", "discriminator"]
-_STATIC = [*_FROZEN, "--curriculum.frozen-suites", "0", "--game.baseline-in-reward"]
+FROZEN = ["--curriculum.frozen-players", "discriminator"]
+STATIC = [*FROZEN, "--curriculum.frozen-suites", "0", "--game.baseline-in-reward"]
 _ROLES = ("generator", "discriminator")
 ARMS: dict[str, list[str]] = {
     "adversarial": [],
-    "frozen": _FROZEN,
+    "frozen": FROZEN,
     "adversarial_grpo": [word for role in _ROLES for word in (f"--{role}.learner.estimator.kind", "grpo")],
-    "baseline_tests": _STATIC,
-    "random_tests": _STATIC,
-    "blind_tests": _STATIC,
+    "baseline_tests": STATIC,
+    "random_tests": STATIC,
+    "blind_tests": STATIC,
 }
 _RANDOM_TESTS = {"random_tests": (3, True), "blind_tests": (12, False)}
 """How many, and whether an input may lie at a boundary."""
@@ -96,20 +96,23 @@ def run(arm: str, words: Sequence[str], seed: int, options: argparse.Namespace) 
     """The results of one run, from its file if it is there."""
     arguments = ["--seed", str(seed), *words]
     if arm in _RANDOM_TESTS:
-        arguments += on_random_tests(*_RANDOM_TESTS[arm], options)
+        count, at_boundaries = _RANDOM_TESTS[arm]
+        train = with_random_tests(embedded_problems("train"), count, at_boundaries)
+        arguments += on_files(train, embedded_problems("held_out"), f"{count}_random_tests", options)
     arguments += in_one_process(options.config) if options.local else []
     arguments += SHORT if options.quick else []
     return results_of(finished_run(options.config, f"{arm}-seed{seed}", options.output, arguments))
 
 
-def on_random_tests(count: int, at_boundaries: bool, options: argparse.Namespace) -> list[str]:
-    """Arguments of the same models on a file of the same problems, with other tests in place of their own."""
-    train = with_random_tests(embedded_problems("train"), count, at_boundaries)
-    file = write_problems(train, options.output / f"{count}_random_tests.json")
-    held_out = write_problems(embedded_problems("held_out"), options.output / "held_out.json")
+def on_files(
+    train: Sequence[Problem], held_out: Sequence[Problem], name: str, options: argparse.Namespace
+) -> list[str]:
+    """Arguments of the recipe's models on these problems."""
+    files = [write_problems(train, options.output / f"{name}.json")]
+    files += [write_problems(held_out, options.output / "held_out.json")]
     config = load_run(["--config", options.config])[0].to_config()
     models = ensure_embedded(config.policies, config.game, config.warm_start)
-    problems = ["--problems-file", str(file), "--problems.held-out.file", str(held_out)]
+    problems = ["--problems-file", str(files[0]), "--problems.held-out.file", str(files[1])]
     return [*problems, *(word for role in models for word in (f"--{role}-model", str(models[role])))]
 
 

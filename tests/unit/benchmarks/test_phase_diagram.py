@@ -1,9 +1,8 @@
-"""When sparring pays: the map's players by table, and the files of the runs that follow it."""
+"""When sparring pays: the map's players by table."""
 
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.experiments import particular
 from benchmarks.experiments.phase_diagram import (
     RANGES,
     SHARED,
@@ -17,7 +16,6 @@ from benchmarks.experiments.phase_diagram import (
     showing,
 )
 from embedded.problems import embedded_specs
-from problems.contamination import drop_contaminated
 
 SMALL = Settings(shared="all problems", numbers="1 to 9", judged_by="oracle", problems=24, steps=40)
 
@@ -65,16 +63,6 @@ def test_more_tests_catch_more_and_small_numbers_more_than_large():
     small, large = ({name: share_caught(t, span) for name, t in TESTERS.items()} for span in RANGES.values())
     assert list(small.values()) == sorted(small.values(), reverse=True)
     assert all(large[name] <= small[name] for name in TESTERS)
-
-
-def test_static_tests_stay_and_redrawn_ones_change_with_the_visit():
-    held_out = particular.chosen("held_out", particular.HELD_OUT)[0]
-    for arm, anew in (("static_3", False), ("redrawn_12", True), ("sparring", False)):
-        practised = particular.practised(arm)
-        assert len({problem.id for problem in practised}) == particular.PRACTISED * particular.VISITS
-        tests = [p.baseline_tests for p in practised[: particular.VISITS]]
-        assert (len(set(tests)) > 1) is anew
-        assert not drop_contaminated(practised, held_out)[1]
 
 
 def test_the_same_figures_draw_the_same_picture(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 import argparse
+from dataclasses import replace
 
-from benchmarks.experiments import sparring
+from benchmarks.experiments import particular, sparring
 from benchmarks.experiments.games import spread
 from configs.load import load_run
 from embedded.problems import embedded_problems, with_random_tests
@@ -31,11 +32,22 @@ def test_arms_are_compared_by_what_each_gained(monkeypatch, capsys):
 
 def test_random_tests_replace_those_of_the_same_problems_in_the_same_order(tmp_path):
     options = argparse.Namespace(output=tmp_path, config="embedded")
-    arguments = sparring.on_random_tests(12, False, options)
+    blind, held_out = with_random_tests(embedded_problems("train"), 12, False), embedded_problems("held_out")
+    arguments = sparring.on_files(blind, held_out, "blind", options)
     config = load_run(["--config", "embedded", *sparring.ARMS["blind_tests"], *arguments])[0].to_config()
-    train, held_out = load_splits(config)
-    assert train == with_random_tests(embedded_problems("train"), 12, at_boundaries=False)
-    assert held_out == embedded_problems("held_out")
+    assert load_splits(config) == (blind, held_out)
+
+
+def test_where_few_inputs_show_a_mistake_every_arm_practises_the_same_problems(tmp_path):
+    options = argparse.Namespace(output=tmp_path, config="embedded:edges")
+    own, played = [], []
+    for arm, words in particular.ARMS.items():
+        given = ["--config", options.config, *words, *particular.on_drawn_tests(arm, options)]
+        train, held_out = load_splits(load_run(given)[0].to_config())
+        own.append([len(p.baseline_tests) for p in train])
+        played.append(([replace(p, baseline_tests=()) for p in train], held_out))
+    assert [counts[0] for counts in own] == [4, 4, 4, 12, 96, 12]
+    assert all(one == played[0] for one in played)
 
 
 def test_a_game_s_scores_are_shown_with_their_spread():

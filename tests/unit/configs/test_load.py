@@ -53,7 +53,7 @@ def test_only_embedded_models_are_trusted_with_a_sandbox_that_does_not_contain()
 
 
 def test_the_embedded_recipe_is_the_default():
-    assert load_run([]) == load_run(["--config", "embedded"])
+    assert load_run([]) == load_run(["--config", "embedded:edges"])
 
 
 def test_an_unknown_recipe_names_those_there_are():
@@ -339,7 +339,7 @@ def test_a_model_in_the_environment_takes_the_chat_recipe_too(monkeypatch):
     monkeypatch.setenv("SPARRING_GENERATOR__MODEL", "a/b")
     assert load_run([])[1] == "chat"
     assert load_run(["--config", "q:7b"])[1] == "q-7b"
-    assert load_run(["--generator-model", "embedded"])[1] == "embedded"
+    assert load_run(["--generator-model", "embedded"])[1] == "embedded-edges"
 
 
 # ---------------------------------------------------------------------- the schema

@@ -40,7 +40,7 @@ def test_an_embedded_recipe_has_something_to_show_its_model(config: Config, role
 @pytest.mark.parametrize("kind", ["kuhn", "chess"])
 def test_a_game_without_embedded_problems_gets_no_others(kind: str) -> None:
     with pytest.raises(ProblemFileError, match=f"game {kind} has no embedded problems; give problems.file"):
-        problems_of(kind, "train")
+        problems_of(kind, "train", "small")
 
 
 def test_a_game_without_a_lesson_has_no_embedded_model() -> None:

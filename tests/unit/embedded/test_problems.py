@@ -2,6 +2,7 @@
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -182,6 +183,45 @@ def test_a_misread_number_is_misread_from_the_first_stage_on():
     ]
     numbered = [s for s in embedded_specs("train") if any(op.name in BOUNDARY_FILTERS for op in s.filters)]
     assert specs == numbered
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_where_numbers_are_large_each_problem_names_one_and_hidden_tests_alone_see_it_misread(split):
+    problems, specs = embedded_problems(split, "large"), embedded_specs(split, "large")
+    assert len(problems) == len(embedded_problems(split))
+    seen = {"baseline_tests": 0, "hidden_tests": 0}
+    for problem, spec in zip(problems, specs, strict=True):
+        assert re.search(r"(above|below|at least|at most) [1-9]\d\d\b", problem.description)
+        for tests in seen:
+            right, wrong = {}, {}
+            exec(problem.reference_solution, right)
+            exec("\n".join(getattr(problem, tests)), right)
+            exec(flawed_trace(spec, Random(0), 0.0, misreading=1.0)[-1], wrong)
+            seen[tests] += fails(getattr(problem, tests), wrong)
+    assert seen["baseline_tests"] < 0.05 * len(specs) and seen["hidden_tests"] > 0.9 * len(specs)
+
+
+def fails(tests: tuple[str, ...], namespace: dict) -> bool:
+    try:
+        exec("\n".join(tests), namespace)
+    except AssertionError:
+        return True
+    return False
+
+
+def test_large_numbers_are_as_unseen_in_training():
+    train, held_out = embedded_problems("train", "large"), embedded_problems("held_out", "large")
+    for field in ("description", "reference_solution"):
+        seen = {getattr(problem, field) for problem in train}
+        assert len(seen) == 1000
+        assert seen.isdisjoint(getattr(problem, field) for problem in held_out)
+
+
+def test_a_good_suite_tries_a_large_number_that_the_problem_names():
+    for spec in embedded_specs("train", "large")[:200]:
+        inputs = inputs_of(discriminator_suite(spec, Random(1), tests=5, weak=0.0, invalid=0.0))
+        number = inputs[0][0] if spec.kind.takes_list else inputs[0]
+        assert number in [op.constant for op in spec.filters] and len({str(i) for i in inputs}) == 5
 
 
 def test_flawed_traces_are_mostly_but_not_always_wrong():

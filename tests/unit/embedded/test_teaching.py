@@ -16,13 +16,14 @@ from core.problem import Problem
 from embedded import model, multistage, supervised, teaching, traces
 from embedded.grammar import code
 from embedded.problems import Split, embedded_problems
-from embedded.teaching import SHIPPED, ensure_embedded, find_embedded, identity
+from embedded.settings import Numbers
+from embedded.teaching import SHIPPED, WARM_STARTS, ensure_embedded, find_embedded, identity
 from games.prompts import ChatFormat
-from scripts.warm_start import ship
+from scripts.warm_start import RECIPES, ship
 from tracking.run_record import cpu_model, versions
 
 ROLES = ("generator", "discriminator")
-MADE_FROM = json.loads((SHIPPED / "made_from.json").read_text())
+MADE_FROM = {name: json.loads((WARM_STARTS / name / "made_from.json").read_text()) for name in RECIPES}
 REMEDY = "what the shipped models are made from has changed: python -m scripts.warm_start shipped"
 
 
@@ -31,24 +32,30 @@ def config_of(*arguments: str) -> Config:
 
 
 def found(role: str, *arguments: str) -> Path:
-    config = config_of(*arguments)
+    config = config_of("--config", "embedded", *arguments)
     return find_embedded(role, config.game, config.warm_start)
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_the_shipped_models_are_those_that_todays_sources_make(role: str) -> None:
-    config = config_of()
-    assert identity(role, config.game, config.warm_start) == MADE_FROM["models"][role], REMEDY
+@pytest.mark.parametrize("name", RECIPES)
+def test_the_shipped_models_are_those_that_todays_sources_make(name: str, role: str) -> None:
+    config = config_of("--config", RECIPES[name])
+    assert identity(role, config.game, config.warm_start) == MADE_FROM[name]["models"][role], REMEDY
     whole, _ = teaching._lesson(role, config.game, config.warm_start)
-    assert whole.get_vocab() == AutoTokenizer.from_pretrained(SHIPPED / role).get_vocab(), REMEDY
+    assert whole.get_vocab() == AutoTokenizer.from_pretrained(WARM_STARTS / name / role).get_vocab(), REMEDY
 
 
-@pytest.mark.parametrize("recipe", ["embedded", "debug"])
-def test_the_recipes_of_the_first_day_start_from_them(recipe: str, tmp_path: Path, monkeypatch) -> None:
+@pytest.mark.parametrize(
+    ("recipe", "name"),
+    [((), "edges"), (("--config", "embedded"), "embedded"), (("--config", "debug"), "embedded")],
+)
+def test_the_recipes_of_the_first_day_start_from_them(
+    recipe: tuple[str, ...], name: str, tmp_path: Path, monkeypatch
+) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    config = config_of("--config", recipe)
+    config = config_of(*recipe)
     models = ensure_embedded(ROLES, config.game, config.warm_start)
-    assert models == {role: SHIPPED / role for role in ROLES}
+    assert models == {role: WARM_STARTS / name / role for role in ROLES}
     assert not list(tmp_path.iterdir())
 
 
@@ -57,8 +64,8 @@ def edited(patch: pytest.MonkeyPatch, module: ModuleType) -> None:
     patch.setattr(inspect, "getsource", lambda asked: source(asked) + "#" * (asked is module))
 
 
-def described_loudly(split: Split) -> list[Problem]:
-    return [replace(p, description=p.description.upper()) for p in embedded_problems(split)]
+def described_loudly(split: Split, numbers: Numbers) -> list[Problem]:
+    return [replace(p, description=p.description.upper()) for p in embedded_problems(split, numbers)]
 
 
 CHANGES = {
@@ -95,25 +102,26 @@ def test_what_the_rules_make_of_a_lesson_makes_another_model() -> None:
 
 
 def test_without_the_shipped_files_they_are_made(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(teaching, "SHIPPED", tmp_path)
+    monkeypatch.setattr(teaching, "WARM_STARTS", tmp_path)
     assert found("generator").parent == teaching.cache_directory()
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_made_again_they_are_the_same_to_the_bit(tmp_path: Path) -> None:
-    made_on = MADE_FROM["made_on"]
-    names = ("torch", "transformers")
-    here = {name: versions().get(name) for name in names}
+@pytest.mark.parametrize("name", RECIPES)
+def test_made_again_they_are_the_same_to_the_bit(name: str, tmp_path: Path) -> None:
+    made_on = MADE_FROM[name]["made_on"]
+    packages = ("torch", "transformers")
+    here = {package: versions().get(package) for package in packages}
     here |= {"cpu": cpu_model(), "instructions": torch.backends.cpu.get_cpu_capability()}
-    there = {name: made_on["versions"].get(name) for name in names}
+    there = {package: made_on["versions"].get(package) for package in packages}
     there |= {"cpu": made_on["cpu"], "instructions": made_on["instructions"]}
     if here != there:
         pytest.skip(f"arithmetic may differ in the last bit: made on {there}, this is {here}")
-    ship(tmp_path)
+    ship(name, tmp_path)
     for role in ROLES:
-        for name in ("model.safetensors", "tokenizer.json"):
-            assert (tmp_path / role / name).read_bytes() == (SHIPPED / role / name).read_bytes(), (
-                f"{role}/{name}"
-            )
-    assert json.loads((tmp_path / "made_from.json").read_text())["models"] == MADE_FROM["models"]
+        for file in ("model.safetensors", "tokenizer.json"):
+            made, there = (directory / name / role / file for directory in (tmp_path, WARM_STARTS))
+            assert made.read_bytes() == there.read_bytes(), f"{role}/{file}"
+    models = json.loads((tmp_path / name / "made_from.json").read_text())["models"]
+    assert models == MADE_FROM[name]["models"]
