@@ -1,6 +1,6 @@
 """Sparring's training loop: two live policies, a judge, a curriculum.
 
-    python driver.py                     the embedded recipe on a local Ray
+    python driver.py                     the recipe embedded:edges on a local Ray
     python driver.py --config debug      one process, under a minute
     python driver.py --resume            continue the latest run
 

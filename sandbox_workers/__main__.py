@@ -22,7 +22,8 @@ from typing import TextIO
 
 from pydantic import ValidationError
 
-from core.errors import SparringError, exit_with
+from core.commands import plain_endings
+from core.errors import SparringError
 from core.interfaces import SandboxFailure
 from core.verdict import Limits, Status, Verdict
 from sandbox_workers.backends import MOST_SLOTS
@@ -166,20 +167,20 @@ def main(arguments: list[str] | None = None) -> int:
     add_options(serving, port=8080)
     commands.add_parser("check_host", help="what this host offers, and what is weaker here")
     options = parser.parse_args(arguments)
-    try:
-        for name, least in {"slots": 1, "memory_mb": 32, "cpu_s": 1, "waiting": 1}.items():
-            if (value := getattr(options, name, least)) < least:
-                raise SparringError(f"--{name.replace('_', '-')} {value:g}: {least} or more")
-        match options.command:
-            case "judge":
-                return judge(options)
-            case "serve":
-                return serve(options)
-            case _:
-                return check_host()
-    except SparringError as error:
-        exit_with(error)
+    for name, least in {"slots": 1, "memory_mb": 32, "cpu_s": 1, "waiting": 1}.items():
+        if (value := getattr(options, name, least)) < least:
+            raise SparringError(f"--{name.replace('_', '-')} {value:g}: {least} or more")
+    match options.command:
+        case "judge":
+            return judge(options)
+        case "serve":
+            return serve(options)
+        case _:
+            return check_host()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    status = 0
+    with plain_endings():
+        status = main()
+    sys.exit(status)

@@ -5,7 +5,7 @@
 
 learning: held-out scores after the same steps and samples, by lag and seed; each run is one process with the transformers
 engine and one thread, two beside each other. There weights are exactly as old as the lag says, so it is the worst case.
-busy: the default recipe's alternating steps on Ray with vLLM, by lag: seconds a step, and the shares of them in which the
+busy: the recipe `embedded`'s alternating steps on Ray with vLLM, by lag: seconds a step, and the shares of them in which the
 busier rollout actor samples and in which learners update.
 """
 

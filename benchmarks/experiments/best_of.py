@@ -3,7 +3,7 @@
     python -m benchmarks.experiments.best_of --output output/experiments
     python -m benchmarks.experiments.best_of output/RUN
 
-The first takes the default run of seed 1, and makes it where it is not there; --quick the models before play.
+The first takes the run of seed 1 of the recipe `embedded`, and makes it where it is not there; --quick the models before play.
 Held-out embedded problems; at each checkpoint of the run, its generator writes four programs for each problem.
 One of them is taken: the first (pass@1), or the one with the most votes (evaluation/choosing.py) on the discriminator's
 tests, on as many tests on random inputs, or on the inputs of the problem's own baseline tests (a majority of outputs,

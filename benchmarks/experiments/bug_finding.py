@@ -4,7 +4,7 @@ suites of trained discriminators, of the one before training, and of random inpu
     python -m benchmarks.experiments.bug_finding --output output/experiments
     python -m benchmarks.experiments.bug_finding --checkpoint RUN/checkpoints/best/discriminator
 
-The first takes a run of the default recipe for each seed, and makes those that are not there. --checkpoint may be repeated,
+The first takes a run of the recipe `embedded` for each seed, and makes those that are not there. --checkpoint may be repeated,
 one for each seed of a run. --untrained is the warm start of the recipe unless it is given.
 Bugs: mutants of the syntax tree that the sandbox can tell from the reference (`evaluation.mutants`). Most are coarse, and
 any input shows them; --operators comparison boolean leaves those that take a thought.

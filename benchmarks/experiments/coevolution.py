@@ -11,7 +11,7 @@ is wrong if it fails a hidden test.
 survival: of all programs of the row's generator, the share that every suite of the column's discriminator lets pass.
 Later discriminators should find more in each column of the first, later generators survive more in each of the second.
 Ratings of all of them from the same games (evaluation/league.py). `python -m scripts.league` does this for any one run.
-The first takes a run of the default recipe for each seed, and makes those that are not there; --quick makes a short one of
+The first takes a run of the recipe `embedded` for each seed, and makes those that are not there; --quick makes a short one of
 the debug recipe.
 """
 

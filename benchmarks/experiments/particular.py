@@ -51,7 +51,7 @@ def main() -> None:
         if options.quick:
             options.seeds, options.arms = options.seeds[:1], ["adversarial", "random_12"]
             options.output = Path(directory)
-        arms = {arm: [*words, *on_drawn_tests(arm, options)] for arm, words in ARMS.items()}
+        arms = {arm: [*ARMS[arm], *on_drawn_tests(arm, options)] for arm in options.arms}
         write(options.json, *compare(options, arms))
 
 

@@ -42,7 +42,7 @@ PROBLEMS, PER_STEP, STEPS = 64, 16, 160
 RATES = 2.0, 2.0
 """Steps of the generator's and the discriminator's logits along the gradient."""
 FLAWED, WEAK = 0.65, 0.95
-"""At the start, as in the default recipe: of each mistake that can be made, and of inputs that show next to nothing."""
+"""At the start, as in the recipe `embedded`: of each mistake that can be made, and of inputs that show next to nothing."""
 
 SHARED: dict[str, Callable[[Spec], Hashable]] = {
     "all problems": lambda spec: None,

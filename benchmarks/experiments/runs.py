@@ -32,7 +32,7 @@ def finished_run(recipe: str, name: str, output: Path, arguments: Sequence[str] 
 
 
 def sparring_runs(seeds: Sequence[int], output: Path) -> list[Path]:
-    """The default runs that experiments/sparring.py compares with others; made where they are not there."""
+    """The runs of the recipe `embedded` that experiments/sparring.py compares with others; made where they are not there."""
     return [finished_run("embedded", f"adversarial-seed{n}", output, ["--seed", str(n)]) for n in seeds]
 
 

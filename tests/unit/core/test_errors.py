@@ -1,3 +1,7 @@
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from core.commands import plain_endings
@@ -34,3 +38,26 @@ def test_a_command_ends_plainly(error: BaseException, code: int | str, said: str
     with pytest.raises(SystemExit) as ended, plain_endings():
         raise error
     assert (ended.value.code, capsys.readouterr().err) == (code, said)
+
+
+@pytest.mark.parametrize("prints", ["print('x' * 100_000, flush=True)", "print('x')"])
+def test_who_reads_no_further_ends_a_command_without_a_word(prints: str) -> None:
+    command = f"from core.commands import plain_endings\nwith plain_endings(): input(); {prints}"
+    process = subprocess.Popen(
+        [sys.executable, "-c", command],
+        cwd=Path(__file__).parents[3],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdin and process.stdout and process.stderr
+    process.stdout.close()
+    process.stdin.write(b"\n")
+    process.stdin.close()
+    assert (process.wait(30), process.stderr.read()) == (1, b"")
+
+
+def test_another_broken_pipe_is_an_error(capsys) -> None:
+    with pytest.raises(SystemExit) as ended, plain_endings():
+        raise BrokenPipeError(32, "Broken pipe")
+    assert ended.value.code == 2 and "Broken pipe" in capsys.readouterr().err
