@@ -102,7 +102,8 @@ def _maybe(rng: Random, probability: float, choices: list[Op]) -> Op | None:
 
 
 def bland_input(spec: Spec, rng: Random, at_boundaries: bool = True) -> Input:
-    """An input as a careless tester would choose it: small, positive, never empty, rarely at a boundary, or never."""
+    """An input as a careless tester would choose it: positive, never empty, rarely at a boundary, or never; small, but where the
+    conditions have large numbers anything up to those."""
     avoided = () if at_boundaries else boundaries(spec)
     top = LARGE[-1] if has_large_numbers(spec) else 9
     if spec.kind.takes_list:

@@ -14,7 +14,6 @@ import logging
 import os
 import secrets
 import signal
-import socket
 import sys
 import threading
 from collections.abc import Iterator, Sequence
@@ -124,7 +123,7 @@ def serve_until_told(options: argparse.Namespace) -> None:
     from runtime.hardware import of_engine
     from sandbox_workers.backends import choose_backend
     from serving.models import fitting, open_models, with_context
-    from web.service import check
+    from web.service import address, check
 
     leasts = {"max_models": 1, "max_tokens": 1, "max_model_len": 32, "kv_cache_mb": 16, "slots": 1}
     for option, least in leasts.items():
@@ -146,24 +145,23 @@ def serve_until_told(options: argparse.Namespace) -> None:
         told = threading.Event()
         for number in (signal.SIGINT, signal.SIGTERM):  # Ray's own handler would end it as if it had failed
             signal.signal(number, lambda *_: told.set())
-        where = f"http://{options.host}:{options.port}/v1"
+        where = address(options.host, options.port)
         print(
-            f"serving {', '.join(models)} at {where}, at most {options.max_models} loaded at once", flush=True
+            f"serving {', '.join(models)} at {where}/v1, at most {options.max_models} loaded at once",
+            flush=True,
         )
         told.wait()
 
 
 def _free_port(host: str, port: int) -> int:
     """Raises SparringError where it is taken: Serve would try and try."""
+    from web.service import listening
+
     try:
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind((host, port))
+        with listening(host, port) as probe:
             return probe.getsockname()[1]
-    except OSError as error:
-        raise SparringError(
-            f"--host {host} --port {port}: {error.strerror}; give another, or --port 0"
-        ) from None
+    except SparringError as error:
+        raise SparringError(f"{error}; give another, or --port 0") from None
 
 
 @contextlib.contextmanager

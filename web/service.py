@@ -76,15 +76,22 @@ def say_errors_plainly(app: FastAPI) -> None:
 
 def run(app: FastAPI, options: argparse.Namespace) -> None:
     """Until Ctrl-C or SIGTERM; requests under way are answered first, for 30 s. Raise SparringError: no such address."""
-    family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
-    try:
-        listening = socket.create_server((options.host, options.port), family=family, backlog=2048)
-    except OSError as error:
-        raise SparringError(f"--host {options.host} --port {options.port}: {error.strerror}") from None
-    with listening:
-        host, port = listening.getsockname()[:2]
-        print(f"listening on http://{f'[{host}]' if ':' in host else host}:{port}", flush=True)
+    with listening(options.host, options.port) as server:
+        print(f"listening on {address(*server.getsockname()[:2])}", flush=True)
         config = uvicorn.Config(
             app, access_log=False, log_level="warning", timeout_keep_alive=60, timeout_graceful_shutdown=30
         )
-        uvicorn.Server(config).run(sockets=[listening])
+        uvicorn.Server(config).run(sockets=[server])
+
+
+def listening(host: str, port: int) -> socket.socket:
+    """Raises SparringError."""
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        raise SparringError(f"--host {host} --port {port}: {error.strerror}") from None
+
+
+def address(host: str, port: int) -> str:
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"

@@ -9,8 +9,8 @@ one for each seed of a run. --untrained is the warm start of the recipe unless i
 Bugs: mutants of the syntax tree that the sandbox can tell from the reference (`evaluation.mutants`). Most are coarse, and
 any input shows them; --operators comparison boolean leaves those that take a thought.
 kill@k: the chance that one of k suites fails a bug, mean over a problem's bugs, then over problems; five suites are
-written for each problem. Random inputs are uniform over small values of the right type, know nothing of the problem,
-and come in suites as long as the discriminator's, and in large ones.
+written for each problem. Random inputs are uniform over values of the right type and range, know nothing else of the
+problem, and come in suites as long as the discriminator's, and in large ones.
 Intervals are over checkpoints for the trained, and over sampling seeds for the others.
 """
 
@@ -19,6 +19,7 @@ import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from random import Random
 from statistics import fmean
@@ -56,7 +57,8 @@ class Target:
 
 async def make_targets(options: argparse.Namespace, sandbox: Sandbox, config: Config) -> list[Target]:
     """The first held-out problems; those without a bug are left out."""
-    held_out = zip(embedded_problems("held_out"), embedded_specs("held_out"), strict=True)
+    numbers = config.warm_start.numbers
+    held_out = zip(embedded_problems("held_out", numbers), embedded_specs("held_out", numbers), strict=True)
     chosen = list(held_out)[: options.problems]
 
     async def bugs(problem: Problem, spec: Spec) -> list[Mutant]:
@@ -89,7 +91,8 @@ def random_suites(targets: Sequence[Target], tests: int, seed: int) -> list[list
     def suite(target: Target, number: int) -> str:
         rng = Random(derive_seed(seed, "random suite", target.problem.id, number))
         blank = Spec(kind=target.spec.kind)  # without the problem's constants
-        inputs = (rng.choice((bland_input, edge_input))(blank, rng) for _ in range(tests))
+        ways = (partial(bland_input, target.spec), partial(edge_input, blank))
+        inputs = (rng.choice(ways)(rng) for _ in range(tests))
         return "\n".join(f"f({given!r})" for given in inputs)
 
     return [[suite(target, number) for number in range(SUITES)] for target in targets]
