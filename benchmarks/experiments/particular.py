@@ -12,6 +12,7 @@ Equal generator steps and samples, the same warm start, several seeds, the same 
 Runs are local and to the bit (experiments/runs.py), several may run beside each other; finished ones are not run again.
 """
 
+import argparse
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -55,7 +56,7 @@ def main() -> None:
         write(options.json, *compare(options, arms))
 
 
-def on_drawn_tests(arm: str, options) -> list[str]:
+def on_drawn_tests(arm: str, options: argparse.Namespace) -> list[str]:
     """Arguments: nothing where the tests are the problems' own."""
     if arm not in TESTS:
         return []
