@@ -1,12 +1,13 @@
 """Models that cannot be loaded: what is said."""
 
 import pytest
+import yaml
 from huggingface_hub import constants
 
-from configs.load import load_run
+from configs.load import RECIPES, load_run
 from core.errors import SparringError
 from runtime import start
-from runtime.start import _differences, load_tokenizers, resolve, starting_models
+from runtime.start import _differences, find_model, load_tokenizers, resolve, starting_models
 
 
 def test_offline_a_hub_id_without_a_copy_says_where_to_put_one(tmp_path, monkeypatch) -> None:
@@ -27,6 +28,22 @@ def test_a_directory_without_a_model_says_what_is_expected(tmp_path, monkeypatch
     monkeypatch.setenv("HF_HUB_OFFLINE", offline)
     with pytest.raises(SparringError, match=r"cannot be loaded .*give a directory in Hugging Face format"):
         load_tokenizers({"generator": str(tmp_path)})
+
+
+SIZES = [
+    f"{file.stem}:{size}" if size else file.stem
+    for file in sorted(RECIPES.glob("*.yaml"))
+    for size in ("", *yaml.safe_load(file.read_text()).get("sizes", {}))
+]
+
+
+@pytest.mark.parametrize("recipe", SIZES)
+def test_where_a_recipe_names_a_directory_of_ours_it_is_there(recipe: str, monkeypatch) -> None:
+    monkeypatch.chdir(RECIPES.parent)
+    config = load_run(["--config", recipe])[0].to_config()
+    for role in config.policies:
+        if (model := config.policy(role).model).startswith("embedded/"):  # others are the user's, or a hub's
+            find_model(model, role)
 
 
 def test_what_a_resumed_run_changes_is_named_by_its_keys() -> None:
