@@ -16,7 +16,7 @@ COMPUTES_ALONE = (
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
     """For the two workers of `make test` and `make test-slow`: all that starts sandboxes, engines and runs is done by one of
-    them, in its order; what computes alone, file by file, by whoever has nothing to do. Without xdist (tests/gpu) nobody asks."""
+    them, in its order; what computes alone, and short local runs, by whoever has nothing to do. Without xdist (tests/gpu) nobody asks."""
     from xdist.scheduler import LoadScopeScheduling
 
     class OneAfterAnother(LoadScopeScheduling):

@@ -96,6 +96,7 @@ def refusals():
         yield kind, {"evaluation": {"suites": 5}}, r"evaluation\.suites has no effect"
         for key in ("misreadings", "weak_suites", "invalid_suites"):
             yield kind, {"warm_start": {key: 0.01}}, rf"warm_start\.{key} has no effect"
+        yield kind, {"warm_start": {"numbers": "large"}}, r"warm_start\.numbers has no effect"
         yield kind, {"credit": {"kind": "all"}}, "credit all has no effect"
         yield kind, {"credit": {"kind": "tree"}}, "credit tree has no effect"
         yield kind, {"credit": {"branches": 8}}, r"credit\.stage\.branches"

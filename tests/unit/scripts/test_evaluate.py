@@ -7,11 +7,14 @@ import pytest
 
 from configs.evaluate import EvaluateOptions
 from core.problem import Problem
+from embedded.problems import embedded_problems
+from embedded.teaching import WARM_STARTS
 from games.multistage.game import MultistageGame
 from games.multistage.rules import MultistageRules
 from problems.loader import load_problems
+from runtime.model import open_model
 from runtime.problem_sets import _learnable
-from scripts.evaluate import changed_game, evaluate, main, own_tests_report, suites_report
+from scripts.evaluate import _problems, changed_game, evaluate, main, own_tests_report, suites_report
 from tests.datasets import DATA
 
 RIGHT, HALF, WRONG = (f"def f(n):\n    return {v}\n" for v in ("n * 2", "n + 2", "7"))
@@ -328,3 +331,10 @@ def test_suites_need_functions(scripted, capsys):
     with pytest.raises(SystemExit):
         main(["--dataset", str(DATA / "lua"), "--format", "q", "--split", "train", "--discriminator", "m/m"])
     assert "suites need Python functions" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("recipe", "numbers"), [("embedded", "small"), ("edges", "large")])
+def test_embedded_problems_are_those_that_the_models_run_plays(recipe: str, numbers) -> None:
+    policy = str(WARM_STARTS / recipe / "generator")
+    settings = EvaluateOptions(dataset="embedded", policy=policy)
+    assert _problems(settings, open_model(policy, "--policy")) == embedded_problems("held_out", numbers)
