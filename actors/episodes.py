@@ -10,7 +10,7 @@ from actors.rows import episode_rows
 from core.batch import Transcript, transcript_of
 from core.episode import Completion, Episode
 from core.interfaces import Game, Player, Policy, PromptFormat, Sampling, Sandbox
-from core.play import PlayRequest, PlayResult, usage_of
+from core.play import PLAY, PlayRequest, PlayResult, usage_of
 from core.problem import Problem
 from core.seeding import derive_seed
 from core.tracing import Occupancy
@@ -52,6 +52,7 @@ class EpisodeRunner:
     async def play(self, request: PlayRequest) -> tuple[PlayResult, list[Transcript]]:
         """All problems of the request at once; of play for training also all trajectories' transcripts. Raises what a policy
         raises; a sandbox failure only leaves trajectories without reward."""
+        PLAY.set(object())
         occupancy = Occupancy("generate", "sandbox")
         episodes = await asyncio.gather(
             *(

@@ -1,7 +1,7 @@
 """A policy on plain transformers: the portable engine, and the reference that vLLM is compared with.
 
-Requests that are waiting at the same moment are decoded as one left-padded batch. The batch is formed when the
-event loop has nothing else to run, so that the same episodes give the same batches, to the bit.
+What of one play waits at the same moment is decoded as one left-padded batch. The batch is formed when the event loop has
+nothing else to run, so that the same play gives the same batches, to the bit, whatever is played beside it.
 """
 
 import asyncio
@@ -17,6 +17,7 @@ from actors.settings import MAX_NUM_SEQS, Engine
 from actors.weights import make_receipt, tensors_of
 from core.episode import Completion, FinishReason
 from core.interfaces import Sampling
+from core.play import PLAY
 from core.weights import PublishReceipt, WeightUpdate
 
 transformers_logging.disable_progress_bar()  # a bar per load would drown the run's own display
@@ -35,8 +36,9 @@ class TransformersPolicy:
         self._model: Any = AutoModelForCausalLM.from_pretrained(model, dtype=dtype)
         self._model.to(device).eval()
         self._settings, self._device = settings, torch.device(device)
-        self._waiting: list[_Request] = []
-        self._draining: asyncio.Task[None] | None = None
+        self._waiting: dict[object, list[_Request]] = {}
+        """By play."""
+        self._draining: dict[object, asyncio.Task[None]] = {}
         self._asleep = False
         self._version = 0
 
@@ -52,9 +54,10 @@ class TransformersPolicy:
                 f"prompt of {len(prompt_tokens)} tokens does not fit max_model_len {self._settings.max_model_len}"
             )
         answer: asyncio.Future[Completion] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Request(list(prompt_tokens), sampling, answer))
-        if self._draining is None:
-            self._draining = asyncio.create_task(self._drain())
+        play = PLAY.get()
+        self._waiting.setdefault(play, []).append(_Request(list(prompt_tokens), sampling, answer))
+        if play not in self._draining:
+            self._draining[play] = asyncio.create_task(self._drain(play))
         return await answer
 
     async def score(self, tokens: Sequence[int]) -> list[float]:
@@ -88,17 +91,18 @@ class TransformersPolicy:
             self._asleep = False
 
     async def close(self) -> None:
-        if self._draining is not None:
-            self._draining.cancel()
+        for draining in self._draining.values():
+            draining.cancel()
 
-    async def _drain(self) -> None:
-        """Wait until nobody else asks, then answer all who wait."""
+    async def _drain(self, play: object) -> None:
+        """Wait until nobody else of the play asks, then answer all who wait."""
         seen = -1
-        while seen != len(self._waiting):
-            seen = len(self._waiting)
+        while seen != len(self._waiting[play]):
+            seen = len(self._waiting[play])
             for _ in range(3):  # a coroutine may need a few turns of the loop to reach its next request
                 await asyncio.sleep(0)
-        requests, self._waiting, self._draining = self._waiting, [], None
+        requests = self._waiting.pop(play)
+        del self._draining[play]
         at_once = self._settings.max_num_seqs or MAX_NUM_SEQS
         for start in range(0, len(requests), at_once):
             chunk = requests[start : start + at_once]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +15,8 @@ from core.tracing import Span
 
 GENERATOR, DISCRIMINATOR = POLICIES = ("generator", "discriminator")
 """The policies; whose players are so named are the policy's of that name."""
+PLAY: ContextVar[object] = ContextVar("PLAY", default=None)
+"""Which request is played: plays that an actor has at the same time meet in its engines."""
 
 
 @dataclass(frozen=True, kw_only=True)

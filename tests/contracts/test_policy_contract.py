@@ -1,7 +1,7 @@
 """One suite for every policy. Those with weights must moreover compute what the learner computes."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
@@ -13,18 +13,22 @@ import pytest
 import torch
 from transformers import PreTrainedModel
 
+from actors.episodes import EpisodeRunner, Speaker
 from actors.settings import TransformersEngine, VllmEngine
 from actors.transformers_policy import TransformersPolicy
 from core.episode import Completion, FinishReason
 from core.interfaces import EngineFailure, Policy, Sampling
+from core.play import PlayRequest
 from core.seeding import derive_seed
 from core.weights import PublishError, WeightUpdate, check_receipt, digest_of
 from embedded.model import build_model, build_tokenizer
 from games.prompts import END, MARKER_TOKENS, PAD
+from games.rules import match
 from learners.models import score_tokens
 from learners.packing import row_of
+from sandbox_workers.nothing import NoSandbox
 from tests.learning import export
-from tests.playing import ScriptedPolicy
+from tests.playing import Letters, ScriptedPolicy, letters
 
 CONTEXT = 384
 TOLERANCE = 1e-4
@@ -192,6 +196,33 @@ def test_a_request_does_not_depend_on_its_neighbours(subject):
     crowded = subject.run(together())
     assert crowded.tokens == alone.tokens
     assert crowded.logprobs == pytest.approx(alone.logprobs, abs=TOLERANCE)
+
+
+def test_a_play_is_the_same_to_the_bit_whatever_is_played_beside_it(transformers: Subject) -> None:
+    """An evaluation and a step, say, reach an engine together or not by chance; and what is decoded together decides the last
+    bits."""
+
+    def begin(number: int) -> Coroutine[Any, Any, Any]:
+        async def play(problem: Any, players: Mapping[str, Any], *_: Any) -> Any:
+            player, prompt = players["one"], [*PROMPT, *range(50, 50 + 9 * number)]
+            return [await player.policy.generate(prompt, ask(seed=seed)) for seed in (1, 2)]
+
+        speaker = Speaker(
+            policy=transformers.policy, format=Letters(), decode=letters, max_tokens=12, probe_tolerance=1.0
+        )
+        runner = EpisodeRunner(SimpleNamespace(play=play), NoSandbox(), {"one": speaker}, {"one": "one"}, 0)  # type: ignore[arg-type]
+        problems = tuple(match("letters", f"{number}.{i}") for i in range(2 + number))
+        return runner.play(
+            PlayRequest(
+                address=("play", number), problems=problems, attempts={"one": 1}, temperatures={"one": 1.0}
+            )
+        )
+
+    async def together() -> list[Any]:
+        return await asyncio.gather(*(begin(number) for number in range(4)))
+
+    alone = [transformers.run(begin(number))[0].episodes for number in range(4)]
+    assert [result.episodes for result, _ in transformers.run(together())] == alone
 
 
 def test_greedy_takes_the_most_likely_token(engine):
