@@ -1,15 +1,18 @@
 """For every test."""
 
 import os
+import re
 import time
 from collections.abc import Iterator
 
 import pytest
 
-COMPUTES_ALONE = (
-    *("tests/unit/", "tests/properties/", "tests/gpu/", "tests/integration/test_sharded_"),
-    *("tests/integration/test_memory_runs_out.py", "tests/integration/test_parallel_learner.py"),
-    "tests/integration/test_benchmarks.py::test_an_experiment",  # their runs are local, with a thread each
+COMPUTES_ALONE = re.compile(
+    r"tests/(unit|properties|gpu)/|tests/integration/test_("
+    r"memory_runs_out|parallel_learner|sharded_|"
+    # one process with one thread at a time:
+    r"bad_input|benchmarks\.py::test_an_experiment|evaluate|game_runs|local_run|mirror|notebooks|report_page|resume|setup|"
+    r"sixth_stage|solve|trackers|your_own_game)"
 )
 
 
@@ -21,7 +24,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
 
     class OneAfterAnother(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return nodeid.partition("::")[0] if nodeid.startswith(COMPUTES_ALONE) else "one after another"
+            return nodeid.partition("::")[0] if COMPUTES_ALONE.match(nodeid) else "one after another"
 
     return OneAfterAnother(config, log)
 
