@@ -159,16 +159,19 @@ class RayRollouts:
         """The last update of each policy."""
         self._counts: dict[Any, Mapping[str, float]] = {}
         """The sandbox clients', of each actor since its start; of lost ones, too."""
-        for index, own in enumerate(options):
+        for index in range(len(options)):
             self.actors.append(self._start(index))
-            # an engine takes for its own whatever another allocates while it starts
-            if device == "cuda" and own["num_gpus"] < 1:
+            if self._starts_alone(index):
                 ray.get(self.actors[-1].ready.remote())
 
     def _start(self, index: int) -> Any:
         environment = runtime_env(self._device)
         actor = RolloutActor.options(max_concurrency=64, runtime_env=environment, **self._options[index])
         return actor.remote(self._build, index)
+
+    def _starts_alone(self, index: int) -> bool:
+        """On a part of a GPU: an engine takes for its own whatever another allocates while it starts."""
+        return self._device == "cuda" and self._options[index]["num_gpus"] < 1
 
     def wait_ready(self) -> None:
         for warnings in ray.get([a.ready.remote() for a in [*self.actors, *self._engines()]]):
@@ -244,30 +247,55 @@ class RayRollouts:
 
     # ------------------------------------------------------------------ what is lost
     def _lost(self, index: int, actor: Any, error: Exception) -> None:
-        """Another takes its place, unless one has already, and begins anew all that it had. Raises RunFailed."""
+        """Another takes its place, unless one has already, and others those of who is lost with it, as on a node; what all of
+        them had is begun anew. Raises RunFailed."""
         if self.actors[index] is not actor:
             return
-        why = in_words(error)
-        while not self._replace(index, why):
-            why = "another that was lost before it was ready"
+        lost = {index: in_words(error)}
+        if not self._starts_alone(index):
+            lost |= self._also_lost(index)
+        places = set(lost)
+        while lost:
+            for place, why in lost.items():
+                self._begin_another(place, why)
+            lost = {place: again for place, why in lost.items() if (again := self._lost_again(place, why))}
         for share in self._open:
-            if share.index == index and not _played(share.playing):
+            if share.index in places and not _played(share.playing):
                 self._begin_anew(share)
+
+    def _also_lost(self, index: int) -> dict[int, str]:
+        """Places of others that have died, with the reason."""
+        asked = {place: a.alive.remote() for place, a in enumerate(self.actors) if place != index}
+        if asked:
+            ray.wait(list(asked.values()), num_returns=len(asked), timeout=LOOK_S)
+        found = {}
+        for place, reference in asked.items():
+            try:
+                ray.get(reference, timeout=0)
+            except GetTimeoutError:
+                continue  # whoever waits for it will tell
+            except _ENDED as error:
+                found[place] = in_words(error)
+        return found
 
     def _begin_anew(self, share: _Share) -> None:
         share.actor = self.actors[share.index]
         share.playing, share.transcripts = share.actor.play.remote(share.request)
         share.again += len(share.request.problems)
 
-    def _replace(self, index: int, why: str) -> bool:
-        """False where the new one is lost, too. Raises RunFailed."""
+    def _begin_another(self, index: int, why: str) -> None:
+        """Raises RunFailed."""
         self._replaced[index] += 1
         times = self._replaced[index]
         if times > REPLACEMENTS:
             raise RunFailed(f"rollout actor {index} was lost {times} times, the last time by {why}")
         log.warning("rollout actor %d was lost (%s): another plays again what it had", index, why)
         end(self.actors[index])
-        self.actors[index] = actor = self._start(index)
+        self.actors[index] = self._start(index)
+
+    def _lost_again(self, index: int, why: str) -> str | None:
+        """None once it is ready, and has what was published last; else why it is lost, too. Raises RunFailed."""
+        actor = self.actors[index]
         try:
             ray.get(actor.ready.remote(), timeout=START_S)
             for policy in self._published.keys() - self.engines.keys():
@@ -276,9 +304,9 @@ class RayRollouts:
             raise RunFailed(
                 f"rollout actor {index} was lost ({why}), and none could take its place within {START_S:g} s"
             ) from None
-        except _LOST:
-            return False
-        return True
+        except _LOST as error:
+            return f"before it was ready: {in_words(error)}"
+        return None
 
     def _mend_engines(self) -> bool:
         """Whether one that is apart was lost: it is there again. Raises RunFailed."""

@@ -184,6 +184,19 @@ def test_counts_of_lost_clients_stay(rollouts: RayRollouts) -> None:
 
 
 @pytest.mark.slow
+def test_who_is_lost_at_the_same_time_is_replaced_at_the_same_time(rollouts: RayRollouts) -> None:
+    """As with a node that had several: each may take minutes to load."""
+    pids = played(rollouts.begin(request(0, 0))(), "pid")
+    wait = rollouts.begin(request("idle 3", "idle 3"))
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    result = wait()
+    assert result.played_again == 2 and set(played(result, "pid")).isdisjoint(pids)
+    began, ended = played(result, "began"), played(result, "ended")
+    assert max(began) < min(ended), "the second was not looked at only when the first was done"
+
+
+@pytest.mark.slow
 def test_an_actor_that_works_long_is_not_taken_for_stopped(rollouts: RayRollouts) -> None:
     """Its loop is blocked for longer than anybody may be silent."""
     result = rollouts.begin(request(6, 0))()

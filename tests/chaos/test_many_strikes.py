@@ -1,0 +1,121 @@
+"""A run of the real driver on Ray whose actors only sleep, so that many strikes take no long: what it plays again is what it
+had played, and nothing is counted twice."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+import ray
+from ray._private.state import actors as known_actors
+
+from actors.rollout import RayRollouts
+from benchmarks.scale import ATTEMPTS, TOKENS, sleeping_parts
+from configs.load import load_run
+from core.play import POLICIES
+from core.weights import WeightUpdate
+from driver import train
+from runtime.session import open_session
+from tests.chaos.sleeping import Playing
+from tests.integration.conftest import rows_of
+from tests.integration.test_resume import learned
+
+ACTORS, STEPS, PROBLEMS = 10, 6, 40
+TIMES = 2
+"""Each place is struck: at the fourth loss of one a run gives up, and a slow machine may lose one by itself."""
+SCHEDULER = -1
+SILENCE_S = 12.0
+"""Two strikes stop a process, which is there and answers nobody."""
+
+
+@contextmanager
+def playing() -> Iterator[RayRollouts]:
+    """Of a cluster that ends with them."""
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=200 << 20)
+    try:
+        build: Any = Playing
+        rollouts = RayRollouts(build, [{"num_cpus": 0, "num_gpus": 0}] * ACTORS, "cpu")
+        rollouts.wait_ready()
+        rollouts.publish(TOKENS, ray.put(4))
+        yield rollouts
+        rollouts.close()
+    finally:
+        ray.shutdown()
+
+
+def play(rollouts: RayRollouts, run: Path) -> None:
+    for policy in POLICIES:  # what the run before published was lost with its mailboxes
+        update = WeightUpdate(version=0, tensors={}, digest="", probe=(), probe_logprobs=())
+        rollouts.publish(policy, ray.put(update))
+    asked, recipe = load_run([
+        "--config", "embedded", "--output-dir", str(run.parent), "--run-name", run.name, "--no-evaluation.enabled",
+        "--curriculum.stages", "5", "--n-discriminator-steps", "0", "--n-generator-steps", "0",
+        "--k-alternating-steps", str(STEPS), "--curriculum.problems-per-step", str(PROBLEMS), "--checkpoint.every", "2",
+    ])  # fmt: skip
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("runtime.cluster.cluster_parts", partial(sleeping_parts, rollouts))
+        with open_session(asked, recipe) as session:
+            train(session)
+
+
+class Killer(threading.Thread):
+    """Strikes within each step but the last, as soon as whom it is to strike is there."""
+
+    def __init__(self, rollouts: RayRollouts, run: Path) -> None:
+        super().__init__(daemon=True)
+        self._rollouts, self._run, self._rng = rollouts, run, Random(1)
+        places = [*range(ACTORS), SCHEDULER]
+        self.left = [place for _ in range(TIMES) for place in self._rng.sample(places, len(places))]
+        self.struck: list[int] = []
+        """Process ids."""
+
+    def run(self) -> None:
+        for step in range(STEPS - 1):
+            while len(rows_of(self._run)) < step:
+                time.sleep(0.05)
+            for place in [self.left.pop(0) for _ in range(-(-len(self.left) // (STEPS - 1 - step)))]:
+                time.sleep(self._rng.uniform(0, 0.4))
+                stops = len(self.struck) % 11 == 5
+                pid = self._process(place)
+                os.kill(pid, signal.SIGSTOP if stops else signal.SIGKILL)
+                self.struck.append(pid)
+
+    def _process(self, place: int) -> int:
+        while True:
+            for actor in known_actors().values():
+                if place == SCHEDULER:
+                    here = actor["ActorClassName"] == "SchedulerActor"
+                else:
+                    here = actor["ActorID"] == self._rollouts.actors[place]._actor_id.hex()
+                if here and actor["State"] == "ALIVE" and actor["Pid"] not in self.struck:
+                    return int(actor["Pid"])
+            time.sleep(0.05)
+
+
+@pytest.mark.timeout(600)
+def test_what_is_struck_again_and_again_is_the_run_that_nothing_happens_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("watching", "scheduler"):
+        monkeypatch.setattr(f"actors.{module}.SILENCE_S", SILENCE_S)
+    with playing() as rollouts:
+        play(rollouts, tmp_path / "whole")
+        killer = Killer(rollouts, tmp_path / "struck")
+        killer.start()
+        play(rollouts, tmp_path / "struck")
+        killer.join(0)
+        assert not killer.left and len(killer.struck) == TIMES * (ACTORS + 1), killer.struck
+    whole, struck = (learned(tmp_path / run) for run in ("whole", "struck"))
+    again = sum(row.pop("played_again", 0) for row in struck)
+    assert again and not sum(row.pop("played_again", 0) for row in whole)
+    assert struck == whole
+    assert len(struck) == STEPS
+    episodes = [(tmp_path / run / "episodes.jsonl").read_bytes() for run in ("whole", "struck")]
+    assert episodes[0] == episodes[1] and episodes[0].count(b"\n") == STEPS * PROBLEMS * 2 * ATTEMPTS
