@@ -1,6 +1,6 @@
 """What an inference engine can be told. Imports no torch and no vllm: the config schema nests it."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import Field
 
@@ -48,6 +48,11 @@ class Engine(Settings):
 
 class TransformersEngine(Engine):
     kind: Literal["transformers"] = "transformers"
+
+    @classmethod
+    def like(cls, engine: Engine) -> Self:
+        """In place of an engine of another kind."""
+        return cls(**engine.model_dump(include=set(Engine.model_fields)))
 
 
 class VllmEngine(Engine):

@@ -164,16 +164,28 @@ def load_run(arguments: list[str]) -> tuple[Run, str]:
         raise ConfigError("\n".join(_explain(e, who, str(path)) for e in error.errors())) from error
     except ValueError as error:
         raise ConfigError(str(error)) from error
-    idle = sorted(k for k in on_command_line if k.startswith("evaluation.") and k != "evaluation.enabled")
-    if idle and not run.evaluation.enabled:
-        raise ConfigError(
-            f"command line: {idle[0]} has no effect while evaluation.enabled is false: leave it out"
-        )
+    for pattern, where in _idle(run).items():
+        if idle := sorted(key for key in on_command_line if re.fullmatch(pattern, key)):
+            raise ConfigError(f"command line: {idle[0]} has no effect {where}: leave it out")
     kept = dict(leaves(values))
     for key, value in from_environment.items():
         if key in kept:
             print(f"from the environment: {key} = {value}", flush=True)
     return run, name
+
+
+def _idle(run: Run) -> dict[str, str]:
+    """Keys that nothing reads with these settings, as a pattern, and why. A recipe may hold them, for those who change that."""
+    idle = {}
+    if not run.evaluation.enabled:
+        idle[r"evaluation\.(?!enabled$).*"] = "while evaluation.enabled is false"
+    if run.local:
+        alone = r"rollout\.(actors|cpus)|sandbox\.(workers|patience_s)|\w+\.learner\.(cpus|min_workers)"
+        idle[alone] = "with local, where one process does everything"
+    models = {run.policy(role).model for role in run.policies}
+    if EMBEDDED not in models and run.problems.kind == "file":
+        idle[r"warm_start\..*"] = "where no policy's model is embedded"
+    return idle
 
 
 def _dashed(word: str) -> str:

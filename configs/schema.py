@@ -124,9 +124,10 @@ class Config(Settings):
     def policy(self, name: str) -> PolicySettings:
         return {"generator": self.generator, "discriminator": self.discriminator}[name]
 
-    def engines(self, models: Mapping[str, str]) -> list[tuple[str, ...]]:
-        """Policies by engine: together those that are adapters of one model. models: by policy; those that are "embedded"
-        have yet to be made, each its own."""
+    def engines(self, models: Mapping[str, str] | None = None) -> list[tuple[str, ...]]:
+        """Policies by engine: together those that are adapters of one model. models: by policy, else as configured; those that
+        are "embedded" have yet to be made, each its own."""
+        models = models or {name: self.policy(name).model for name in self.policies}
         found: list[tuple[str, ...]] = []
         for name in self.policies:
             own = self.policy(name)
@@ -227,7 +228,7 @@ class Config(Settings):
             for policy in policies.values()
         ):
             return  # whether they share an engine is settled later
-        engines = self.engines({role: policy.model for role, policy in policies.items()})
+        engines = self.engines()
         held = [roles for roles in engines if policies[roles[0]].engine.count is None]
         of_vllm = [roles for roles in held if policies[roles[0]].engine.kind == "vllm"]
         if len(of_vllm) > 1 and asleep & {role for roles in of_vllm for role in roles}:

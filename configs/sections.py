@@ -1,4 +1,4 @@
-"""The sections of a run's configuration that belong to no room: policies, problems, sandbox, rollouts, evaluation,
+"""The sections of a run's configuration that belong to no room: policies, problems, sandbox, rollouts, credit,
 checkpoints. `schema.py` puts them together.
 """
 

@@ -167,7 +167,7 @@ class LearnerSettings(Settings):
     gpus: float | None = Field(default=None, ge=0, le=1)
     """GPU of each worker, or a share of one; None: none on CPU, else one where there are enough, else a share."""
     threads: int = Field(default=2, ge=1)
-    """Torch threads of each worker on CPU."""
+    """Torch threads of each worker on CPU; with local of the whole process, where OMP_NUM_THREADS does not say fewer."""
 
     @property
     def gae(self) -> Gae:

@@ -61,26 +61,6 @@ class LearnerSpec:
         return learner
 
 
-def by_backbone(specs: Mapping[str, LearnerSpec]) -> list[dict[str, LearnerSpec]]:
-    """The policies in groups: together those that tune adapters of one model, on the same kind of workers."""
-
-    def same(one: LearnerSpec, other: LearnerSpec) -> bool:
-        return (
-            one.reference_path == other.reference_path
-            and one.device == other.device
-            and one.settings.shares_workers_with(other.settings)
-        )
-
-    groups: list[dict[str, LearnerSpec]] = []
-    for name, spec in specs.items():
-        group = next((g for g in groups if same(next(iter(g.values())), spec)), None)
-        if group is None:
-            groups.append({name: spec})
-        else:
-            group[name] = spec
-    return groups
-
-
 def build_learners(specs: Mapping[str, LearnerSpec]) -> dict[str, Learner]:
     """Build the learners of one group; several share a backbone. Raises what LearnerSpec.build raises."""
     import torch

@@ -1,1 +1,1 @@
-"""Problems: reading and checking a user's file, splitting it, writing warm-start texts for it; the embedded set."""
+"""Problems: reading and checking a user's file, splitting it."""

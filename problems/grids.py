@@ -15,11 +15,9 @@ How hard a task looks is a heuristic to order a curriculum by, read off its grid
       .10 few_examples  1 / number of train pairs: fewer examples say less
 """
 
-import argparse
 import json
 import logging
 import math
-import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -27,6 +25,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal, get_args
 
+from core.commands import parser_of, plain_endings
 from core.problem import Problem
 from problems.loader import ProblemFileError, read_json
 
@@ -350,19 +349,14 @@ def _as_lists(grid: Grid) -> list[list[int]]:
 # ---------------------------------------------------------------- the command
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m problems.grids", description="Statistics of grid tasks.")
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = parser_of("problems.grids", "Statistics of grid tasks.")
     parser.add_argument("place", help="a directory of task files, or one")
-    place = parser.parse_args(arguments).place
-    try:
-        tasks = load_tasks(place, "skip")
-    except ProblemFileError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    levels = {str(level): [task.id for task in of_level] for level, of_level in by_difficulty(tasks).items()}
-    print(json.dumps({**task_statistics(tasks), "tasks_by_difficulty": levels}, indent=2))
-    return 0
+    with plain_endings():
+        tasks = load_tasks(parser.parse_args(arguments).place, "skip")
+        levels = {str(level): [t.id for t in of_level] for level, of_level in by_difficulty(tasks).items()}
+        print(json.dumps({**task_statistics(tasks), "tasks_by_difficulty": levels}, indent=2))
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

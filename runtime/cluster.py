@@ -30,7 +30,7 @@ from core.errors import RunFailed, SparringError
 from core.interfaces import Sandbox
 from core.problem import Problem
 from learners.train_loop import NODE_LABEL, TrainRun
-from learners.train_spec import LearnerSpec, by_backbone
+from learners.train_spec import LearnerSpec
 from runtime.build import build_engine, build_runner, learner_specs, ordered_ids
 from runtime.hardware import Hardware, detect, free_memory
 from runtime.memory_plan import object_store_bytes
@@ -43,6 +43,7 @@ from runtime.placement import (
     NoPlace,
     Place,
     engine_name,
+    learner_groups,
     learner_name,
     parts_of,
     place,
@@ -271,7 +272,9 @@ def _parts(
         if start.checkpoint is None or config.device == "cuda":
             rollouts.wait_ready()
         again = start.checkpoint is not None
-        for group in by_backbone(learner_specs(config, start)):
+        specs = learner_specs(config, start)
+        for roles in learner_groups(config):
+            group = {role: specs[role] for role in roles}
             runs.append(begin_learning(group, start.versions, ray_train, places, republish=again))
         learners = {role: learner for run in runs for role, learner in run.learners.items()}
         rollouts.wait_ready()

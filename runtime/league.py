@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from actors.settings import TransformersEngine
 from configs.load import load_run
 from configs.schema import Config
 from core.errors import SparringError
@@ -217,5 +218,5 @@ def writer(member: Member, role: str, config: Config) -> AbstractAsyncContextMan
     which starts at once."""
     model, seat = open_model(str(member.models[role]), role), config.policy(role)
     device: Literal["cpu", "cuda"] = "cuda" if config.device == "cuda" and detect().gpus else "cpu"
-    own = seat.engine if device == "cuda" else seat.engine.model_copy(update={"kind": "transformers"})
+    own = seat.engine if device == "cuda" else TransformersEngine.like(seat.engine)
     return loaded(model, own, device, model.style(), seat.max_tokens, config.seed)

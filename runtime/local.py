@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
+import torch
+
 from actors.episodes import EpisodeRunner
 from configs.schema import Config
 from core.batch import BatchSpec
@@ -18,9 +20,10 @@ from curriculum.curriculum import Curriculum
 from learners.learner import Learner
 from learners.recovery import learn
 from learners.state import begin_save
-from learners.train_spec import LearnerSpec, build_learners, by_backbone
+from learners.train_spec import LearnerSpec, build_learners
 from runtime.build import build_runner, learner_specs, ordered_ids
 from runtime.parts import Learning, Parts, Start
+from runtime.placement import learner_groups
 from runtime.weight_files import read_weights, write_weights
 from sandbox_workers.local import LocalSandbox
 from sandbox_workers.nothing import NoSandbox
@@ -79,6 +82,8 @@ def _written(directory: tempfile.TemporaryDirectory[str], wait: Callable[[], Non
 def local_parts(config: Config, problems: list[Problem], start: Start) -> Iterator[Parts]:
     """Raises SandboxUnavailable, OSError (no such model)."""
     if config.device == "cpu":
+        threads = max(config.policy(role).learner.threads for role in config.policies)
+        torch.set_num_threads(min(threads, torch.get_num_threads()))
         os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")  # vLLM would compile a helper at its first request
     with (
         asyncio.Runner() as loop,
@@ -88,8 +93,8 @@ def local_parts(config: Config, problems: list[Problem], start: Start) -> Iterat
         try:
             specs = learner_specs(config, start)
             learners = {}
-            for group in by_backbone(specs):
-                for role, learner in _build(group).items():
+            for roles in learner_groups(config):
+                for role, learner in _build({role: specs[role] for role in roles}).items():
                     learners[role] = LocalLearner(learner, specs[role])
                     if learner.version:
                         rollouts.publish(role, learners[role].current_weights())

@@ -292,9 +292,8 @@ def _engines(
     config: Config, shapes: Mapping[str, Shape], sequences: int = STARVED
 ) -> dict[tuple[str, ...], dict[str, int]]:
     """What each kind of engine has on a GPU, by the policies that play on it."""
-    models = {role: config.policy(role).model for role in config.policies}
     found = {}
-    for roles in config.engines(models):
+    for roles in config.engines():
         first = config.policy(roles[0])
         loras = [config.policy(role).learner.lora for role in roles if first.publishes_adapter]
         ranks = [lora.rank for lora in loras if lora] * (ADAPTERS + config.rollout.max_policy_lag)
@@ -316,7 +315,7 @@ def _beside_learners(config: Config, learners: Sequence[str]) -> bool:
 
 
 def _learner(config: Config, role: str, shape: Shape) -> dict[str, int]:
-    """Without the backbone where another role has brought it (learners/train_spec.by_backbone)."""
+    """Without the backbone where another role has brought it (runtime/placement.learner_groups)."""
     own = config.policy(role)
     parts = learner_parts(shape, own.learner, own.engine.max_model_len)
     shared = role not in (group[0] for group in learner_groups(config))
@@ -355,8 +354,7 @@ def choose(config: Config, shapes: Mapping[str, Shape], have: int) -> dict[str, 
 
 def can_sleep(config: Config) -> bool:
     """Whether it would help, and vLLM can: its allocator puts one engine of a process to sleep."""
-    models = {role: config.policy(role).model for role in config.policies}
-    engines = [config.policy(roles[0]).engine for roles in config.engines(models)]
+    engines = [config.policy(roles[0]).engine for roles in config.engines()]
     held = [engine for engine in engines if engine.count is None]
     of_vllm = [engine for engine in held if engine.kind == "vllm"]
     ahead = config.rollout.max_policy_lag > 0  # who plays while learners update does not sleep

@@ -1,4 +1,4 @@
-"""One model outside of a run: found, checked, and told how to write; for evaluation."""
+"""One model outside of a run: found, checked, and told how to write: for evaluation, solving and serving."""
 
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence

@@ -81,7 +81,7 @@ def units(share: float) -> int:
 
 
 def learner_groups(config: Config) -> list[tuple[str, ...]]:
-    """Policies by the workers that they learn on, as learners/train_spec.by_backbone has them."""
+    """Policies by the workers that they learn on: together those that tune adapters of one model, on the same kind of them."""
     first, *others = config.policies
     one = config.policy(first)
     together = [
@@ -106,7 +106,7 @@ def parts_of(config: Config) -> list[Part]:
     """In the order in which they start."""
     parts, rollout, width = [], config.rollout, _width(config)
     on_gpu = config.device == "cuda"
-    for roles in config.engines({role: config.policy(role).model for role in config.policies}):
+    for roles in config.engines():
         engine = config.policy(roles[0]).engine
         if engine.count is not None:
             gpus = engine.gpus_each * UNIT if on_gpu else 0
@@ -292,8 +292,7 @@ def shares(config: Config, nodes: Sequence[Node]) -> dict[str, Any]:
     have one half and the learners the other. Actors left open fill the GPUs that nothing else is on."""
     gpus = sum(int(node.gpus) for node in nodes) or 1  # a cluster that has yet to start one
     groups, width = learner_groups(config), _width(config)
-    models = {role: config.policy(role).model for role in config.policies}
-    engines = [config.policy(roles[0]).engine for roles in config.engines(models)]
+    engines = [config.policy(roles[0]).engine for roles in config.engines()]
     gpus -= sum((engine.count or 0) * engine.gpus_each for engine in engines)
     open_groups = [group for group in groups if config.policy(group[0]).learner.gpus is None]
     given = sum(units(config.policy(g[0]).learner.gpus or 0) for g in groups if g not in open_groups)

@@ -1,7 +1,7 @@
 """The same runner as plain processes, for hosts that allow neither containers nor namespaces (unprivileged containers,
 hosted notebooks).
 
-Picked by itself only for programs of the embedded models: it contains much less than the others. See WEAKER.
+Picked by itself only for programs of the embedded models: it contains much less than the others. See weaker_points.
 """
 
 import os

@@ -40,11 +40,11 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--policy", required=True, help="generator or discriminator")
     parser.add_argument("--to", required=True, type=Path, help="a directory that is not there, or empty")
     parser.add_argument("--checkpoint", help="step_000012, best or latest; default: best, where there is one")
-    kind = parser.add_mutually_exclusive_group()
-    kind.add_argument(
-        "--merge", action="store_true", help="whole weights, a LoRA adapter merged (the default)"
+    parser.add_argument(
+        "--adapter",
+        action="store_true",
+        help="the LoRA adapter alone, in peft's format; without it whole weights, an adapter merged",
     )
-    kind.add_argument("--adapter", action="store_true", help="the LoRA adapter alone, in peft's format")
     parser.add_argument("--dtype", choices=DTYPES, default="fp32", help="of the weights (%(default)s)")
     parser.add_argument("--push", metavar="OWNER/NAME", help="upload it, too: to this repository of the hub")
     return parser.parse_args(arguments)

@@ -34,13 +34,10 @@ def main(arguments: Sequence[str]) -> None:
     options = _options(arguments)
     with plain_endings():
         run = find_run(options.run, options.output_dir)
-        try:
-            if any(value is not None for value in (options.step, options.problem, options.player)):
-                _show_attempts(run, options)
-            else:
-                _show_run(run)
-        except BrokenPipeError:  # piped into head
-            sys.stderr.close()
+        if any(value is not None for value in (options.step, options.problem, options.player)):
+            _show_attempts(run, options)
+        else:
+            _show_run(run)
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:

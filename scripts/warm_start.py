@@ -1,6 +1,6 @@
 """Make the embedded models that are in the repository again: the same bits on the same kind of machine.
 
-    python -m scripts.warm_start shipped
+    python -m scripts.warm_start
 
 A run makes those of any other recipe by itself.
 """
@@ -39,9 +39,7 @@ def ship(name: str, warm_starts: Path = WARM_STARTS) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Make the embedded models that are in the repository again.")
-    parser.add_argument("models", choices=["shipped"])
-    parser.parse_args()
+    argparse.ArgumentParser(prog="python -m scripts.warm_start", description=__doc__).parse_args()
     for name in RECIPES:
         ship(name)
 

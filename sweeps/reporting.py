@@ -1,7 +1,6 @@
 """A report: all tables that the runs give, on the terminal and as report.md, report.json, runs.csv, tasks.csv, pictures."""
 
 import csv
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
@@ -14,6 +13,7 @@ from configs.schema import Config
 from core.errors import SparringError
 from learners.checkpoints import base_of
 from problems.contamination import normalised
+from runtime import plan
 from runtime.problem_sets import load_splits
 from sweeps import plots, reports
 from sweeps.runs import RunFiles, read_runs, value_of
@@ -129,22 +129,16 @@ def task_rows(run: RunFiles) -> Iterator[dict[str, Any]]:
 def parameters(run: RunFiles) -> float | None:
     """Of the generator's model; of that beneath its adapter, where it has one."""
     from huggingface_hub import snapshot_download
-    from safetensors import safe_open
 
-    folder = _policy(run)
-    if folder and (base := base_of(folder)):
-        folder = Path(base)
-        if not folder.is_dir():  # a hub's: this machine has trained on it
-            try:
-                folder = Path(snapshot_download(base, local_files_only=True))
-            except (OSError, ValueError):
-                folder = None
-    count = 0
-    for file in folder.glob("*.safetensors") if folder else ():
-        with safe_open(file, "pt") as tensors:
-            names = tensors.keys()
-            count += sum(math.prod(tensors.get_slice(name).get_shape()) for name in names)
-    return float(count) or None
+    if (folder := _policy(run)) is None:
+        return None
+    model = base_of(folder) or str(folder)
+    if not Path(model).is_dir():  # a hub's: this machine has trained on it
+        try:
+            model = snapshot_download(model, local_files_only=True)
+        except (OSError, ValueError):
+            return None
+    return float(plan.parameters(model)) or None
 
 
 def likeness(run: RunFiles) -> dict[str, float]:

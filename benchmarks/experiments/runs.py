@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
+from actors.settings import TransformersEngine
 from configs.load import load_run
 from configs.schema import Config
 from evaluation.writing import Writer
@@ -47,8 +48,7 @@ def in_one_process(recipe: str) -> list[str]:
 def writer(directory: Path, role: str, config: Config, seed: int) -> AbstractAsyncContextManager[Writer]:
     """A policy of a run with this config, to write with, on the transformers engine."""
     model, seat = open_model(str(directory), role), config.policy(role)
-    engine = seat.engine.model_copy(update={"kind": "transformers"})
-    return loaded(model, engine, "cpu", model.style(), seat.max_tokens, seed)
+    return loaded(model, TransformersEngine.like(seat.engine), "cpu", model.style(), seat.max_tokens, seed)
 
 
 def results_of(run: Path) -> dict[str, Any]:

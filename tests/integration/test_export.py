@@ -100,7 +100,7 @@ def test_whole_weights_are_those_of_the_checkpoint(
     tuning: tuple[str, ...], run_of: Any, tmp_path: Path
 ) -> None:
     run = run_of(*tuning)
-    folder = export(run, tmp_path / "out", *(["--merge"] if tuning else []))
+    folder = export(run, tmp_path / "out")
     checkpoint = whole(run / "checkpoints" / "best" / "generator")
     exported = AutoModelForCausalLM.from_pretrained(folder)
     assert torch.equal(logits(exported), logits(checkpoint))

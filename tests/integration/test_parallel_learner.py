@@ -11,7 +11,7 @@ from learners.learner import Learner
 from learners.recovery import go_back
 from learners.settings import LearnerSettings
 from learners.state import load_learner, save_learner
-from learners.train_spec import LearnerSpec, build_learners, by_backbone
+from learners.train_spec import LearnerSpec, build_learners
 from tests.learning import largest_difference, one_torch_thread, random_samples, save_tiny_model, weights
 
 CASES: dict[str, dict] = {
@@ -97,7 +97,6 @@ def learn_on_one_backbone(model: Path, alone: bool) -> dict[str, dict[str, torch
         )
         for seed, role in enumerate(ROLES)
     }
-    assert by_backbone(specs) == [specs]
     learners = build_learners(specs)
     for step in (1, 2):
         for role, learner in learners.items():

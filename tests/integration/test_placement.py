@@ -19,9 +19,9 @@ import runtime.cluster
 from configs.schema import Config
 from core.errors import SparringError
 from learners.train_loop import TrainRun
-from learners.train_spec import LearnerSpec, by_backbone
+from learners.train_spec import LearnerSpec
 from runtime.cluster import ClusterTooSmall, begin_learning, find_places, nodes_of_cluster, start_rollouts
-from runtime.placement import ROLLOUT_ACTOR, NoPlace, engine_name, idle_gpus, learner_name
+from runtime.placement import ROLLOUT_ACTOR, NoPlace, engine_name, idle_gpus, learner_groups, learner_name
 from tests.unit.runtime.test_placement import both, fitted
 
 pytestmark = [
@@ -102,8 +102,9 @@ def started(config: Config, directory: Path, monkeypatch) -> list[tuple[str, str
     runs: list[TrainRun] = []
     try:
         rollouts.wait_ready()
-        groups = by_backbone({role: spec(config, role) for role in config.policies})
-        for group in groups:
+        groups = learner_groups(config)
+        for roles in groups:
+            group = {role: spec(config, role) for role in roles}
             runs.append(begin_learning(group, dict.fromkeys(group, 0), directory, places))
         holders = {f"engine {role}": actors for role, actors in rollouts.engines.items()} | {
             "rollout": rollouts.actors
@@ -113,7 +114,7 @@ def started(config: Config, directory: Path, monkeypatch) -> list[tuple[str, str
             for part in holders
             for a in holders[part]
         ]
-        workers = sum(next(iter(group.values())).settings.workers for group in groups)
+        workers = sum(config.policy(roles[0]).learner.workers for roles in groups)
         until = time.monotonic() + 200
         while len(ray.get(seen.all.remote())) < workers:
             assert time.monotonic() < until, "a learner waits for ever"

@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -367,8 +368,26 @@ def test_evaluation_is_switched_off_whatever_else_the_recipe_says_of_it() -> Non
     assert not config.evaluation.enabled and config.evaluation.problems == 120
 
 
-def test_a_key_of_evaluation_beside_the_switch_is_refused() -> None:
-    with pytest.raises(
-        ConfigError, match=r"evaluation\.problems has no effect while evaluation\.enabled is false"
-    ):
-        load("--no-evaluation.enabled", "--evaluation.problems", "5")
+@pytest.mark.parametrize(
+    ("arguments", "refused"),
+    [
+        (
+            "--no-evaluation.enabled --evaluation.problems 5",
+            "evaluation.problems has no effect while evaluation.en",
+        ),
+        ("--local --rollout.actors 2", "rollout.actors has no effect with local"),
+        ("--local --sandbox.workers 2", "sandbox.workers has no effect with local"),
+        ("--local --generator.learner.cpus 2", "generator.learner.cpus has no effect with local"),
+        (
+            "--config chat --warm-start.seed 3",
+            "warm_start.seed has no effect where no policy's model is embedded",
+        ),
+    ],
+)
+def test_a_key_without_effect_is_refused_on_the_command_line(arguments: str, refused: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(refused)):
+        load(*arguments.split())
+
+
+def test_a_recipe_may_have_keys_for_those_who_run_it_otherwise() -> None:
+    assert load("--config", "embedded", "--local", "--sandbox.slots", "2").rollout.actors == 2

@@ -24,7 +24,7 @@ from tracking.run_record import cpu_model, versions
 
 ROLES = ("generator", "discriminator")
 MADE_FROM = {name: json.loads((WARM_STARTS / name / "made_from.json").read_text()) for name in RECIPES}
-REMEDY = "what the shipped models are made from has changed: python -m scripts.warm_start shipped"
+REMEDY = "what the shipped models are made from has changed: python -m scripts.warm_start"
 
 
 def config_of(*arguments: str) -> Config:

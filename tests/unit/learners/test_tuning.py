@@ -16,7 +16,7 @@ from learners.models import load_model
 from learners.packing import row_of
 from learners.settings import LearnerSettings
 from learners.state import load_learner, save_learner
-from learners.train_spec import LearnerSpec, build_learners, by_backbone
+from learners.train_spec import LearnerSpec, build_learners
 from learners.tuning import decoder_layers, freeze_all_but_last
 from tests.learning import batch, largest_difference, random_samples, tiny_model, weights
 from tests.unit.learners.test_models import SHAPE, tiny
@@ -80,7 +80,6 @@ def spec(model_path, **settings) -> LearnerSpec:
 
 def test_two_adapters_on_one_backbone_learn_as_two_models_would(model_path, random_batch):
     specs = {name: spec(model_path, **LORA) for name in ("generator", "discriminator")}
-    assert by_backbone(specs) == [specs]
     together = build_learners(specs)
     assert together["generator"].policy.model is together["discriminator"].policy.model
     apart = {name: one.build(name) for name, one in specs.items()}
@@ -114,14 +113,6 @@ def test_the_limit_of_logits_is_all_networks(make_learner, lora):
     networks = make_learner(lora=lora, logits_mb=3).policy.networks()
     assert len(networks) == (1 if lora else 2)
     assert all(network.logits_at_once == 3 << 18 for network in networks)
-
-
-def test_only_adapters_of_one_model_share_a_backbone(model_path, tmp_path):
-    full, lora = spec(model_path), spec(model_path, **LORA)
-    elsewhere = LearnerSpec(**{**vars(lora), "reference_path": str(tmp_path)})
-    for other in (full, elsewhere, spec(model_path, **LORA, cpus=2)):
-        assert [list(group) for group in by_backbone({"a": lora, "b": other})] == [["a"], ["b"]]
-    assert [list(group) for group in by_backbone({"a": full, "b": full})] == [["a"], ["b"]]
 
 
 def test_a_resumed_adapter_continues_to_the_bit(model_path, random_batch, tmp_path):

@@ -97,7 +97,11 @@ def test_an_engine_that_is_not_installed_is_refused(tmp_path: Path, monkeypatch:
     assert not planned(tmp_path).obstacles
 
 
-def test_a_tiny_models_learning_rate_is_too_high_for_a_large_one(tmp_path: Path) -> None:
+def test_a_tiny_models_learning_rate_is_too_high_for_a_large_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan, "shapes_of", of_size(10**6))  # else it asks a hub for model "a"
+
     def warned(parameters: int, *arguments: str) -> bool:
         made = planned(tmp_path, "--generator-model", "a", *arguments, parameters=parameters)
         return any("generator: a learning rate of 0.0003 is for" in warning for warning in made.warnings)
