@@ -18,7 +18,14 @@ from core.tracing import seconds_of
 from runtime.logs import quiet_logs
 from runtime.placement import learning_in_turn
 from runtime.session import Session, open_session, show_plan
-from tracking.step import best_programs, episode_metrics, mistakes, policy_lag, require_some_judged
+from tracking.step import (
+    best_programs,
+    episode_metrics,
+    mistakes,
+    policy_lag,
+    require_some_judged,
+    without_signal,
+)
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -55,7 +62,9 @@ def train(session: Session) -> None:
             for role in roles:
                 samples, row[role] = session.credit[role].samples(result.episodes, assignment.stage)
                 if not samples:
-                    show.say(f"step {step}: no sample for the {role} (see metrics.jsonl); it does not learn")
+                    show.say(
+                        f"step {step}: no sample for the {role}, who does not learn: {without_signal(row)}"
+                    )
                     continue
                 version = parts.learners[role].version + 1
                 row[role] |= policy_lag(result.usage, config.players_of(role), version)

@@ -184,10 +184,12 @@ class RayRollouts:
         return list(dict.fromkeys(engine for engines in self.engines.values() for engine in engines))
 
     def begin(self, request: PlayRequest) -> Callable[[], PlayResult]:
-        """Problem by problem goes to the actor with the fewest that are still played; results are in their order."""
+        """Problem by problem goes to the actor with the fewest of earlier steps that are still played; results are in their
+        order. What is not for training is dealt evenly, and counts for nothing: a step is dealt as it is after a resume."""
         load = [0] * len(self.actors)
         for share in self._open:
-            if not ray.wait([share.playing], timeout=0)[0]:
+            steps = None not in (request.recorded, share.request.recorded)
+            if steps and not ray.wait([share.playing], timeout=0)[0]:
                 load[share.index] += len(share.request.problems)
         dealt: list[list[Problem]] = [[] for _ in self.actors]
         for problem in request.problems:
@@ -207,9 +209,8 @@ class RayRollouts:
         while True:
             actor = share.actor
             try:
-                if not ray.wait([share.playing], timeout=0)[0]:
-                    ray.wait([share.playing], timeout=LOOK_S)
-                    _fetch(shares)
+                ray.wait([share.playing], timeout=LOOK_S)
+                _fetch(shares)
                 result: PlayResult = answer(share.playing, actor, *self._engines())
                 # the driver's own from here on, whatever becomes of the actor's node
                 transcripts = ray.put(answer(share.transcripts, actor))

@@ -14,6 +14,8 @@ from core.errors import RunFailed
 from curriculum.curriculum import Assignment, Curriculum
 
 log = logging.getLogger(__name__)
+_START_S = 300.0
+"""Who has not begun to answer within this will not: its process had to start, beside others."""
 _Call = tuple[str, tuple[Any, ...]]
 
 
@@ -40,7 +42,7 @@ class RayScheduler:
         self._saved: list[_Call] = []
         self._since: list[_Call] = []
         """What brings another actor to where this one is."""
-        self._replaced = 0
+        self._replaced, self._answered = 0, False
 
     @property
     def total_steps(self) -> int:
@@ -80,7 +82,9 @@ class RayScheduler:
         while True:
             try:
                 for name, given in calls:
-                    last = ray.get(getattr(self._actor, name).remote(*given), timeout=SILENCE_S)
+                    patience = SILENCE_S if self._answered else _START_S
+                    last = ray.get(getattr(self._actor, name).remote(*given), timeout=patience)
+                    self._answered = True
                 return last
             except (RayActorError, GetTimeoutError) as error:
                 self._replaced += 1
@@ -90,5 +94,5 @@ class RayScheduler:
                     ) from None
                 log.warning("the scheduler was lost (%s): another takes its place", in_words(error))
             end(self._actor)
-            self._actor = self._start()
+            self._actor, self._answered = self._start(), False
             calls = [*self._left_out, *self._saved, *self._since, (method, arguments)]

@@ -18,6 +18,7 @@ from configs.layers import leaves, nested, overlay, place
 from configs.schema import Config
 from configs.sections import EMBEDDED
 from core.errors import SparringError
+from core.play import POLICIES
 from learners.checkpoints import RUN_STATE
 from learners.mirror import fetch
 
@@ -74,6 +75,22 @@ class Run(Config):
 
     use_wandb: bool = False
     """wandb among tracking.to."""
+    use_vllm: bool = False
+    """engine.kind vllm, where a recipe has another."""
+    use_reasoning_format: bool = False
+    """game.answer_format reasoning."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _r4s_switches(cls, values: Any) -> Any:
+        if not isinstance(values, Mapping):
+            return values
+        meant: dict[str, Any] = {}
+        if values.get("use_vllm") in (True, "true"):
+            meant |= {f"{role}.engine.kind": "vllm" for role in POLICIES if role in values}
+        if values.get("use_reasoning_format") in (True, "true"):
+            meant["game.answer_format"] = "reasoning"
+        return overlay(values, nested(meant), cls)
 
     @model_validator(mode="before")
     @classmethod
@@ -93,7 +110,11 @@ class Run(Config):
         return self
 
     def to_config(self) -> Config:
-        return Config.model_validate(self.model_dump(exclude={"resume", "resume_from", "plan", "use_wandb"}))
+        return Config.model_validate(
+            self.model_dump(
+                exclude={"resume", "resume_from", "plan", "use_wandb", "use_vllm", "use_reasoning_format"}
+            )
+        )
 
 
 class _Command(Run, BaseSettings):

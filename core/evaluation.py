@@ -49,7 +49,10 @@ class EvaluationSettings(Settings):
         if not self.samples:
             self.refuse_changed(("temperature", "pass_at"), "has no effect while samples is 0")
         elif max(self.pass_at, default=0) > self.samples:
-            raise ValueError(f"pass_at {max(self.pass_at)} needs as many samples (samples is {self.samples})")
+            raise ValueError(
+                f"pass_at {max(self.pass_at)} needs as many samples (samples is {self.samples}): give more, or "
+                f"--evaluation.pass-at 1,{self.samples}"
+            )
         return self
 
 

@@ -6,6 +6,8 @@ A checkpoint's manifest is the last file of it that is written, and the first th
 
 import logging
 import re
+import shutil
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -100,7 +102,8 @@ class Mirror:
 
 
 def fetch(uri: str, into: Path) -> Path:
-    """into/RUN/checkpoints/step_000012: the checkpoint that uri names, or the newest of the run that it names.
+    """into/RUN/checkpoints/step_000012: the checkpoint that uri names, or the newest of the run that it names. Runs that begin
+    from it at the same time, as of a sweep, find it whole.
 
     Raises CheckpointError.
     """
@@ -116,13 +119,33 @@ def fetch(uri: str, into: Path) -> Path:
         run, _, step = place.rpartition("/")
         directory = into / run.rpartition("/")[2]
         target = directory / "checkpoints" / step
-        target.mkdir(parents=True, exist_ok=True)
-        wanted = [(place, target)] + [(f"{run}/{name}", directory / name) for name in _TO_START]
-        for source, there in wanted:
-            if _exists(files, source):
-                copy_files(
-                    source, str(there), source_filesystem=files, destination_filesystem=LocalFileSystem()
-                )
+        with files.open_input_stream(f"{place}/{_MANIFEST}") as stream:
+            manifest = stream.readall()
+
+        def there() -> bool:
+            return (target / _MANIFEST).is_file() and (target / _MANIFEST).read_bytes() == manifest
+
+        if there():
+            return target
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=directory, prefix=".fetching-") as draft:
+            part = Path(draft, step)
+            part.mkdir()
+            here = LocalFileSystem()
+            copy_files(place, str(part), source_filesystem=files, destination_filesystem=here)
+            for name in _TO_START:
+                if _exists(files, f"{run}/{name}"):
+                    file = Path(draft, name)
+                    copy_files(
+                        f"{run}/{name}", str(file), source_filesystem=files, destination_filesystem=here
+                    )
+                    file.replace(directory / name)
+            try:
+                part.rename(target)
+            except OSError:  # there is one
+                if not there():
+                    shutil.rmtree(target)
+                    part.rename(target)
     except OSError as error:
         raise CheckpointError(f"{uri}: {_reason(error)}; {_HINT}") from error
     return target

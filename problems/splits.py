@@ -14,6 +14,11 @@ def split_problems(
 
     least: so many problems are held out at least. Raises ProblemFileError if none would be left to train on.
     """
+    if len(problems) <= least:
+        raise ProblemFileError(
+            f"{len(problems)} problem: none is left to train on when one is held out: add problems, or give "
+            "--problems.held-out.file, or --no-evaluation.enabled"
+        )
     count = max(least, round(len(problems) * held_out_fraction))
     if count >= len(problems):
         raise ProblemFileError(

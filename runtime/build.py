@@ -151,10 +151,10 @@ def check_context_lengths(config: Config, problems: Sequence[Problem], tokenizer
     for player, role in config.seats.items():
         settings, style = config.policy(role), format_for(tokenizers[role])
         room = settings.engine.max_model_len
-        for problem in problems:
-            tokens = game.longest(problem, player, style, settings.max_tokens)
-            if tokens > room:
-                raise SparringError(
-                    f"problem {problem.id}: prompt and completions may take {tokens} tokens, but "
-                    f"{role}.engine.max_model_len is {room}: raise it or lower {role}.max_tokens"
-                )
+        needs = {p.id: game.longest(p, player, style, settings.max_tokens) for p in problems}
+        if too_long := [i for i, tokens in needs.items() if tokens > room]:
+            worst = max(too_long, key=lambda i: needs[i])
+            raise SparringError(
+                f"problem {worst}: prompt and completions may take {needs[worst]} tokens, but {role}.engine.max_model_len is "
+                f"{room}, too few for {len(too_long)} of {len(problems)} problems: raise it or lower {role}.max_tokens"
+            )

@@ -108,13 +108,22 @@ def connect(config: Config) -> None:
                 ) from error
         return
     os.environ.setdefault("RAY_TRAIN_ENABLE_PREEMPTION_WATCHER", "0")  # nobody takes this machine away
-    ray.init(
-        **quiet,
-        address="local",  # without it Ray joins any cluster that `ray start` left on this machine
-        resources={"sandbox": config.sandbox.workers},
-        include_dashboard=None,
-        object_store_memory=_store_bytes(config),
-    )
+    for last in (False, False, True):
+        try:
+            ray.init(
+                **quiet,
+                address="local",  # without it Ray joins any cluster that `ray start` left on this machine
+                resources={"sandbox": config.sandbox.workers},
+                include_dashboard=None,
+                object_store_memory=_store_bytes(config),
+            )
+            return
+        except Exception as error:  # Ray gives its node half a minute, be the machine as busy as it may
+            ray.shutdown()
+            if "timed out during startup" not in str(error):
+                raise
+            if last:
+                raise SparringError(f"Ray does not start on this machine: {error}") from error
 
 
 def _require_answer(address: str) -> None:
@@ -371,7 +380,7 @@ def _pool(config: Config, start: Start) -> SandboxPool | NoSandbox:
         kind=config.sandbox.backend,
         runtime=config.sandbox.runtime,
         slots=config.sandbox.slots,
-        run_id=start.run_directory.name,
+        run_id=str(start.run_directory.resolve()),
         limits=config.sandbox_limits,
         trusted=config.trusts_programs,
         patience_s=config.sandbox.patience_s,

@@ -119,7 +119,7 @@ def _sandbox(config: Config, start: Start) -> LocalSandbox | NoSandbox:
         config.sandbox.backend,
         runtime=config.sandbox.runtime,
         slots=config.sandbox.slots,
-        run_id=start.run_directory.name,
+        run_id=str(start.run_directory.resolve()),
         limits=config.sandbox_limits,
         trusted=config.trusts_programs,
     )

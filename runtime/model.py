@@ -14,6 +14,7 @@ from configs.schema import Config
 from configs.sections import EMBEDDED
 from core.errors import SparringError
 from core.interfaces import PromptFormat
+from core.play import GENERATOR
 from core.problem import Problem
 from core.stages import REASONING_STAGES, first_stages
 from embedded.settings import WarmStartSettings
@@ -85,6 +86,10 @@ def open_model(name: str, key: str) -> Model:
     from transformers import AutoConfig
 
     path = find_model(name, key)
+    if (Path(path) / "metrics.jsonl").is_file():
+        raise SparringError(
+            f"{key} {name}: is a run; give one of its models, such as {name}/checkpoints/best/{GENERATOR}"
+        )
     inside = [role for role in ("generator", "discriminator") if _is_model(Path(path) / role)]
     if inside:
         raise SparringError(f"{key} {name}: holds several models; give {Path(name) / inside[0]}")

@@ -7,7 +7,7 @@ import json
 import math
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -27,6 +27,7 @@ from runtime.parts import Start
 from runtime.placement import Node, NoPlace, described, parts_of, place
 from sandbox_workers.backends import choose_backend
 from sandbox_workers.jobs import SandboxUnavailable
+from sandbox_workers.languages import Q_INSIDE, UnknownLanguage, all_commands, require_commands
 
 _GIB, _MIB = 1 << 30, 1 << 20
 _WEIGHTS, _ADAM = 4, 8
@@ -87,6 +88,7 @@ def make_plan(config: Config, start: Start, train: Sequence[Problem], held_out: 
         line, obstacle = look(config, start)
         lines += [line] if line else []
         obstacles += [obstacle] if obstacle else []
+    obstacles += _languages(config, {problem.language for problem in (*train, *held_out)})
     return Plan(lines=lines, obstacles=obstacles, warnings=list(_rates(config, start)))
 
 
@@ -182,6 +184,28 @@ def _sandbox(config: Config, start: Start) -> Look:
     except SandboxUnavailable as error:
         return None, str(error)
     return choice.description, None
+
+
+def _languages(config: Config, names: Collection[str]) -> list[str]:
+    """Why the sandbox of this machine cannot run these languages. An image has all but q."""
+    if config.sandbox_limits is None or _joins(config):
+        return []
+    try:
+        kind = choose_backend(
+            config.sandbox.backend, config.sandbox.runtime, trusted=config.trusts_programs
+        ).kind
+    except SandboxUnavailable:
+        return []  # which is said already
+    commands = set(all_commands()) - {Q_INSIDE}
+    found = {c for c in commands if kind == "docker" or shutil.which(c, path="/usr/local/bin:/usr/bin:/bin")}
+    found |= {Q_INSIDE} if os.environ.get("Q_BIN") else set()
+    told = []
+    for name in sorted(names):
+        try:
+            require_commands(name, found)
+        except UnknownLanguage as error:
+            told.append(str(error))
+    return told
 
 
 def _shared_memory(config: Config, start: Start) -> Look:

@@ -1,7 +1,8 @@
 """What a run trains on, and what it is measured on."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,7 +31,8 @@ def load_splits(config: Config) -> tuple[list[Problem], list[Problem]]:
     if settings.kind == "embedded":
         kind, numbers = config.game.kind, config.warm_start.numbers
         return problems_of(kind, "train", numbers), problems_of(kind, "held_out", numbers)
-    train = load_dataset(settings.file, settings.format, fields=settings.fields, split=settings.split)
+    with _key("problems.file"):
+        train = load_dataset(settings.file, settings.format, fields=settings.fields, split=settings.split)
     if settings.held_out.kind == "share":
         train, held_out = split_problems(
             train, settings.held_out.fraction, least=int(config.evaluation.enabled)
@@ -38,13 +40,26 @@ def load_splits(config: Config) -> tuple[list[Problem], list[Problem]]:
     else:
         form = settings.held_out.format or settings.format
         fields = settings.fields if form == "fields" else None
-        held_out = load_dataset(settings.held_out.file, form, fields=fields, split=settings.held_out.split)
+        with _key("problems.held_out.file"):
+            held_out = load_dataset(
+                settings.held_out.file, form, fields=fields, split=settings.held_out.split
+            )
     for file, problems in ((settings.file, train), (settings.held_out_from, held_out)):
         for problem in problems:
             if (reason := config.game.refuse(problem)) is not None:
                 raise ProblemFileError(f"{file}: problem {problem.id}: {reason}")
     train = _without(train, held_out, settings)
     return _learnable(train, settings.pass_rates), held_out
+
+
+@contextmanager
+def _key(name: str) -> Iterator[None]:
+    """A recipe may have named the file, not the user."""
+    try:
+        yield
+    except ProblemFileError as error:
+        error.add_note(f"it is {name}")
+        raise
 
 
 def _without(train: list[Problem], held_out: list[Problem], settings: FileProblems) -> list[Problem]:

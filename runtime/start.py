@@ -162,7 +162,8 @@ def find_model(name: str, key: str) -> str:
     path = Path(name).expanduser()
     if path.is_dir():
         return str(path.resolve())
-    if path.is_absolute() or name.startswith((".", "~")) or name.count("/") != 1:
+    file = path.suffix in (".pt", ".pth", ".bin", ".ckpt", ".json", ".safetensors", ".gguf")
+    if path.is_absolute() or name.startswith((".", "~")) or name.count("/") != 1 or file:
         raise SparringError(f"{key} {name}: no such directory (and a hub id has the form owner/name)")
     return name
 

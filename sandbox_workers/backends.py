@@ -52,7 +52,8 @@ class Choice:
     runtime: str | None = None
 
     def open(self, *, slots: int, index: int, run_id: str, memory_mb: int = 512) -> Backend:
-        """A backend, not yet started. `index` numbers the backends of a run: each gets uids of its own."""
+        """A backend, not yet started. `run_id`: a run's directory, whose name its containers carry. `index` numbers the backends
+        of a run: each gets uids of its own."""
         if slots > MOST_SLOTS:
             raise SandboxUnavailable(
                 f"a sandbox has at most {MOST_SLOTS} slots, not {slots}: use more sandboxes"

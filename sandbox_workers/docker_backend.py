@@ -186,7 +186,11 @@ class DockerBackend(ChannelBackend):
             "auto_remove": True,
             "stop_signal": "SIGKILL",
             "log_config": LogConfig(type="none"),
-            "labels": {LABEL: "1", RUN_LABEL: self._run_id, OWNER_LABEL: process_identity(os.getpid()) or ""},
+            "labels": {
+                LABEL: "1",
+                RUN_LABEL: Path(self._run_id).name,
+                OWNER_LABEL: process_identity(os.getpid()) or "",
+            },
         }
 
     def judge_batch(self, jobs: Sequence[Job]) -> list[list[Verdict]]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from core.errors import SparringError
 from sandbox_workers import harness
 
+Q_INSIDE = "/opt/q/q"
 Q_VARIABLES = (
     "Q_BIN (the q executable), QHOME (the directory of q.k), QLIC (the directory of the licence file)"
 )
@@ -73,12 +74,12 @@ _TOLD = tuple(part.name for part in fields(Language) if part.name not in ("name"
 
 def _q() -> Language:
     """kdb+/q is proprietary: the user's own installation is mounted, as the environment names it."""
-    names = {"Q_BIN": "/opt/q/q", "QHOME": "/opt/q/home", "QLIC": "/opt/q/licence"}
+    names = {"Q_BIN": Q_INSIDE, "QHOME": "/opt/q/home", "QLIC": "/opt/q/licence"}
     mounts = tuple((os.environ[name], inside) for name, inside in names.items() if os.environ.get(name))
     return Language(
         name="q",
         source="main.q",
-        run=("/opt/q/q", "main.q", "-q"),
+        run=(Q_INSIDE, "main.q", "-q"),
         extra_memory_mb=1024,
         resident_mb=1024,
         processes=8,
@@ -147,7 +148,10 @@ def require_commands(name: str, found: set[str]) -> None:
         return
     if name == "q":
         raise UnknownLanguage(f"q is not part of Sparring: set {Q_VARIABLES}, then start again")
-    raise UnknownLanguage(f"{name} cannot run: the sandbox has no {', '.join(sorted(missing))}")
+    raise UnknownLanguage(
+        f"{name} cannot run: the sandbox has no {', '.join(sorted(missing))}: install it on this machine, or judge by "
+        "Docker (make engine), whose image has it"
+    )
 
 
 def all_commands() -> list[str]:

@@ -85,12 +85,12 @@ class Shelf(Generic[L]):
     async def _make(self, name: str) -> Place[L]:
         async with self._room:
             if name in self._places and self._places[name].useless:
-                await asyncio.shield(_close(self._places.pop(name)))
+                await _closed(self._places.pop(name))
             if name not in self._places:
                 while len(self._places) >= self._at_once:
                     idle = [(place.used, n) for n, place in self._places.items() if place.idle]
                     if idle:
-                        await _close(self._places.pop(min(idle)[1]))
+                        await _closed(self._places.pop(min(idle)[1]))
                     else:
                         self._freed.clear()
                         await self._freed.wait()
@@ -112,6 +112,18 @@ class Shelf(Generic[L]):
                 for name, place in list(self._places.items()):  # putting one away takes time
                     if place.idle and place.used < since and self._places.get(name) is place:
                         await _close(self._places.pop(name))
+
+
+async def _closed(place: Place[L]) -> None:
+    """To its end, be who waits cancelled: only then is there room for another."""
+    closing, cancelled = asyncio.create_task(_close(place)), None
+    while not closing.done():
+        try:
+            await asyncio.shield(closing)
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
 
 
 async def _close(place: Place[L]) -> None:

@@ -11,7 +11,7 @@ COMPUTES_ALONE = re.compile(
     r"tests/(unit|properties|gpu)/|tests/integration/test_("
     r"memory_runs_out|parallel_learner|sharded_|"
     # one process with one thread at a time:
-    r"bad_input|benchmarks\.py::test_an_experiment|evaluate|game_runs|local_run|mirror|notebooks|report_page|resume|setup|"
+    r"bad_input\.py::(?!.*for_the_pool)|benchmarks\.py::test_an_experiment|evaluate|game_runs|local_run|mirror|notebooks|report_page|resume|setup|"
     r"sixth_stage|solve|trackers|your_own_game)"
 )
 

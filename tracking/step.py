@@ -1,13 +1,16 @@
 """What a step's episodes come to: its row of metrics, whether it counts, the programs worth remembering."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from core.episode import Episode, Mistakes
 from core.interfaces import SandboxFailure
 from core.play import PlayResult, Usage
 from core.tracing import seconds_of
+
+_FLAGS = ("foul_", "ended_")
+"""Components that an attempt names only where they are 1."""
 
 
 def episode_metrics(players: Iterable[str], result: PlayResult) -> dict[str, Any]:
@@ -23,7 +26,14 @@ def episode_metrics(players: Iterable[str], result: PlayResult) -> dict[str, Any
         row[f"{player}_tokens"] = mean([t.token_count for t in judged])
         names = dict.fromkeys(name for t in judged for name in t.components)
         row[f"{player}_components"] = {
-            name: mean([t.components[name] for t in judged if name in t.components]) for name in names
+            name: mean(
+                [
+                    t.components.get(name, 0.0)
+                    for t in judged
+                    if name in t.components or name.startswith(_FLAGS)
+                ]
+            )
+            for name in names
         }
     suites = row.get("discriminator_components", {})
     row["validity"], row["kill_rate"] = suites.get("validity"), suites.get("kill_rate")
@@ -37,6 +47,15 @@ def episode_metrics(players: Iterable[str], result: PlayResult) -> dict[str, Any
     generating = seconds_of("generate", result.spans)
     row["tokens_per_s"] = tokens / generating if generating else None
     return row
+
+
+def without_signal(row: Mapping[str, Any]) -> str:
+    """Why a step has no sample for a policy."""
+    dropped = {reason: count for reason, count in row["dropped"].items() if count}
+    if dropped:
+        counts = ", ".join(f"{count} of {reason.replace('_', ' ')}" for reason, count in dropped.items())
+        return f"attempts were dropped ({counts}), and all others at a problem earned the same"
+    return "all attempts at a problem earned the same"
 
 
 def policy_lag(usage: Usage, players: Collection[str], version: int) -> dict[str, float]:

@@ -116,7 +116,7 @@ class OutputPredictionGame:
         )
         made = []
         for i, turn in enumerate(turns):
-            right = turn.text.strip() == output.strip()
+            right = extract_program(turn.text).strip() == output.strip()  # a chat model may fence it
             made.append(
                 Trajectory(
                     player=OPPONENT,

@@ -70,12 +70,13 @@ def struck_run(
             for _ in range(-(-len(left) // (STEPS - now))):
                 time.sleep(rng.uniform(0, 1.5))
                 part, how = left.pop(0)
-                while not (there := processes(part)) and process.poll() is None:
-                    time.sleep(0.05)  # another is on its way
-                with suppress(ProcessLookupError):
-                    if there:
-                        os.kill(rng.choice(there).pid, how)
-                        done.append(f"step {now}: {part} {how.name}")
+                while process.poll() is None:
+                    if there := processes(part):
+                        with suppress(ProcessLookupError):  # it has just ended: another is on its way
+                            os.kill(rng.choice(there).pid, how)
+                            done.append(f"step {now}: {part} {how.name}")
+                            break
+                    time.sleep(0.05)
         time.sleep(0.05)
     ended = drive.ended(process)
     assert process.returncode == 0, f"{done}\n{ended.out[-3000:]}\n{ended.err[-3000:]}"

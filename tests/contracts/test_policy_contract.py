@@ -433,7 +433,7 @@ def test_new_weights_reach_who_sleeps(engine):
 def test_who_waits_for_a_completion_waits_no_more(vllm: Subject) -> None:
     async def sleep_meanwhile() -> None:
         long = asyncio.create_task(vllm.policy.generate(PROMPT, ask(max_tokens=300, stop_token_ids=())))
-        await asyncio.sleep(0.1)
+        await vllm.policy.generate(PROMPT, ask(max_tokens=1))  # a step, with the long ones in it
         await vllm.policy.sleep()
         with pytest.raises(asyncio.CancelledError):
             await long
@@ -447,7 +447,7 @@ def test_who_waits_for_a_completion_waits_no_more(vllm: Subject) -> None:
 def test_who_stops_waiting_ends_the_request(vllm: Subject) -> None:
     async def give_up() -> Completion:
         long = asyncio.create_task(vllm.policy.generate(PROMPT, ask(max_tokens=300, stop_token_ids=())))
-        await asyncio.sleep(0.1)
+        await vllm.policy.generate(PROMPT, ask(max_tokens=1))  # a step, with the long ones in it
         long.cancel()
         with pytest.raises(asyncio.CancelledError):
             await long
@@ -469,7 +469,7 @@ def test_what_is_in_flight_goes_on_with_new_weights(vllm: Subject) -> None:
             )
             for seed in range(3)
         ]
-        await asyncio.sleep(0.1)
+        await vllm.policy.generate(PROMPT, ask(max_tokens=1))  # a step, with the long ones in it
         check_receipt(update, await vllm.policy.load_weights(update), TOLERANCE)
         return await asyncio.gather(*long)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 import ray
@@ -39,18 +39,34 @@ class Engine:
     async def generate(self, prompt_tokens: Any, sampling: Sampling) -> Completion:
         await asyncio.sleep(prompt_tokens[0])
         if self.ends.exists():
-            raise EngineFailure("vLLM ended: no memory")
+            self._end()
         return Completion(
             tokens=(os.getpid(),), logprobs=(0.0,), version=self.version, finish_reason=FinishReason.STOP
         )
 
     async def load_weights(self, update: WeightUpdate) -> PublishReceipt:
         if self.ends.exists() and self.version != update.version:
-            raise EngineFailure("vLLM ended: no memory")
+            self._end()
         self.version = update.version
         return PublishReceipt(version=update.version, digest=update.digest, probe_difference=0.0)
 
+    def _end(self) -> NoReturn:
+        ended(self.ends).touch()
+        raise EngineFailure("vLLM ended: no memory")
+
     async def close(self) -> None: ...
+
+
+def ended(ends: Path) -> Path:
+    """Is there once an engine has ended."""
+    return ends.with_name("ended")
+
+
+def let_one_end(ends: Path) -> None:
+    until = time.monotonic() + 60
+    while not ended(ends).exists() and time.monotonic() < until:
+        time.sleep(0.02)
+    ends.unlink()
 
 
 class Runner:
@@ -142,8 +158,7 @@ def test_an_engine_that_ends_in_a_living_process_is_begun_anew(rollouts: RayRoll
     first, _ = played(begin(rollouts)())
     playing = begin(rollouts, 1.0)
     ends.touch()
-    time.sleep(1.5)
-    ends.unlink()
+    let_one_end(ends)
     assert played(playing())[0] != first
 
 
@@ -170,8 +185,7 @@ def test_one_that_ends_over_new_weights_ends_the_run_where_it_keeps_doing_so(
 def test_one_that_ends_over_new_weights_is_begun_anew(rollouts: RayRollouts, ends: Path) -> None:
     first, _ = played(begin(rollouts)())
     ends.touch()
-    publishing = threading.Timer(1.0, ends.unlink)
-    publishing.start()
+    threading.Thread(target=let_one_end, args=(ends,)).start()
     assert rollouts.publish("generator", update(3))[0].version == 3
     second, versions = played(begin(rollouts)())
     assert second != first and versions["generator"] == 3

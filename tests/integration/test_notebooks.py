@@ -7,6 +7,7 @@ from pathlib import Path
 import nbformat
 import pytest
 import yaml
+from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,9 +28,10 @@ def test_a_notebook_trains_on_problems_of_its_own(
         f"SMALL, INSTALL, OUTPUT, MODEL_CACHE = True, False, {str(tmp_path)!r}, {str(tmp_path / 'models')!r}"
     )
     book.cells.insert(at + 1, nbformat.v4.new_code_cell(small))
-    client = NotebookClient(
-        book, timeout=500, kernel_name="python3", resources={"metadata": {"path": str(ROOT)}}
-    )
+    kernel = AsyncKernelManager(
+        kernel_name="python3", transport="ipc"
+    )  # its ports are bound long after they are chosen
+    client = NotebookClient(book, kernel, timeout=500, resources={"metadata": {"path": str(ROOT)}})
     client.execute(env=dict(os.environ))
 
     run = tmp_path / "notebook"

@@ -46,17 +46,16 @@ def ray(environment: dict[str, str], *arguments: object, timeout: float) -> subp
 @pytest.fixture
 def head(drive, environment: dict[str, str], tmp_path: Path) -> Iterator[dict[str, str]]:
     """The environment in which `ray` reaches a cluster of this test's own: one node, with a token."""
-    gcs, dashboard, agent, metrics, client = free_ports(5)
     mine = {
         **environment,
         "HOME": str(tmp_path),
         "RAY_AUTH_MODE": "token",
         "PATH": f"{RAY.parent}{os.pathsep}{os.environ['PATH']}",
-        "RAY_API_SERVER_ADDRESS": f"http://127.0.0.1:{dashboard}",
-        "GCS_PORT_OF_TEST": str(gcs),
     }
     made = ray({**mine, "RAY_AUTH_MODE": "disabled"}, "get-auth-token", "--generate", timeout=120)
     assert made.returncode == 0, made.stderr
+    gcs, dashboard, agent, metrics, client = free_ports(5)
+    mine |= {"RAY_API_SERVER_ADDRESS": f"http://127.0.0.1:{dashboard}", "GCS_PORT_OF_TEST": str(gcs)}
     with (tmp_path / "head.log").open("w") as log:
         process = subprocess.Popen(
             [

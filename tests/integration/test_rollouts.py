@@ -5,6 +5,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -94,7 +95,9 @@ def request(*seconds: float | str) -> PlayRequest:
         )
         for i, s in enumerate(seconds)
     )
-    return PlayRequest(address=("step", 1), problems=tuple(problems), attempts={}, temperatures={})
+    return PlayRequest(
+        address=("step", 1), problems=tuple(problems), attempts={}, temperatures={}, recorded={}
+    )
 
 
 def played(result: PlayResult, what: str) -> list[Any]:
@@ -104,11 +107,19 @@ def played(result: PlayResult, what: str) -> list[Any]:
 def test_problems_are_dealt_in_turn_and_to_who_has_the_fewest_left(rollouts: RayRollouts) -> None:
     first = rollouts.begin(request(0, 0, 0))()
     assert played(first, "problem_id") == ["p0", "p1", "p2"] and played(first, "by") == [0, 1, 0]
-    busy = rollouts.begin(request(2, 0))
-    time.sleep(0.5)  # the second one is done
+    busy = rollouts.begin(request(5, 0))
+    ray.wait([rollouts._open[-1].playing])
     meanwhile = rollouts.begin(request(0, 0, 0))
     assert played(meanwhile(), "by") == [1, 0, 1]
+    evaluation = rollouts.begin(replace(request(0, 0, 0), recorded=None))
+    assert played(evaluation(), "by") == [0, 1, 0], "whoever is busy"
     assert played(busy(), "by") == [0, 1]
+
+
+def test_a_step_is_dealt_alike_beside_an_evaluation_and_alone(rollouts: RayRollouts) -> None:
+    evaluation = rollouts.begin(replace(request("idle 2", 0, "idle 2"), recorded=None))
+    assert played(rollouts.begin(request(0, 0, 0))(), "by") == [0, 1, 0]
+    evaluation()
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.slow)])
@@ -130,7 +141,7 @@ def test_steps_that_were_begun_ahead_are_begun_anew_at_once(rollouts: RayRollout
     lost = played(rollouts.begin(request(0, 0))(), "pid")[0]
     done = rollouts.begin(request(0, 0))
     ray.wait([share.playing for share in rollouts._open], num_returns=2)  # both have as many to play then
-    ahead, further = (rollouts.begin(request("idle 2", 0)) for _ in range(2))
+    ahead, further = (rollouts.begin(request("idle 6", 0)) for _ in range(2))
     time.sleep(1)
     os.kill(lost, signal.SIGKILL)
     one, other = ahead(), further()

@@ -83,3 +83,7 @@ def test_r4s_own_flags_are_understood() -> None:
     assert (evaluation.every, evaluation.problems, evaluation.samples) == (30, 12, 5)
     assert (rules.base_weight, rules.perfect_weight, rules.max_tests) == (2.0, 3.0, 4)
     assert engine.max_model_len == 8192 and str(config.output_dir) == "elsewhere"
+    assert rules.answer_format == "direct"
+    switches = ("--use_vllm", "--use_reasoning_format", "--generator.engine.kind", "transformers")
+    config = load_run(["--config", "q", *switches])[0].to_config()
+    assert config.generator.engine.kind == "vllm" and config.game.answer_format == "reasoning"

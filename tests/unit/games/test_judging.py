@@ -1,5 +1,7 @@
 """What a sandbox's verdicts say for the record."""
 
+import asyncio
+
 from core.episode import OUTCOME_CHARACTERS, Outcome
 from core.verdict import OutputTest, Status, Verdict
 from games.judging import outcomes_of
@@ -31,6 +33,15 @@ def test_each_test_is_named_with_its_verdict():
             error="ZeroDivisionError",
         ),
     )
+
+
+def test_a_whole_program_is_told_apart_by_what_it_said_last(sandbox):
+    tests = [OutputTest(stdout="1\n"), OutputTest(stdout=None)]
+    programs = {"print('a')\nprint('b\\n')": "b", "import sys\nsys.exit('no such thing')": "no such thing"}
+    for program, said in programs.items():
+        verdicts = asyncio.run(sandbox.judge(program, tests))
+        error = outcomes_of(tests, verdicts)[0].error
+        assert error == f"{verdicts[0].error}: {said}" and verdicts[0].error
 
 
 def test_texts_are_cut_off():

@@ -51,6 +51,8 @@ def test_zero_sum_over_each_program(sandbox):
         ("12", "", False),
         ("1 2", "1  2", False),
         ("Yes", "yes", False),
+        ("12", "```\n12\n```", True),
+        ("12", "```\n13\n```", False),
         ("12", "12\n12", False),
         ("12", "It prints 12", False),
     ],

@@ -1,8 +1,10 @@
 """Checkpoints in an object store: the client is pyarrow's own, the server moto's, which speaks S3 over HTTP."""
 
 import json
+import shutil
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import boto3
@@ -52,11 +54,11 @@ def server(address: tuple[str, int], monkeypatch: pytest.MonkeyPatch) -> Server:
     return Server(*address)
 
 
-def saved(run: Path, step: int, keep: int = 2) -> Path:
+def saved(run: Path, step: int, keep: int = 2, weights: bytes = b"") -> Path:
     """A checkpoint, as a run saves it."""
     policy = run / "now"
     policy.mkdir(parents=True, exist_ok=True)
-    (policy / "model.safetensors").write_bytes(bytes([step]) * 100_000)
+    (policy / "model.safetensors").write_bytes(weights or bytes([step]) * 100_000)
     (run / "bank.json").write_text("[1]")
     (run / "metrics.jsonl").write_text("{}")
     state = {"step": step, "parts": {}}
@@ -80,6 +82,22 @@ def test_what_was_sent_comes_back_whole(server: Server, tmp_path: Path) -> None:
         assert not (found.parent.parent / "metrics.jsonl").exists(), (
             "it would be taken for the latest run here"
         )
+
+
+def test_what_is_here_already_is_left_to_who_reads_it(server: Server, tmp_path: Path) -> None:
+    run = Mirror(server.uri, "one")
+    run.send(saved(tmp_path / "one", 2))
+    with ThreadPoolExecutor(4) as several:
+        found = set(several.map(lambda _: fetch(server.of("one"), tmp_path / "fetched"), range(4)))
+    (place,) = found
+    assert read_checkpoint(place)["step"] == 2
+    weights = place / "generator" / "model.safetensors"
+    first = weights.stat().st_ino
+    assert fetch(server.of("one"), tmp_path / "fetched") == place and weights.stat().st_ino == first
+    shutil.rmtree(tmp_path / "one")
+    run.send(saved(tmp_path / "one", 2, weights=b"another"))
+    assert fetch(server.of("one"), tmp_path / "fetched") == place and weights.stat().st_ino != first
+    assert {path.name for path in place.parent.parent.iterdir()} == {"bank.json", "checkpoints"}
 
 
 def test_a_pruned_checkpoint_is_forgotten(server: Server, tmp_path: Path) -> None:

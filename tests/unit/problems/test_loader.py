@@ -326,6 +326,10 @@ def test_split_sizes():
     problems = load_problems(EXAMPLES)
     assert len(split_problems(problems, 0.001)[1]) == 1
     with pytest.raises(ProblemFileError, match="leaves none to train on: add problems or lower the fraction"):
+        split_problems(problems[:2], 0.9)
+    with pytest.raises(
+        ProblemFileError, match=r"add problems, or give --problems\.held-out\.file, or --no-eval"
+    ):
         split_problems(problems[:1], 0.1)
     assert split_problems(problems[:1], 0.1, least=0) == (problems[:1], []), "nobody evaluates"
 

@@ -49,7 +49,17 @@ def test_problems_that_do_not_fit_are_counted_and_the_key_is_named(context, max_
 def test_what_is_no_model_is_refused(tmp_path):
     with pytest.raises(SparringError, match=r"--policy /nowhere: no such directory"):
         open_model("/nowhere", "--policy")
+    with pytest.raises(SparringError, match=r"--policy of/best.pt: no such directory"):
+        open_model("of/best.pt", "--policy")
     with pytest.raises(SparringError, match=r"--policy .*cannot be loaded"):
+        open_model(str(tmp_path), "--policy")
+
+
+def test_a_run_is_refused_with_its_models(tmp_path):
+    (tmp_path / "metrics.jsonl").write_text("")
+    with pytest.raises(
+        SparringError, match=r"is a run; give one of its models, such as .*/checkpoints/best/generator"
+    ):
         open_model(str(tmp_path), "--policy")
 
 

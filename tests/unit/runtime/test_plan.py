@@ -277,3 +277,26 @@ def test_heads_of_keys_are_divided_or_given_to_several(
     wide = ("--generator.engine.kind", "vllm", "--generator.engine.tensor-parallel", "7")
     obstacle = next(o for o in planned(tmp_path, *wide).obstacles if "tensor_parallel" in o)
     assert obstacle.endswith("give one of 1, 2, 4, 28")
+
+
+@pytest.mark.parametrize(
+    ("kind", "there", "told"),
+    [
+        (
+            "process",
+            (),
+            ["lua cannot run: the sandbox has no lua5.4: install it", "q is not part of Sparring"],
+        ),
+        ("process", ("lua5.4",), ["q is not part of Sparring"]),
+        ("docker", (), ["q is not part of Sparring"]),
+    ],
+)
+def test_a_language_that_cannot_run_here_is_known_before_anything_starts(
+    monkeypatch: pytest.MonkeyPatch, kind: str, there: tuple[str, ...], told: list[str]
+) -> None:
+    monkeypatch.delenv("Q_BIN", raising=False)
+    monkeypatch.setattr(plan, "choose_backend", lambda *_, **__: SimpleNamespace(kind=kind))
+    monkeypatch.setattr(plan.shutil, "which", lambda name, path: name in (*there, "python3") or None)
+    config = load_run([*ONE_PROCESS])[0].to_config()
+    said = plan._languages(config, {"python", "lua", "q"})
+    assert len(said) == len(told) and all(map(str.startswith, said, told))

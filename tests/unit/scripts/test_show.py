@@ -202,7 +202,7 @@ def test_whole_programs_show_what_was_asked_and_expected(show: Show, tmp_path: P
     )
     record(tmp_path, rules, [play(rules.game(), adding, [reader("generator", ["print(4)"])], sandbox)])
     said = show(tmp_path, "--problem", "add")
-    assert "stdin '1 2' prints '3\\n'  [problem]: WRONG_ANSWER (other output than expected)" in said
+    assert "stdin '1 2' prints '3\\n'  [problem]: WRONG_ANSWER (other output than expected: 4)" in said
 
 
 def test_help_needs_neither_torch_nor_rich() -> None:

@@ -104,6 +104,29 @@ async def test_a_client_that_leaves_during_the_load_leaves_the_model_to_the_next
 
 
 @pytest.mark.asyncio
+async def test_nothing_is_loaded_before_what_makes_room_is_gone_though_its_client_leaves() -> None:
+    log: list[str] = []
+    async with shelf(log, at_once=1) as models:
+        async with models.use("a") as book:
+            may_go, close = asyncio.Event(), book.close
+
+            async def slowly() -> None:
+                await may_go.wait()
+                await close()
+
+            book.close = slowly
+        leaves = asyncio.create_task(ask(models, "b"))
+        await asyncio.sleep(0.01)
+        leaves.cancel()
+        stays = asyncio.create_task(ask(models, "c"))
+        await asyncio.sleep(0.01)
+        assert log == ["load a"]
+        may_go.set()
+        assert await stays == "c" and (await asyncio.gather(leaves, return_exceptions=True))[0] != "b"
+        assert log == ["load a", "close a", "load c"]
+
+
+@pytest.mark.asyncio
 async def test_a_load_that_nobody_waits_for_any_more_does_not_keep_others_out() -> None:
     log: list[str] = []
     async with shelf(log, at_once=1) as models:

@@ -7,7 +7,14 @@ from core.episode import Completion, Episode, FinishReason, Mistakes, Trajectory
 from core.interfaces import SandboxFailure
 from core.play import PlayResult, usage_of
 from core.tracing import Span
-from tracking.step import best_programs, episode_metrics, mistakes, policy_lag, require_some_judged
+from tracking.step import (
+    best_programs,
+    episode_metrics,
+    mistakes,
+    policy_lag,
+    require_some_judged,
+    without_signal,
+)
 
 PLAYERS = ("generator", "discriminator")
 SPANS = [("generate", 3.0, 4.0)]
@@ -83,6 +90,25 @@ def test_further_attempts_are_told_apart_since_only_failures_have_them() -> None
     assert row["generator_reward"] == 0.5
     assert row["generator_further"] == {"attempts": 1, "reward": 0.5}
     assert "generator_further" not in episode_metrics(PLAYERS, played(episode("a", 1.0)))
+
+
+def test_a_flag_that_an_attempt_does_not_name_is_0_there_and_other_parts_are_not() -> None:
+    one = episode("a", 1.0, -1.0)
+    for trajectory, components in zip(one.trajectories, ({"lines": 3.0}, {"foul_syntax": 1.0}), strict=True):
+        trajectory.components |= components
+    row = episode_metrics(PLAYERS, played(one))
+    assert row["generator_components"] == {"lines": 3.0, "foul_syntax": 0.5}
+
+
+def test_why_nobody_learns_is_said() -> None:
+    one = episode("a", None, 1.0)
+    one.trajectories[0].components["no_valid_test"] = 1.0
+    row = episode_metrics(PLAYERS, played(one))
+    assert (
+        without_signal(row)
+        == "attempts were dropped (1 of no valid test), and all others at a problem earned the same"
+    )
+    assert without_signal(episode_metrics(PLAYERS, played(episode("a", 1.0)))).startswith("all attempts")
 
 
 def test_lag_is_counted_by_tokens_against_the_version_that_learns() -> None:
