@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TypeVar
 
 import torch
-from torch.distributed.tensor import DTensor
 
 from core.batch import Batch
 from core.errors import RunFailed
@@ -23,7 +22,7 @@ from learners.memory import Memory, OutOfMemory
 from learners.models import load_model
 from learners.objective import Objective, Size
 from learners.packing import MicroBatch, pack, plan
-from learners.parallel import World
+from learners.parallel import World, whole
 from learners.settings import MICROBATCH_TOKENS, LearnerSettings
 from learners.targets import Targets, needs_first_pass, over_the_batch, targets_of, whiten
 from learners.tuning import HALVES, Backbone, FullTuning, LoraTuning, Tuning
@@ -284,7 +283,7 @@ class Learner:
     def _clip(self, parameters: Iterable[torch.nn.Parameter]) -> float:
         """Scale the gradient of one network down to norm gradient_clip; the norm that it had. Policy and critic apart:
         a large error of the values must not shrink the policy's update."""
-        return total(torch.nn.utils.clip_grad_norm_(parameters, self.settings.gradient_clip))
+        return float(whole(torch.nn.utils.clip_grad_norm_(parameters, self.settings.gradient_clip)))
 
     def _loss_scale(self) -> int:
         """FSDP averages over the ranks what is to be summed (a sum of its own it cannot have over gloo)."""
@@ -396,10 +395,6 @@ def equal_parts(items: Sequence[int], most: int) -> list[Sequence[int]]:
     would weigh as much in an update of their own as all the others."""
     count = -(-len(items) // most)
     return [items[len(items) * n // count : len(items) * (n + 1) // count] for n in range(count)]
-
-
-def total(norm: torch.Tensor) -> float:
-    return float(norm.full_tensor() if isinstance(norm, DTensor) else norm)
 
 
 def means(totals: Mapping[str, float]) -> dict[str, float]:

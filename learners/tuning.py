@@ -1,11 +1,12 @@
 """What of a model is trained, and what it is compared with: all weights, the last layers, or a LoRA adapter."""
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import nn
@@ -55,15 +56,15 @@ class Scorer(nn.Module):
             check_packing(self.model, exact=not half)
 
 
-class Tuning(Protocol):
+class Tuning(ABC):
     """One policy's weights."""
 
     model: PreTrainedModel
     passes: Passes
+    scorer: Scorer
 
-    def activate(self) -> None:
+    def activate(self) -> None:  # noqa: B027 - alone, there is nothing to do
         """To be called before anything else, where others tune the same model."""
-        ...
 
     def score(
         self,
@@ -72,25 +73,27 @@ class Tuning(Protocol):
         temperature: float,
         entropy_gradient: bool = False,
         hidden_N: torch.Tensor | None = None,
-    ) -> TokenScores: ...
+    ) -> TokenScores:
+        return TokenScores(*self.scorer(row, pick_N, temperature, entropy_gradient, hidden_N))
 
+    @abstractmethod
     def score_reference(self, row: Row, pick_N: torch.Tensor, temperature: float) -> TokenScores:
         """By the warm start, without gradients."""
-        ...
 
+    @abstractmethod
     def trainable(self) -> dict[str, nn.Parameter]: ...
 
+    @abstractmethod
     def kept(self) -> dict[str, torch.Tensor]:
         """What a checkpoint's safetensors hold, by their names there: themselves, of sharded ones this worker's part."""
-        ...
 
+    @abstractmethod
     def networks(self) -> list[PreTrainedModel]:
         """The models that it holds, its reference among them."""
-        ...
 
+    @abstractmethod
     def merged(self) -> Iterator[tuple[str, torch.Tensor]]:
         """The policy as a plain model: (Hugging Face name, tensor), tied ones once. All ranks must iterate."""
-        ...
 
 
 def prepare(scorer: Scorer, settings: LearnerSettings, passes: Passes) -> None:
@@ -126,7 +129,7 @@ def decoder_layers(model: PreTrainedModel) -> nn.ModuleList:
     return layers
 
 
-class FullTuning:
+class FullTuning(Tuning):
     """All weights, or the last `trainable_layers`; the reference is a frozen model of its own."""
 
     def __init__(
@@ -136,30 +139,16 @@ class FullTuning:
         self.model = model
         if settings.trainable_layers is not None:
             freeze_all_but_last(model, settings.trainable_layers)
-        self.reference, self._scorers = reference, [Scorer(model)]
-        self.passes = Passes()
-        prepare(self._scorers[0], settings, self.passes)
+        self.reference, self.scorer, self.passes = reference, Scorer(model), Passes()
+        prepare(self.scorer, settings, self.passes)
         if reference is not None:
             limit_logits(reference, settings.logits_mb)
-            self._scorers.append(Scorer(reference.eval().requires_grad_(False)))
-            spread(self._scorers[1], settings, self.passes)
-
-    def activate(self) -> None:
-        """Nobody else tunes it."""
-
-    def score(
-        self,
-        row: Row,
-        pick_N: torch.Tensor,
-        temperature: float,
-        entropy_gradient: bool = False,
-        hidden_N: torch.Tensor | None = None,
-    ) -> TokenScores:
-        return TokenScores(*self._scorers[0](row, pick_N, temperature, entropy_gradient, hidden_N))
+            self._reference_scorer = Scorer(reference.eval().requires_grad_(False))
+            spread(self._reference_scorer, settings, self.passes)
 
     @torch.no_grad()
     def score_reference(self, row: Row, pick_N: torch.Tensor, temperature: float) -> TokenScores:
-        return TokenScores(*self._scorers[1](row, pick_N, temperature, False))
+        return TokenScores(*self._reference_scorer(row, pick_N, temperature, False))
 
     def trainable(self) -> dict[str, nn.Parameter]:
         return {name: p for name, p in self.model.named_parameters() if p.requires_grad}
@@ -292,34 +281,24 @@ def dense(layer: Any) -> torch.Tensor:
     return dequantize_module_weight(layer).detach().float()
 
 
-class LoraTuning:
+class LoraTuning(Tuning):
     """A low-rank adapter (Hu et al. 2022, arXiv:2106.09685) on a backbone."""
 
     def __init__(self, settings: LearnerSettings, backbone: Backbone, name: str, seed: int) -> None:
         assert settings.lora is not None
         self.model, self.name = backbone.model, name
         self.lora, self.base, self.passes = settings.lora, backbone.path, backbone.passes
-        self._backbone = backbone
+        self._backbone, self.scorer = backbone, backbone.scorer
         backbone.add(name, settings.lora, seed)
         self.activate()
 
     def activate(self) -> None:
         self.model.set_adapter(self.name)
 
-    def score(
-        self,
-        row: Row,
-        pick_N: torch.Tensor,
-        temperature: float,
-        entropy_gradient: bool = False,
-        hidden_N: torch.Tensor | None = None,
-    ) -> TokenScores:
-        return TokenScores(*self._backbone.scorer(row, pick_N, temperature, entropy_gradient, hidden_N))
-
     @torch.no_grad()
     def score_reference(self, row: Row, pick_N: torch.Tensor, temperature: float) -> TokenScores:
         with self._backbone.without_adapters():
-            return TokenScores(*self._backbone.scorer(row, pick_N, temperature, False))
+            return TokenScores(*self.scorer(row, pick_N, temperature, False))
 
     def trainable(self) -> dict[str, nn.Parameter]:
         return self._backbone.adapter(self.name)
