@@ -21,6 +21,7 @@ from embedded.settings import WarmStartSettings
 from embedded.teaching import SHIPPED, WARM_STARTS
 from evaluation.writing import ProgramGame, SuiteGame, Writer
 from games import USUAL, GameRules, at_one_go, in_stages
+from games.programs.game import SolverGame, SolverRules
 from games.prompts import TaggedFormat, format_for
 from games.rules import Rules
 from learners.checkpoints import ADAPTER, base_of
@@ -164,12 +165,19 @@ def suite_game(named: str, model: Model, changes: Mapping[str, Any] = MappingPro
 
 
 def program_game(
-    model: Model, stages: str, answer_format: Literal["direct", "reasoning"] | None, attempts: int = 1
+    model: Model,
+    stages: str,
+    answer_format: Literal["direct", "reasoning"] | None,
+    problems: Sequence[Problem],
+    attempts: int = 1,
 ) -> ProgramGame:
-    """In which the model writes a program: in "none" of the stages, in "all", or in the first so many and the last. attempts: one after another."""
+    """In which the model writes a program: in "none" of the stages, in "all", or in the first so many and the last. Who learnt to
+    write it at one go is asked as it was then, where its game is for such problems and no form is given. attempts: one after another."""
     if stages == "none":
-        form = answer_format or model.game.get("answer_format", "direct")
-        return at_one_go(form, attempts)
+        rules = model.rules
+        if answer_format is None and isinstance(rules, SolverRules) and not any(map(rules.refuse, problems)):
+            return SolverGame(rules.model_copy(update={"attempts_per_episode": attempts}))
+        return at_one_go(answer_format or "direct", attempts)
     return in_stages(REASONING_STAGES if stages == "all" else first_stages(int(stages)), attempts)
 
 

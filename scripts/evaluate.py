@@ -45,6 +45,8 @@ from evaluation.near_inputs import near_inputs
 from evaluation.solving import is_function
 from evaluation.writing import ProgramGame, SuiteGame, cut_off, write_programs, write_suites
 from games.program_scores import JudgedProgram, judge_programs, pass_rates, program_scores, status_counts
+from games.programs.code_golf import CodeGolfRules, golf_scores
+from games.programs.game import SolverGame
 from games.suite_scores import SuiteRecord, discriminator_scores, mean_kill_at_k
 from problems.formats import load_dataset
 from problems.references import judge_references
@@ -161,6 +163,8 @@ async def programs_report(
             for of in attempts
         ]
         reports[arm] = _programs_report(greedy, sampled[0] if sampled else {}, settings.pass_at)
+        if isinstance(game := games[arm], SolverGame) and isinstance(game.rules, CodeGolfRules):
+            reports[arm]["scores"] |= golf_scores([program for (program,) in greedy.values()], game.rules)
         reports[arm]["scores"]["cut_off"] = sum(cut_off(t) for (t,) in attempts[0].values())
         for i, (program,) in greedy.items():
             reports[arm]["tasks"][i]["program"] = program.program
@@ -181,7 +185,7 @@ def _game(arm: str, settings: EvaluateOptions, problems: Sequence[Problem], mode
             f"{settings.dataset}: problem {other.id} is no Python function with a signature, and has no stages: give "
             "--stages none"
         )
-    return program_game(model, arm, settings.answer_format)
+    return program_game(model, arm, settings.answer_format, problems)
 
 
 def _programs_report(greedy: Judged, sampled: Judged, pass_at: Sequence[int]) -> dict[str, Any]:

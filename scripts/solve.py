@@ -148,8 +148,8 @@ async def _solve_all(
     """Also how the engine ended, where it did. models: the generator, and the discriminator where its tests choose."""
     model, tester = models
     stages = settings.stages or model.usual_stages
-    game = program_game(model, stages, settings.answer_format)
-    all_attempts = program_game(model, stages, settings.answer_format, settings.attempts)
+    game = program_game(model, stages, settings.answer_format, problems)
+    all_attempts = program_game(model, stages, settings.answer_format, problems, settings.attempts)
     max_tokens = settings.max_tokens or model.max_tokens
     of = GENERATOR, model.style(), max_tokens
     needs = ((game.longest(p, *of), all_attempts.longest(p, *of)) for p in problems)

@@ -148,7 +148,7 @@ class Solving:
         if asked.attempts > 1 and not asked.tests:
             raise ValueError("attempts: only a failed test gives reason for another one; give tests")
         staged = asked.stages or model.usual_stages
-        game = program_game(model, staged, None)
+        game = program_game(model, staged, None, [problem])
         turns = len(REASONING_STAGES) if staged == "all" else 1
         room = model.context or 0
         fits = (

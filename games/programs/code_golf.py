@@ -1,6 +1,7 @@
 """Code golf on grids (R3): a program maps input grids to output grids, and the shorter of two right ones earns more."""
 
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import Literal
 
 from core.episode import Trajectory
@@ -8,8 +9,9 @@ from core.interfaces import Message, Sandbox
 from core.problem import Problem
 from core.verdict import Limits
 from games.judging import judged, outcomes_of
+from games.program_scores import JudgedProgram
 from games.programs.game import SolverRules
-from games.programs.golf_rewards import GolfRules, fault_of, golf_reward, utf8_bytes
+from games.programs.golf_rewards import GolfRules, fault_of, golf_reward, kaggle_score, utf8_bytes
 from games.rules import Need
 
 _TASK = """Find the rule that turns each input grid into its output grid, and write it as a Python function p(grid) that
@@ -26,6 +28,13 @@ A program of {bytes} bytes is known; find a shorter one:
 {program}
 ```
 """
+
+
+def golf_scores(greedy: Sequence[JudgedProgram], rules: "CodeGolfRules") -> dict[str, float]:
+    """bytes: the mean of the programs that solve their task; kaggle_score: the sum over all tasks."""
+    sizes = [utf8_bytes(judged.program) for judged in greedy if judged.solved]
+    score = sum(kaggle_score(True, size, rules.rewards.kaggle_floor) for size in sizes)
+    return {"kaggle_score": score} | ({"bytes": fmean(sizes)} if sizes else {})
 
 
 class CodeGolfRules(SolverRules):
@@ -54,6 +63,8 @@ class CodeGolfRules(SolverRules):
         return max_tokens + _DIGITS if self.show_best else 0
 
     def refuse(self, problem: Problem) -> str | None:
+        if "def p(" not in problem.function_signature:
+            return "game code_golf is for grid tasks, whose programs are a function p(grid)"
         return self.refuse_but_python(problem) or super().refuse(problem)
 
     def read(self, attempt: Trajectory) -> None:

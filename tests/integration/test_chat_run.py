@@ -51,4 +51,7 @@ def test_a_problem_that_does_not_fit_the_context_is_told_before_anything_starts(
         "--generator.engine.max-model-len", "2600", "--output-dir", tmp_path,
     )  # fmt: skip
     assert done.code == 2
-    assert "generator.engine.max_model_len is 2600, too few for 24 of 24 problems: raise it" in done.err and "steps: " in done.out
+    assert (
+        "generator.engine.max_model_len is 2600, too few for 24 of 24 problems: raise it" in done.err
+        and "steps: " in done.out
+    )

@@ -1,10 +1,13 @@
 """Code golf with programs that really run: the arithmetic is in test_golf_rewards.py."""
 
+from dataclasses import replace
+
 import pytest
 
 from core.problem import Problem
-from core.verdict import Limits
-from games.programs.code_golf import CodeGolfRules
+from core.verdict import Limits, Status
+from games.program_scores import JudgedProgram
+from games.programs.code_golf import CodeGolfRules, golf_scores
 from games.programs.game import SolverGame
 from games.programs.golf_rewards import GolfRules
 from tests.playing import Breaking, Letters, play, reader, with_tests
@@ -87,3 +90,18 @@ def test_no_prompt_is_longer_than_the_longest(full, show_best):
     longest = played.longest(PROBLEM, "generator", style, size)
     for known in ((), ("x",), ("x" * size,)):
         assert len(style.say((), played.rules.message(PROBLEM, known))) + size <= longest
+
+
+def test_the_scores_are_of_what_solves_its_task():
+    programs = [
+        JudgedProgram(program=p, test_rate=float(s is Status.PASSED), status=s)
+        for p, s in (("p=1", Status.PASSED), ("p=int", Status.PASSED), ("p", Status.WRONG_ANSWER))
+    ]
+    assert golf_scores(programs, CodeGolfRules()) == {"kaggle_score": 2497.0 + 2495.0, "bytes": 4.0}
+    assert golf_scores(programs[2:], CodeGolfRules()) == {"kaggle_score": 0}
+
+
+def test_what_is_no_grid_task_is_refused():
+    assert "function p(grid)" in (
+        CodeGolfRules().refuse(replace(PROBLEM, function_signature="def f(n):")) or ""
+    )

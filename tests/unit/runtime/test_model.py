@@ -6,8 +6,9 @@ import pytest
 from core.errors import SparringError
 from core.problem import Problem
 from embedded.teaching import SHIPPED
+from games.programs.game import SolverGame
 from games.prompts import ChatFormat, TaggedFormat
-from runtime.model import Model, check_writes_programs, find_policies, open_model, room_for
+from runtime.model import Model, check_writes_programs, find_policies, open_model, program_game, room_for
 
 NEEDS = {"a": 40, "b": 90, "c": 120}
 PROBLEMS = [
@@ -142,3 +143,34 @@ def test_what_writes_no_programs_or_has_no_checkpoint_is_refused(tmp_path: Path)
         find_policies(None, tmp_path)
     with pytest.raises(SparringError, match="a checkpoint of first, none of which writes programs"):
         find_policies(str(checkpoint(tmp_path / "boards", "first")), tmp_path)
+
+
+GRID, OTHER = (
+    Problem(
+        id="a",
+        description="a",
+        function_signature=signature,
+        baseline_tests=("assert True",),
+        reference_solution="",
+    )
+    for signature in ("def p(grid):", "def f(n):")
+)
+
+
+@pytest.mark.parametrize(
+    ("game", "form", "problems", "kind"),
+    [
+        ({"kind": "code_golf"}, None, [GRID], "code_golf"),
+        ({"kind": "code_golf"}, None, [GRID, OTHER], "unit_tests"),
+        ({"kind": "code_golf"}, "direct", [GRID], "unit_tests"),
+        ({"kind": "unit_tests", "answer_format": "reasoning"}, None, [OTHER], "unit_tests"),
+        ({"kind": "multistage"}, None, [OTHER], "unit_tests"),
+    ],
+)
+def test_who_learnt_to_write_programs_at_one_go_is_asked_as_it_was_then(game, form, problems, kind):
+    model = Model(path="a", tokenizer=None, context=None, run={"game": game})
+    played = program_game(model, "none", form, problems, attempts=3)
+    assert isinstance(played, SolverGame) and played.rules.kind == kind
+    assert played.rules.attempts_per_episode == 3
+    if kind == "unit_tests":
+        assert played.rules.answer_format == game.get("answer_format", "direct")
