@@ -83,6 +83,9 @@ class FileProblems(Settings):
     failing_references: Literal["refuse", "leave_out"] = "refuse"
     """What happens where a reference solution fails its own tests: the run is refused, or such problems, for training
     and held out, are left out and named: published data sets have some."""
+    too_long: Literal["refuse", "leave_out"] = "refuse"
+    """What happens where a prompt and its completions may take more than engine.max_model_len: the run is refused, or such
+    problems, for training and held out, are left out and counted."""
     pass_rates: Path | None = None
     """What scripts/evaluate.py --json wrote of a policy on `file`: problems that it always or never solved are left
     out of training, and the difficulty of the others follows from it."""

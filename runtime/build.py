@@ -18,6 +18,7 @@ from learners.checkpoints import STATE, base_of
 from learners.train_spec import LearnerSpec
 from problems.loader import ProblemFileError
 from runtime.parts import Start
+from tracking.progress import say
 
 
 @contextmanager
@@ -145,16 +146,29 @@ def ordered_ids(config: Config, problems: Sequence[Problem]) -> list[str]:
     return [p.id for p in problems]
 
 
-def check_context_lengths(config: Config, problems: Sequence[Problem], tokenizers: Mapping[str, Any]) -> None:
-    """Raises SparringError where a problem's prompt and completions can't fit the engine's max_model_len."""
-    game = config.game.game()
+def fitting(
+    config: Config, train: Sequence[Problem], held_out: Sequence[Problem], tokenizers: Mapping[str, Any]
+) -> tuple[list[Problem], list[Problem]]:
+    """(training, held-out) problems whose prompt and completions fit the engines' max_model_len. Raises SparringError where one
+    does not, unless problems.too_long leaves it out and others are left."""
+    game, too_long = config.game.game(), set[str]()
+    way = getattr(config.problems, "too_long", None)
     for player, role in config.seats.items():
         settings, style = config.policy(role), format_for(tokenizers[role])
         room = settings.engine.max_model_len
-        needs = {p.id: game.longest(p, player, style, settings.max_tokens) for p in problems}
-        if too_long := [i for i, tokens in needs.items() if tokens > room]:
-            worst = max(too_long, key=lambda i: needs[i])
-            raise SparringError(
-                f"problem {worst}: prompt and completions may take {needs[worst]} tokens, but {role}.engine.max_model_len is "
-                f"{room}, too few for {len(too_long)} of {len(problems)} problems: raise it or lower {role}.max_tokens"
+        needs = {p.id: game.longest(p, player, style, settings.max_tokens) for p in (*train, *held_out)}
+        if over := {i: tokens for i, tokens in needs.items() if tokens > room}:
+            worst = max(over, key=lambda i: over[i])
+            told = (
+                f"problem {worst}: prompt and completions may take {over[worst]} tokens, but {role}.engine.max_model_len is "
+                f"{room}, too few for {len(over)} of {len(needs)} problems"
             )
+            if way != "leave_out" or any(
+                over.keys() >= {p.id for p in part} for part in (train, held_out) if part
+            ):
+                instead = ", or leave such problems out (--problems.too-long leave_out)" * (way == "refuse")
+                raise SparringError(f"{told}: raise it or lower {role}.max_tokens{instead}")
+            say(f"{told}, which are left out")
+            too_long |= over.keys()
+    kept, aside = ([p for p in part if p.id not in too_long] for part in (train, held_out))
+    return kept, aside

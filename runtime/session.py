@@ -26,7 +26,7 @@ from curriculum.curriculum import Assignment
 from learners.advantages.grpo import has_signal
 from learners.batching import Credit
 from problems.references import judge_references, validate_references
-from runtime.build import check_context_lengths, credit_of
+from runtime.build import credit_of, fitting
 from runtime.evaluations import Evaluations
 from runtime.opponents import PastOpponents
 from runtime.parts import Parts, Start, Stateful
@@ -70,7 +70,7 @@ def open_session(run: Run, recipe: str) -> Iterator["Session"]:
         make_embedded_models(config, start.models)
         clock.lap("warm_start")
         tokenizers = load_tokenizers(start.models)
-        check_context_lengths(config, [*train, *held_out], tokenizers)
+        train, held_out = fitting(config, train, held_out, tokenizers)
         writers = tracked.enter_context(open_writers(config.tracking.to, _tracked_run(config, start)))
         show.phase("starting the sandbox and the engines")
         with _parts(config, start, train) as parts:
@@ -118,7 +118,7 @@ def show_plan(run: Run, recipe: str) -> None:
     for line in (*plan.lines, *plan.warnings):
         say(line)
     if all(Path(model).is_dir() for model in start.models.values()):  # else their tokenizers are not here yet
-        check_context_lengths(config, [*train, *held_out], load_tokenizers(start.models))
+        fitting(config, train, held_out, load_tokenizers(start.models))
     if plan.obstacles:
         raise SparringError("; ".join(plan.obstacles))
 

@@ -65,7 +65,7 @@ def test_every_game_has_a_recipe():
 def test_an_embedded_recipes_context_holds_its_longest_sequence(name):
     """With a tokenizer of the problems' own words, as its warm start makes one."""
     from embedded.model import build_tokenizer
-    from runtime.build import check_context_lengths
+    from runtime.build import fitting
     from runtime.problem_sets import load_splits
 
     config = shipped(name)
@@ -73,7 +73,7 @@ def test_an_embedded_recipes_context_holds_its_longest_sequence(name):
     assert not {p.id for p in train} & {p.id for p in held_out}
     texts = [problem.description for problem in train[:300]]
     tokenizer = build_tokenizer(texts, MARKER_TOKENS, PAD, END)
-    check_context_lengths(config, [*train, *held_out], dict.fromkeys(config.policies, tokenizer))
+    assert fitting(config, train, held_out, dict.fromkeys(config.policies, tokenizer)) == (train, held_out)
 
 
 # ---------------------------------------------------------------------- what has no effect is refused by its name
