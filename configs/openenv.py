@@ -1,12 +1,13 @@
 """The options of scripts/openenv.py."""
 
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Self
 
 from pydantic import Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from configs.options import OPTIONS, Options
 from configs.sections import EMBEDDED, ProblemFormat
+from core.interfaces import SandboxKind
 from games import GameRules
 from games.programs.unit_tests import UnitTestsRules
 
@@ -25,7 +26,7 @@ class OpenEnvOptions(Options):
     """With format fields: our names to the data set's columns, as JSON or as key=value, repeated."""
     game: GameRules = UnitTestsRules()
     """One in which one player writes a program, with its rules; default: unit_tests."""
-    sandbox: Literal["auto", "docker", "namespace", "process"] = "auto"
+    sandbox: SandboxKind = "auto"
     slots: int = Field(2, ge=1, le=31)
     """Programs judged at once."""
     port: int = Field(8009, ge=0, lt=1 << 16)

@@ -15,6 +15,7 @@ from pydantic_settings import (
 
 from configs.sections import ProblemFormat
 from core.errors import SparringError
+from core.interfaces import SandboxKind
 from core.stages import REASONING_STAGES
 from core.verdict import Limits
 
@@ -93,7 +94,7 @@ class ModelOptions(Options):
     """Longest completion of one turn; default: that of the checkpoint's run, or 512."""
     max_model_len: int | None = Field(None, ge=32)
     """Longest sequence, prompts and completions of all turns; default: what the longest problem may take."""
-    sandbox: Literal["auto", "docker", "namespace", "process"] = "auto"
+    sandbox: SandboxKind = "auto"
     cpu_s: float | None = Field(None, gt=0)
     """CPU seconds per test of problems that state no limits; wall-clock seconds are four times as many. Default: 5, so
     that a busy machine does not decide; for suites those of the game's rules."""

@@ -8,6 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from actors.settings import EngineSettings, VllmEngine
+from core.interfaces import SandboxKind
 from core.settings import Settings, kind_unless_said, refuse_password
 from learners.settings import LearnerSettings
 
@@ -113,7 +114,7 @@ Problems = Annotated[
 
 
 class SandboxSettings(Settings):
-    backend: Literal["auto", "docker", "namespace", "process"] = "auto"
+    backend: SandboxKind = "auto"
     """docker: warm containers; namespace: the same runner without an engine, weaker; process: plain processes,
     much weaker; auto: docker where an engine answers, else namespace, else process for programs of the embedded
     models and of no other, and the choice is printed."""

@@ -2,13 +2,16 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from core.episode import Completion, Episode, Turn
 from core.errors import RunFailed, SparringError
 from core.problem import Problem
 from core.verdict import Limits, Test, Verdict
 from core.weights import PublishReceipt, WeightUpdate
+
+SandboxKind = Literal["auto", "docker", "namespace", "process"]
+"""auto: the first of the others that runs here (sandbox_workers/backends.py)."""
 
 
 class SandboxFailure(SparringError):

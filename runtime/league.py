@@ -16,7 +16,7 @@ from actors.settings import TransformersEngine
 from configs.load import load_run
 from configs.schema import Config
 from core.errors import SparringError
-from core.interfaces import Sandbox
+from core.interfaces import Sandbox, SandboxKind
 from core.play import DISCRIMINATOR, GENERATOR
 from core.problem import Problem
 from evaluation.league import (
@@ -35,7 +35,6 @@ from runtime.hardware import detect
 from runtime.model import loaded, open_model
 from runtime.problem_sets import load_splits
 from runtime.start import STARTED_FROM, make_embedded_models, starting_models
-from sandbox_workers.backends import Kind
 from sandbox_workers.local import LocalSandbox
 from sandbox_workers.nothing import NoSandbox
 
@@ -92,7 +91,7 @@ def members_of(run: Path, config: Config) -> list[Member]:
 
 
 def play_league(
-    members: Sequence[Member], config: Config, effort: Effort, sandbox: Kind, say: Say
+    members: Sequence[Member], config: Config, effort: Effort, sandbox: SandboxKind, say: Say
 ) -> dict[str, Any]:
     """Plain JSON: who played, the rates of each pair, and everybody's rating. Raises SparringError."""
     names = [member.name for member in members]

@@ -18,13 +18,13 @@ import os
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import TextIO
+from typing import TextIO, get_args
 
 from pydantic import ValidationError
 
 from core.commands import plain_endings
 from core.errors import SparringError
-from core.interfaces import SandboxFailure
+from core.interfaces import SandboxFailure, SandboxKind
 from core.verdict import Limits, Status, Verdict
 from sandbox_workers.backends import MOST_SLOTS
 from sandbox_workers.check_host import check_host
@@ -145,7 +145,7 @@ def main(arguments: list[str] | None = None) -> int:
     for command, memory_mb in ((judging, 512), (serving, 1024)):
         command.add_argument(
             "--backend",
-            choices=["auto", "docker", "namespace", "process"],
+            choices=get_args(SandboxKind),
             default="auto",
             help="default: auto",
         )

@@ -9,12 +9,12 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
+from core.interfaces import SandboxKind
 from sandbox_workers.jobs import Backend, SandboxUnavailable
 from sandbox_workers.namespace_backend import NamespaceBackend, find_way
 from sandbox_workers.process_backend import ProcessBackend, weaker_points
 from sandbox_workers.runner.zygote import UIDS_PER_SANDBOX
 
-Kind = Literal["auto", "docker", "namespace", "process"]
 ROOT = Path(__file__).parent.parent
 UID_FLOOR, UID_RANGES, GENERATION_STEP = 200_000, 16_000, 1000
 MOST_SLOTS = UIDS_PER_SANDBOX // 2 - 1
@@ -81,7 +81,9 @@ def uid_range(run_id: str, index: int) -> int:
     return UID_FLOOR + (start + index) % UID_RANGES * UIDS_PER_SANDBOX
 
 
-def choose_backend(kind: Kind = "auto", runtime: str | None = None, *, trusted: bool = False) -> Choice:
+def choose_backend(
+    kind: SandboxKind = "auto", runtime: str | None = None, *, trusted: bool = False
+) -> Choice:
     """Docker where an engine answers and has the image, else namespaces; or the kind that is asked for.
 
     Args:

@@ -7,14 +7,15 @@ import shutil
 import sys
 from dataclasses import dataclass
 
+from core.interfaces import SandboxKind
 from core.verdict import Limits, Status
-from sandbox_workers.backends import Choice, Kind, choose_backend
+from sandbox_workers.backends import Choice, choose_backend
 from sandbox_workers.jobs import BackendDied, Job, SandboxUnavailable
 from sandbox_workers.languages import UnknownLanguage, languages, require_commands
 from sandbox_workers.namespace_backend import Privilege, find_way
 from sandbox_workers.process_backend import weaker_points
 
-KINDS: tuple[Kind, ...] = ("docker", "namespace", "process")
+KINDS: tuple[SandboxKind, ...] = ("docker", "namespace", "process")
 CHECKS = (
     ("def f(x): return x + 1", "assert f(1) == 2", Status.PASSED),
     ("def f(x): return x", "assert f(1) == 2", Status.WRONG_ANSWER),
@@ -33,7 +34,7 @@ NOTHING_CONTAINS = (
 class Finding:
     """What was found of one kind of sandbox."""
 
-    kind: Kind
+    kind: SandboxKind
     fit: bool
     text: str
     languages: tuple[str, ...] = ()
@@ -55,7 +56,7 @@ def check_host() -> int:
     return 0 if picked else 1
 
 
-def examine(kind: Kind) -> Finding:
+def examine(kind: SandboxKind) -> Finding:
     """Start one, judge CHECKS, close it."""
     try:
         choice = choose_backend(kind)

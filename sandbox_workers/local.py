@@ -7,8 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from types import TracebackType
 
+from core.interfaces import SandboxKind
 from core.verdict import Limits, Verdict
-from sandbox_workers.backends import Choice, Kind, choose_backend
+from sandbox_workers.backends import Choice, choose_backend
 from sandbox_workers.client import SandboxClient
 from sandbox_workers.jobs import Job
 from sandbox_workers.worker import SandboxWorker
@@ -44,7 +45,7 @@ class LocalSandbox(SandboxClient):
 
     def __init__(
         self,
-        kind: Kind = "auto",
+        kind: SandboxKind = "auto",
         *,
         runtime: str | None = None,
         slots: int = 2,

@@ -13,8 +13,9 @@ from ray.exceptions import ActorDiedError, GetTimeoutError, RayActorError, RayEr
 from ray.util.metrics import Counter, Gauge, Histogram
 
 from core.errors import SparringError
+from core.interfaces import SandboxKind
 from core.verdict import Limits, Verdict
-from sandbox_workers.backends import Choice, Kind, choose_backend
+from sandbox_workers.backends import Choice, choose_backend
 from sandbox_workers.client import SandboxClient
 from sandbox_workers.jobs import BackendDied, Job, SandboxUnavailable, WorkerLost
 from sandbox_workers.worker import SandboxWorker
@@ -39,7 +40,7 @@ _HEALTH: dict[str, Any] = {"concurrency_groups": {"health": 1}}
 class SandboxShell:
     """A SandboxWorker as an actor. The choice is made here: nodes differ in what they can run."""
 
-    def __init__(self, kind: Kind, runtime: str | None, trusted: bool, **opened: Any) -> None:
+    def __init__(self, kind: SandboxKind, runtime: str | None, trusted: bool, **opened: Any) -> None:
         """`opened`: what Choice.open is told."""
         self._choice = choose_backend(kind, runtime, trusted=trusted)
         if self._choice.kind == "docker":
@@ -215,7 +216,7 @@ class SandboxPool:
 def start_pool(
     size: int,
     *,
-    kind: Kind = "auto",
+    kind: SandboxKind = "auto",
     runtime: str | None = None,
     slots: int = 2,
     run_id: str,

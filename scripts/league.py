@@ -15,12 +15,13 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 if not __package__:  # run as a file: the rooms are found from the root
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 from core.commands import parser_of, plain_endings
+from core.interfaces import SandboxKind
 from evaluation.intervals import print_table
 from runtime.logs import quiet_logs
 from tracking.runs import find_run
@@ -83,7 +84,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     }
     for name, (usual, text) in counts.items():
         parser.add_argument(f"--{name}", type=int, default=usual, help=f"{text} (%(default)s)")
-    parser.add_argument("--sandbox", choices=["auto", "docker", "namespace", "process"], default="auto")
+    parser.add_argument("--sandbox", choices=get_args(SandboxKind), default="auto")
     parser.add_argument("--seed", type=int, help="of what is sampled (the run's own)")
     options = parser.parse_args(arguments)
     for name in counts:

@@ -18,7 +18,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 if not __package__:  # run as a file: the rooms are found from the root
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 from core.commands import parser_of, plain_endings
 from core.errors import SparringError
+from core.interfaces import SandboxKind
 from runtime.logs import quiet_logs
 from web.options import add_options
 
@@ -109,7 +110,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     )
     add(
         "--sandbox",
-        choices=["auto", "docker", "namespace", "process", "none"],
+        choices=[*get_args(SandboxKind), "none"],
         default="auto",
         help="of /v1/solve",
     )

@@ -4,14 +4,15 @@ import os
 
 import pytest
 
-from sandbox_workers.backends import Kind, choose_backend
+from core.interfaces import SandboxKind
+from sandbox_workers.backends import choose_backend
 from sandbox_workers.jobs import SandboxUnavailable
 
 DOCKER_IS_REQUIRED = os.environ.get("SPARRING_REQUIRE_DOCKER") == "1"
 """A missing Docker is a failure."""
 
 
-def require(kind: Kind) -> None:
+def require(kind: SandboxKind) -> None:
     """Skip where such a sandbox cannot run."""
     try:
         choose_backend(kind)
@@ -33,7 +34,7 @@ def kinds() -> list[object]:
 
 
 @pytest.fixture(scope="session", params=kinds())
-def kind(request: pytest.FixtureRequest) -> Kind:
+def kind(request: pytest.FixtureRequest) -> SandboxKind:
     """A kind of sandbox that runs here."""
     require(request.param)
     return request.param

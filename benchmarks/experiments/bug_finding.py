@@ -23,13 +23,13 @@ from functools import partial
 from pathlib import Path
 from random import Random
 from statistics import fmean
-from typing import Any
+from typing import Any, get_args
 
 from benchmarks.experiments.runs import sparring_runs, writer
 from benchmarks.report import arguments, write
 from configs.load import load_run
 from configs.schema import Config
-from core.interfaces import Sandbox
+from core.interfaces import Sandbox, SandboxKind
 from core.problem import Problem
 from core.seeding import derive_seed
 from embedded.grammar import Spec
@@ -168,7 +168,7 @@ def main() -> None:
     parser.add_argument("--mutants", type=int, default=12, help="drawn for each problem")
     parser.add_argument("--operators", nargs="+", choices=OPERATORS, default=OPERATORS)
     parser.add_argument("--random-tests", type=int, default=50, help="in a large random suite")
-    parser.add_argument("--sandbox", choices=["auto", "docker", "namespace", "process"], default="auto")
+    parser.add_argument("--sandbox", choices=get_args(SandboxKind), default="auto")
     options = parser.parse_args()
     if options.config and not options.checkpoint and not options.quick:
         parser.error("--config is the recipe of the runs that --checkpoint names: give one")

@@ -23,16 +23,17 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean
+from typing import get_args
 
 from benchmarks.experiments.runs import SHORT, finished_run, sparring_runs
 from benchmarks.report import arguments, write
 from configs.schema import Config
+from core.interfaces import SandboxKind
 from embedded.problems import embedded_problems
 from embedded.teaching import ensure_embedded
 from evaluation.intervals import interval, print_table
 from evaluation.league import Meeting, games_of_meeting, kill_rate, ratings, survival_rate
 from runtime.league import Effort, Member, meetings_of, read_config
-from sandbox_workers.backends import Kind
 from sandbox_workers.local import LocalSandbox
 
 
@@ -47,7 +48,7 @@ def generations(run: Path, config: Config) -> list[Member]:
     return found
 
 
-async def play(run: Path, count: int, sandbox_kind: Kind) -> tuple[list[str], list[Meeting]]:
+async def play(run: Path, count: int, sandbox_kind: SandboxKind) -> tuple[list[str], list[Meeting]]:
     """Names of the run's generations, and their meetings on `count` held-out problems."""
     config = read_config(run)
     found, effort = generations(run, config), Effort(problems=count)
@@ -63,7 +64,7 @@ def main() -> None:
         "--run", type=Path, action="append", metavar="DIR", help="finished, of the embedded models"
     )
     parser.add_argument("--problems", type=int, default=120)
-    parser.add_argument("--sandbox", choices=["auto", "docker", "namespace", "process"], default="auto")
+    parser.add_argument("--sandbox", choices=get_args(SandboxKind), default="auto")
     parser.add_argument("--output", type=Path, default=Path("output/experiments"))
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     options = parser.parse_args()
@@ -76,7 +77,9 @@ def main() -> None:
         write(options.json, *compare(runs, options.problems, options.sandbox))
 
 
-def compare(runs: Sequence[Path], count: int, sandbox: Kind) -> tuple[dict[str, object], dict[str, float]]:
+def compare(
+    runs: Sequence[Path], count: int, sandbox: SandboxKind
+) -> tuple[dict[str, object], dict[str, float]]:
     """(figures, ratios) on `count` held-out problems. Prints the tables."""
     start = time.perf_counter()
     played = [asyncio.run(play(run, count, sandbox)) for run in runs]

@@ -6,9 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from core.interfaces import SandboxFailure
+from core.interfaces import SandboxFailure, SandboxKind
 from core.verdict import Verdict
-from sandbox_workers.backends import Kind
 from sandbox_workers.languages import UnknownLanguage
 from sandbox_workers.local import LocalSandbox
 from tests.honest.jobs import LIMITS, Job
@@ -20,14 +19,14 @@ Judged = list[Verdict] | UnknownLanguage | SandboxFailure
 
 
 @pytest.fixture(scope="session", params=[*kinds(), pytest.param("process", marks=pytest.mark.slow)])
-def kind(request: pytest.FixtureRequest) -> Kind:
+def kind(request: pytest.FixtureRequest) -> SandboxKind:
     """A kind of sandbox that runs here. What is honest needs no walls."""
     require(request.param)
     return request.param
 
 
 @pytest.fixture(scope="session")
-def judged(kind: Kind, request: pytest.FixtureRequest) -> dict[Job, list[Judged]]:
+def judged(kind: SandboxKind, request: pytest.FixtureRequest) -> dict[Job, list[Judged]]:
     """Of each selected job, the verdicts on its program and on each wrong one."""
     items = [item.callspec.params for item in request.session.items if hasattr(item, "callspec")]
     jobs = list(dict.fromkeys(p["job"] for p in items if "job" in p and p.get("kind") == kind))
