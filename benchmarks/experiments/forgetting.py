@@ -35,8 +35,9 @@ ARMS: dict[str, list[str]] = {
     "any_order": [*LARGE, "--curriculum.order", "random"],
     "small_steps": SMALL,
 }
-SHORT = ["--n-generator-steps", "2", "--evaluation.every", "1", "--warm-start.generator-steps", "10"]
+SHORT = ["--n-generator-steps", "2", "--evaluation.every", "1"]
 SHORT += ["--curriculum.problems-per-step", "2", "--curriculum.attempts", "2"]
+SHORT_WARM_START = ["--warm-start.generator-steps", "10"]
 
 
 def main() -> None:
@@ -46,17 +47,19 @@ def main() -> None:
     parser.add_argument("--arms", nargs="+", choices=list(ARMS), default=list(ARMS))
     options = parser.parse_args()
     if not options.quick:
-        write(options.json, compare(options, HELD_OUT, []), {})
+        write(options.json, compare(options, HELD_OUT, [], []), {})
         return
     options.seeds, options.arms = [1], ["any_order"]
     with tempfile.TemporaryDirectory() as directory:
         options.output = Path(directory)
-        write(options.json, compare(options, 4, SHORT), {})
+        write(options.json, compare(options, 4, SHORT, SHORT_WARM_START), {})
 
 
-def compare(options: argparse.Namespace, tasks: int, more: Sequence[str]) -> dict[str, Any]:
-    """Figures by arm. Prints the table. more: arguments of every run."""
-    config = load_run(["--config", "code_golf", *more])[0].to_config()
+def compare(
+    options: argparse.Namespace, tasks: int, more: Sequence[str], warm_start: Sequence[str]
+) -> dict[str, Any]:
+    """Figures by arm. Prints the table. more: arguments of every run; warm_start: of the model that all begin with."""
+    config = load_run(["--config", "code_golf", *warm_start])[0].to_config()
     (model,) = ensure_embedded(config.policies, config.game, config.warm_start).values()
     train = write_problems(grid_problems("train"), options.output / "tasks.json")
     known = write_problems(fresh_tasks(tasks), options.output / f"{tasks}_known_tasks.json")

@@ -45,6 +45,7 @@ def test_a_machine_too_busy_for_rays_half_minute_has_it_three_times(
             raise Exception("The current node timed out during startup. This could happen because")
 
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(cluster, "_store_bytes", lambda config: 1)
     monkeypatch.setattr(cluster.ray, "init", init)
     monkeypatch.setattr(cluster.ray, "shutdown", lambda: ended.append(len(asked)))
     if late == 3:
