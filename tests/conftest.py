@@ -11,15 +11,16 @@ COMPUTES_ALONE = re.compile(
     r"tests/(unit|properties|gpu)/|tests/chaos/test_many_strikes|tests/integration/test_("
     r"memory_runs_out|parallel_learner|placement|sharded_|"  # placement, many_strikes: a Ray whose parts only sleep
     # one process with one thread at a time:
-    r"bad_input\.py::(?!.*for_the_pool)|benchmarks\.py::test_an_experiment|evaluate|game_runs|local_run|mirror|notebooks|report_page|resume|setup|"
-    r"sixth_stage|solve|trackers|your_own_game)"
+    r"bad_input\.py::(?!.*for_the_pool)|benchmarks\.py::test_an_experiment|evaluate|game_runs|local_run|mirror|notebooks|"
+    r"report_page|resume|setup|sixth_stage|solve|trackers|your_own_game)"
 )
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
     """For the two workers of `make test` and `make test-slow`: all that starts sandboxes, engines and runs is done by one of
-    them, in its order; what computes alone, or only waits, and short local runs, by whoever has nothing to do. Without xdist (tests/gpu) nobody asks."""
+    them, in its order; what computes alone, or only waits, and short local runs, by whoever has nothing to do. Without xdist
+    (tests/gpu) nobody asks."""
     from xdist.scheduler import LoadScopeScheduling
 
     class OneAfterAnother(LoadScopeScheduling):
