@@ -20,7 +20,7 @@ from learners.packing import row_of
 from learners.settings import LearnerSettings, LoraSettings
 from learners.tuning import Backbone, LoraTuning
 from learners.weights import export_weights
-from tests.contracts.test_policy_contract import ENGINE_ENVIRONMENT
+from tests.contracts.test_policy_contract import ENGINE_ENVIRONMENT, a_step
 
 pytestmark = pytest.mark.vllm
 TOLERANCE = 1e-4
@@ -157,7 +157,7 @@ def test_what_is_in_flight_ends_on_the_version_that_it_began_with(pair: Pair) ->
     async def publish_meanwhile() -> tuple[Completion, Completion]:
         policy = pair.policies["generator"]
         long = asyncio.create_task(policy.generate(PROMPT, ask(max_tokens=300)))
-        await policy.generate(PROMPT, ask(max_tokens=1))  # a step, with the long one in it
+        await a_step(policy)
         check_receipt(update, await policy.load_weights(update), TOLERANCE)
         assert not long.done() and len(policy._loaded) == 2
         return await long, await policy.generate(PROMPT, ask())
@@ -177,7 +177,7 @@ def test_who_still_waits_for_the_version_before_the_last_is_cancelled(pair: Pair
     async def publish_twice() -> None:
         policy = pair.policies["generator"]
         long = asyncio.create_task(policy.generate(PROMPT, ask(max_tokens=370)))
-        await policy.generate(PROMPT, ask(max_tokens=1))
+        await a_step(policy)
         for update in updates:
             await policy.load_weights(update)
         with pytest.raises(asyncio.CancelledError):

@@ -67,6 +67,12 @@ def ask(**changes: Any) -> Sampling:
     return Sampling(**{"max_tokens": 12, "stop_token_ids": (1,), "temperature": 1.0, "seed": 7} | changes)
 
 
+async def a_step(policy: Policy) -> None:
+    """Until what was begun before has its first token."""
+    await asyncio.sleep(0)  # it reaches the engine first
+    await policy.generate(PROMPT, ask(max_tokens=1))
+
+
 @pytest.fixture(scope="module")
 def models(tmp_path_factory) -> tuple[PreTrainedModel, PreTrainedModel, Path]:
     tokenizer = build_tokenizer(["def f(x):\n    return x * 2\n"] * 20, MARKER_TOKENS, PAD, END)
@@ -433,7 +439,7 @@ def test_new_weights_reach_who_sleeps(engine):
 def test_who_waits_for_a_completion_waits_no_more(vllm: Subject) -> None:
     async def sleep_meanwhile() -> None:
         long = asyncio.create_task(vllm.policy.generate(PROMPT, ask(max_tokens=300, stop_token_ids=())))
-        await vllm.policy.generate(PROMPT, ask(max_tokens=1))  # a step, with the long ones in it
+        await a_step(vllm.policy)
         await vllm.policy.sleep()
         with pytest.raises(asyncio.CancelledError):
             await long
@@ -447,7 +453,7 @@ def test_who_waits_for_a_completion_waits_no_more(vllm: Subject) -> None:
 def test_who_stops_waiting_ends_the_request(vllm: Subject) -> None:
     async def give_up() -> Completion:
         long = asyncio.create_task(vllm.policy.generate(PROMPT, ask(max_tokens=300, stop_token_ids=())))
-        await vllm.policy.generate(PROMPT, ask(max_tokens=1))  # a step, with the long ones in it
+        await a_step(vllm.policy)
         long.cancel()
         with pytest.raises(asyncio.CancelledError):
             await long
@@ -469,7 +475,7 @@ def test_what_is_in_flight_goes_on_with_new_weights(vllm: Subject) -> None:
             )
             for seed in range(3)
         ]
-        await vllm.policy.generate(PROMPT, ask(max_tokens=1))  # a step, with the long ones in it
+        await a_step(vllm.policy)
         check_receipt(update, await vllm.policy.load_weights(update), TOLERANCE)
         return await asyncio.gather(*long)
 
