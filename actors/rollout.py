@@ -1,6 +1,5 @@
 """The rollout actor: the Ray shell around EpisodeRunner."""
 
-import contextlib
 import logging
 import time
 from collections import Counter
@@ -15,13 +14,13 @@ from ray.exceptions import (
     GetTimeoutError,
     ObjectLostError,
     RayActorError,
-    RayError,
 )
 from ray.util.metrics import Gauge
 
 from actors.engines import AGAIN_S, BegunAnew, publish_seconds, warnings_heard
 from actors.episodes import EpisodeRunner
 from actors.watching import (
+    CLOSE_S,
     HEALTH,
     LOOK_S,
     REPLACEMENTS,
@@ -389,10 +388,13 @@ class RayRollouts:
         return found
 
     def close(self) -> None:
-        for actor in [*self.actors, *self._engines()]:
-            with contextlib.suppress(RayError):  # it is ended next in any case
-                ray.get(actor.close.remote(), timeout=20)
-            ray.kill(actor)
+        """Whoever does not close in time may be stopped, and is ended all the same."""
+        closing = {actor.close.remote(): actor for actor in [*self.actors, *self._engines()]}
+        closed, silent = ray.wait(list(closing), num_returns=len(closing), timeout=CLOSE_S)
+        for reference in closed:
+            ray.kill(closing[reference])
+        for reference in silent:
+            end(closing[reference])
 
 
 def _fetch(shares: Sequence[_Share]) -> None:

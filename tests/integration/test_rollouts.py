@@ -14,7 +14,7 @@ import pytest
 import ray
 from ray.exceptions import RayActorError
 
-from actors import watching
+from actors import rollout, watching
 from actors.rollout import REPLACEMENTS, RayRollouts
 from actors.scheduler import RayScheduler
 from core.errors import RunFailed
@@ -180,11 +180,32 @@ def test_a_stopped_process_that_ray_does_not_reach_is_ended(
     watching.end(rollouts.actors[0], again=again)
     monkeypatch.undo()
     assert asked == [(rollouts.actors[0], not again)]
+    assert ends(pid)
+    watching.end(rollouts.actors[0])  # of one that is dead already
+
+
+def ends(pid: int) -> bool:
     until = time.monotonic() + 30
     while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
-        assert time.monotonic() < until, "it is still there"
+        if time.monotonic() > until:
+            return False
         time.sleep(0.1)
-    watching.end(rollouts.actors[0])  # of one that is dead already
+    return True
+
+
+@pytest.mark.slow
+def test_closing_waits_for_those_who_are_stopped_once_and_ends_them(
+    rollouts: RayRollouts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rollout, "CLOSE_S", 2.0)
+    pids = played(rollouts.begin(request(0, 0))(), "pid")
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    asked: list[float] = []
+    wait = ray.wait
+    monkeypatch.setattr(rollout.ray, "wait", lambda *a, **k: asked.append(k["timeout"]) or wait(*a, **k))
+    rollouts.close()
+    assert asked == [2.0] and all(map(ends, pids))
 
 
 def test_counts_of_lost_clients_stay(rollouts: RayRollouts) -> None:
