@@ -15,7 +15,7 @@ from typing import Any
 from configs.layers import leaves
 from configs.load import Run
 from configs.schema import Config
-from configs.sections import FileProblems
+from configs.sections import EMBEDDED, FileProblems
 from core.episode import Episode
 from core.errors import RunFailed, SparringError
 from core.evaluation import Scores
@@ -117,7 +117,9 @@ def show_plan(run: Run, recipe: str) -> None:
     plan = make_plan(config, start, train, held_out)
     for line in (*plan.lines, *plan.warnings):
         say(line)
-    if all(Path(model).is_dir() for model in start.models.values()):  # else their tokenizers are not here yet
+    if all(
+        config.policy(r).model != EMBEDDED or Path(m).is_dir() for r, m in start.models.items()
+    ):  # else not made yet
         fitting(config, train, held_out, load_tokenizers(start.models))
     if plan.obstacles:
         raise SparringError("; ".join(plan.obstacles))

@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ def resolve(run: Run, recipe: str) -> tuple[Config, Start]:
         config.model_cache is not None
     ):  # before anything imports the hub's library, and for what this process starts
         os.environ["HF_HUB_CACHE"] = str(config.model_cache.resolve())
+    models = starting_models(config)
     hardware = _hardware(config)
     config = fit(config, hardware)
     if not run.resume:
@@ -48,7 +50,6 @@ def resolve(run: Run, recipe: str) -> tuple[Config, Start]:
         if changed:
             say(f"resuming with other settings than the run began with: {', '.join(changed)}")
     state = read_checkpoint(checkpoint) if checkpoint else None
-    models = starting_models(config)
     if checkpoint and state:
         if missing := [role for role in config.policies if role not in state["versions"]]:
             raise SparringError(
@@ -165,7 +166,26 @@ def find_model(name: str, key: str) -> str:
     file = path.suffix in (".pt", ".pth", ".bin", ".ckpt", ".json", ".safetensors", ".gguf")
     if path.is_absolute() or name.startswith((".", "~")) or name.count("/") != 1 or file:
         raise SparringError(f"{key} {name}: no such directory (and a hub id has the form owner/name)")
+    _ask_the_hub()
     return name
+
+
+@cache
+def _ask_the_hub() -> None:
+    """Whether it answers, once: its library asks six times for each file, which takes half a minute for each model."""
+    if offline_by():
+        return
+    import httpx2  # which huggingface_hub speaks by
+    from huggingface_hub import constants, get_session
+
+    try:
+        get_session().head(constants.ENDPOINT, timeout=10)
+    except httpx2.TransportError as error:
+        say(
+            f"{constants.ENDPOINT} does not answer ({error}): HF_HUB_OFFLINE is set, models come from the cache"
+        )
+        os.environ["HF_HUB_OFFLINE"] = "1"  # for what this process starts
+        constants.HF_HUB_OFFLINE = True
 
 
 def load_tokenizers(models: Mapping[str, str]) -> dict[str, Any]:
@@ -206,7 +226,7 @@ def _remedy(model: str, otherwise: str) -> str:
         )
     return (
         f"{offline} is set, so nothing is downloaded: give a directory with a copy of it, set HF_HOME to a cache that "
-        f"holds it, or unset {offline}"
+        f"holds it, or give it a network and unset {offline}"
     )
 
 

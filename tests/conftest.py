@@ -42,9 +42,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def loopback_without_a_proxy() -> Iterator[None]:
-    """What tests serve is on this machine, which a proxy of the environment cannot see."""
+def loopback_alone() -> Iterator[None]:
+    """What tests serve is on this machine, which a proxy of the environment cannot see; no hub is asked."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HF_HUB_OFFLINE", "1")
         for name in ("NO_PROXY", "no_proxy"):
             patch.setenv(name, ",".join(filter(None, ("127.0.0.1,localhost", os.environ.get(name)))))
         yield

@@ -1,5 +1,9 @@
 """Models that cannot be loaded: what is said."""
 
+import os
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
+
 import pytest
 import yaml
 from huggingface_hub import constants
@@ -28,6 +32,38 @@ def test_a_directory_without_a_model_says_what_is_expected(tmp_path, monkeypatch
     monkeypatch.setenv("HF_HUB_OFFLINE", offline)
     with pytest.raises(SparringError, match=r"cannot be loaded .*give a directory in Hugging Face format"):
         load_tokenizers({"generator": str(tmp_path)})
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_a_hub_that_does_not_answer_is_asked_once(monkeypatch, capsys, answers: bool) -> None:
+    asked = []
+
+    class Hub(BaseHTTPRequestHandler):
+        def do_HEAD(self) -> None:
+            asked.append(self.path)
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None: ...
+
+    hub = HTTPServer(("127.0.0.1", 0), Hub)
+    Thread(target=hub.serve_forever, daemon=True).start()
+    if not answers:
+        hub.shutdown()
+        hub.server_close()
+    monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{hub.server_port}")
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "0")  # and not what it is set to
+    start._ask_the_hub.cache_clear()
+    assert find_model("owner/one", "k") == "owner/one" and find_model("owner/two", "k") == "owner/two"
+    told = capsys.readouterr().out
+    offline = (os.environ["HF_HUB_OFFLINE"], constants.HF_HUB_OFFLINE)
+    if answers:
+        assert len(asked) == 1 and offline == ("0", False) and told == ""
+        hub.shutdown()
+        hub.server_close()
+    else:
+        assert offline == ("1", True) and told.count("does not answer") == 1
 
 
 SIZES = [
