@@ -58,7 +58,7 @@ def _shortened(prompt: str) -> str:
 
 def _attempt(attempt: Trajectory, prompts: Sequence[str]) -> dict[str, Any]:
     texts = [turn.text for turn in attempt.turns]
-    more = texts != [attempt.artifact]
+    stages = [turn.stage for turn in attempt.turns]
     row = {
         "player": attempt.player,
         "attempt": attempt.attempt,
@@ -70,8 +70,8 @@ def _attempt(attempt: Trajectory, prompts: Sequence[str]) -> dict[str, Any]:
         "components": attempt.components,
         "prompts": prompts,
         "artifact": attempt.artifact,
-        "texts": texts if more else None,
-        "stages": [turn.stage for turn in attempt.turns] if more else None,
+        "texts": texts if texts != [attempt.artifact] else None,
+        "stages": stages if any(stages) else None,
         "tokens": [len(turn.completion.tokens) for turn in attempt.turns],
         "finish": [turn.completion.finish_reason for turn in attempt.turns],
         "outcomes": [_outcome(outcome) for outcome in attempt.outcomes],

@@ -63,7 +63,8 @@ def test_samples_are_readable_text(tmp_path: Path) -> None:
     record.start({})
     written = (Outcome(test="assert f(1) == 2", status="valid"), Outcome(test="f(", status="parse"))
     suite = Trajectory(player="discriminator", attempt=0, turns=turns[:1], outcomes=written)
-    episode = Episode(problem_id="p7", trajectories=[trajectory, suite])
+    artifact = Trajectory(player="generator", attempt=1, turns=turns[1:], artifact="thought 5")
+    episode = Episode(problem_id="p7", trajectories=[trajectory, artifact, suite])
     (episode.rows,) = lines(1, [episode], {"generator": "generator", "discriminator": "discriminator"})
     record.add_samples("stage_1", [episode])
     text = (tmp_path / "samples" / "stage_1.txt").read_text()
@@ -72,6 +73,7 @@ def test_samples_are_readable_text(tmp_path: Path) -> None:
         "[stage 1] thought 1",
         "[stage 5] thought 5",
         "reward 0.50",
+        "--- generator #1 (not judged)\n[stage 5] thought 5",
         "valid tests: assert f(1) == 2\n",
     ):
         assert expected in text
