@@ -8,6 +8,7 @@ Both nodes are network namespaces of this machine (benchmarks/far_nodes.py); a c
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -28,6 +29,7 @@ def main() -> None:
     parser.add_argument("--delays-ms", type=int, nargs="+", default=[0, 50])
     parser.add_argument("--steps", type=int, default=6, help="of the most groups")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # else the nodes would outlive it
     words = ["--steps", str(options.steps), *(["--quick"] if options.quick else [])]
     figures: dict[str, Any] = {}
     try:
