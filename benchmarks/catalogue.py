@@ -100,6 +100,7 @@ BENCHMARKS = {
     "forgetting": Benchmark(module="experiments.forgetting", speaks_of=(*RUNS, "embedded"), hours=True),
     "r0": Benchmark(module="experiments.r0", speaks_of=RUNS, hours=True),
     "coevolution": Benchmark(module="experiments.coevolution", speaks_of=RUNS, hours=True),
+    "tictactoe": Benchmark(module="experiments.tictactoe", speaks_of=(*RUNS, "embedded"), hours=True),
     "prediction": Benchmark(module="experiments.prediction", speaks_of=(*RUNS, "embedded"), hours=True),
     "games": Benchmark(module="experiments.games", speaks_of=RUNS, hours=True),
     "asynchrony_learning": Benchmark(
