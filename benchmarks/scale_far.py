@@ -33,7 +33,7 @@ def main() -> None:
     words = ["--steps", str(options.steps), *(["--quick"] if options.quick else [])]
     figures: dict[str, Any] = {}
     try:
-        for delay in options.delays_ms[-1:] if options.quick else options.delays_ms:
+        for delay in options.delays_ms:
             figures |= {f"{key}_{delay}ms": value for key, value in measured(delay / 1000, words).items()}
     except NoNamespaces as reason:
         sys.exit(f"benchmarks.scale_far: {reason}")
