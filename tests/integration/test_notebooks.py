@@ -28,9 +28,8 @@ def test_a_notebook_trains_on_problems_of_its_own(
         f"SMALL, INSTALL, OUTPUT, MODEL_CACHE = True, False, {str(tmp_path)!r}, {str(tmp_path / 'models')!r}"
     )
     book.cells.insert(at + 1, nbformat.v4.new_code_cell(small))
-    kernel = AsyncKernelManager(
-        kernel_name="python3", transport="ipc"
-    )  # its ports are bound long after they are chosen
+    # by files: ports are bound long after they are chosen
+    kernel = AsyncKernelManager(kernel_name="python3", transport="ipc", ip=str(tmp_path / "kernel"))
     client = NotebookClient(book, kernel, timeout=500, resources={"metadata": {"path": str(ROOT)}})
     client.execute(env=dict(os.environ))
 
