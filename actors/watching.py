@@ -18,6 +18,7 @@ SILENCE_S = 60.0
 START_S = 1800.0
 """Who has not loaded its models within this will not: its node is gone, or nobody has room."""
 CLOSE_S = 20.0
+"""For all actors together, at the end of a run."""
 REPLACEMENTS = 3
 """Of one actor, over a run: what is lost again and again ends it, with its last words."""
 HEALTH: dict[str, Any] = {"concurrency_groups": {"health": 1}}

@@ -117,9 +117,8 @@ def show_plan(run: Run, recipe: str) -> None:
     plan = make_plan(config, start, train, held_out)
     for line in (*plan.lines, *plan.warnings):
         say(line)
-    if all(
-        config.policy(r).model != EMBEDDED or Path(m).is_dir() for r, m in start.models.items()
-    ):  # else not made yet
+    # an embedded model may not be made yet
+    if all(config.policy(r).model != EMBEDDED or Path(m).is_dir() for r, m in start.models.items()):
         fitting(config, train, held_out, load_tokenizers(start.models))
     if plan.obstacles:
         raise SparringError("; ".join(plan.obstacles))

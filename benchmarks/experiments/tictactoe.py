@@ -5,7 +5,8 @@
 table: the recipe's own signal, given to a table: a row of logits for each board, legal moves only, nothing to generalise and nothing
 to forget; REINFORCE by plain gradient steps. credit `match`, as in the recipe: each move earns its match's result, against a moving
 average for each side (RAE); `board`: against the mean of what was earned from that board before. opponents `self`, as in the recipe;
-in half of the matches one side is `history`: one of its own past, or `minimax`: somebody who makes no mistakes. Judged exactly, all matches by their probabilities.
+in half of the matches one side is `history`: one of its own past, or `minimax`: somebody who makes no mistakes. Judged exactly, all
+matches by their probabilities.
 taught: the recipe's model is shown matches of a player who makes no mistakes instead of players who move at random, and then plays
 as the recipe does. One process each, the same to the bit every time; finished runs are not run again.
 """
@@ -86,13 +87,11 @@ PAYOFF = np.array([state.payoff_first or 0.0 for state in BOARDS])
 FIRST_MOVES = np.array([state.to_move == 0 for state in BOARDS])
 
 
-def _bot(name: str) -> np.ndarray:
+@cache
+def bot(name: str) -> np.ndarray:
     """Probabilities of its moves, by board."""
     chosen = [OPPONENT[name](s) if s.payoff_first is None else () for s in BOARDS]
     return np.array([[(str(m) in moves) / max(1, len(moves)) for m in range(1, 10)] for moves in chosen])
-
-
-bot = cache(_bot)
 
 
 def policy_of(logits: np.ndarray) -> np.ndarray:
