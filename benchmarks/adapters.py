@@ -2,7 +2,9 @@
 
 The same requests, half of each policy, all at once; memory is that of a process which holds nothing else (vLLM's cache is
 as large for the one engine as for both of the two); a publish is from the learner's call to the proof. On models of random
-weights: one of the embedded models' shape, and one of 30 M parameters.
+weights: one of the embedded models' shape, and one of 30 M parameters; with --device cuda in bf16 of 0.5B and 1.5B, the
+learners beside the engines, which nothing else may share the GPU with: its memory is counted as a whole. There the last
+round is learned from, too: how far the engine's log-probabilities are from the learner's, nats a token.
 """
 
 import asyncio
@@ -19,35 +21,49 @@ import psutil
 
 from actors.rollout import ENGINE_ENVIRONMENT
 from benchmarks.end_to_end import proportional_set_size
+from benchmarks.learner import OF_DEVICE
+from benchmarks.learner import SHAPES as QWEN
 from benchmarks.report import arguments, publish
 
-os.environ |= ENGINE_ENVIRONMENT
 ROLES = ("generator", "discriminator")
-SHAPES = {
-    "small": {"hidden_size": 96, "num_hidden_layers": 3, "intermediate_size": 256, "num_attention_heads": 3},
-    "large": {
-        "hidden_size": 512,
-        "num_hidden_layers": 8,
-        "intermediate_size": 1408,
-        "num_attention_heads": 8,
+SHAPES: dict[str, dict[str, Mapping[str, int]]] = {
+    "cpu": {
+        "small": {
+            "hidden_size": 96,
+            "num_hidden_layers": 3,
+            "intermediate_size": 256,
+            "num_attention_heads": 3,
+        },
+        "large": {
+            "hidden_size": 512,
+            "num_hidden_layers": 8,
+            "intermediate_size": 1408,
+            "num_attention_heads": 8,
+        },
     },
+    "cuda": {name: QWEN[name]._asdict() | {"tie_word_embeddings": True} for name in OF_DEVICE["cuda"]},
 }
-CACHE_MB = 256
+CACHE_MB = {"cpu": 256, "cuda": 8192}
 RANK = 16
 
 
 def main() -> None:
-    options = arguments(__doc__).parse_args()
+    parser = arguments(__doc__)
+    parser.add_argument("--device", choices=SHAPES, default="cpu")
+    options = parser.parse_args()
+    device = options.device
+    if device == "cpu":
+        os.environ |= ENGINE_ENVIRONMENT
     requests, rounds = (8, 2) if options.quick else (64, 6)
     figures: dict[str, float] = {}
     ratios: dict[str, float] = {}
-    for size in SHAPES:
+    for size, shape in SHAPES[device].items():
         found = {}
         with tempfile.TemporaryDirectory() as directory:
-            model = make_model(Path(directory), SHAPES[size])
+            model = make_model(Path(directory), shape)
             for together in (True, False):
                 with multiprocessing.get_context("spawn").Pool(1) as one:  # memory is a process's
-                    found[together] = one.apply(measure, (model, together, requests, rounds))
+                    found[together] = one.apply(measure, (model, device, together, requests, rounds))
         for together, name in ((True, "adapters"), (False, "two_engines")):
             figures |= {f"{name}_{size}_{figure}": value for figure, value in found[together].items()}
         ratios |= {
@@ -68,39 +84,67 @@ def make_model(directory: Path, shape: Mapping[str, int]) -> str:
     return str(directory)
 
 
-def measure(model: str, together: bool, requests: int, rounds: int) -> dict[str, float]:
+def held(device: str) -> float:
+    """Bytes of this process, or of the GPU."""
+    import torch
+
+    if device == "cpu":
+        return proportional_set_size(psutil.Process())
+    free, total = torch.cuda.mem_get_info()
+    return total - free
+
+
+def measure(model: str, device: str, together: bool, requests: int, rounds: int) -> dict[str, float]:
     """In a process of its own."""
     import torch
 
     from actors.settings import VllmEngine
     from actors.vllm_policy import VllmPolicy, adapter_policies
     from learners.learner import Learner
-    from learners.settings import LearnerSettings, LoraSettings
+    from learners.settings import LearnerSettings, LoraSettings, OfGroups
     from learners.tuning import Backbone
 
-    before = proportional_set_size(psutil.Process())
-    cache = CACHE_MB if together else CACHE_MB // 2
-    settings = VllmEngine(max_model_len=512, max_num_seqs=64, kv_cache_mb=cache, adapter=together)
-    policies: dict[str, Any] = (
-        dict(adapter_policies(model, settings, "cpu", dict.fromkeys(ROLES, RANK)))
-        if together
-        else {role: VllmPolicy(model, settings) for role in ROLES}
+    before = held(device)
+    settings = VllmEngine(
+        max_model_len=512,
+        max_num_seqs=64,
+        kv_cache_mb=CACHE_MB[device] // (1 if together else 2),
+        adapter=together,
+        dtype="bfloat16" if device == "cuda" else None,
+        sleep=together,  # two engines of one process cannot
     )
-    memory = proportional_set_size(psutil.Process()) - before
-    tuned = LearnerSettings(lora=LoraSettings(rank=RANK), gradient_checkpointing=False)
-    backbone = Backbone(tuned, model, torch.device("cpu"))
-    learners = {role: Learner(tuned, 1e-4, model, model, name=role, backbone=backbone) for role in ROLES}
+    start = time.perf_counter()
+    policies: dict[str, Any] = (
+        dict(adapter_policies(model, settings, device, dict.fromkeys(ROLES, RANK)))
+        if together
+        else {role: VllmPolicy(model, settings, device) for role in ROLES}
+    )
+    found = {"start_s": time.perf_counter() - start, "memory_mb": (held(device) - before) / 2**20}
+    tuned = LearnerSettings(
+        lora=LoraSettings(rank=RANK),
+        gradient_checkpointing=False,
+        precision="bf16" if device == "cuda" else None,
+        estimator=OfGroups(kind="grpo"),
+    )
+    backbone = Backbone(tuned, model, torch.device(device))
+    learners = {
+        role: Learner(tuned, 1e-4, model, model, device, name=role, backbone=backbone) for role in ROLES
+    }
     for learner in learners.values():
         for parameter in learner.policy.trainable().values():
             torch.nn.init.normal_(parameter, std=0.02)
-    return asyncio.run(_measure(policies, learners, together, requests, rounds)) | {
-        "memory_mb": memory / 2**20
-    }
+    return found | asyncio.run(_measure(policies, learners, device, together, requests, rounds))
 
 
 async def _measure(
-    policies: Mapping[str, Any], learners: Mapping[str, Any], together: bool, requests: int, rounds: int
+    policies: Mapping[str, Any],
+    learners: Mapping[str, Any],
+    device: str,
+    together: bool,
+    requests: int,
+    rounds: int,
 ) -> dict[str, float]:
+    from core.batch import Batch, Sample
     from core.interfaces import Sampling
     from core.weights import check_receipt
 
@@ -110,23 +154,50 @@ async def _measure(
             learners[role].version = number + 1
             start = time.perf_counter()
             update = learners[role].export(adapter=together)
-            check_receipt(update, await policies[role].load_weights(update), 1e-3)
+            receipt = await policies[role].load_weights(update)
+            check_receipt(update, receipt, 1e-3 if device == "cpu" else 0.5)
             publishing.append((time.perf_counter() - start) * 1000)
             sent = sum(array.nbytes for array in update.tensors.values())
+        prompts = [[(7 * i + j) % 600 for j in range(40)] for i in range(requests // 2)]
         asked = [
-            policies[role].generate(
-                [(7 * i + j) % 600 for j in range(40)], Sampling(max_tokens=64, stop_token_ids=(), seed=i)
-            )
-            for i in range(requests // 2)
+            policies[role].generate(prompt, Sampling(max_tokens=64, stop_token_ids=(), seed=i))
+            for i, prompt in enumerate(prompts)
             for role in ROLES
         ]
         start = time.perf_counter()
         done = await asyncio.gather(*asked)
         speeds.append(sum(len(c.tokens) for c in done) / (time.perf_counter() - start))
+    found: dict[str, float] = {}
+    if together and device == "cuda":
+        engine, before = policies[ROLES[0]], held(device)
+        start = time.perf_counter()
+        await engine.sleep()
+        found |= {
+            "sleep_ms": (time.perf_counter() - start) * 1000,
+            "given_back_mb": (before - held(device)) / 2**20,
+        }
+        start = time.perf_counter()
+        await engine.generate([1], Sampling(max_tokens=1, stop_token_ids=(), seed=0))
+        found["wake_ms"] = (time.perf_counter() - start) * 1000
+    if device == "cuda":
+        samples = tuple(
+            Sample(
+                tokens=(*prompt, *completion.tokens),
+                sampled=(which := (False,) * len(prompt) + (True,) * len(completion.tokens)),
+                trained=which,
+                logprobs=(*([0.0] * len(prompt)), *completion.logprobs),
+                reward=0.0,
+                advantage=0.0,
+            )
+            for prompt, completion in zip(prompts, done[:: len(ROLES)], strict=True)
+        )
+        learner = learners[ROLES[0]]
+        figures = learner.step(Batch(step=learner.version + 1, samples=samples, temperature=1.0, seed=0))
+        found |= {"mismatch_mean": figures["mismatch_mean"], "mismatch_max": figures["mismatch_max"]}
     for policy in policies.values():
         await policy.close()
     warm = slice(1, None)
-    return {
+    return found | {
         "tokens_per_s": median(speeds[warm]),
         "publish_ms": median(publishing[len(ROLES) :]),
         "published_kb": sent / 1024,

@@ -20,10 +20,12 @@ from learners.packing import row_of
 from learners.settings import LearnerSettings, LoraSettings
 from learners.tuning import Backbone, LoraTuning
 from learners.weights import export_weights
-from tests.contracts.test_policy_contract import ENGINE_ENVIRONMENT, a_step
+from tests.contracts.test_policy_contract import COMMON, DEVICE, ENGINE_ENVIRONMENT, a_step
 
 pytestmark = pytest.mark.vllm
-TOLERANCE = 1e-4
+TOLERANCE = {"cpu": 1e-4, "cuda": 0.05}[DEVICE]
+OF_16_BITS: Any = {} if DEVICE == "cpu" else {"dtype": "float16"}
+"""On a GPU vLLM has no other adapters."""
 PROMPT = (2, 40, 41, 42, 43)
 RANKS = {"generator": 4, "discriminator": 12}
 
@@ -97,8 +99,10 @@ def pair(model: Path) -> Iterator[Pair]:
         async def start() -> dict[str, Any]:
             from actors.vllm_policy import adapter_policies
 
-            engine = VllmEngine(max_model_len=384, max_num_seqs=64, kv_cache_mb=64, adapter=True, sleep=True)
-            return dict(adapter_policies(str(model), engine, "cpu", RANKS))
+            engine = VllmEngine(
+                **COMMON, kv_cache_mb=64, gpu_memory_utilization=0.1, adapter=True, **OF_16_BITS
+            )
+            return dict(adapter_policies(str(model), engine, DEVICE, RANKS))
 
         policies = runner.run(start())
         yield Pair(tunings, policies, runner.run, count(1))
@@ -224,4 +228,4 @@ def test_a_rank_that_vllm_does_not_know_is_named(pair: Pair, model: Path) -> Non
     from actors.vllm_policy import adapter_policies
 
     with pytest.raises(EngineFailure, match="no adapters of rank 1000, 512 is the most"):
-        adapter_policies(str(model), VllmEngine(adapter=True), "cpu", {"generator": 1000})
+        adapter_policies(str(model), VllmEngine(adapter=True), DEVICE, {"generator": 1000})
