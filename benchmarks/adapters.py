@@ -2,7 +2,7 @@
 
 The same requests, half of each policy, all at once; memory is that of a process which holds nothing else (vLLM's cache is
 as large for the one engine as for both of the two); a publish is from the learner's call to the proof. On models of random
-weights: one of the embedded models' shape, and one of 30 M parameters; with --device cuda in bf16 of 0.5B and 1.5B, the
+weights: one of the embedded models' shape, and one of 30 M parameters; with --device cuda in bf16 one of 1.5B, the
 learners beside the engines, which nothing else may share the GPU with: its memory is counted as a whole. There the last
 round is learned from, too: how far the engine's log-probabilities are from the learner's, nats a token.
 """
@@ -21,7 +21,6 @@ import psutil
 
 from actors.rollout import ENGINE_ENVIRONMENT
 from benchmarks.end_to_end import proportional_set_size
-from benchmarks.learner import OF_DEVICE
 from benchmarks.learner import SHAPES as QWEN
 from benchmarks.report import arguments, publish
 
@@ -41,7 +40,7 @@ SHAPES: dict[str, dict[str, Mapping[str, int]]] = {
             "num_attention_heads": 8,
         },
     },
-    "cuda": {name: QWEN[name]._asdict() | {"tie_word_embeddings": True} for name in OF_DEVICE["cuda"]},
+    "cuda": {"1_5b": QWEN["qwen_1_5b"]._asdict() | {"tie_word_embeddings": True}},
 }
 CACHE_MB = {"cpu": 256, "cuda": 8192}
 RANK = 16
