@@ -24,7 +24,15 @@ GPU = pytest.param(
 
 @pytest.fixture(params=["cpu", GPU])
 def device(request: pytest.FixtureRequest) -> str:
+    if request.param == "cuda":
+        one = torch.ones(1, 1, device="cuda")
+        one @ one  # cuBLAS takes its workspace once and keeps it: before a test looks what is held
     return request.param
+
+
+def taken(device: str) -> int:
+    """Bytes of the GPU's memory that tensors are in."""
+    return torch.cuda.memory_allocated() if device == "cuda" else 0
 
 
 @pytest.fixture(autouse=True)

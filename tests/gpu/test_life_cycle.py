@@ -4,7 +4,6 @@ import asyncio
 from pathlib import Path
 
 import pytest
-import torch
 
 from actors.settings import TransformersEngine
 from actors.transformers_policy import TransformersPolicy
@@ -12,6 +11,7 @@ from core.interfaces import Sampling
 from core.weights import check_receipt
 from learners.learner import Learner
 from learners.settings import LearnerSettings
+from tests.gpu.conftest import taken
 from tests.learning import batch, random_samples, tiny_model
 
 SOME = 1 << 20
@@ -24,10 +24,6 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("wide")
     tiny_model(hidden_size=256, intermediate_size=1024, initializer_range=0.05).save_pretrained(directory)
     return directory
-
-
-def taken(device: str) -> int:
-    return torch.cuda.memory_allocated() if device == "cuda" else 0
 
 
 def test_they_take_turns_and_agree(path: Path, device: str) -> None:

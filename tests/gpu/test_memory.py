@@ -77,7 +77,10 @@ def test_a_gpu_reserves_what_the_plan_says(shape: str, keys: dict[str, Any], tmp
     before = torch.cuda.memory_reserved()
     two_steps(Learner(settings, 1e-6, path, path, device="cuda"), SHAPES[shape].vocab_size)
     found = torch.cuda.max_memory_reserved() - before
-    print(f"{shape} {keys}: {found / GB:.2f} GB reserved, {expected / GB:.2f} planned")
+    most = torch.cuda.max_memory_allocated()
+    print(
+        f"{shape} {keys}: {found / GB:.2f} GB reserved, {most / GB:.2f} in use, {expected / GB:.2f} planned"
+    )
     assert found == pytest.approx(expected, rel=0.1)
 
 
