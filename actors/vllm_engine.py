@@ -16,8 +16,8 @@ import logging
 import os
 import queue
 import threading
+import time
 from collections.abc import Callable, Sequence
-from functools import cache
 from typing import Any, NamedTuple, get_args
 
 import torch
@@ -37,6 +37,8 @@ from core.interfaces import EngineFailure
 log = logging.getLogger(__name__)
 _STEP = threading.Lock()
 """Held by the engine of this process that makes a step, or loads weights."""
+_TRIES = 20
+"""To sleep, within two seconds."""
 _M_ARENA_MAX = -8
 """Of glibc's malloc.h."""
 
@@ -142,8 +144,6 @@ class Engine:
                 set_num_threads  # on CPU vLLM disables it, for a learner of this process, too
             )
         self._llm.set_weight_version("0")
-        if device == "cuda" and self._llm.vllm_config.use_v2_model_runner:
-            _warn_of_v2()
         # vLLM's CPU build gives who names no adapter another one's
         self.first_adapters = [self.next_adapter(0) for _ in ranks]
         """Of each policy; they change nothing."""
@@ -172,11 +172,24 @@ class Engine:
         def rest(_: str) -> bool:
             abort()
             if not self._asleep:
-                self._llm.sleep(level=1)  # weights are kept on the host, the cache is not
+                self._lie_down()
                 self._asleep = {"weights", "kv_cache"}
             return True
 
         await self.ask(rest)
+
+    def _lie_down(self) -> None:
+        """Weights are kept on the host, the cache is not."""
+        for _ in range(_TRIES):
+            try:
+                return self._llm.sleep(level=1)
+            except (
+                AssertionError
+            ):  # others took memory of this GPU meanwhile, and vLLM believes that it did itself
+                time.sleep(0.1)
+        raise EngineFailure(
+            "vLLM could not sleep: others of this GPU took more memory than it gave back, each time"
+        )
 
     def wake(self, *wanted: str) -> None:
         """On the engine's thread. wanted: "weights", "kv_cache". Raises EngineFailure where others have the memory."""
@@ -287,15 +300,6 @@ class Engine:
                 waiting.answer.set_exception(result)
             else:
                 waiting.answer.set_result(result)
-
-
-@cache
-def _warn_of_v2() -> None:
-    """Once a process."""
-    log.warning(
-        "vLLM runs its V2 model runner here, as on every GPU: all that was measured and compared with the learner was "
-        "measured on its V1 runner, on CPUs (docs/hardware.md)"
-    )
 
 
 def _in_words(error: Exception) -> str:

@@ -19,7 +19,7 @@ from typing import Any
 
 import psutil
 
-from actors.rollout import ENGINE_ENVIRONMENT
+from actors.rollout import runtime_env
 from benchmarks.end_to_end import proportional_set_size
 from benchmarks.learner import SHAPES as QWEN
 from benchmarks.report import arguments, publish
@@ -51,8 +51,7 @@ def main() -> None:
     parser.add_argument("--device", choices=SHAPES, default="cpu")
     options = parser.parse_args()
     device = options.device
-    if device == "cpu":
-        os.environ |= ENGINE_ENVIRONMENT
+    os.environ |= runtime_env(device)["env_vars"]
     requests, rounds = (8, 2) if options.quick else (64, 6)
     figures: dict[str, float] = {}
     ratios: dict[str, float] = {}

@@ -14,6 +14,7 @@ the ratio on samples of one length is given, too. Random weights: speed does not
 
 import gc
 import multiprocessing
+import os
 import random
 import resource
 import statistics
@@ -31,7 +32,7 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 from benchmarks.report import arguments, publish
 from core.batch import Batch, Sample
 from learners.learner import Learner
-from learners.settings import MICROBATCH_TOKENS, LearnerSettings, OfGroups
+from learners.settings import GPU_ALLOCATOR, MICROBATCH_TOKENS, LearnerSettings, OfGroups
 from runtime.memory_plan import learner_parts, shape_of
 
 
@@ -216,6 +217,7 @@ def main() -> None:
     if options.quick:
         options.samples, options.repeats = 8, 3
     torch.set_num_threads(options.threads)
+    os.environ |= GPU_ALLOCATOR
     settings = LearnerSettings(
         estimator=OfGroups(kind="grpo"),
         minibatch_samples=options.samples,

@@ -206,6 +206,10 @@ class Config(Settings):
         if apart and self.rollout.gpus:
             raise ValueError("rollout.gpus has no effect where every policy has engine.count")
         for role, engine in engines.items():
+            if self.device == "cuda" and self.policy(role).publishes_adapter and engine.dtype == "float32":
+                raise ValueError(
+                    f"{role}.engine.adapter: on a GPU vLLM's adapters are in 16 bits: leave out engine.dtype float32, or adapter"
+                )
             if self.local and engine.count:
                 raise ValueError(f"{role}.engine.count has no effect with local")
             if engine.gpus_each > 1 and not engine.count and self.rollout.gpus not in (None, 0, 1):

@@ -9,6 +9,8 @@ from learners.schedule import Constant, RateSchedule
 
 MICROBATCH_TOKENS, LOGITS_MB = 16384, 128
 """Where they are None for a learner by itself."""
+GPU_ALLOCATOR = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
+"""The environment of who updates on a GPU: what is reserved there is then about what is used (docs/hardware.md)."""
 
 
 class LoraSettings(Settings):

@@ -33,6 +33,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from core.arrays import opened
 from core.batch import BatchSpec, Transcript
 from learners.mailbox import LearnerFailed, MailboxActor, Versions
+from learners.settings import GPU_ALLOCATOR
 from learners.train_spec import LearnerSpec, build_learners
 
 if TYPE_CHECKING:
@@ -217,6 +218,7 @@ class TrainRun:
                 failure_config=FailureConfig(max_failures=_MAX_WORKER_FAILURES),
                 checkpoint_config=CheckpointConfig(num_to_keep=2),
                 callbacks=callbacks,
+                worker_runtime_env={"env_vars": GPU_ALLOCATOR if on_gpu else {}},
             ),
         )
         self._thread = threading.Thread(target=self._fit, name=f"ray-train-{self.name}", daemon=True)

@@ -23,7 +23,7 @@ from learners.weights import export_weights
 from tests.contracts.test_policy_contract import COMMON, DEVICE, ENGINE_ENVIRONMENT, a_step
 
 pytestmark = pytest.mark.vllm
-TOLERANCE = {"cpu": 1e-4, "cuda": 0.05}[DEVICE]
+TOLERANCE = {"cpu": 1e-4, "cuda": 0.1}[DEVICE]
 OF_16_BITS: Any = {} if DEVICE == "cpu" else {"dtype": "float16"}
 """On a GPU vLLM has no other adapters."""
 PROMPT = (2, 40, 41, 42, 43)

@@ -3,7 +3,6 @@ vLLM, the learner and the GPU, which refuses what it has no room for, are script
 """
 
 import asyncio
-import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
@@ -58,7 +57,6 @@ class ScriptedLLM:
 
     def __init__(self, card: Card) -> None:
         self.card, self.waiting = card, list[str]()
-        self.vllm_config = SimpleNamespace(use_v2_model_runner=True)
         self.engine_core = SimpleNamespace(shutdown=lambda: None)
         for what, size in SIZES.items():
             card.take(what, size)
@@ -253,15 +251,19 @@ def test_where_others_took_the_memory_the_engine_says_so(make: Any) -> None:
     gpu.rollouts.begin(REQUEST)
 
 
-def test_the_runner_that_nothing_was_measured_on_is_named_once(
-    make: Any, caplog: pytest.LogCaptureFixture
+def test_memory_that_others_take_meanwhile_does_not_keep_an_engine_awake(
+    make: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from actors import vllm_engine
+    """vLLM gives its memory back, then asserts that the GPU as a whole has more of it than before, and stays paused."""
+    gpu, sleep, told = make(1000), ScriptedLLM.sleep, []
 
-    vllm_engine._warn_of_v2.cache_clear()
-    with caplog.at_level(logging.WARNING):
-        for _ in range(2):
-            make(1000)
-    assert [r.getMessage() for r in caplog.records if "V2 model runner" in r.getMessage()] == [
-        caplog.records[0].getMessage()
-    ]
+    def sleep_beside_others(llm: ScriptedLLM, level: int) -> None:
+        told.append(level)
+        if len(told) == 1:
+            sleep(llm, level)
+        assert len(told) > 2, "Memory usage increased after sleeping."
+
+    monkeypatch.setattr(ScriptedLLM, "sleep", sleep_beside_others)
+    gpu.rollouts.sleep()
+    assert len(told) == 3 and not SIZES.keys() & gpu.card.held.keys()
+    gpu.rollouts.begin(REQUEST)

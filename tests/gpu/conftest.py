@@ -2,17 +2,20 @@
 
     python -m pytest tests/gpu
 
-Each test takes a device. Without a GPU those of the CPU run: what a test does is tried, if not what it is for.
+Each test takes a device, with the allocator that a run's learners have there. Without a GPU those of the CPU run: what a test does is tried, if not what it is for.
 """
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
+from learners.settings import GPU_ALLOCATOR
 from tests.learning import one_torch_thread, save_tiny_model
 
+os.environ |= GPU_ALLOCATOR  # before there is anything on the GPU
 GPU = pytest.param(
     "cuda",
     marks=[

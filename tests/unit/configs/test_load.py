@@ -184,6 +184,11 @@ def test_all_that_is_wrong_is_said_at_once(recipe):
             REAL + "generator: {model: a, engine: {adapter: true}, learner: {lora: {quantize: 4bit}}}",
             r"engine\.adapter: the engine's backbone is not learner\.lora\.quantize 4bit",
         ),
+        (
+            REAL
+            + "device: cuda\ngenerator: {model: a, engine: {adapter: true, dtype: float32}, learner: {lora: {}}}",
+            r"generator\.engine\.adapter: on a GPU vLLM's adapters are in 16 bits",
+        ),
     ],
 )
 def test_a_combination_that_makes_no_sense_is_refused(recipe, text, words):

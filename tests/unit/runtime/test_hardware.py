@@ -126,6 +126,19 @@ def test_a_gpu_older_than_tensor_cores_trains_in_fp32() -> None:
     assert fitted(Config(), replace(V100, capability=(6, 0))).generator.learner.precision == "fp32"
 
 
+def test_an_engine_has_adapters_where_it_computes_in_16_bits() -> None:
+    tuned = {"model": "a/b", "learner": {"lora": {}}}
+
+    def adapter(hardware: Hardware, **engine: str) -> bool | None:
+        config = Config.model_validate(
+            dict.fromkeys(("generator", "discriminator"), tuned | {"engine": engine})
+        )
+        return fitted(config, hardware).generator.engine.adapter  # pyright: ignore[reportAttributeAccessIssue]
+
+    assert [adapter(hardware) for hardware in (CPU, V100, A100)] == [False, True, True]
+    assert adapter(A100, dtype="float32") is adapter(replace(V100, capability=(6, 0))) is False
+
+
 GIVEN = {
     "device": "cuda",
     "evaluation": {"problems": 7},
