@@ -38,7 +38,7 @@ RUN_ELSEWHERE = {
     "sbatch": "tests/unit/slurm/test_train.py",
     "python driver.py --config regex.yaml": "tests/integration/test_your_own_game.py",
     "python -m pytest tests/gpu": "tests/gpu/conftest.py",
-    "python -m pytest tests/contracts/test_policy_contract.py": "by hand, on a GPU, 2026-11-26",
+    "python -m pytest tests/contracts/test_policy_contract.py": "by hand, 2026-11-26",
     "python -m benchmarks.learner": "tests/integration/test_benchmarks.py",
     "python -m benchmarks.trl_parity": "tests/integration/test_benchmarks.py",
     "python -m benchmarks.trl_speed": "tests/integration/test_benchmarks.py",
