@@ -183,9 +183,10 @@ class Engine:
         for _ in range(_TRIES):
             try:
                 return self._llm.sleep(level=1)
-            except (
-                AssertionError
-            ):  # others took memory of this GPU meanwhile, and vLLM believes that it did itself
+            except Exception as error:  # AssertionError; from a worker's process RuntimeError
+                if "Memory usage increased" not in str(error):
+                    raise
+                # others took memory of this GPU meanwhile, and vLLM believes that it did itself
                 time.sleep(0.1)
         raise EngineFailure(
             "vLLM could not sleep: others of this GPU took more memory than it gave back, each time"
