@@ -8,7 +8,9 @@ Reads what the runs have written so far; they may still be going on. docs/runs.m
 """
 
 import argparse
+import signal
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -94,15 +96,19 @@ def _follow(runs: Sequence[Path], output: Path, every: float) -> None:
 
     print(f"following {', '.join(map(str, runs))}; Ctrl-C ends it", flush=True)
     seen: object = None
+    told = threading.Event()  # an exception would be lost where it comes in a destructor or a callback
+    before = signal.signal(signal.SIGINT, lambda *_: told.set())
     try:
-        while not all(is_over(run) for run in runs):
+        while not told.is_set() and not all(is_over(run) for run in runs):
             took = 0.0
             if (now := _stamp(runs)) != seen:
                 began = time.monotonic()
                 _write(runs, output, live=True)
                 seen, took = now, time.monotonic() - began
-            time.sleep(max(every, _REST * took))
-    except KeyboardInterrupt:
+            told.wait(max(every, _REST * took))
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if told.is_set():
         print("no longer following", flush=True)
     _write(runs, output, live=False)
 
