@@ -30,7 +30,7 @@ class Engine(Settings):
     probe_tolerance: float | None = Field(default=None, gt=0)
     """Largest difference between engine and learner on the probe's log-probabilities after a publish
     (float32 gives about 1e-6, on a GPU, where vLLM's attention multiplies in tf32, 1e-3; bfloat16 up to 1e-1); None:
-    5e-3, with dtype bfloat16 0.5, with float16, of three bits more, 0.1."""
+    1e-3, on a GPU 5e-3, with dtype bfloat16 0.5, with float16, of three bits more, 0.1."""
     sleep: bool | None = None
     """While a learner updates, the engine gives its GPU memory back (device cuda): weights go to the host's memory, cached
     keys and values are forgotten. None: where an engine shares a GPU with learners and not all fits otherwise."""
@@ -43,7 +43,7 @@ class Engine(Settings):
     @property
     def tolerance(self) -> float:
         """probe_tolerance, or what the dtype needs."""
-        return self.probe_tolerance or {"bfloat16": 0.5, "float16": 0.1}.get(self.dtype or "", 5e-3)
+        return self.probe_tolerance or {"bfloat16": 0.5, "float16": 0.1}.get(self.dtype or "", 1e-3)
 
 
 class TransformersEngine(Engine):

@@ -12,6 +12,7 @@ smallest GPU, in GiB (a "24 GB" card has a little less than 24).
     engine.max_num_seqs              64        32            64       256
     engine.dtype                     float32   bfloat16 from compute capability 8, float16 from 7, else float32
     engine.adapter                   off       on, of a policy with learner.lora: backbone not quantised, dtype not float32
+    engine.probe_tolerance           1e-3      by dtype: bfloat16 0.5, float16 0.1, float32 5e-3
     engine.sleep                     off       on where a GPU is shared, vLLM can, and not all fits otherwise
     engine.gpu_memory_utilization    -         what the learners leave, at most 0.9, in equal parts to an actor's engines
     learner.gpus, rollout.gpus       -         1 where there are enough for all; else the learners share one GPU and the
@@ -182,8 +183,10 @@ def choices(config: Config, hardware: Hardware, shape_of: ShapeOf = memory_plan.
             of_policies[f"{role}.learner.importance_cap"] = 2.0
         of_engine = _of_engine(hardware, on_gpu)
         of_policies |= {f"{role}.engine.{k}": v for k, v in of_engine.items()}
+        in_halves = (config.policy(role).engine.dtype or of_engine["dtype"]) != "float32"
+        if on_gpu and not in_halves:
+            of_policies[f"{role}.engine.probe_tolerance"] = 5e-3
         if lora := learner.lora:
-            in_halves = (config.policy(role).engine.dtype or of_engine["dtype"]) != "float32"
             of_policies[f"{role}.engine.adapter"] = on_gpu and in_halves and lora.quantize is None
         of_policies[f"{role}.model"] = _MODEL.format("3B" if on_gpu and not small else "1.5B")
     given = dict(leaves(config.model_dump()))

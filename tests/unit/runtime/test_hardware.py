@@ -126,6 +126,16 @@ def test_a_gpu_older_than_tensor_cores_trains_in_fp32() -> None:
     assert fitted(Config(), replace(V100, capability=(6, 0))).generator.learner.precision == "fp32"
 
 
+def test_float32_is_less_exact_on_a_gpu() -> None:
+    def tolerance(hardware: Hardware, **engine: str) -> float:
+        return fitted(
+            Config.model_validate({"generator": {"engine": engine}}), hardware
+        ).generator.engine.tolerance
+
+    assert [tolerance(hardware) for hardware in (CPU, V100, A100)] == [1e-3, 0.1, 0.5]
+    assert tolerance(A100, dtype="float32") == 5e-3
+
+
 def test_an_engine_has_adapters_where_it_computes_in_16_bits() -> None:
     tuned = {"model": "a/b", "learner": {"lora": {}}}
 
@@ -151,7 +161,13 @@ GIVEN = {
             "logits_mb": 64,
             "gpus": 0.1,
         },
-        "engine": {"dtype": "float32", "max_num_seqs": 3, "gpu_memory_utilization": 0.11, "sleep": False},
+        "engine": {
+            "dtype": "float32",
+            "max_num_seqs": 3,
+            "gpu_memory_utilization": 0.11,
+            "probe_tolerance": 0.01,
+            "sleep": False,
+        },
     },
 }
 
