@@ -37,8 +37,14 @@ def lesson(rules: MultistageRules, role: str, settings: WarmStartSettings) -> Le
 
     def attack(style: PromptFormat, rng: Random) -> Demonstration:
         problem, spec = rng.choice(pairs)
-        weak, invalid = settings.weak_suites, settings.invalid_suites
-        suite = traces.discriminator_suite(spec, rng, tests=rules.max_tests, weak=weak, invalid=invalid)
+        suite = traces.discriminator_suite(
+            spec,
+            rng,
+            tests=rules.max_tests,
+            weak=settings.weak_suites,
+            invalid=settings.invalid_suites,
+            computed=rules.test_format != "input_only",
+        )
         program = None
         if rules.attack == "program":
             program = traces.flawed_trace(spec, rng, settings.misconceptions, settings.misreadings)[-1]

@@ -8,7 +8,14 @@ from random import Random
 
 from embedded.grammar import COLLECTIONS, Kind, Spec, code
 from embedded.misconceptions import misconceive, misread
-from embedded.sampling import Input, aimed_inputs, bland_input, edge_input, has_large_numbers
+from embedded.sampling import (
+    Input,
+    aimed_inputs,
+    bland_input,
+    edge_input,
+    has_large_numbers,
+    run_reference,
+)
 
 
 def clean_trace(spec: Spec) -> tuple[str, ...]:
@@ -103,8 +110,11 @@ def _numbered(steps: list[str]) -> str:
     return "".join(f"{number}. {step}\n" for number, step in enumerate(steps, start=1))
 
 
-def discriminator_suite(spec: Spec, rng: Random, *, tests: int, weak: float, invalid: float) -> str:
-    """`tests` input-only tests, one `f(...)` a line; the expected values come from the reference solution.
+def discriminator_suite(
+    spec: Spec, rng: Random, *, tests: int, weak: float, invalid: float, computed: bool = False
+) -> str:
+    """`tests` tests, one a line: calls `f(...)`, whose expected values come from the reference solution, or where they are
+    `computed` asserts.
 
     weak: share of suites with bland inputs far from every boundary: well-formed, but they hardly catch a wrong program.
     invalid: share of good suites with one test spoilt: of the wrong type, or a copy of the test before it.
@@ -116,8 +126,11 @@ def discriminator_suite(spec: Spec, rng: Random, *, tests: int, weak: float, inv
         inputs = aimed_inputs(spec, rng, tests)
     else:
         inputs = [(edge_input if rng.random() < 0.5 else bland_input)(spec, rng) for _ in range(tests)]
+    outputs = run_reference(spec, inputs) if computed else []
     if weak <= draw < weak + invalid:
         _spoil_one(spec, inputs, rng)
+    if computed:
+        return "".join(f"assert f({i!r}) == {o!r}\n" for i, o in zip(inputs, outputs, strict=True))
     return "".join(f"f({argument!r})\n" for argument in inputs)
 
 

@@ -10,16 +10,19 @@ Bugs: mutants of the syntax tree that the sandbox can tell from the reference (`
 any input shows them; --operators comparison boolean leaves those that take a thought.
 kill@k: the chance that one of k suites fails a bug, mean over a problem's bugs, then over problems; five suites are
 written for each problem. Random inputs are uniform over values of the right type and range, know nothing else of the
-problem, and come in suites as long as the discriminator's, and in large ones.
+problem, and come in suites as long as the discriminator's, and in large ones. Beside them stands who knows where conditions
+change their mind: inputs at those numbers, alone, and by turns with random ones, what a discriminator could come to.
 Intervals are over checkpoints for the trained, and over sampling seeds for the others.
 """
 
 import argparse
 import asyncio
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from pathlib import Path
 from random import Random
 from statistics import fmean
@@ -34,7 +37,7 @@ from core.problem import Problem
 from core.seeding import derive_seed
 from embedded.grammar import Spec
 from embedded.problems import embedded_problems, embedded_specs
-from embedded.sampling import bland_input, edge_input
+from embedded.sampling import Input, bland_input, edge_input
 from evaluation.intervals import intervals, print_table
 from evaluation.mutants import OPERATORS, Mutant, seeded_bugs
 from evaluation.writing import write_suites
@@ -85,15 +88,30 @@ async def written_suites(
         return await write_suites(problems, discriminator, game, SUITES, "bug_finding")
 
 
-def random_suites(targets: Sequence[Target], tests: int, seed: int) -> list[list[str]]:
+def random_input(spec: Spec, rng: Random) -> Input:
+    blank = Spec(kind=spec.kind)  # without the problem's constants
+    return rng.choice((partial(bland_input, spec), partial(edge_input, blank)))(rng)
+
+
+def mixed_input(spec: Spec, rng: Random) -> Input:
+    return rng.choice((random_input, edge_input))(spec, rng)
+
+
+DRAWN: dict[str, Callable[[Spec, Random], Input]] = {
+    "random": random_input,
+    "named": edge_input,
+    "mixed": mixed_input,
+}
+
+
+def drawn_suites(
+    targets: Sequence[Target], draw: Callable[[Spec, Random], Input], tests: int, seed: int
+) -> list[list[str]]:
     """SUITES suites of `tests` calls for each problem."""
 
     def suite(target: Target, number: int) -> str:
         rng = Random(derive_seed(seed, "random suite", target.problem.id, number))
-        blank = Spec(kind=target.spec.kind)  # without the problem's constants
-        ways = (partial(bland_input, target.spec), partial(edge_input, blank))
-        inputs = (rng.choice(ways)(rng) for _ in range(tests))
-        return "\n".join(f"f({given!r})" for given in inputs)
+        return "\n".join(f"f({draw(target.spec, rng)!r})" for _ in range(tests))
 
     return [[suite(target, number) for number in range(SUITES)] for target in targets]
 
@@ -116,12 +134,18 @@ async def measure(
     if scores.unjudged:
         print(f"{scores.unjudged} suites and pairs could not be judged and are left out")
     emitted = [record.emitted for records in judged for record in records if record]
+    found: dict[str, list[bool]] = {}
+    for target, records in zip(targets, judged, strict=True):
+        outcomes = zip(*(record.mutants for record in records if record), strict=True)
+        for bug, of_bug in zip(target.bugs, outcomes, strict=True):
+            found.setdefault(bug.operator, []).append(any(of_bug))
     figures = {
         "kill_at_1": mean_kill_at_k(judged, 1),
         "kill_at_5": mean_kill_at_k(judged, SUITES),
         "validity": scores.distinct,
         "duplicates": scores.duplicates,
         "tests": fmean(emitted) if emitted else None,
+        **{f"found, {operator}": fmean(of_bugs) for operator, of_bugs in sorted(found.items())},
     }
     return {name: float("nan") if value is None else value for name, value in figures.items()}
 
@@ -138,20 +162,24 @@ async def compare(options: argparse.Namespace, config: Config, untrained: Path) 
             for number, directory in enumerate(directories, start=1):
                 suites = await written_suites(directory, targets, config, number)
                 by_arm.setdefault(arm, []).append(await measure(targets, suites, sandbox, rules))
-        for tests in (rules.max_tests, options.random_tests):
+        for (of, draw), tests in product(DRAWN.items(), (rules.max_tests, options.random_tests)):
             long = rules.model_copy(update={"max_tests": tests, "test_format": "input_only"})
-            by_arm[f"random, {tests} tests"] = [
-                await measure(targets, random_suites(targets, tests, seed), sandbox, long) for seed in seeds
+            by_arm[f"{of}, {tests} tests"] = [
+                await measure(targets, drawn_suites(targets, draw, tests, seed), sandbox, long)
+                for seed in seeds
             ]
-    figures: dict[str, Any] = {"problems": len(targets), "bugs": sum(len(t.bugs) for t in targets)}
+    kinds = Counter(bug.operator for target in targets for bug in target.bugs)
+    figures: dict[str, Any] = {"problems": len(targets), "bugs": kinds.total(), "bugs by kind": kinds}
     rows: list[list[object]] = []
+    columns: list[str] = []
     for arm, measures in by_arm.items():
         results = intervals(measures)
         rows.append([arm, len(measures), *results.values()])
+        columns = list(results)
         figures |= {f"{arm}, {of}": result.plain() for of, result in results.items()}
     print_table(
         f"{figures['bugs']} bugs in {len(targets)} held-out problems, {SUITES} suites for each problem",
-        ["", "seeds", "kill@1", f"kill@{SUITES}", "validity", "duplicates", "tests"],
+        ["", "seeds", *columns],
         rows,
     )
     return figures

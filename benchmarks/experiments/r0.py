@@ -17,9 +17,19 @@ from benchmarks.report import arguments, write
 
 _EARNS = ["--game.rewards.validity-weight", "0", "--game.rewards.validity-slots", "1"]
 _STAGE = ["--credit.kind", "stage"]
+_STRICT = [
+    "--game.test-format",
+    "strict",
+    "--warm-start.discriminator-steps",
+    "9600",
+    "--warm-start.weak-suites",
+    "0.8",
+]
 ARMS: dict[str, list[str]] = {
     "r0": [*_EARNS, *_STAGE],
     "r0_all_stages": _EARNS,
+    "r0_strict": [*_EARNS, *_STAGE, *_STRICT],
+    "r0_strict_all_stages": [*_EARNS, *_STRICT],
 }
 
 

@@ -5,7 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.experiments.bug_finding import SUITES, compare, make_targets, measure, random_suites
+from benchmarks.experiments.bug_finding import (
+    SUITES,
+    compare,
+    drawn_suites,
+    make_targets,
+    measure,
+    random_input,
+)
 from configs.load import load_run
 from embedded.problems import embedded_problems
 from evaluation.mutants import OPERATORS
@@ -32,8 +39,12 @@ def test_more_random_inputs_find_more():
         targets = asyncio.run(make_targets(options(mutants=8), sandbox, CONFIG))
         measures = []
         for tests in (1, 12):
-            suites = random_suites(targets, tests, seed=1)
-            assert suites == random_suites(targets, tests, seed=1) != random_suites(targets, tests, seed=2)
+            suites = drawn_suites(targets, random_input, tests, seed=1)
+            assert (
+                suites
+                == drawn_suites(targets, random_input, tests, seed=1)
+                != drawn_suites(targets, random_input, tests, seed=2)
+            )
             assert all(len(of_problem) == SUITES for of_problem in suites)
             rules = CONFIG.game.model_copy(update={"max_tests": tests})
             measures.append(asyncio.run(measure(targets, suites, sandbox, rules)))

@@ -275,6 +275,30 @@ def test_an_invalid_suite_has_one_test_spoilt(kind):
         assert len(strangers) == 1 or repeated
 
 
+def test_where_outputs_are_to_be_computed_a_suite_gives_the_same_inputs_with_the_right_ones():
+    for number, spec in enumerate(embedded_specs("train")[:200]):
+        calls, asserts = (
+            discriminator_suite(spec, Random(number), tests=3, weak=0.5, invalid=0, computed=computed)
+            for computed in (False, True)
+        )
+        exec(f"{code(spec)}\n{asserts}", {})
+        assert [line.split(" == ")[0] for line in asserts.splitlines()] == [
+            f"assert {line}" for line in calls.splitlines()
+        ]
+
+
+def test_a_spoilt_suite_does_not_hold_for_its_outputs_either():
+    spec = next(spec for spec in embedded_specs("train") if spec.kind is Kind.INT_TO_INT)
+    fails = 0
+    for seed in range(50):
+        suite = discriminator_suite(spec, Random(seed), tests=3, weak=0, invalid=1, computed=True)
+        try:
+            exec(f"{code(spec)}\n{suite}", {})
+        except (AssertionError, TypeError):
+            fails += 1
+    assert fails >= 40  # what is copied may happen to give the same
+
+
 @pytest.mark.parametrize(
     ("weak", "invalid", "said"),
     [(-0.1, 0.5, "weak_suites"), (0.5, -0.1, "invalid_suites"), (0.8, 0.3, "must sum to at most 1")],
