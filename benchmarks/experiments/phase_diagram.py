@@ -11,10 +11,12 @@ group's mean as baseline. Each step plays some problems: programs against suites
 earn the share of the inputs that they pass, suites the share of the programs that they kill.
 
 The rivals, at equal steps and samples: the discriminator frozen; random inputs drawn anew at each step, as many as sparring
-judges by; tests that the problem came with, the same at each step, one to twelve (TESTERS); an oracle that tests every
-misconception that a problem can meet. Random inputs are drawn from 1 to 9, where the embedded problems' constants lie, or
-from -99 to 99 (RANGES), where a boundary is seldom hit by chance; the discriminator has both, and the numbers that the
-problem's text names.
+judges by, and four times as many; tests that the problem came with, the same at each step, one to sixteen (TESTERS); an
+oracle that tests every misconception that a problem can meet. The tests that a problem came with are fewer than sparring's,
+so each of these rivals runs a second time with as many more programs a step as make up for it: equal runs of a test. (What
+the reference runs is not counted: sparring's 24 tests twice, others' once.) Random inputs are drawn from 1 to 9, where the
+embedded problems' constants lie, or from -99 to 99 (RANGES), where a boundary is seldom hit by chance; the discriminator has
+both, and the numbers that the problem's text names.
 
 Judged by the share of right programs on the problems that were practised: right on inputs that no arm is judged by.
 """
@@ -38,6 +40,8 @@ from embedded.traces import weak_input
 from evaluation.intervals import Interval, interval, print_table
 
 ATTEMPTS, SUITES, TESTS = 8, 8, 3
+RUNS = SUITES * TESTS
+"""Of a test, for each program, where there is a discriminator."""
 PROBLEMS, PER_STEP, STEPS = 64, 16, 160
 RATES = 2.0, 2.0
 """Steps of the generator's and the discriminator's logits along the gradient."""
@@ -106,9 +110,25 @@ class Settings:
     numbers: str
     judged_by: str
     """"sparring", "frozen", "random", "oracle", or one of TESTERS."""
+    attempts: int = ATTEMPTS
+    drawn: int = RUNS
+    """Random inputs for a problem."""
     problems: int = PROBLEMS
     steps: int = STEPS
     rates: tuple[float, float] = RATES
+
+
+def arms(numbers: range) -> dict[str, dict[str, Any]]:
+    """Settings by name."""
+    spec = embedded_specs("train")[0]
+    plain = {by: {"judged_by": by} for by in ("sparring", "frozen", "random", "oracle", *TESTERS)}
+    more: dict[str, dict[str, Any]] = {
+        "random, four times as many": {"judged_by": "random", "drawn": 4 * RUNS}
+    }
+    for name, tests in TESTERS.items():
+        times = RUNS / len(tests(spec, Random(0), numbers))
+        more[f"{name}, equal runs"] = {"judged_by": name, "attempts": round(times * ATTEMPTS)}
+    return {**plain, **more}
 
 
 @cache
@@ -184,7 +204,7 @@ class World:
 
     def play(self, spec: Spec) -> None:
         """One problem: both learn from it, where they learn."""
-        struck = [self.mistakes(spec) for _ in range(ATTEMPTS)]
+        struck = [self.mistakes(spec) for _ in range(self.settings.attempts)]
         programs = [function(_distorted(spec, mistakes)) for mistakes in struck]
         chosen, inputs = self.tests(spec)
         right = [function(spec)(i) for i in inputs]
@@ -202,11 +222,11 @@ class World:
         """(ways, inputs); no ways where no discriminator wrote them."""
         by = self.settings.judged_by
         if by in ("sparring", "frozen"):
-            ways = self.rng.choices(range(len(WAYS)), softmax(self.ways[spec.kind]), k=SUITES * TESTS)
+            ways = self.rng.choices(range(len(WAYS)), softmax(self.ways[spec.kind]), k=RUNS)
             return ways, [WAYS[way](spec, self.rng) for way in ways]
         if by == "random":
             numbers = RANGES[self.settings.numbers]
-            return [], [fuzzed(spec, self.rng, numbers) for _ in range(SUITES * TESTS)]
+            return [], [fuzzed(spec, self.rng, numbers) for _ in range(self.settings.drawn)]
         return [], list(showing(spec)) if by == "oracle" else self.static[spec]
 
     def _learn_beliefs(self, spec: Spec, struck: list[list[Misconception]], advantages: list[float]) -> None:
@@ -286,18 +306,14 @@ def main() -> None:
         for name, share in caught.items():
             print(f"numbers {numbers}: {name}: {share:.2f} of single mistakes caught")
         rows = []
-        for by in ("sparring", "frozen", "random", "oracle", *TESTERS):
-            row: list[object] = [by]
+        for arm, own in arms(span).items():
+            row: list[object] = [arm]
             for shared in SHARED:
                 settings = Settings(
-                    shared=shared,
-                    numbers=numbers,
-                    judged_by=by,
-                    steps=options.steps,
-                    rates=tuple(options.rates),
+                    shared=shared, numbers=numbers, steps=options.steps, rates=tuple(options.rates), **own
                 )
                 found = measured(settings, options.seeds)
-                figures[f"{numbers}: {by}: {shared}"] = found.plain()
+                figures[f"{numbers}: {arm}: {shared}"] = found.plain()
                 row.append(found)
             rows.append(row)
         print_table(f"right programs, numbers {numbers}", ["judged by", *SHARED], rows)
@@ -316,7 +332,7 @@ def draw(figures: Mapping[str, Any], path: Path) -> None:
     named = {
         "sparring": "a discriminator that learns",
         "frozen": "the same one, frozen",
-        "random": f"{SUITES * TESTS} random inputs, drawn anew",
+        "random": f"{RUNS} random inputs, drawn anew",
         "oracle": "tests of every mistake",
         "3 random and 1 at an edge": "3 random inputs and 1 at an edge, always the same",
         "1 that shows little": "1 that shows little, always the same",
