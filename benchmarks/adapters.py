@@ -151,7 +151,7 @@ async def _measure(
         for role in ROLES:
             learners[role].version = number + 1
             start = time.perf_counter()
-            update = learners[role].export(adapter=together)
+            update = learners[role].export(together, "bfloat16" if device == "cuda" else None)
             receipt = await policies[role].load_weights(update)
             check_receipt(update, receipt, 1e-3 if device == "cpu" else 0.5)
             publishing.append((time.perf_counter() - start) * 1000)

@@ -374,8 +374,8 @@ class Learner:
         scheduled = self.settings.schedule.factor(self.updates)
         return self.learning_rate * self.health.learning_rate_factor * scheduled
 
-    def export(self, adapter: bool = False) -> WeightUpdate:
-        """All workers must ask for it; only rank 0 gets the tensors. adapter: without the backbone."""
+    def export(self, adapter: bool = False, dtype: str | None = None) -> WeightUpdate:
+        """All workers must ask for it; only rank 0 gets the tensors. adapter: without the backbone. dtype: the engine's."""
         self._move_networks(self.device)
         self.policy.activate()
         in_half = self.settings.sharding == "fsdp"  # there layers have no other weights
@@ -383,7 +383,9 @@ class Learner:
 
         def exported() -> WeightUpdate:
             with self._autocast() if in_half else nullcontext():
-                return export_weights(self.policy, self.version, self.world.rank == 0, alone)
+                return export_weights(
+                    self.policy, self.version, self.world.rank == 0, alone, dtype and getattr(torch, dtype)
+                )
 
         update = self.memory.together(exported, f"while version {self.version} was exported")
         self._give_back()

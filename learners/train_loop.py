@@ -94,7 +94,7 @@ def _train_loop(config: dict[str, Any]) -> None:
     learners = build_learners(_continued(specs))
     saved = _versions(learners) if ray.train.get_checkpoint() else None
     for policy, learner in learners.items() if config["republish"] else ():
-        update = learner.export(specs[policy].adapter)
+        update = learner.export(specs[policy].adapter, specs[policy].engine_dtype)
         if world.rank == 0:
             ray.get(mailbox.put_result.remote(policy, {}, update))
     if world.rank == 0:
@@ -116,7 +116,7 @@ def _train_loop(config: dict[str, Any]) -> None:
             continue
         policy, batch = work
         metrics = learn(learners[policy], batch, specs[policy].recovery_point)
-        update = learners[policy].export(specs[policy].adapter)
+        update = learners[policy].export(specs[policy].adapter, specs[policy].engine_dtype)
         if world.rank == 0:
             ray.get(mailbox.put_result.remote(policy, metrics, update))
 

@@ -31,6 +31,8 @@ class LearnerSpec:
     seed: int
     adapter: bool = False
     """The engine has the backbone, and is sent the adapter alone."""
+    engine_dtype: str | None = None
+    """Weights travel in it, by torch's name; None: as they are."""
     checkpoints: str | None = None
     """The run's joint checkpoints, to go back to after updates that stay broken; None: there are none."""
 

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from core.weights import WeightUpdate, digest_of
+from learners.models import buffers_of
 from learners.packing import row_of
 from learners.settings import LoraSettings
 from learners.tuning import LoraTuning, Tuning
@@ -28,19 +29,29 @@ def probe_tokens(vocabulary_size: int) -> tuple[int, ...]:
 
 @torch.no_grad()
 def export_weights(
-    policy: Tuning, version: int, keep: bool = True, adapter: LoraSettings | None = None
+    policy: Tuning,
+    version: int,
+    keep: bool = True,
+    adapter: LoraSettings | None = None,
+    dtype: torch.dtype | None = None,
 ) -> WeightUpdate:
     """A copy of all parameters and persistent buffers on the host under their Hugging Face names (tied ones once).
 
+    dtype: the engine's; parameters travel in it, as the engine would round them, and buffers as they are. None: all do.
     keep: False for workers whose copy nobody wants, but whose part of sharded tensors is needed.
     adapter: the policy's, where it is wanted alone, under PEFT's names.
     """
     model = policy.model
     tensors = {}
-    alone = adapter and isinstance(policy, LoraTuning)
-    for name, tensor in policy.kept().items() if alone else policy.merged():
-        if keep:
-            tensors[name] = _to_numpy(tensor)
+    if adapter and isinstance(policy, LoraTuning):
+        tensors = {name: _to_numpy(tensor) for name, tensor in policy.kept().items() if keep}
+    else:
+        as_they_are = buffers_of(model) if dtype else {}
+        for name, tensor in policy.merged():
+            if keep:
+                tensors[name] = _to_numpy(
+                    tensor if dtype is None or name in as_they_are else tensor.to(dtype)
+                )
     probe = probe_tokens(model.config.get_text_config().vocab_size)
     row = row_of([probe], model.device)
     logprobs = policy.score(row, row.positions_N > 0, 1.0).logprobs_P

@@ -126,6 +126,7 @@ def _learner_spec(config: Config, role: str, start: Start) -> LearnerSpec:
         device=config.device,
         seed=derive_seed(config.seed, "learner", role),
         adapter=config.policy(role).publishes_adapter,
+        engine_dtype=config.policy(role).engine.dtype,
         checkpoints=str((start.run_directory / "checkpoints").resolve()),
     )
 

@@ -63,7 +63,7 @@ class LocalLearner:
         return lambda: done
 
     def current_weights(self) -> WeightUpdate:
-        return self._learner.export(self._spec.adapter)
+        return self._learner.export(self._spec.adapter, self._spec.engine_dtype)
 
     def save(self) -> AbstractContextManager[Path]:
         """Begins at once; who enters it waits."""

@@ -410,7 +410,8 @@ def object_store_bytes(config: Config) -> int:
     for policy in map(config.policy, config.policies):
         if policy.model != EMBEDDED and (shape := shape_of(policy.model)):
             lora = policy.learner.lora if policy.publishes_adapter else None
-            total += 3 * 4 * (lora.rank * shape.adapter if lora else shape.parameters)
+            each = 4 * lora.rank * shape.adapter if lora else bytes_of(policy.engine.dtype) * shape.parameters
+            total += 3 * each
     return total
 
 

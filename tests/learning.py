@@ -95,9 +95,9 @@ def random_samples(
     return tuple(samples)
 
 
-def export(model: PreTrainedModel, version: int) -> WeightUpdate:
+def export(model: PreTrainedModel, version: int, dtype: torch.dtype | None = None) -> WeightUpdate:
     """Of a model that no learner has."""
-    return export_weights(FullTuning(model, model, LearnerSettings()), version)
+    return export_weights(FullTuning(model, model, LearnerSettings()), version, dtype=dtype)
 
 
 class Tokenizer:

@@ -172,13 +172,14 @@ def test_a_killed_worker_costs_time_and_nothing_else(
     cluster: None, spec: LearnerSpec, tmp_path: Path
 ) -> None:
     """Killed before any checkpoint, while it learns, and while it is asked to save: the weights are those of a
-    learner that nobody killed. One kill more than is allowed, and everybody is told."""
+    learner that nobody killed. One kill more than is allowed, and everybody is told. They travel in the engine's half precision."""
+    spec = replace(spec, engine_dtype="bfloat16")
     batches = [batch(1), batch(2), slow_batch(3), batch(4)]
     with one_torch_thread():
         unkilled, expected = spec.build(), []
         for each in batches:
             unkilled.step(each)
-            expected.append(unkilled.export().digest)
+            expected.append(unkilled.export(dtype="bfloat16").digest)
 
     with learning(spec, tmp_path) as learner:
 

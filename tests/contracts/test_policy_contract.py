@@ -1,7 +1,7 @@
 """One suite for every policy. Those with weights must moreover compute what the learner computes."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
@@ -406,6 +406,36 @@ def test_a_probe_that_the_engine_does_not_reproduce_is_refused(engine):
     assert receipt.digest == doctored.digest
     with pytest.raises(PublishError, match="does not run on the published weights"):
         check_receipt(doctored, receipt, tolerance=1e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["transformers", VLLM])
+def test_weights_in_the_engines_precision_are_to_it_what_they_are_in_fp32(kind, models):
+    first, second, directory = models
+    half = {"dtype": "bfloat16", "sleep": False}
+
+    async def answers(policy: Policy) -> AsyncIterator[Completion]:
+        versions = count(1)
+        for model, dtype in ((second, None), (first, torch.bfloat16), (second, torch.bfloat16)):
+            await policy.load_weights(export(model, next(versions), dtype))
+            yield replace(await policy.generate(PROMPT, ask()), version=0)
+
+    async def play() -> list[Completion]:
+        if kind == "transformers":
+            policy: Policy = TransformersPolicy(str(directory), TransformersEngine(**COMMON | half))
+        else:
+            from actors.vllm_policy import VllmPolicy
+
+            policy = VllmPolicy(str(directory), ENGINE.model_copy(update=half), DEVICE)
+        found = [answer async for answer in answers(policy)]
+        await policy.close()
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in ENGINE_ENVIRONMENT.items():
+            patch.setenv(name, value)
+        whole, other, halved = asyncio.run(play())
+    assert whole == halved != other
 
 
 @pytest.mark.vllm

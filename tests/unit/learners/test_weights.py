@@ -25,6 +25,19 @@ def test_tensors_travel_to_the_bit(model_path, dtype):
     assert {"scale", "seen"} < arrived.keys()
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_parameters_travel_in_the_engines_half_precision_and_buffers_as_they_are(model_path, dtype):
+    model = load_model(model_path)
+    model.register_buffer("scale", torch.tensor([1.5, 1e-30]))
+    whole, half = export(model, 1), export(model, 1, dtype)
+    arrived = tensors_of(half)
+    assert torch.equal(arrived.pop("scale"), model.scale)
+    for name, tensor in arrived.items():
+        assert tensor.dtype == dtype
+        assert torch.equal(tensor, torch.empty_like(tensor).copy_(tensors_of(whole)[name]))
+    assert half.probe_logprobs == whole.probe_logprobs
+
+
 def test_tied_weights_travel_once(model_path):
     update = export(load_model(model_path), 1)
     assert "model.embed_tokens.weight" in update.tensors

@@ -9,8 +9,11 @@ import pytest
 import torch
 
 from configs.load import load_run
+from learners.settings import LearnerSettings
+from learners.train_spec import LearnerSpec
 from runtime import local
 from runtime.parts import Start
+from tests.learning import save_tiny_model
 
 
 @pytest.fixture
@@ -36,3 +39,21 @@ def test_the_process_has_no_more_threads_than_its_learners_may(
     start = Start(run_directory=tmp_path, models=models, checkpoint=None, versions={}, state=None)
     with local.local_parts(config, [], start):
         assert torch.get_num_threads() == threads
+
+
+def test_weights_are_published_in_the_engines_precision(tmp_path: Path) -> None:
+    model = str(save_tiny_model(tmp_path))
+    settings = LearnerSettings(estimator={"kind": "grpo"}, threads=1)
+    for dtype, size in (("float32", 4), ("bfloat16", 2), ("float16", 2)):
+        spec = LearnerSpec(
+            settings=settings,
+            learning_rate=1e-3,
+            model_path=model,
+            reference_path=model,
+            state_path=None,
+            device="cpu",
+            seed=0,
+            engine_dtype=dtype,
+        )
+        update = local.LocalLearner(spec.build(), spec).current_weights()
+        assert {array.itemsize for array in update.tensors.values()} == {size}

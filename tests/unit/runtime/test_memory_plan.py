@@ -371,6 +371,14 @@ def test_a_backbone_that_is_not_shared_is_counted_twice() -> None:
     assert weights(0.25) == 2 * weights(Config().generator.learner.cpus)
 
 
+def test_weights_in_half_precision_take_half_of_the_object_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory_plan, "shape_of", lambda model: QWEN["1.5B"])
+    in_half = fitted(both({"engine": {"dtype": "bfloat16"}}), H100, lambda model: QWEN["1.5B"])
+    whole = fitted(both({"engine": {"dtype": "float32"}}), H100, lambda model: QWEN["1.5B"])
+    half, all_of_it = (memory_plan.object_store_bytes(config) - (512 << 20) for config in (in_half, whole))
+    assert all_of_it == 2 * half == 2 * 3 * 4 * QWEN["1.5B"].parameters
+
+
 def test_an_adapter_takes_little_of_the_object_store(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory_plan, "shape_of", lambda model: QWEN["1.5B"])
     adapter = LORA | {"engine": {"adapter": True}}
