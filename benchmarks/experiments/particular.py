@@ -7,7 +7,8 @@ Judged by a discriminator that learns, by the same one frozen, or without one: b
 comes with; by twelve tests, or ninety-six, on random inputs from the range that the numbers lie in, drawn for each problem,
 which a run meets once; by twelve at the numbers that a problem's text names and beside them, what somebody would write who
 knows where the mistakes are. (Where both learn, sparring judges a program by up to twenty-four tests, by three elsewhere.)
-Equal generator steps and samples, the same warm start, several seeds, the same hidden tests on held-out problems.
+Equal generator steps and samples, the same warm start, several seeds, the same hidden tests on held-out problems. And sparring
+from two other warm starts, which it makes (start_1, start_2).
 
 Runs are local and to the bit (experiments/runs.py), several may run beside each other; finished ones are not run again.
 """
@@ -32,6 +33,8 @@ ARMS = {
     "random_12": STATIC,
     "random_96": STATIC,
     "near_12": STATIC,
+    "start_1": ["--warm-start.seed", "1"],
+    "start_2": ["--warm-start.seed", "2"],
 }
 TESTS: dict[str, tuple[Callable[[Spec, Random], Input], int]] = {
     "random_12": (bland_input, 12),
