@@ -5,17 +5,21 @@ sizes, against the author that it has from the start.
     python -m benchmarks.experiments.prediction --output output/experiments
 
 Held out: the share of programs of the initial author, on topics that training never saw, whose output it foretells,
-greedily. In play: the share of its sampled answers that are right. One process each, the same to the bit every time.
-Runs that are finished already are not run again.
+greedily. In play: the share of its sampled answers that are right. Seeds decide play; what is taught is the same. One process
+each, the same to the bit every time. Runs that are finished already are not run again.
 """
 
 import json
 import tempfile
+from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 from benchmarks.experiments.runs import finished_run, held_out, in_one_process
 from benchmarks.report import arguments, write
+from evaluation.intervals import interval, print_table
 
 TAUGHT = (600, 2400, 9600)
 """Steps of 48 programs with their outputs. The first is the recipe's."""
@@ -30,17 +34,23 @@ SHORT += ["--warm-start.generator-steps", "10"]
 def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--output", type=Path, default=Path("output/experiments"))
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     options = parser.parse_args()
     if not options.quick:
-        write(options.json, compare(options.output, TAUGHT, SCALES, PLAYED, []), {})
+        write(options.json, compare(options.output, TAUGHT, SCALES, options.seeds, PLAYED, []), {})
         return
     with tempfile.TemporaryDirectory() as directory:
-        write(options.json, compare(Path(directory), (10,), SCALES[:1], 1, SHORT), {})
+        write(options.json, compare(Path(directory), (10,), SCALES[:1], [0], 1, SHORT), {})
 
 
 def compare(
-    output: Path, taught: tuple[int, ...], scales: tuple[float, ...], played: int, more: list[str]
-) -> dict[str, float]:
+    output: Path,
+    taught: Sequence[int],
+    scales: Sequence[float],
+    seeds: Sequence[int],
+    played: int,
+    more: list[str],
+) -> dict[str, Any]:
     """more: arguments of every run."""
     schedule = [
         "--n-discriminator-steps",
@@ -51,22 +61,24 @@ def compare(
         "0",
     ]
     every = ["--evaluation.every", str(max(1, played // 4))]
-    figures: dict[str, float] = {}
-    for steps in taught:
-        for scale in scales:
-            own = ["--warm-start.discriminator-steps", str(steps)]
-            own += ["--discriminator.learner.learning-rate-scale", str(scale)]
-            name = f"prediction-{steps}-{scale}"
-            given = [*in_one_process("output_prediction"), *schedule, *every, *own, *more]
-            run = finished_run("output_prediction", name, output, given)
-            scores, in_play = dict(held_out(run)), right_in_play(run)
-            few = max(1, played // 5)
-            figures[f"taught {steps}"] = scores[0]["opponent_predicts_bank"]
-            figures[f"taught {steps}, played, scale {scale}"] = scores[played]["opponent_predicts_bank"]
-            figures[f"taught {steps}, in play at first, scale {scale}"] = fmean(in_play[:few])
-            figures[f"taught {steps}, in play at last, scale {scale}"] = fmean(in_play[-few:])
-            print(name, {step: round(of["opponent_predicts_bank"], 3) for step, of in scores.items()})
-    return figures
+    found: dict[str, list[float]] = {}
+    for steps, scale, seed in product(taught, scales, seeds):
+        own = ["--warm-start.discriminator-steps", str(steps), "--seed", str(seed)]
+        own += ["--discriminator.learner.learning-rate-scale", str(scale)]
+        given = [*in_one_process("output_prediction"), *schedule, *every, *own, *more]
+        run = finished_run("output_prediction", f"prediction-{steps}-{scale}-seed{seed}", output, given)
+        scores, in_play = dict(held_out(run)), right_in_play(run)
+        few = max(1, played // 5)
+        for name, share in (
+            ("taught", scores[0]["opponent_predicts_bank"]),
+            ("played", scores[played]["opponent_predicts_bank"]),
+            ("in play at first", fmean(in_play[:few])),
+            ("in play at last", fmean(in_play[-few:])),
+        ):
+            found.setdefault(f"taught {steps}, scale {scale}: {name}", []).append(share)
+    rows = [[name, *(f"{share:.3f}" for share in shares)] for name, shares in found.items()]
+    print_table("right predictions", ["", *(f"seed {seed}" for seed in seeds)], rows)
+    return {name: interval(shares).plain() for name, shares in found.items()}
 
 
 def right_in_play(run: Path) -> list[float]:
