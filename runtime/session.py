@@ -1,6 +1,7 @@
 """A run from its command line to its files: where it starts, what it evaluates, saves and reports."""
 
 import errno
+import fcntl
 import gc
 import shlex
 import sys
@@ -38,7 +39,7 @@ from tracking.clock import Clock
 from tracking.divergence import Divergence
 from tracking.figures import figures, mbpp_figures, reward_figures
 from tracking.progress import Display, display, say
-from tracking.run_log import harmless, run_log
+from tracking.run_log import LOG, harmless, run_log
 from tracking.run_record import cpu_model, readable, versions
 from tracking.solutions import SolutionDatabase
 from tracking.trace import Trace
@@ -57,6 +58,7 @@ def open_session(run: Run, recipe: str) -> Iterator["Session"]:
         gc.set_threshold(100_000)
         config, start = resolve(run, recipe)
         tracked.enter_context(_told_how_to_go_on(start))
+        tracked.enter_context(_alone_at(start.run_directory / LOG))
         log.open(start.run_directory)
         train, held_out = load_splits(config)
         plan = make_plan(config, start, train, held_out)
@@ -173,6 +175,23 @@ def _parts(config: Config, start: Start, train: list[Problem]) -> Iterator[Parts
         from runtime.cluster import cluster_parts as all_parts
     with all_parts(config, train, start) as parts:
         yield parts
+
+
+@contextmanager
+def _alone_at(file: Path) -> Iterator[None]:
+    """Holds a lock of the run's file, which the system takes back from who was killed. Raises SparringError where another
+    driver has it. Some file systems have no locks: there nothing is asked."""
+    with ExitStack() as held:
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            fcntl.flock(held.enter_context(file.open("a")), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise SparringError(
+                f"{file.parent}: another driver is at this run; wait for it or end it, or give another --run-name"
+            ) from None
+        except OSError:
+            pass
+        yield
 
 
 @contextmanager

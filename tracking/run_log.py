@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import ParamSpec, TextIO
 
+LOG = "run.log"
 P = ParamSpec("P")
 shown = logging.getLogger("shown")
 """What people are shown goes through here, too."""
@@ -31,7 +32,7 @@ class RunLog(logging.Handler):
         """Goes on in the run's file, where it has one."""
         with suppress(OSError):
             directory.mkdir(parents=True, exist_ok=True)
-            self._file = (directory / "run.log").open("a", encoding="utf-8", errors="backslashreplace")
+            self._file = (directory / LOG).open("a", encoding="utf-8", errors="backslashreplace")
             for line in self._early:
                 self._write(line)
         self._early.clear()

@@ -1,3 +1,6 @@
+import errno
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,6 +11,7 @@ from pydantic import ValidationError
 
 from configs.schema import Config
 from core.episode import Episode, Trajectory
+from core.errors import SparringError
 from core.interfaces import EngineFailure
 from core.play import PlayResult
 from curriculum.curriculum import Curriculum
@@ -33,6 +37,29 @@ def test_what_ends_a_run_says_how_to_go_on_with_this_one(
     assert "start it again" in words() and "--resume" not in words()
     (tmp_path / "config.yaml").touch()
     assert f"--resume --run-name {tmp_path.name} --output-dir {tmp_path.parent}" in words()
+
+
+def test_a_run_has_one_driver_at_a_time(tmp_path: Path) -> None:
+    """Of two that resume it, each would go on where the other had been."""
+    file = tmp_path / "run.log"
+    refused = pytest.raises(SparringError, match="another driver is at this run")
+    with session._alone_at(file), refused, session._alone_at(file):
+        pass
+    killed = (
+        f"import fcntl, os; fcntl.flock(open({str(file)!r}, 'a'), fcntl.LOCK_EX); os.kill(os.getpid(), 9)"
+    )
+    subprocess.run([sys.executable, "-c", killed], check=False)
+    with session._alone_at(file):
+        pass
+
+
+def test_a_file_system_without_locks_stops_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(session.fcntl, "flock", refuse)
+    with session._alone_at(tmp_path / "run.log"), session._alone_at(tmp_path / "nowhere" / "run.log"):
+        pass
 
 
 def played(**rewards: tuple[float | None, ...]) -> PlayResult:
