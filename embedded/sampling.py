@@ -141,10 +141,17 @@ def _near(at: list[int], kind: Kind, rng: Random) -> Input:
 
 
 def aimed_inputs(spec: Spec, rng: Random, count: int) -> list[Input]:
-    """At a number that the Spec's conditions name, and by and by farther from it on both sides."""
+    """At a number that the Spec's conditions name, and by and by farther from it on both sides; in lists the first is alone, the
+    others have company."""
     number = rng.choice(boundaries(spec))
     near = sorted(range(-count, count + 1), key=abs)[:count]
-    return [[number + far] if spec.kind.takes_list else number + far for far in near]
+    if not spec.kind.takes_list:
+        return [number + far for far in near]
+
+    def company() -> list[int]:
+        return [rng.randint(1, LARGE[-1]) for _ in range(rng.randint(0, 2))]
+
+    return [[number + far, *(company() if far else ())] for far in near]
 
 
 def has_large_numbers(spec: Spec) -> bool:
