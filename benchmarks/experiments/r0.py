@@ -1,7 +1,8 @@
 """Does R0's own setting learn, and in which stages: the discriminator earns (1 - pass rate) * validity and no more, a suite of one
 valid test is wholly valid, and each stage is trained by itself, on its own tokens? Against the same where all stages' tokens learn at
-once; the recipe, which pays for validity alone, too, is in experiments/sparring.py. Tests are inputs, not R0's asserts, for the
-embedded models are not taught to compute outputs.
+once; the recipe, which pays for validity alone, too, is in experiments/sparring.py. Tests are inputs, for the embedded models are
+not taught to compute outputs; and R0's asserts, for those that were (the arms r0_strict). Of these it is counted, too, how many
+hold: of those on inputs that show next to nothing, and of the others.
 
     python -m benchmarks.experiments.r0 --output output/experiments
 
@@ -9,12 +10,31 @@ Equal steps and samples, the same warm start, several seeds. Runs are local and 
 beside each other; finished ones are not run again.
 """
 
+import argparse
+import ast
+import asyncio
+import statistics
 import tempfile
 from pathlib import Path
+from random import Random
+from typing import Any
 
+from benchmarks.experiments.runs import writer
 from benchmarks.experiments.sparring import compare
 from benchmarks.report import arguments, write
+from configs.load import load_run
+from configs.schema import Config
+from embedded.problems import embedded_problems, embedded_specs
+from embedded.sampling import run_reference
+from embedded.teaching import ensure_embedded
+from embedded.traces import weak_input
+from evaluation.intervals import print_table
+from evaluation.writing import write_suites
+from games.multistage.game import MultistageGame
+from games.multistage.rules import MultistageRules
 
+_PROBLEMS, _SUITES = 100, 5
+"""On which, and of how many suites for each, asserts are counted."""
 _EARNS = ["--game.rewards.validity-weight", "0", "--game.rewards.validity-slots", "1"]
 _STAGE = ["--credit.kind", "stage"]
 _STRICT = [
@@ -40,13 +60,61 @@ def main() -> None:
     parser.add_argument("--arms", nargs="+", choices=list(ARMS), default=list(ARMS))
     options = parser.parse_args()
     options.local, options.config = True, "debug" if options.quick else "embedded"
-    if not options.quick:
-        write(options.json, *compare(options, ARMS))
-        return
-    options.seeds, options.arms = [1], ["r0"]
     with tempfile.TemporaryDirectory() as directory:
-        options.output = Path(directory)
-        write(options.json, *compare(options, ARMS))
+        if options.quick:
+            options.seeds, options.arms, options.output = [1], ["r0"], Path(directory)
+        figures, ratios = compare(options, ARMS)
+        for arm in options.arms:
+            if "strict" in arm:
+                figures[arm] |= asserts_of(arm, options)
+    write(options.json, figures, ratios)
+
+
+def asserts_of(arm: str, options: argparse.Namespace) -> dict[str, list[float]]:
+    """Of each seed, before and after, on weak inputs and on others: their share of the tests, and how many of them hold."""
+    config = load_run(["--config", options.config, *ARMS[arm]])[0].to_config()
+    untrained = ensure_embedded(["discriminator"], config.game, config.warm_start)["discriminator"]
+    found: dict[str, list[float]] = {}
+    for seed in options.seeds:
+        trained = options.output / f"{arm}-seed{seed}" / "checkpoints" / "best" / "discriminator"
+        for when, directory in (("before", untrained), ("after", trained)):
+            by_kind = asyncio.run(which_hold(directory, config, seed))
+            tests = sum(map(len, by_kind.values()))
+            for kind, those in by_kind.items():
+                found.setdefault(f"{kind}, {when}: share", []).append(len(those) / tests)
+                found.setdefault(f"{kind}, {when}: hold", []).append(statistics.fmean(those))
+    rows = [[name, *(f"{share:.3f}" for share in shares)] for name, shares in found.items()]
+    print_table(f"asserts of {arm}", ["", *(f"seed {seed}" for seed in options.seeds)], rows)
+    return found
+
+
+async def which_hold(directory: Path, config: Config, seed: int) -> dict[str, list[bool]]:
+    """Of the asserts that a discriminator writes for held-out problems, by kind of input. What gives no value is left out."""
+    rules = MultistageRules.model_validate(config.game)
+    pairs = list(zip(embedded_problems("held_out"), embedded_specs("held_out"), strict=True))[:_PROBLEMS]
+    async with writer(directory, "discriminator", config, seed) as discriminator:
+        problems = [problem for problem, _ in pairs]
+        suites = await write_suites(problems, discriminator, MultistageGame(rules), _SUITES, "asserts")
+    found: dict[str, list[bool]] = {"weak inputs": [], "other inputs": []}
+    for (_, spec), texts in zip(pairs, suites, strict=True):
+        weak = {repr(weak_input(spec, Random(draw))) for draw in range(100)}
+        lines = (line for text in texts for line in text.strip().splitlines()[: rules.max_tests])
+        for given, expected in filter(None, map(read_assert, lines)):
+            try:
+                holds = run_reference(spec, [given]) == [expected]
+            except TypeError:  # an input of another type
+                holds = False
+            found["weak inputs" if repr(given) in weak else "other inputs"].append(holds)
+    return found
+
+
+def read_assert(line: str) -> tuple[Any, Any] | None:
+    """(input, output) of "assert f(input) == output"; None where it is not that."""
+    given, equals, expected = line.removeprefix("assert f(").partition(") == ")
+    try:
+        return (ast.literal_eval(given), ast.literal_eval(expected)) if equals else None
+    except (SyntaxError, ValueError):
+        return None
 
 
 if __name__ == "__main__":
