@@ -102,7 +102,7 @@ async def which_hold(directory: Path, config: Config, seed: int) -> dict[str, li
         for given, expected in filter(None, map(read_assert, lines)):
             try:
                 holds = run_reference(spec, [given]) == [expected]
-            except TypeError:  # an input of another type
+            except (TypeError, AttributeError):  # an input of another type
                 holds = False
             found["weak inputs" if repr(given) in weak else "other inputs"].append(holds)
     return found
