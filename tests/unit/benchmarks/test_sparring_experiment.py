@@ -46,7 +46,7 @@ def test_where_few_inputs_show_a_mistake_every_arm_practises_the_same_problems(t
         train, held_out = load_splits(load_run(given)[0].to_config())
         own.append([len(p.baseline_tests) for p in train])
         played.append(([replace(p, baseline_tests=()) for p in train], held_out))
-    assert [counts[0] for counts in own] == [4, 4, 4, 12, 96, 12]
+    assert [counts[0] for counts in own] == [4, 4, 4, 12, 96, 12, 4, 4]
     assert all(one == played[0] for one in played)
 
 
