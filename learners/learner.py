@@ -378,14 +378,13 @@ class Learner:
         """All workers must ask for it; only rank 0 gets the tensors. adapter: without the backbone. dtype: the engine's."""
         self._move_networks(self.device)
         self.policy.activate()
+        of_engine = getattr(torch, dtype) if dtype else None
         in_half = self.settings.sharding == "fsdp"  # there layers have no other weights
         alone = self.settings.lora if adapter else None
 
         def exported() -> WeightUpdate:
             with self._autocast() if in_half else nullcontext():
-                return export_weights(
-                    self.policy, self.version, self.world.rank == 0, alone, dtype and getattr(torch, dtype)
-                )
+                return export_weights(self.policy, self.version, self.world.rank == 0, alone, of_engine)
 
         update = self.memory.together(exported, f"while version {self.version} was exported")
         self._give_back()
