@@ -204,19 +204,23 @@ class World:
 
     def play(self, spec: Spec) -> None:
         """One problem: both learn from it, where they learn."""
-        struck = [self.mistakes(spec) for _ in range(self.settings.attempts)]
-        programs = [function(_distorted(spec, mistakes)) for mistakes in struck]
+        struck = self.mistakes(spec, self.settings.attempts)
         chosen, inputs = self.tests(spec)
         right = [function(spec)(i) for i in inputs]
-        passed = [[f(i) == r for i, r in zip(inputs, right, strict=True)] for f in programs]
+        outcomes = {}
+        for mistakes in set(struck):  # many programs are the same
+            wrong = function(_distorted(spec, mistakes))
+            outcomes[mistakes] = [wrong(i) == r for i, r in zip(inputs, right, strict=True)]
+        passed = [outcomes[mistakes] for mistakes in struck]
         self._learn_beliefs(spec, struck, _less_mean([statistics.fmean(outcomes) for outcomes in passed]))
         if self.settings.judged_by == "sparring":
             suites = [range(s * TESTS, (s + 1) * TESTS) for s in range(SUITES)]
             kills = [statistics.fmean(not all(o[t] for t in suite) for o in passed) for suite in suites]
             self._learn_ways(spec, [[chosen[t] for t in suite] for suite in suites], _less_mean(kills))
 
-    def mistakes(self, spec: Spec) -> list[Misconception]:
-        return [m for m in biting(spec) if self.rng.random() < sigmoid(self.beliefs[self._key(m, spec)][0])]
+    def mistakes(self, spec: Spec, attempts: int) -> list[tuple[Misconception, ...]]:
+        chances = [(m, sigmoid(self.beliefs[self._key(m, spec)][0])) for m in biting(spec)]
+        return [tuple(m for m, p in chances if self.rng.random() < p) for _ in range(attempts)]
 
     def tests(self, spec: Spec) -> tuple[list[int], list[Input]]:
         """(ways, inputs); no ways where no discriminator wrote them."""
@@ -229,7 +233,9 @@ class World:
             return [], [fuzzed(spec, self.rng, numbers) for _ in range(self.settings.drawn)]
         return [], list(showing(spec)) if by == "oracle" else self.static[spec]
 
-    def _learn_beliefs(self, spec: Spec, struck: list[list[Misconception]], advantages: list[float]) -> None:
+    def _learn_beliefs(
+        self, spec: Spec, struck: Sequence[Sequence[Misconception]], advantages: list[float]
+    ) -> None:
         for m in biting(spec):
             logit = self.beliefs[self._key(m, spec)]
             p = sigmoid(logit[0])
@@ -250,7 +256,7 @@ class World:
 
     def right(self) -> float:
         """Share of right programs, of 32 a problem."""
-        drawn = [(spec, _distorted(spec, self.mistakes(spec))) for spec in self.specs for _ in range(32)]
+        drawn = [(spec, _distorted(spec, made)) for spec in self.specs for made in self.mistakes(spec, 32)]
         return statistics.fmean(_is_right(spec, written) for spec, written in drawn)
 
 
