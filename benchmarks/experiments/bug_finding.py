@@ -137,8 +137,9 @@ async def measure(
     found: dict[str, list[bool]] = {}
     for target, records in zip(targets, judged, strict=True):
         outcomes = zip(*(record.mutants for record in records if record), strict=True)
-        for bug, of_bug in zip(target.bugs, outcomes, strict=True):
-            found.setdefault(bug.operator, []).append(any(of_bug))
+        for bug, of_bug in zip(target.bugs, outcomes, strict=False):  # none where no suite could be judged
+            if None not in of_bug:
+                found.setdefault(bug.operator, []).append(any(of_bug))
     figures = {
         "kill_at_1": mean_kill_at_k(judged, 1),
         "kill_at_5": mean_kill_at_k(judged, SUITES),

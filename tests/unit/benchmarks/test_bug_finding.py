@@ -7,6 +7,7 @@ import pytest
 
 from benchmarks.experiments.bug_finding import (
     SUITES,
+    Target,
     compare,
     drawn_suites,
     make_targets,
@@ -14,9 +15,12 @@ from benchmarks.experiments.bug_finding import (
     random_input,
 )
 from configs.load import load_run
-from embedded.problems import embedded_problems
-from evaluation.mutants import OPERATORS
+from embedded.problems import embedded_problems, embedded_specs
+from evaluation.mutants import OPERATORS, Mutant
+from games.multistage.game import MultistageGame
+from games.suite_scores import SuiteRecord
 from sandbox_workers.local import LocalSandbox
+from sandbox_workers.nothing import NoSandbox
 
 CONFIG = load_run(["--config", "debug"])[0].to_config()
 
@@ -52,6 +56,29 @@ def test_more_random_inputs_find_more():
     assert 0 < few["kill_at_1"] <= few["kill_at_5"] <= many["kill_at_5"] <= 1
     assert few["kill_at_1"] < many["kill_at_1"] and (few["tests"], many["tests"]) == (1, 12)
     assert few["validity"] == many["validity"] + many["duplicates"] == 1
+
+
+def test_what_the_sandbox_could_not_judge_is_in_no_share(monkeypatch: pytest.MonkeyPatch):
+    """Two problems of three bugs each: of the first no suite was judged, of the second not its last bug."""
+    bugs = [
+        Mutant(source="", operator=operator, line=1) for operator in ("comparison", "constant", "boolean")
+    ]
+    problem, spec = embedded_problems("held_out")[0], embedded_specs("held_out")[0]
+    target = Target(problem=problem, spec=spec, bugs=bugs)
+    counts = dict.fromkeys(("emitted", "parsed", "well_formed", "agreed", "distinct"), 3)
+    record = SuiteRecord(**counts, repeated=0, validity=1.0, mutants=(True, False, None))
+    judged = iter([[None] * SUITES, [record] * SUITES])
+
+    async def judge_suites(*_, **__):
+        return next(judged)
+
+    monkeypatch.setattr(MultistageGame, "judge_suites", judge_suites)
+    found = asyncio.run(measure([target] * 2, [[""] * SUITES] * 2, NoSandbox(), CONFIG.game))
+    assert {name: share for name, share in found.items() if name.startswith("found")} == {
+        "found, comparison": 1.0,
+        "found, constant": 0.0,
+    }
+    assert found["kill_at_5"] == 0.5
 
 
 @pytest.fixture(scope="module")
