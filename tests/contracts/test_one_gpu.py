@@ -267,3 +267,18 @@ def test_memory_that_others_take_meanwhile_does_not_keep_an_engine_awake(
     gpu.rollouts.sleep()
     assert len(told) == 3 and not SIZES.keys() & gpu.card.held.keys()
     gpu.rollouts.begin(REQUEST)
+
+
+def test_where_others_take_memory_again_and_again_the_engine_says_so(
+    make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from actors import vllm_engine
+
+    def sleep(llm: ScriptedLLM, level: int) -> None:
+        raise AssertionError("Memory usage increased after sleeping.")
+
+    gpu = make(1000)
+    monkeypatch.setattr(ScriptedLLM, "sleep", sleep)
+    monkeypatch.setattr(vllm_engine, "_TRIES", 2)
+    with pytest.raises(EngineFailure, match="vLLM could not sleep: others of this GPU took more memory"):
+        gpu.rollouts.sleep()
