@@ -14,7 +14,7 @@ from ray.util.metrics import Histogram
 from actors.watching import HEALTH, REPLACEMENTS
 from core.episode import Completion
 from core.interfaces import EngineFailure, Policy, Sampling
-from core.weights import PublishReceipt, WeightUpdate, check_receipt
+from core.weights import PublishReceipt, WeightUpdate, check_receipt, joined
 
 
 def publish_seconds() -> Histogram:
@@ -101,6 +101,7 @@ class EngineShell:
     async def publish(self, policy: str, update: WeightUpdate) -> PublishReceipt:
         """Raises PublishError."""
         began = time.perf_counter()
+        update = joined(update, await asyncio.gather(*update.parts))
         with self._noting_its_end():
             receipt = await self._policies[policy].load_weights(update)
         check_receipt(update, receipt, self._tolerances[policy])

@@ -1,5 +1,6 @@
 """The rollout actor: the Ray shell around EpisodeRunner."""
 
+import asyncio
 import logging
 import time
 from collections import Counter
@@ -36,7 +37,7 @@ from core.errors import RunFailed
 from core.interfaces import EngineFailure
 from core.play import PlayRequest, PlayResult, Usage
 from core.problem import Problem
-from core.weights import PublishReceipt, WeightUpdate
+from core.weights import PublishReceipt, WeightUpdate, joined
 
 log = logging.getLogger(__name__)
 # For a process in which engines run on a CPU: one thread, no lazy compiles.
@@ -98,7 +99,7 @@ class RolloutShell:
 
     async def publish(self, policy: str, update: WeightUpdate) -> PublishReceipt:
         began = time.perf_counter()
-        receipt = await self._runner.publish(policy, update)
+        receipt = await self._runner.publish(policy, joined(update, await asyncio.gather(*update.parts)))
         self._publish_seconds.observe(time.perf_counter() - began, {"actor": repr(self), "policy": policy})
         return receipt
 

@@ -101,7 +101,7 @@ class VllmPolicy:
 
         def reload(_: str) -> bool:
             self._engine.wake("weights")  # the cache, which takes more, when there is something to generate
-            loaded = self._engine.call("reload", tensors)
+            loaded = self._engine.call("reload", tensors, update.digest)
             self._engine.renew(update.version)
             return loaded
 

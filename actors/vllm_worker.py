@@ -1,5 +1,6 @@
 """What runs inside vLLM's worker: new weights, new adapters. Named in `worker_extension_cls`, imported by vLLM."""
 
+import ctypes
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -10,25 +11,28 @@ class Weights:
     """Methods become available to `collective_rpc`."""
 
     model_runner: Any
-    _last: tuple[int, list[int]] | None = None
-    """Bits of the tensors that were given last, and of the model then, on each GPU."""
+    _last: tuple[str | int, list[int]] | None = None
+    """What stands for the tensors that were given last, and bits of the model then, on each GPU."""
 
-    def reload(self, tensors: Mapping[str, torch.Tensor]) -> bool:
-        """Load Hugging Face-named tensors in place. False where others than last time left the model as it was: in
-        bfloat16 the probe would hardly show it."""
+    def reload(self, tensors: Mapping[str, torch.Tensor], digest: str) -> bool:
+        """Load Hugging Face-named tensors in place. digest: of these. False where others than last time left the model as
+        it was: in bfloat16 the probe would hardly show it."""
         self.model_runner.reload_weights(weights_iterator=iter(tensors.items()))
         model = self.model_runner.get_model()
         _rebuild_tied_head(model)
-        own, given = dict(model.named_parameters()), tensors
-        dtype = next(iter(own.values())).dtype
+        own = dict(model.named_parameters())
+        given: str | int = digest
         if not all(parameter.numel() for parameter in own.values()):
             # The CPU build has packed its linear maps away: what is left of the parameters says nothing of those.
             own = {
                 name: parameter for name, parameter in own.items() if parameter.numel() and name in tensors
             }
-            given = {name: tensors[name] for name in own}
+            given = bits(tensors[name].to(parameter.dtype) for name, parameter in own.items())
+            ctypes.CDLL(None).malloc_trim(
+                0
+            )  # else what was packed before stays with the process, as much as the model
         # each GPU of a tensor-parallel engine has its part: what changed may all be another's
-        now = bits(t.to(dtype) for t in given.values()), _on_each_gpu(bits(own.values()))
+        now = given, _on_each_gpu(bits(own.values()))
         last = self._last
         arrived = last is None or now[0] == last[0] or now[1] != last[1]
         if arrived:
@@ -120,7 +124,7 @@ def bits(tensors: Iterable[torch.Tensor]) -> int:
     with torch.no_grad():
         for tensor in tensors:
             whole = tensor.contiguous().view(views[tensor.element_size()]).flatten()
-            for part in whole.split(1 << 22):  # each sum makes a copy of 8 bytes an element
+            for part in whole.split(1 << 20):  # a sum copies 8 bytes an element: larger ones page by page
                 total += int(part.sum(dtype=torch.int64))
     return total % 2**64
 

@@ -1,16 +1,18 @@
 """A WeightUpdate on the engine's side: its arrays as tensors, and the receipt once they are in place."""
 
+import warnings
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-import numpy as np
 import torch
 
 from core.weights import PublishReceipt, WeightUpdate, digest_of
 
 
 def tensors_of(update: WeightUpdate) -> Mapping[str, torch.Tensor]:
-    """The update's parameters and buffers as torch tensors."""
-    tensors = {name: torch.from_numpy(np.array(array)) for name, array in update.tensors.items()}
+    """The update's parameters and buffers as torch tensors, to be read only: they are the arrays' own memory, which on Ray
+    is the object store's."""
+    with warnings.catch_warnings(action="ignore", category=UserWarning):  # that they must not be written
+        tensors = {name: torch.from_numpy(array) for name, array in update.tensors.items()}
     return {n: t.view(torch.bfloat16) if t.dtype == torch.int16 else t for n, t in tensors.items()}
 
 

@@ -50,6 +50,18 @@ BENCHMARKS = {
     "adapters": Benchmark(
         module="adapters", speaks_of=("actors", "learners/tuning.py", "learners/weights.py")
     ),
+    "publishing": Benchmark(
+        module="publishing",
+        speaks_of=(
+            "actors/vllm_policy.py",
+            "actors/vllm_worker.py",
+            "actors/weights.py",
+            "core/weights.py",
+            "learners/mailbox.py",
+            "learners/train_loop.py",
+            "learners/weights.py",
+        ),
+    ),
     "learner": Benchmark(module="learner", speaks_of=("learners", "core/batch.py")),
     "trl_parity": Benchmark(module="trl_parity", speaks_of=("learners", "core/batch.py")),
     "verl_parity": Benchmark(module="verl_parity", speaks_of=("learners", "core/batch.py")),

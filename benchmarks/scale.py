@@ -191,7 +191,7 @@ class Sleeping:
     async def publish(self, policy: str, update: Any) -> PublishReceipt:
         if policy == TOKENS:
             self._tokens, self._made = update, []
-            return PublishReceipt(version=0, digest="", probe_difference=0.0)
+            return PublishReceipt(version=0, digest=0, probe_difference=0.0)
         return PublishReceipt(version=update.version, digest=update.digest, probe_difference=0.0)
 
     async def close(self) -> None:
@@ -272,7 +272,7 @@ def _learn(mailbox: Any, policy: str, folder: str) -> None:
         update = WeightUpdate(
             version=batch.step,
             tensors={"w": np.zeros(1)},
-            digest="",
+            digest=0,
             probe=(),
             probe_logprobs=(),
         )

@@ -7,8 +7,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
+import numpy as np
 import torch
 
 from core.batch import Batch
@@ -374,8 +375,14 @@ class Learner:
         scheduled = self.settings.schedule.factor(self.updates)
         return self.learning_rate * self.health.learning_rate_factor * scheduled
 
-    def export(self, adapter: bool = False, dtype: str | None = None) -> WeightUpdate:
-        """All workers must ask for it; only rank 0 gets the tensors. adapter: without the backbone. dtype: the engine's."""
+    def export(
+        self,
+        adapter: bool = False,
+        dtype: str | None = None,
+        put: Callable[[Mapping[str, np.ndarray]], Any] | None = None,
+    ) -> WeightUpdate:
+        """All workers must ask for it; only rank 0 gets the tensors. adapter: without the backbone. dtype: the engine's.
+        put: see export_weights."""
         self._move_networks(self.device)
         self.policy.activate()
         of_engine = getattr(torch, dtype) if dtype else None
@@ -384,7 +391,7 @@ class Learner:
 
         def exported() -> WeightUpdate:
             with self._autocast() if in_half else nullcontext():
-                return export_weights(self.policy, self.version, self.world.rank == 0, alone, of_engine)
+                return export_weights(self.policy, self.version, self.world.rank == 0, alone, of_engine, put)
 
         update = self.memory.together(exported, f"while version {self.version} was exported")
         self._give_back()

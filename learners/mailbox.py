@@ -5,9 +5,11 @@ for Ray would fetch a bare one. It keeps a batch until a checkpoint beyond it is
 the controller's callback does), for workers that replace dead ones to ask for it again.
 """
 
+from __future__ import annotations
+
 import asyncio
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import ray
 from ray import ObjectRef
@@ -16,6 +18,9 @@ from ray.util.metrics import Gauge
 from core.batch import BatchSpec
 from core.errors import RunFailed
 from core.weights import WeightUpdate
+
+if TYPE_CHECKING:
+    import numpy as np
 
 ANSWER_S = 20.0
 """Whoever waits for an answer has one by then, be it that there is none yet."""
@@ -41,7 +46,7 @@ class Mailbox:
         )
         self._changed = asyncio.Condition()
         self._batches: dict[tuple[str, int], list[ObjectRef[BatchSpec]]] = {}
-        self._results: dict[str, tuple[int, dict[str, float], Any]] = {}
+        self._results: dict[str, tuple[int, Mapping[str, float], Any]] = {}
         self._saved: tuple[Versions, str] | None = None
         self._wanted: Versions | None = None
         """To be saved, before anybody learns beyond them."""
@@ -81,14 +86,18 @@ class Mailbox:
             await self._changed.wait_for(lambda: self._stopped or work() is not None)
             return work()
 
-    async def put_result(self, policy: str, metrics: dict[str, float], update: WeightUpdate) -> None:
-        # put again here: objects of a worker die with it
+    async def put_part(self, part: Mapping[str, np.ndarray]) -> list[Any]:
+        """Reference to a part of new weights, which is the mailbox's own: objects of a worker die with it."""
+        return [ray.put(part)]
+
+    async def put_result(self, policy: str, metrics: Mapping[str, float], update: WeightUpdate) -> None:
+        """update: its tensors in parts that are here."""
         reference = ray.put(update)
         async with self._changed:
             self._results[policy] = update.version, metrics, reference
             self._changed.notify_all()
 
-    async def get_result(self, policy: str, version: int) -> tuple[dict[str, float], list[Any]] | None:
+    async def get_result(self, policy: str, version: int) -> tuple[Mapping[str, float], list[Any]] | None:
         """None: not yet. Who asks is to ask again, and knows that somebody is here."""
 
         def there() -> bool:

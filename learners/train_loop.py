@@ -37,6 +37,8 @@ from learners.settings import GPU_ALLOCATOR
 from learners.train_spec import LearnerSpec, build_learners
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from learners.learner import Learner
     from learners.parallel import World
 
@@ -93,10 +95,8 @@ def _train_loop(config: dict[str, Any]) -> None:
         idle = distributed.new_group(backend="gloo", timeout=timedelta(seconds=_PATIENCE_S))
     learners = build_learners(_continued(specs))
     saved = _versions(learners) if ray.train.get_checkpoint() else None
-    for policy, learner in learners.items() if config["republish"] else ():
-        update = learner.export(specs[policy].adapter, specs[policy].engine_dtype)
-        if world.rank == 0:
-            ray.get(mailbox.put_result.remote(policy, {}, update))
+    for policy in specs if config["republish"] else ():
+        hand_in(learners[policy], specs[policy], mailbox, policy, {})
     if world.rank == 0:
         ray.get(mailbox.set_worker_pid.remote(os.getpid()))
     while True:
@@ -116,9 +116,21 @@ def _train_loop(config: dict[str, Any]) -> None:
             continue
         policy, batch = work
         metrics = learn(learners[policy], batch, specs[policy].recovery_point)
-        update = learners[policy].export(specs[policy].adapter, specs[policy].engine_dtype)
-        if world.rank == 0:
-            ray.get(mailbox.put_result.remote(policy, metrics, update))
+        hand_in(learners[policy], specs[policy], mailbox, policy, metrics)
+
+
+def hand_in(
+    learner: Learner, spec: LearnerSpec, mailbox: Any, policy: str, metrics: Mapping[str, float]
+) -> None:
+    """All workers must."""
+
+    def put(part: Mapping[str, np.ndarray]) -> Any:
+        (reference,) = ray.get(mailbox.put_part.remote(part))
+        return reference
+
+    update = learner.export(spec.adapter, spec.engine_dtype, put)
+    if learner.world.rank == 0:
+        ray.get(mailbox.put_result.remote(policy, metrics, update))
 
 
 def _fetch(references: list[Any]) -> list[list[Transcript]]:

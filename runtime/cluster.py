@@ -29,6 +29,7 @@ from configs.schema import Config
 from core.errors import RunFailed, SparringError
 from core.interfaces import Sandbox
 from core.problem import Problem
+from core.weights import WeightUpdate, joined
 from learners.train_loop import NODE_LABEL, TrainRun
 from learners.train_spec import LearnerSpec
 from runtime.build import build_engine, build_runner, learner_specs, ordered_ids
@@ -297,7 +298,7 @@ def _parts(
             sandbox=pool.client(),
             describe=f"Ray at {ray.get_runtime_context().gcs_address}{_dashboard()}; {pool.description}",
             wait=loop.run,
-            keep_weights=lambda weights, file: ray.get(_here(write_weights).remote(weights, file)),
+            keep_weights=lambda weights, file: ray.get(_here(_write_weights).remote(weights, file)),
             kept_weights=lambda file: _here(read_weights).remote(file),
             watch=harmless("metrics", Monitor(start.run_directory, learners).step),
         )
@@ -316,6 +317,10 @@ def _here(work: Callable[..., Any]) -> Any:
     """A task on the driver's node, where the run's directory is: weights do not pass through the driver."""
     node = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
     return ray.remote(num_cpus=0)(work).options(scheduling_strategy=node)
+
+
+def _write_weights(update: WeightUpdate, file: Path) -> None:
+    write_weights(joined(update, ray.get(list(update.parts))), file)
 
 
 def start_rollouts(

@@ -22,6 +22,7 @@ from typing import Any
 from actors.settings import ADAPTERS, KV_CACHE_MB, MAX_NUM_SEQS, Engine
 from configs.schema import Config
 from configs.sections import EMBEDDED
+from core.weights import PART_BYTES
 from learners.settings import LOGITS_MB, MICROBATCH_TOKENS, LearnerSettings, LoraSettings, NoKl
 from runtime.placement import UNIT, learner_groups, units
 
@@ -404,14 +405,14 @@ def host_bytes(config: Config, shapes: Mapping[str, Shape]) -> int:
 
 
 def object_store_bytes(config: Config) -> int:
-    """Host memory for the objects of a Ray of this run's own: three published models of each policy (the engines', the
-    next, a copy on its way), and half a GiB for all else. Ray writes to disk what does not fit."""
+    """Host memory for the objects of a Ray of this run's own: two published models of each policy (the engines' and the
+    next), a part on its way in two copies, and half a GiB for all else. Ray writes to disk what does not fit."""
     total = 512 << 20
     for policy in map(config.policy, config.policies):
         if policy.model != EMBEDDED and (shape := shape_of(policy.model)):
             lora = policy.learner.lora if policy.publishes_adapter else None
             each = 4 * lora.rank * shape.adapter if lora else bytes_of(policy.engine.dtype) * shape.parameters
-            total += 3 * each
+            total += 2 * (each + min(each, PART_BYTES))
     return total
 
 

@@ -52,7 +52,7 @@ def playing() -> Iterator[RayRollouts]:
 
 def play(rollouts: RayRollouts, run: Path) -> None:
     for policy in POLICIES:  # what the run before published was lost with its mailboxes
-        update = WeightUpdate(version=0, tensors={}, digest="", probe=(), probe_logprobs=())
+        update = WeightUpdate(version=0, tensors={}, digest=0, probe=(), probe_logprobs=())
         rollouts.publish(policy, ray.put(update))
     asked, recipe = load_run([
         "--config", "embedded", "--output-dir", str(run.parent), "--run-name", run.name, "--no-evaluation.enabled",

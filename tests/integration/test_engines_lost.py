@@ -129,9 +129,7 @@ def played(result: PlayResult) -> tuple[int, dict[str, int]]:
 
 
 def update(version: int) -> Any:
-    return ray.put(
-        WeightUpdate(version=version, tensors={}, digest="a", probe=(1, 2), probe_logprobs=(-1.0,))
-    )
+    return ray.put(WeightUpdate(version=version, tensors={}, digest=1, probe=(1, 2), probe_logprobs=(-1.0,)))
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])

@@ -35,7 +35,7 @@ class Runner:
         return PlayResult(episodes=[], sandbox={}), []
 
     async def publish(self, policy: str, update: WeightUpdate) -> PublishReceipt:
-        return PublishReceipt(version=1, digest="", probe_difference=0.0)
+        return PublishReceipt(version=1, digest=0, probe_difference=0.0)
 
     async def close(self) -> None:
         pass

@@ -59,7 +59,7 @@ class Runner:
 
     async def publish(self, policy: str, update: int) -> PublishReceipt:
         self.version = update
-        return PublishReceipt(version=update, digest="", probe_difference=0.0)
+        return PublishReceipt(version=update, digest=0, probe_difference=0.0)
 
     async def close(self) -> None: ...
 

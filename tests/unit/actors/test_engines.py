@@ -35,7 +35,7 @@ class Engine:
 
 
 def update(version: int) -> WeightUpdate:
-    return WeightUpdate(version=version, tensors={}, digest="a", probe=(1, 2), probe_logprobs=(-1.0,))
+    return WeightUpdate(version=version, tensors={}, digest=1, probe=(1, 2), probe_logprobs=(-1.0,))
 
 
 def remote(shell: EngineShell) -> Any:

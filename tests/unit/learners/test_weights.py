@@ -1,9 +1,13 @@
+import warnings
+import weakref
+
 import numpy as np
 import pytest
 import torch
 
 from actors.weights import tensors_of
-from core.weights import digest_of
+from core.weights import digest_of, joined
+from learners import weights
 from learners.models import load_model
 from learners.weights import probe_tokens
 from tests.learning import export
@@ -73,11 +77,37 @@ def test_the_probe_is_fixed_and_of_the_vocabulary(vocabulary):
     assert len(set(probe)) > 1
 
 
-def test_tensors_may_be_read_only_arrays(model_path):
-    """As they are when Ray maps them from shared memory."""
-    update = export(load_model(model_path), 1)
+@pytest.mark.parametrize("dtype", [None, torch.bfloat16])
+def test_an_engine_reads_what_arrived_where_it_is(model_path, dtype):
+    """Arrays are read-only when Ray maps them from shared memory; a copy would be another model's worth of memory."""
+    update = export(load_model(model_path), 1, dtype)
     for array in update.tensors.values():
         array.flags.writeable = False
-    tensors = tensors_of(update)
-    tensors["model.norm.weight"].add_(1.0)
-    assert np.array_equal(update.tensors["model.norm.weight"] + 1, tensors["model.norm.weight"].numpy())
+    with warnings.catch_warnings(action="error"):
+        tensors = tensors_of(update)
+    assert update.tensors
+    for name, array in update.tensors.items():
+        assert tensors[name].data_ptr() == array.__array_interface__["data"][0]
+
+
+@pytest.mark.parametrize("adapter", [False, True])
+def test_weights_leave_in_parts_of_which_one_is_there_at_a_time(make_learner, monkeypatch, adapter):
+    """And say together what they say as a whole."""
+    monkeypatch.setattr(weights, "PART_BYTES", 2000)
+    learner = make_learner(lora={"rank": 8} if adapter else None)
+    sent, alive = [], []
+
+    def put(part):
+        assert not any(array() is not None for array in alive), "the part before is still held"
+        alive.extend(weakref.ref(array) for array in part.values())
+        sent.append({name: array.copy() for name, array in part.items()})
+        return len(sent) - 1
+
+    update = learner.export(adapter, "bfloat16", put)
+    whole = learner.export(adapter, "bfloat16")
+    assert not update.tensors and len(sent) > 2 and list(update.parts) == list(range(len(sent)))
+    arrived = joined(update, [sent[number] for number in update.parts])
+    assert arrived.digest == whole.digest == digest_of(arrived.tensors)
+    assert arrived.tensors.keys() == whole.tensors.keys()
+    for name, array in whole.tensors.items():
+        assert np.array_equal(array, arrived.tensors[name])
