@@ -11,26 +11,25 @@ class Weights:
     """Methods become available to `collective_rpc`."""
 
     model_runner: Any
-    _last: tuple[str | int, list[int]] | None = None
+    _last: tuple[int, list[int]] | None = None
     """What stands for the tensors that were given last, and bits of the model then, on each GPU."""
 
-    def reload(self, tensors: Mapping[str, torch.Tensor], digest: str) -> bool:
+    def reload(self, tensors: Mapping[str, torch.Tensor], digest: int) -> bool:
         """Load Hugging Face-named tensors in place. digest: of these. False where others than last time left the model as
         it was: in bfloat16 the probe would hardly show it."""
         self.model_runner.reload_weights(weights_iterator=iter(tensors.items()))
         model = self.model_runner.get_model()
         _rebuild_tied_head(model)
         own = dict(model.named_parameters())
-        given: str | int = digest
+        given = digest
         if not all(parameter.numel() for parameter in own.values()):
             # The CPU build has packed its linear maps away: what is left of the parameters says nothing of those.
             own = {
                 name: parameter for name, parameter in own.items() if parameter.numel() and name in tensors
             }
             given = bits(tensors[name].to(parameter.dtype) for name, parameter in own.items())
-            ctypes.CDLL(None).malloc_trim(
-                0
-            )  # else what was packed before stays with the process, as much as the model
+            # what was packed before would stay with the process, as much memory as the model
+            ctypes.CDLL(None).malloc_trim(0)
         # each GPU of a tensor-parallel engine has its part: what changed may all be another's
         now = given, _on_each_gpu(bits(own.values()))
         last = self._last

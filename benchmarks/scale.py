@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-import numpy as np
 import psutil
 import ray
 from ray.exceptions import RayError
@@ -53,7 +52,7 @@ from sandbox_workers.nothing import NoSandbox
 ATTEMPTS, STAGES, TESTS = 8, 5, 3
 VOCABULARY = 151_000
 TOKENS = "tokens of a completion"
-"""What the actors are told as if it were a policy's weights."""
+"""A policy, of whose weights the version is how many."""
 PROMPT_TOKENS, STAGE_TOKENS = 200, 20
 PLAY_S, LEARN_S = 1.0, 0.5
 RUNS = {"many": (32, 1.0), "few": (32, 0.25), "long": (256, 0.25)}
@@ -83,7 +82,7 @@ def main() -> None:
 
 
 def simulate(rollouts: RayRollouts, steps: int, problems: int, tokens: int, lag: int) -> dict[str, float]:
-    rollouts.publish(TOKENS, ray.put(tokens))
+    rollouts.publish(TOKENS, ray.put(an_update(tokens)))
     with tempfile.TemporaryDirectory() as folder:
         run, recipe = load_run([
             "--config", "embedded", "--output-dir", folder, "--run-name", "run", "--no-evaluation.enabled",
@@ -188,9 +187,9 @@ class Sleeping:
         result, transcripts = await self._runner.play(request)
         return replace(result, spans=[("generate", began, time.time())]), transcripts
 
-    async def publish(self, policy: str, update: Any) -> PublishReceipt:
+    async def publish(self, policy: str, update: WeightUpdate) -> PublishReceipt:
         if policy == TOKENS:
-            self._tokens, self._made = update, []
+            self._tokens, self._made = update.version, []
             return PublishReceipt(version=0, digest=0, probe_difference=0.0)
         return PublishReceipt(version=update.version, digest=update.digest, probe_difference=0.0)
 
@@ -269,14 +268,11 @@ def _learn(mailbox: Any, policy: str, folder: str) -> None:
         batch = spec.batch(lambda places: [opened(transcripts) for transcripts in ray.get(places)])
         time.sleep(LEARN_S)
         versions = {policy: batch.step}
-        update = WeightUpdate(
-            version=batch.step,
-            tensors={"w": np.zeros(1)},
-            digest=0,
-            probe=(),
-            probe_logprobs=(),
-        )
-        ray.get(mailbox.put_result.remote(policy, {"loss": 0.0}, update))
+        ray.get(mailbox.put_result.remote(policy, {"loss": 0.0}, an_update(batch.step)))
+
+
+def an_update(version: int) -> WeightUpdate:
+    return WeightUpdate(version=version, tensors={}, digest=0, probe=(), probe_logprobs=())
 
 
 if __name__ == "__main__":

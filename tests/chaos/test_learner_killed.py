@@ -22,6 +22,7 @@ from safetensors.torch import load_file
 
 from core.arrays import sealed
 from core.batch import Batch, BatchSpec, Reading, Said, Sample, SampleSpec, Transcript
+from core.weights import WeightUpdate, digest_of, joined
 from learners import checkpoints, train_loop
 from learners.checkpoints import CheckpointError, CheckpointStore, read_checkpoint
 from learners.mailbox import LearnerFailed
@@ -158,6 +159,14 @@ def version_in(saved: Path) -> int:
     return json.loads((saved / "learner_state" / "state.json").read_text())["version"]
 
 
+def arrived(weights: Any) -> WeightUpdate:
+    """A published update with its tensors, which are what its digest says."""
+    update = ray.get(weights)
+    update = joined(update, ray.get(list(update.parts)))
+    assert digest_of(update.tensors) == update.digest and update.tensors
+    return update
+
+
 def worker_of(learner: RayLearner, but: int = 0) -> int:
     """Process id of the worker at work, once it is another one than `but`."""
     end = time.monotonic() + PATIENCE_S
@@ -181,11 +190,13 @@ def test_a_killed_worker_costs_time_and_nothing_else(
             unkilled.step(each)
             expected.append(unkilled.export(dtype="bfloat16").digest)
 
+    published: list[Any] = []
     with learning(spec, tmp_path) as learner:
 
-        def step(number: int) -> str:
+        def step(number: int) -> int:
             _, weights = within(PATIENCE_S, lambda: learner.begin(sent(batches[number - 1]))())
-            update = ray.get(weights)
+            published.append(weights)
+            update = arrived(weights)
             assert update.version == learner.version == number
             return update.digest
 
@@ -193,6 +204,7 @@ def test_a_killed_worker_costs_time_and_nothing_else(
         first = worker_of(learner)
         os.kill(first, signal.SIGKILL)  # between two batches, nothing saved yet
         assert step(2) == expected[1]
+        assert arrived(published[0]).digest == expected[0], "what it published is gone with it"
         second = worker_of(learner, but=first)
         saved = within(PATIENCE_S, lambda: save(learner))
         assert version_in(saved) == 2
@@ -233,7 +245,7 @@ def test_a_worker_killed_over_a_save_saves_what_was_asked_for(
         ray.get(learner._mailbox.put_batch.remote("generator", 2, [ray.put(sent(batch(2)))]))
         os.kill(first, signal.SIGKILL)
         _, weights = within(PATIENCE_S, lambda: learner.begin(sent(batch(2)))())
-        assert ray.get(weights).digest == expected[1]
+        assert arrived(weights).digest == expected[1]
         with saving as saved:
             assert version_in(saved) == 1
             resumed = replace(spec, model_path=str(saved), state_path=str(saved)).build()
@@ -327,7 +339,7 @@ def test_two_workers_train_two_adapters_on_one_backbone_and_survive_a_kill(
         def step(role: str, number: int) -> None:
             _, weights = within(PATIENCE_S, lambda: run.learners[role].begin(sent(batch(number)))())
             alone[role].step(batch(number))
-            expected, found = alone[role].export(), ray.get(weights)
+            expected, found = alone[role].export(), arrived(weights)
             assert found.version == number
             for name, tensor in expected.tensors.items():
                 assert abs(found.tensors[name] - tensor).max() < 1e-3, name  # Adam's steps are 1e-2
@@ -353,7 +365,7 @@ def test_fewer_workers_than_wanted_are_enough(cluster: None, spec: LearnerSpec, 
     alone.step(batch(1))
     with learning(replace(spec, settings=settings), tmp_path) as learner:
         _, weights = within(PATIENCE_S, lambda: learner.begin(sent(batch(1)))())
-        assert ray.get(weights).digest == alone.export().digest
+        assert arrived(weights).digest == alone.export().digest
 
 
 @pytest.mark.slow
@@ -372,7 +384,7 @@ def test_updates_that_stay_broken_go_back_to_a_checkpoint(
             within(PATIENCE_S, lambda: learner.begin(sent(batch(step, logprob=float("nan"))))())  # noqa: B023
         metrics, weights = within(PATIENCE_S, lambda: learner.begin(sent(batch(5, logprob=float("nan"))))())
         assert metrics["reloaded"] == 1 and learner.version == 5
-        expected, found = load_file(saved / "model.safetensors"), ray.get(weights).tensors
+        expected, found = load_file(saved / "model.safetensors"), arrived(weights).tensors
         assert all((found[name] == tensor.numpy()).all() for name, tensor in expected.items())
         metrics, _ = within(PATIENCE_S, lambda: learner.begin(sent(batch(6)))())
         assert metrics["skipped_updates"] == 0 and metrics["learning_rate"] == pytest.approx(1e-2 / 8)

@@ -17,10 +17,9 @@ import ray
 from ray._private.state import actors as known_actors
 
 from actors.rollout import RayRollouts
-from benchmarks.scale import ATTEMPTS, TOKENS, sleeping_parts
+from benchmarks.scale import ATTEMPTS, TOKENS, an_update, sleeping_parts
 from configs.load import load_run
 from core.play import POLICIES
-from core.weights import WeightUpdate
 from driver import train
 from runtime.session import open_session
 from tests.chaos.sleeping import Playing
@@ -43,7 +42,7 @@ def playing() -> Iterator[RayRollouts]:
         build: Any = Playing
         rollouts = RayRollouts(build, [{"num_cpus": 0, "num_gpus": 0}] * ACTORS, "cpu")
         rollouts.wait_ready()
-        rollouts.publish(TOKENS, ray.put(4))
+        rollouts.publish(TOKENS, ray.put(an_update(4)))
         yield rollouts
         rollouts.close()
     finally:
@@ -52,8 +51,7 @@ def playing() -> Iterator[RayRollouts]:
 
 def play(rollouts: RayRollouts, run: Path) -> None:
     for policy in POLICIES:  # what the run before published was lost with its mailboxes
-        update = WeightUpdate(version=0, tensors={}, digest=0, probe=(), probe_logprobs=())
-        rollouts.publish(policy, ray.put(update))
+        rollouts.publish(policy, ray.put(an_update(0)))
     asked, recipe = load_run([
         "--config", "embedded", "--output-dir", str(run.parent), "--run-name", run.name, "--no-evaluation.enabled",
         "--curriculum.stages", "5", "--n-discriminator-steps", "0", "--n-generator-steps", "0",

@@ -103,11 +103,13 @@ def test_every_part_is_seen_at_the_endpoint(endpoint: str, tmp_path: Path) -> No
         id="p", description="", function_signature="", baseline_tests=(), reference_solution=""
     )
 
+    update = WeightUpdate(version=1, tensors={}, digest=0, probe=(), probe_logprobs=())
+
     def work(seed: int) -> None:
         program = f"def f(x): return x  # {seed}"  # what was judged before is remembered
         asyncio.run(client.judge(program, ["assert f(1) == 1", "assert f(2) == 3"]))
         rollouts.begin(PlayRequest(address=("step", 1), problems=(problem,), attempts={}, temperatures={}))()
-        rollouts.publish("generator", ray.put(None))
+        rollouts.publish("generator", ray.put(update))
         ray.get(mailbox.put_batch.remote("generator", 1, [ray.put(None)]))
         monitor.step(ROW, [played, played])
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import psutil
 import pytest
 import ray
@@ -21,7 +22,7 @@ from core.errors import RunFailed
 from core.interfaces import EngineFailure
 from core.play import PlayRequest, PlayResult
 from core.problem import Problem
-from core.weights import PublishReceipt
+from core.weights import PublishReceipt, WeightUpdate, digest_of
 from curriculum.curriculum import Curriculum, Schedule
 
 CPUS = [{"num_cpus": 0.1, "num_gpus": 0}] * 2
@@ -57,11 +58,23 @@ class Runner:
         self.problems += len(found)
         return PlayResult(episodes=found, sandbox={"problems": float(self.problems)}), []
 
-    async def publish(self, policy: str, update: int) -> PublishReceipt:
-        self.version = update
-        return PublishReceipt(version=update, digest=0, probe_difference=0.0)
+    async def publish(self, policy: str, update: WeightUpdate) -> PublishReceipt:
+        self.version = update.version
+        return PublishReceipt(version=update.version, digest=digest_of(update.tensors), probe_difference=0.0)
 
     async def close(self) -> None: ...
+
+
+PART = {"w": np.arange(3)}
+
+
+def weights(version: int) -> Any:
+    """As a mailbox has them: the tensors in a part by itself."""
+    return ray.put(
+        WeightUpdate(
+            version=version, tensors={}, parts=[ray.put(PART)], digest=0, probe=(), probe_logprobs=()
+        )
+    )
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +137,7 @@ def test_a_step_is_dealt_alike_beside_an_evaluation_and_alone(rollouts: RayRollo
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.slow)])
 def test_what_a_lost_actor_had_is_played_again_with_the_last_weights(rollouts: RayRollouts, how: int) -> None:
-    rollouts.publish("generator", ray.put(7))
+    rollouts.publish("generator", weights(7))
     lost = played(rollouts.begin(request(0, 0))(), "pid")[0]
     steps = [rollouts.begin(request(3, 1)), rollouts.begin(request(0, 0, 0))]
     os.kill(lost, how)
@@ -158,7 +171,7 @@ def test_what_was_finished_and_lost_after_its_actor_was_replaced_is_played_again
     share = rollouts._open[0]
     ray.wait([share.playing])
     ray.kill(share.actor)
-    rollouts.publish("generator", ray.put(5))
+    rollouts.publish("generator", weights(5))
     # another has taken its place, and what is there was not played again
     assert share.again == 0
     share.playing, share.transcripts = share.actor.play.remote(share.request)  # which nobody will have
@@ -248,7 +261,8 @@ def test_what_is_lost_again_and_again_ends_the_run_with_its_last_words(rollouts:
 def test_publishing_outlives_an_actor(rollouts: RayRollouts) -> None:
     pids = played(rollouts.begin(request(0, 0))(), "pid")
     os.kill(pids[0], signal.SIGKILL)
-    assert [receipt.version for receipt in rollouts.publish("generator", ray.put(3))] == [3, 3]
+    receipts = rollouts.publish("generator", weights(3))
+    assert [(receipt.version, receipt.digest) for receipt in receipts] == [(3, digest_of(PART))] * 2
     assert played(rollouts.begin(request(0, 0))(), "version") == [3, 3]
 
 
