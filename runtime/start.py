@@ -47,6 +47,12 @@ def resolve(run: Run, recipe: str) -> tuple[Config, Start]:
         checkpoint = CheckpointStore(directory / "checkpoints", 1).latest() or _first_checkpoint(directory)
         saved = yaml.safe_load((directory / "config.yaml").read_text())
         changed = _differences(saved, config.model_dump(mode="json"))
+        kept = [line for line in changed if ".engine.dtype " in line or ".engine.adapter " in line]
+        if kept and config.curriculum.opponents.current < 1:
+            raise SparringError(
+                f"{directory}: its past opponents are kept as its engines took them, and these would take them otherwise: "
+                f"{', '.join(kept)}; leave that as it was, or start a new run (--resume-from {directory})"
+            )
         if changed:
             say(f"resuming with other settings than the run began with: {', '.join(changed)}")
     state = read_checkpoint(checkpoint) if checkpoint else None

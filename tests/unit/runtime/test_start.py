@@ -11,6 +11,7 @@ from huggingface_hub import constants
 from configs.load import RECIPES, load_run
 from core.errors import SparringError
 from runtime import start
+from runtime.hardware import detect
 from runtime.start import _differences, find_model, load_tokenizers, resolve, starting_models
 
 
@@ -88,6 +89,25 @@ def test_what_a_resumed_run_changes_is_named_by_its_keys() -> None:
         {"tracking": {"name": "b", "to": []}, "seed": 1},
     )
     assert _differences(saved, now) == ["tracking.name a -> b"]
+
+
+def test_a_run_with_past_opponents_is_not_resumed_with_engines_that_cannot_take_them(
+    tmp_path, capsys
+) -> None:
+    given = ["--config", "debug", "--output-dir", str(tmp_path)]
+    shares = {"current": 0.5, "pfsp": 0.5, "history": 0}
+    past = [word for name, share in shares.items() for word in (f"--curriculum.opponents.{name}", str(share))]
+    for name, more in (("alone", []), ("past", past)):
+        config = load_run([*given, *more])[0].to_config()
+        config = start.fit(config, detect())
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.yaml").write_text(yaml.safe_dump(config.model_dump(mode="json")))
+    other = ["--resume", "--output-dir", str(tmp_path), "--generator.engine.dtype", "bfloat16", "--run-name"]
+    resolve(*load_run([*other, "alone"]))
+    assert "generator.engine.dtype float32 -> bfloat16" in capsys.readouterr().out
+    with pytest.raises(SparringError, match=r"past: its past opponents .*engine\.dtype .*--resume-from"):
+        resolve(*load_run([*other, "past"]))
+    resolve(*load_run(["--resume", "--output-dir", str(tmp_path), "--run-name", "past"]))
 
 
 def test_a_run_does_not_start_from_an_adapters_directory(tmp_path) -> None:
