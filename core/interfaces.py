@@ -74,7 +74,9 @@ class Actor(Protocol):
 class Policy(Actor, Protocol):
     """A model that acts, and whose weights can be replaced in place."""
 
-    async def load_weights(self, update: WeightUpdate) -> PublishReceipt: ...
+    async def load_weights(self, update: WeightUpdate) -> PublishReceipt:
+        """Of an update with its tensors, which are only read."""
+        ...
 
     async def sleep(self) -> None:
         """Give the GPU's memory back until it is next needed, where the engine's settings say so. To be called while no
