@@ -11,27 +11,27 @@ class Weights:
     """Methods become available to `collective_rpc`."""
 
     model_runner: Any
-    _last: tuple[int, list[int]] | None = None
-    """What stands for the tensors that were given last, and bits of the model then, on each GPU."""
+    _last: tuple[int | list[int], list[list[int]]] | None = None
+    """What stands for the tensors that were given last, and bits of the model's then, on each GPU."""
 
     def reload(self, tensors: Mapping[str, torch.Tensor], digest: int) -> bool:
-        """Load Hugging Face-named tensors in place. digest: of these. False where others than last time left the model as
+        """Load Hugging Face-named tensors in place, which are in the engine's dtype. digest: of these. False where others than last time left the model as
         it was: in bfloat16 the probe would hardly show it."""
         self.model_runner.reload_weights(weights_iterator=iter(tensors.items()))
         model = self.model_runner.get_model()
         _rebuild_tied_head(model)
         own = dict(model.named_parameters())
-        given = digest
+        given: int | list[int] = digest
         if not all(parameter.numel() for parameter in own.values()):
             # The CPU build has packed its linear maps away: what is left of the parameters says nothing of those.
             own = {
                 name: parameter for name, parameter in own.items() if parameter.numel() and name in tensors
             }
-            given = bits(tensors[name].to(parameter.dtype) for name, parameter in own.items())
+            given = [bits([tensors[name].to(parameter.dtype)]) for name, parameter in own.items()]
             # what was packed before would stay with the process, as much memory as the model
             ctypes.CDLL(None).malloc_trim(0)
         # each GPU of a tensor-parallel engine has its part: what changed may all be another's
-        now = given, _on_each_gpu(bits(own.values()))
+        now = given, _on_each_gpu([bits([parameter]) for parameter in own.values()])
         last = self._last
         arrived = last is None or now[0] == last[0] or now[1] != last[1]
         if arrived:
@@ -105,14 +105,14 @@ def _registered(manager: Any, number: int, *, in_part: bool) -> Iterator[torch.T
                 yield from (t for t in (held if isinstance(held, list) else [held]) if t is not None)
 
 
-def _on_each_gpu(number: int) -> list[int]:
+def _on_each_gpu(numbers: list[int]) -> list[list[int]]:
     """Of all workers of a tensor-parallel engine, all of which call this."""
     from vllm.distributed import get_tp_group
 
     group = get_tp_group()
-    found: list[Any] = [number] * group.world_size
+    found: list[Any] = [numbers] * group.world_size
     if group.world_size > 1:
-        torch.distributed.all_gather_object(found, number, group=group.cpu_group)
+        torch.distributed.all_gather_object(found, numbers, group=group.cpu_group)
     return found
 
 
@@ -123,8 +123,9 @@ def bits(tensors: Iterable[torch.Tensor]) -> int:
     with torch.no_grad():
         for tensor in tensors:
             whole = tensor.contiguous().view(views[tensor.element_size()]).flatten()
-            for part in whole.split(1 << 20):  # a sum copies 8 bytes an element: larger ones page by page
-                total += int(part.sum(dtype=torch.int64))
+            # a sum copies 8 bytes an element: on a host larger ones page by page
+            parts = whole.split(1 << (20 if whole.is_cpu else 22))
+            total += int(sum(part.sum(dtype=torch.int64) for part in parts))
     return total % 2**64
 
 

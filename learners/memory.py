@@ -48,6 +48,7 @@ class Memory:
             result, reasons = self.tried(work)
             if not reasons:
                 return result  # pyright: ignore[reportReturnType]
+            del result  # another's beside the next
         raise OutOfMemory(
             f"out of memory, twice, {what}: {reasons[0]}; give the learner more memory or workers"
         )

@@ -47,9 +47,9 @@ def export_weights(
     """
     model = policy.model
     alone = adapter is not None and isinstance(policy, LoraTuning)
-    as_they_are = policy.kept() if alone else buffers_of(model)
     named = policy.kept().items() if alone else policy.merged()
-    dtypes = ((name, tensor, None if name in as_they_are else dtype) for name, tensor in named)
+    buffers = buffers_of(model)
+    dtypes = ((name, t, t.dtype if alone or not dtype or name in buffers else dtype) for name, t in named)
     tensors: dict[str, np.ndarray] = {}
     parts, digest = [], 0
     for part in _parts(dtypes, keep):
@@ -58,6 +58,7 @@ def export_weights(
             parts.append(put(part))
         else:
             tensors |= part
+        del part  # it would be held beside the next
     probe = probe_tokens(model.config.get_text_config().vocab_size)
     row = row_of([probe], model.device)
     logprobs = policy.score(row, row.positions_N > 0, 1.0).logprobs_P
@@ -73,21 +74,23 @@ def export_weights(
 
 
 def _parts(
-    named: Iterable[tuple[str, torch.Tensor, torch.dtype | None]], keep: bool
+    named: Iterable[tuple[str, torch.Tensor, torch.dtype]], keep: bool
 ) -> Iterator[dict[str, np.ndarray]]:
-    """Copies on the host, in these dtypes or their own, so many at a time as are PART_BYTES together."""
+    """Copies on the host, in these dtypes, so many at a time as are PART_BYTES together."""
     part, size = {}, 0
     for name, tensor, dtype in named:
         if not keep:
             continue
-        more = tensor.numel() * (dtype or tensor.dtype).itemsize
+        more = tensor.numel() * dtype.itemsize
         if part and size + more > PART_BYTES:
             yield part
             part, size = {}, 0
-        host = torch.empty(tensor.shape, dtype=dtype or tensor.dtype)
-        host.copy_(tensor)  # converted on the way: no copy between
+        host = tensor.to(
+            dtype, copy=tensor.is_cpu
+        ).cpu()  # one copy; from a GPU in as few bytes as it has there
         # numpy knows no bfloat16: its bits travel as int16
         part[name] = (host.view(torch.int16) if host.dtype == torch.bfloat16 else host).numpy()
+        del host
         size += more
     if part:
         yield part

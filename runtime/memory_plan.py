@@ -406,13 +406,18 @@ def host_bytes(config: Config, shapes: Mapping[str, Shape]) -> int:
 
 def object_store_bytes(config: Config) -> int:
     """Host memory for the objects of a Ray of this run's own: two published models of each policy (the engines' and the
-    next), a part on its way in two copies, and half a GiB for all else. Ray writes to disk what does not fit."""
+    next), the largest part on its way, and half a GiB for all else. Ray writes to disk what does not fit."""
     total = 512 << 20
     for policy in map(config.policy, config.policies):
         if policy.model != EMBEDDED and (shape := shape_of(policy.model)):
             lora = policy.learner.lora if policy.publishes_adapter else None
             each = 4 * lora.rank * shape.adapter if lora else bytes_of(policy.engine.dtype) * shape.parameters
-            total += 2 * (each + min(each, PART_BYTES))
+            part = (
+                PART_BYTES
+                if lora
+                else max(PART_BYTES, each * shape.vocabulary * shape.hidden // shape.parameters)
+            )
+            total += 2 * each + min(each, part)
     return total
 
 

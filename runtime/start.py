@@ -47,12 +47,7 @@ def resolve(run: Run, recipe: str) -> tuple[Config, Start]:
         checkpoint = CheckpointStore(directory / "checkpoints", 1).latest() or _first_checkpoint(directory)
         saved = yaml.safe_load((directory / "config.yaml").read_text())
         changed = _differences(saved, config.model_dump(mode="json"))
-        kept = [line for line in changed if ".engine.dtype " in line or ".engine.adapter " in line]
-        if kept and config.curriculum.opponents.current < 1:
-            raise SparringError(
-                f"{directory}: its past opponents are kept as its engines took them, and these would take them otherwise: "
-                f"{', '.join(kept)}; leave that as it was, or start a new run (--resume-from {directory})"
-            )
+        _check_opponents(directory, saved, config)
         if changed:
             say(f"resuming with other settings than the run began with: {', '.join(changed)}")
     state = read_checkpoint(checkpoint) if checkpoint else None
@@ -75,6 +70,19 @@ def resolve(run: Run, recipe: str) -> tuple[Config, Start]:
         gpu_bytes=hardware.gpu_bytes,
         nodes=hardware.nodes,
     )
+
+
+def _check_opponents(directory: Path, saved: Mapping[str, Any], config: Config) -> None:
+    """Raises SparringError where engines cannot take those that they left when they were others."""
+    for role in config.policies:
+        was, now = saved[role]["engine"], config.policy(role).engine.model_dump(mode="json")
+        if any(directory.glob(f"opponents/{role}-*.npz")):
+            for key in ("dtype", "adapter"):
+                if (was.get(key) or False) != (now.get(key) or False):
+                    raise SparringError(
+                        f"{role}.engine.{key} {was.get(key)} -> {now.get(key)}: past opponents in {directory / 'opponents'} "
+                        f"are as the engine was; leave it so, or start a new run (--resume-from {directory})"
+                    )
 
 
 def _checkpoint(given: str | Path | None, output_dir: Path) -> Path | None:

@@ -389,6 +389,19 @@ def test_a_change_of_one_linear_map_alone_arrives(engine):
         assert difference(changed, PROMPT, engine.generate(), 1.0) <= TOLERANCE
 
 
+def test_weights_that_change_places_arrive(engine):
+    """Whose bits are together what they were."""
+    changed = type(engine.first)(engine.first.config).eval()
+    changed.load_state_dict(engine.first.state_dict())
+    norms = [layer.input_layernorm.weight for layer in changed.base_model.layers[:2]]
+    for factors in ((1.5, 2.0), (2.0, 1.5)):
+        with torch.no_grad():
+            for norm, factor in zip(norms, factors, strict=True):
+                norm.fill_(factor)
+        engine.publish(changed)
+        assert difference(changed, PROMPT, engine.generate(), 1.0) <= TOLERANCE
+
+
 def test_tensors_that_are_not_what_the_digest_says_are_refused(engine):
     update = export(engine.first, next(engine.versions))
     name = next(iter(update.tensors))

@@ -376,16 +376,16 @@ def test_weights_in_half_precision_take_half_of_the_object_store(monkeypatch: py
     monkeypatch.setattr(memory_plan, "shape_of", lambda model: QWEN["1.5B"])
     in_half = fitted(both({"engine": {"dtype": "bfloat16"}}), H100, lambda model: QWEN["1.5B"])
     whole = fitted(both({"engine": {"dtype": "float32"}}), H100, lambda model: QWEN["1.5B"])
-    besides = (512 << 20) + 2 * 2 * PART_BYTES
-    half, all_of_it = (memory_plan.object_store_bytes(config) - besides for config in (in_half, whole))
-    assert all_of_it == 2 * half == 2 * 2 * 4 * QWEN["1.5B"].parameters
+    half, all_of_it = (memory_plan.object_store_bytes(config) - (512 << 20) for config in (in_half, whole))
+    shape = QWEN["1.5B"]
+    assert all_of_it == 2 * half == 2 * 4 * (2 * shape.parameters + shape.vocabulary * shape.hidden)
 
 
 def test_an_adapter_takes_little_of_the_object_store(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory_plan, "shape_of", lambda model: QWEN["1.5B"])
     adapter = LORA | {"engine": {"adapter": True}}
     of_adapters = memory_plan.object_store_bytes(fitted(both(adapter), H100, lambda model: QWEN["1.5B"]))
-    assert of_adapters == (512 << 20) + 2 * 2 * (PART_BYTES + 4 * 16 * QWEN["1.5B"].adapter)
+    assert of_adapters == (512 << 20) + 2 * (PART_BYTES + 2 * 4 * 16 * QWEN["1.5B"].adapter)
 
 
 RECIPES = [

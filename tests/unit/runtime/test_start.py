@@ -91,23 +91,19 @@ def test_what_a_resumed_run_changes_is_named_by_its_keys() -> None:
     assert _differences(saved, now) == ["tracking.name a -> b"]
 
 
-def test_a_run_with_past_opponents_is_not_resumed_with_engines_that_cannot_take_them(
-    tmp_path, capsys
-) -> None:
-    given = ["--config", "debug", "--output-dir", str(tmp_path)]
-    shares = {"current": 0.5, "pfsp": 0.5, "history": 0}
-    past = [word for name, share in shares.items() for word in (f"--curriculum.opponents.{name}", str(share))]
-    for name, more in (("alone", []), ("past", past)):
-        config = load_run([*given, *more])[0].to_config()
-        config = start.fit(config, detect())
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "config.yaml").write_text(yaml.safe_dump(config.model_dump(mode="json")))
-    other = ["--resume", "--output-dir", str(tmp_path), "--generator.engine.dtype", "bfloat16", "--run-name"]
-    resolve(*load_run([*other, "alone"]))
-    assert "generator.engine.dtype float32 -> bfloat16" in capsys.readouterr().out
-    with pytest.raises(SparringError, match=r"past: its past opponents .*engine\.dtype .*--resume-from"):
-        resolve(*load_run([*other, "past"]))
-    resolve(*load_run(["--resume", "--output-dir", str(tmp_path), "--run-name", "past"]))
+def test_a_run_with_past_opponents_is_not_resumed_with_engines_that_cannot_take_them(tmp_path) -> None:
+    config = start.fit(load_run(["--config", "debug"])[0].to_config(), detect())
+    (tmp_path / "run" / "opponents").mkdir(parents=True)
+    (tmp_path / "run" / "config.yaml").write_text(yaml.safe_dump(config.model_dump(mode="json")))
+    resumed = ["--resume", "--output-dir", str(tmp_path), "--run-name", "run"]
+    other = [*resumed, "--generator.engine.dtype", "bfloat16"]
+    resolve(*load_run(other))
+    (tmp_path / "run" / "opponents" / "discriminator-000001.npz").touch()
+    resolve(*load_run(other))  # the discriminator's engine is as it was
+    (tmp_path / "run" / "opponents" / "generator-000001.npz").touch()
+    with pytest.raises(SparringError, match=r"^generator\.engine\.dtype .* -> bfloat16: .*--resume-from"):
+        resolve(*load_run(other))
+    resolve(*load_run([*resumed, "--generator.engine.kind", "transformers"]))
 
 
 def test_a_run_does_not_start_from_an_adapters_directory(tmp_path) -> None:
