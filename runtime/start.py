@@ -75,13 +75,13 @@ def resolve(run: Run, recipe: str) -> tuple[Config, Start]:
 def _check_opponents(directory: Path, saved: Mapping[str, Any], config: Config) -> None:
     """Raises SparringError where engines cannot take those that they left when they were others."""
     for role in config.policies:
-        was, now = saved[role]["engine"], config.policy(role).engine.model_dump(mode="json")
         if any(directory.glob(f"opponents/{role}-*.npz")):
+            was, now = saved[role]["engine"], config.policy(role).engine.model_dump(mode="json")
             for key in ("dtype", "adapter"):
                 if (was.get(key) or False) != (now.get(key) or False):
                     raise SparringError(
                         f"{role}.engine.{key} {was.get(key)} -> {now.get(key)}: past opponents in {directory / 'opponents'} "
-                        f"are as the engine was; leave it so, or start a new run (--resume-from {directory})"
+                        f"are as the engine was; leave it so, or start a new run from one of its checkpoints (--resume-from)"
                     )
 
 
