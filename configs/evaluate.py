@@ -53,7 +53,7 @@ class EvaluateOptions(ModelOptions):
     mutants: int = Field(12, ge=0)
     """Of a discriminator: seeded changes of each reference solution; those that are bugs are to be found."""
     test_format: Literal["strict", "relabel", "input_only"] | None = None
-    """Of a discriminator; default: that of the checkpoint's run, or strict."""
+    """Of a discriminator; default: that of the checkpoint's run, or relabel."""
     model_config: ClassVar[SettingsConfigDict] = {**OPTIONS, "cli_prog_name": "python -m scripts.evaluate"}
 
     @model_validator(mode="after")

@@ -111,6 +111,12 @@ class Config(Settings):
     def staged(self) -> bool:
         return "stages" in self.game.uses
 
+    @property
+    def stages(self) -> tuple[int, ...]:
+        """The reasoning stages that are trained, of those that the game plays; 0 if it has none."""
+        played = self.game.stage_numbers
+        return tuple(stage for stage in self.curriculum.stages if stage in played) if self.staged else (0,)
+
     def curriculum_arguments(self, problem_ids: Sequence[str]) -> dict[str, Any]:
         """What Curriculum is made with, and its shell."""
         return {
@@ -118,7 +124,7 @@ class Config(Settings):
             "problem_ids": tuple(problem_ids),
             "seed": self.seed,
             "policies": self.policies,
-            "staged": self.staged,
+            "stages": self.stages,
         }
 
     def policy(self, name: str) -> PolicySettings:
@@ -291,6 +297,16 @@ class Config(Settings):
                 "discriminator among curriculum.frozen_players"
             )
         self._check_past()
+        if (
+            self.staged
+            and self.curriculum.stages != Schedule().stages
+            and self.stages != self.curriculum.stages
+        ):
+            others = sorted(set(self.curriculum.stages) - set(self.stages))
+            raise ValueError(
+                f"curriculum.stages: stage {others[0]} is not played: with game.stages {game.stages} the generator plays "
+                f"{', '.join(map(str, game.stage_numbers))}"
+            )
         for need, keys in KEYS_OF_NEEDS.items():
             for key in keys if need not in game.uses else ():
                 section, _, name = key.partition(".")

@@ -153,6 +153,11 @@ class Trajectory:
         )
 
     @property
+    def is_cut_off(self) -> bool:
+        """Whether a turn of it ended for want of tokens (max_tokens)."""
+        return any(turn.completion.finish_reason is FinishReason.LENGTH for turn in self.turns)
+
+    @property
     def version(self) -> int:
         """Oldest version of the weights among the turns."""
         return min(turn.completion.version for turn in self.turns)

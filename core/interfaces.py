@@ -99,19 +99,32 @@ class Message:
     """For chat models: all that one needs to know."""
     marks: tuple[str, str] = ("<p>", "<w>")
     """Before and after `brief`, for models with marker tokens (games/prompts.py); "" is none."""
+    begins: str = ""
+    """How a chat model's answer begins, for example "```python\\n". These tokens are given to the model: they are part of
+    the prompt, are not sampled and carry no loss. A model with marker tokens was trained on whole answers and is given
+    none."""
 
 
 class PromptFormat(Protocol):
     """How a policy's model is spoken to: the only place that knows of chat templates and marker tokens."""
 
     def say(self, tokens: Sequence[int], message: Message) -> list[int]:
-        """The prompt that puts a message to the player: starts with `tokens`, all that was said so far."""
+        """The prompt that puts a message to the player: starts with `tokens`, all that was said so far, and ends with the
+        beginning of the answer if the message gives one."""
         ...
 
     def stop_token_ids(self) -> tuple[int, ...]: ...
 
-    def text(self, completion_tokens: Sequence[int]) -> str:
-        """Decoded without the structural tokens."""
+    def own_turn(self, completion: Completion) -> Completion:
+        """Return the completion up to the end of the model's own turn: a base model that knows no end token for it may go
+        on and write the user's next message."""
+        ...
+
+    def text(self, completion_tokens: Sequence[int], begins: str = "") -> str:
+        """Decode an answer without the structural tokens.
+
+        begins: the message's `begins`. The result starts with it if the format put it into the prompt.
+        """
         ...
 
     def completion(self, text: str, closes: str = "<end>") -> list[int]:

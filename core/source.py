@@ -33,6 +33,38 @@ def is_valid_python(source: str) -> bool:
     return True
 
 
+def parse_signature(signature: str) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+    """The signature's function, with or without its colon, imports above it and a body; None if there is none."""
+    text = signature.strip()
+    for candidate in (text, f"{text}\n    pass", f"{text}:\n    pass"):
+        try:
+            body = parse(candidate).body
+        except SyntaxError:
+            continue
+        return next((node for node in body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)), None)
+    return None
+
+
+def literal_calls(source: str, function: str) -> list[ast.Call]:
+    """The calls of a function with literal arguments only, in the order in which they stand in the source; none if the
+    source is not Python."""
+    try:
+        nodes = ast.walk(parse(source))
+        calls = [n for n in nodes if isinstance(n, ast.Call) and getattr(n.func, "id", None) == function]
+    except SyntaxError:
+        return []
+    found = [c for c in calls if all(map(is_literal, [*c.args, *(k.value for k in c.keywords)]))]
+    return sorted(found, key=lambda call: (call.lineno, call.col_offset))
+
+
+def is_literal(node: ast.expr) -> bool:
+    try:
+        literal(ast.literal_eval(node))
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return False
+    return True
+
+
 def literal(value: object) -> str:
     """repr, with sets in sorted order: a test's source must not depend on a process's hash seed."""
     if isinstance(value, set) and value:

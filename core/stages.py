@@ -21,7 +21,7 @@ _STAGES = (
     ),
     (
         "executable code",
-        "Now write the final Python implementation with exactly the given signature, in one ```python block.",
+        "Now write the final Python program, in one ```python block.",
     ),
 )
 

@@ -96,12 +96,12 @@ class Curriculum:
         seed: int,
         *,
         policies: Sequence[str] = POLICIES,
-        staged: bool = True,
+        stages: Sequence[int] | None = None,
     ) -> None:
         """problem_ids: from the easiest to the hardest where the schedule's order asks for that. policies: those of the
-        game. staged: False for a game without reasoning stages; its one stage is 0."""
+        game. stages: those to train, in this order; (0,) for a game without reasoning stages. Default: the schedule's."""
         self._schedule, self._problem_ids, self._seed = schedule, tuple(problem_ids), seed
-        self._plan = list(_plan(schedule, policies, staged))
+        self._plan = list(_plan(schedule, policies, schedule.stages if stages is None else stages))
         self._done = 0
         self._memory: dict[str, list[tuple[float, str]]] = {}
         self._mistake_book = MistakeBook(schedule.remembered_tests)
@@ -217,7 +217,7 @@ class Curriculum:
 
 
 def _plan(
-    schedule: Schedule, policies: Sequence[str], staged: bool
+    schedule: Schedule, policies: Sequence[str], stages: Sequence[int]
 ) -> Iterator[tuple[int, Phase, tuple[str, ...]]]:
     """(stage, phase, who learns) of every step; steps in which nobody learns are left out, and phases of policies that
     the game does not have."""
@@ -226,7 +226,7 @@ def _plan(
         (Phase.GENERATOR, (GENERATOR,), schedule.n_generator_steps),
         (Phase.ALTERNATING, (DISCRIMINATOR, GENERATOR), schedule.k_alternating_steps),
     )
-    for stage in schedule.stages if staged else (0,):
+    for stage in stages:
         for phase, players, count in phases:
             if not set(players) <= set(policies):
                 continue

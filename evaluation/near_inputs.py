@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 
 from core.problem import Problem
-from core.source import literal, parse
+from core.source import literal, literal_calls
 
 
 def near_inputs(problem: Problem) -> Callable[[Random], str] | None:
@@ -27,20 +27,8 @@ def near_inputs(problem: Problem) -> Callable[[Random], str] | None:
 
 def _calls(test: str, entry_point: str) -> list[list[Any]]:
     """The arguments of each call of the function with literals, at least one and each by position."""
-    try:
-        nodes = list(ast.walk(parse(test)))
-    except SyntaxError:
-        return []
-    found = []
-    for node in nodes:
-        if isinstance(node, ast.Call) and getattr(node.func, "id", None) == entry_point and node.args:
-            try:
-                arguments = [ast.literal_eval(argument) for argument in node.args]
-                [literal(argument) for argument in arguments]
-            except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-                continue
-            found += [] if node.keywords else [arguments]
-    return found
+    calls = [c for c in literal_calls(test, entry_point) if c.args and not c.keywords]
+    return [[ast.literal_eval(argument) for argument in call.args] for call in calls]
 
 
 def _near(value: Any, rng: Random) -> Any:

@@ -15,7 +15,7 @@ from core.problem import Problem
 from core.stages import REASONING_STAGES
 from core.verdict import Limits
 from evaluation.choosing import votes
-from evaluation.writing import ProgramGame, SuiteGame, Writer, cut_off, write_suites
+from evaluation.writing import ProgramGame, SuiteGame, Writer, write_suites
 from games.judging import outcomes_of
 
 _STAGE_NAMES = {stage.number: stage.name for stage in REASONING_STAGES}
@@ -50,8 +50,8 @@ class Tester:
         return ""
 
     async def tests(self, problem: Problem) -> list[str]:
-        (texts,) = await write_suites([problem], self.writer, self.game, self.suites, "suites")
-        return self.game.tests_of(texts, problem)
+        (written,) = await write_suites([problem], self.writer, self.game, self.suites, "suites")
+        return self.game.tests_of([suite.artifact for suite in written], problem)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,7 +203,7 @@ def _tried(attempt: Trajectory, outcomes: list[Outcome] | None, vote: int | None
         program=attempt.artifact,
         outcomes=outcomes,
         votes=vote,
-        cut_off=cut_off(attempt),
+        cut_off=attempt.is_cut_off,
     )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from core.episode import FinishReason, Outcome, Trajectory
+from core.episode import Outcome, Trajectory
 from core.interfaces import Actor, Game, Message, Player, PromptFormat, Sandbox
 from core.play import DISCRIMINATOR, GENERATOR
 from core.problem import Problem
@@ -129,18 +129,13 @@ async def write_suites(
     suites: int,
     purpose: str,
     written: Callable[[], None] = lambda: None,
-) -> list[list[str]]:
-    """`suites` sampled ones of each problem, as text."""
+) -> list[list[Trajectory]]:
+    """`suites` sampled ones of each problem; a trajectory's artifact is its text."""
 
-    async def of(problem: Problem) -> list[str]:
+    async def of(problem: Problem) -> list[Trajectory]:
         player = writer.player(DISCRIMINATOR, problem, suites, 1.0, purpose)
         attacks = await asyncio.gather(*(game.attack(problem, player, i) for i in range(suites)))
         written()
-        return [attack.artifact for attack in attacks]
+        return attacks
 
     return await asyncio.gather(*(of(problem) for problem in problems))
-
-
-def cut_off(attempt: Trajectory) -> bool:
-    """Whether a turn of it ended for want of tokens (max_tokens)."""
-    return any(turn.completion.finish_reason is FinishReason.LENGTH for turn in attempt.turns)

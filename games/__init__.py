@@ -3,13 +3,11 @@
 Imports core only: policies, prompts' tokenizers and the sandbox are injected.
 """
 
-from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from core.settings import kind_unless_said
-from core.stages import ReasoningStage
 from games.boards.rules import KuhnRules, TicTacToeRules
 from games.multistage.game import MultistageGame
 from games.multistage.rules import MultistageRules
@@ -38,9 +36,10 @@ GameRules = Annotated[
 """All that there are. The only list."""
 
 
-def in_stages(stages: Sequence[ReasoningStage], attempts: int) -> MultistageGame:
-    """In which a program is written stage by stage, outside of a run. attempts: one after another."""
-    return MultistageGame(MultistageRules(attempts_per_episode=attempts), stages)
+def in_stages(stages: int | None, attempts: int) -> MultistageGame:
+    """In which a program is written stage by stage, outside of a run. stages: see MultistageRules. attempts: one after
+    another."""
+    return MultistageGame(MultistageRules(stages=stages, attempts_per_episode=attempts))
 
 
 def at_one_go(answer_format: Literal["direct", "reasoning"], attempts: int) -> SolverGame:

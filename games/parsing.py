@@ -10,3 +10,8 @@ def extract_program(text: str) -> str:
     """The last fenced code block, or the whole text where there is none."""
     blocks = FENCE.findall(text)
     return blocks[-1] if blocks else text
+
+
+def code_blocks(text: str) -> list[str]:
+    """All fenced code blocks of an answer in order, or the whole text if there is none."""
+    return FENCE.findall(text) or [text]

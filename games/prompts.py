@@ -6,9 +6,15 @@ is one token sequence, nothing is retokenised, and the engine's prefix cache is 
 A tokenizer here is a Hugging Face tokenizer, passed in (this module imports none).
 """
 
+from bisect import bisect_left
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
+from jinja2 import TemplateError
+
+from core.episode import Completion, FinishReason
+from core.errors import SparringError
 from core.interfaces import Message, PromptFormat
 from core.stages import REASONING_STAGES
 
@@ -20,6 +26,10 @@ _PLAIN_TEMPLATE = (
     "{% for m in messages %}### {{ m['role'] | capitalize }}\n{{ m['content'] }}\n\n{% endfor %}"
     "{% if add_generation_prompt %}### Assistant\n{% endif %}"
 )
+_NEXT_USER = "### User\n"
+"""With this heading a base model begins to write the next user message itself."""
+_TAIL = 16
+"""Tokens that this heading takes at the most, and some more."""
 _SENTINEL = "\u2063SAID\u2063"
 
 
@@ -28,7 +38,8 @@ class _Plain:
     end its message or speak for anybody else."""
 
     def __init__(self, tokenizer: Any) -> None:
-        self._special = tuple(tokenizer.all_special_tokens)
+        # Some published tokenizers name "" as a special token: it is in every text and stands for none.
+        self._special = tuple(filter(None, tokenizer.all_special_tokens))
 
     def __call__(self, text: str) -> str:
         while any(token in text for token in self._special):  # taking one out may put another together
@@ -55,7 +66,10 @@ class TaggedFormat:
     def stop_token_ids(self) -> tuple[int, ...]:
         return self._structural
 
-    def text(self, completion_tokens: Sequence[int]) -> str:
+    def own_turn(self, completion: Completion) -> Completion:
+        return completion
+
+    def text(self, completion_tokens: Sequence[int], begins: str = "") -> str:
         return self._tokenizer.decode(list(completion_tokens), skip_special_tokens=True)
 
     def completion(self, text: str, closes: str = END) -> list[int]:
@@ -67,54 +81,105 @@ class TaggedFormat:
 
 
 class ChatFormat:
-    """For instruction models: a user message and an assistant message, by the model's own chat template (a plain one
-    where the tokenizer has none)."""
+    """For instruction models: a user message and an assistant message, by the model's own chat template.
 
-    def __init__(self, tokenizer: Any) -> None:
+    If the tokenizer has several templates, the one named "default" is used. If it has none, which is so for base models,
+    a plain one is used: the prompt then begins with the tokenizer's BOS token if it has one, and the model's turn ends
+    as soon as it writes the heading of the next user message.
+    """
+
+    def __init__(self, tokenizer: Any, end_token_ids: Sequence[int] = ()) -> None:
+        """end_token_ids: those that the model's generation config names, besides the tokenizer's own.
+
+        Raises SparringError if the template refuses a conversation of a user and an assistant.
+        """
         self._tokenizer, self._plain = tokenizer, _Plain(tokenizer)
-        self.template: str = tokenizer.chat_template or _PLAIN_TEMPLATE
-        self._stop = self._end_of_turn_ids()
+        self._is_base = not tokenizer.chat_template
+        self.template: str = _PLAIN_TEMPLATE if self._is_base else _default_template(tokenizer)
+        self._begin = [tokenizer.bos_token_id] if self._is_base and tokenizer.bos_token else []
+        self._stop = self._end_of_turn_ids(end_token_ids)
 
     def say(self, tokens: Sequence[int], message: Message) -> list[int]:
+        begun = self._encode(message.begins)
         if not tokens:
-            return self._encode(self._render([{"role": "user", "content": message.full}]))
+            return [*self._begin, *self._encode(self._render([_user(message.full)])), *begun]
         between = self._between(message.full)
-        if between and tokens[-1] == between[0]:  # the model closed its own turn
-            between = between[1:]
-        return [*tokens, *between]
+        if self._is_base and self._tokenizer.decode(tokens[-_TAIL:]).endswith(_NEXT_USER):
+            between = between.split(_NEXT_USER, 1)[1]
+        ids = self._encode(between)
+        if ids and tokens[-1] == ids[0]:  # the model closed its own turn
+            ids = ids[1:]
+        return [*tokens, *ids, *begun]
 
     def stop_token_ids(self) -> tuple[int, ...]:
         return self._stop
 
-    def text(self, completion_tokens: Sequence[int]) -> str:
-        return self._tokenizer.decode(list(completion_tokens), skip_special_tokens=True)
+    def own_turn(self, completion: Completion) -> Completion:
+        tokens = completion.tokens
+        if not self._is_base or _NEXT_USER not in self._tokenizer.decode(tokens):
+            return completion
+        end = bisect_left(
+            range(len(tokens)),
+            True,
+            key=lambda last: _NEXT_USER in self._tokenizer.decode(tokens[: last + 1]),
+        )
+        return replace(
+            completion,
+            tokens=tokens[: end + 1],
+            logprobs=completion.logprobs[: end + 1],
+            finish_reason=FinishReason.STOP,
+            later=tuple((version, first) for version, first in completion.later if first <= end),
+        )
+
+    def text(self, completion_tokens: Sequence[int], begins: str = "") -> str:
+        tokens = [*self._encode(begins), *completion_tokens]
+        text = self._tokenizer.decode(tokens, skip_special_tokens=True)
+        return text.removesuffix(_NEXT_USER) if self._is_base else text
 
     def completion(self, text: str, closes: str = END) -> list[int]:
         return [*self._encode(text), self._stop[0]]
 
-    def _between(self, instruction: str) -> list[int]:
+    def _between(self, instruction: str) -> str:
         """What the template puts between an assistant message and the next one, with the new user message in it."""
-        messages = [
-            {"role": "user", "content": "?"},
-            {"role": "assistant", "content": _SENTINEL},
-            {"role": "user", "content": instruction},
-        ]
-        return self._encode(self._render(messages).split(_SENTINEL, 1)[1])
+        messages = [_user("?"), {"role": "assistant", "content": _SENTINEL}, _user(instruction)]
+        return self._render(messages).split(_SENTINEL, 1)[1]
 
-    def _end_of_turn_ids(self) -> tuple[int, ...]:
-        """The token with which the template closes an assistant turn, and the tokenizer's own end token."""
-        closing = self._between("?")[:1]
+    def _end_of_turn_ids(self, end_token_ids: Sequence[int]) -> tuple[int, ...]:
+        """The token with which the template closes an assistant turn, then all end tokens of tokenizer and model."""
+        closing = self._encode(self._between("?"))[:1]
         special = [i for i in closing if i in self._tokenizer.all_special_ids]
-        return tuple(dict.fromkeys([*special, self._tokenizer.eos_token_id]))
+        own = self._tokenizer.eos_token_id
+        return tuple(dict.fromkeys([*special, *([] if own is None else [own]), *end_token_ids]))
 
     def _render(self, messages: list[dict[str, str]]) -> str:
         messages = [{**message, "content": self._plain(message["content"])} for message in messages]
-        return self._tokenizer.apply_chat_template(
-            messages, chat_template=self.template, tokenize=False, add_generation_prompt=True
-        )
+        try:
+            return self._tokenizer.apply_chat_template(
+                messages, chat_template=self.template, tokenize=False, add_generation_prompt=True
+            )
+        except TemplateError as error:
+            raise SparringError(
+                f"{self._tokenizer.name_or_path}: its chat template refuses a conversation of user and assistant "
+                f"({error}): give a model whose template takes one, or edit chat_template in its tokenizer's files"
+            ) from error
 
     def _encode(self, text: str) -> list[int]:
-        return self._tokenizer.encode(text, add_special_tokens=False)
+        return self._tokenizer.encode(text, add_special_tokens=False) if text else []
+
+
+def _user(content: str) -> dict[str, str]:
+    return {"role": "user", "content": content}
+
+
+def _default_template(tokenizer: Any) -> str:
+    """Raises SparringError if the tokenizer has several templates, none of which is its default."""
+    try:
+        return tokenizer.get_chat_template()
+    except ValueError as error:
+        raise SparringError(
+            f"{tokenizer.name_or_path}: has several chat templates and none is named 'default': rename the one for "
+            "conversations in its tokenizer's files"
+        ) from error
 
 
 def served_template(tokenizer: Any, policy: str, staged: bool) -> str | None:
@@ -128,9 +193,12 @@ def served_template(tokenizer: Any, policy: str, staged: bool) -> str | None:
     return f"{opens}{{{{ messages[-1]['content'] }}}}{asks}"
 
 
-def format_for(tokenizer: Any) -> PromptFormat:
-    """TaggedFormat where the tokenizer knows the stage markers, ChatFormat otherwise."""
+def format_for(tokenizer: Any, end_token_ids: Sequence[int] = ()) -> PromptFormat:
+    """Return a TaggedFormat if the tokenizer knows the stage markers, else a ChatFormat.
+
+    end_token_ids: see ChatFormat.
+    """
     vocabulary = tokenizer.get_vocab()
     if all(marker in vocabulary for marker in MARKER_TOKENS):
         return TaggedFormat(tokenizer)
-    return ChatFormat(tokenizer)
+    return ChatFormat(tokenizer, end_token_ids)

@@ -42,6 +42,11 @@ class Rules(Settings):
         return 1
 
     @property
+    def stage_numbers(self) -> tuple[int, ...]:
+        """The reasoning stages that are played; none in most games."""
+        return ()
+
+    @property
     def limits(self) -> Limits | None:
         """Of a program that is run: the field sandbox_limits, where there is one; None where none is run."""
         return getattr(self, "sandbox_limits", Limits()) if "sandbox" in self.uses else None

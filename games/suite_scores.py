@@ -29,6 +29,8 @@ class SuiteRecord:
     """Well-formed tests that repeat another one of the suite, whether they hold or not."""
     validity: float
     """As rewards take it: |V| / max(slots, |T|), where a corrected output costs its part."""
+    surplus: int = 0
+    """Tests of the answer beyond the rules' max_tests, which were not read."""
     wrong: Killed = ()
     mutants: Killed = ()
     correct: Killed = ()

@@ -10,8 +10,14 @@ from core.seeding import derive_seed
 from core.verdict import Status, Test
 
 
-async def take_turn(player: Player, tokens: Sequence[int], attempt: int, place: int) -> Turn:
-    """place: the stage, or the number of the move; with the attempt it decides the seed."""
+async def take_turn(
+    player: Player, tokens: Sequence[int], attempt: int, place: int, begins: str = ""
+) -> Turn:
+    """Have the player answer once.
+
+    tokens: the prompt, as `PromptFormat.say` returned it. place: the stage, or the number of the move; with the attempt it
+    decides the seed. begins: as in the message that was said last.
+    """
     sampling = Sampling(
         max_tokens=player.max_tokens,
         stop_token_ids=player.format.stop_token_ids(),
@@ -20,8 +26,8 @@ async def take_turn(player: Player, tokens: Sequence[int], attempt: int, place: 
         top_p=player.top_p,
         top_k=player.top_k,
     )
-    completion = await player.policy.generate(list(tokens), sampling)
-    text = player.format.text(completion.tokens)
+    completion = player.format.own_turn(await player.policy.generate(list(tokens), sampling))
+    text = player.format.text(completion.tokens, begins)
     turn = Turn(stage=place, prompt_tokens=tokens, completion=completion, text=text)
     if player.heard is not None:
         player.heard(attempt, turn)
@@ -31,7 +37,9 @@ async def take_turn(player: Player, tokens: Sequence[int], attempt: int, place: 
 async def answer_all(player: Player, message: Message) -> list[Trajectory]:
     """One completion per attempt, all to the same message. Not yet judged."""
     tokens = player.format.say((), message)
-    turns = await asyncio.gather(*(take_turn(player, tokens, i, 0) for i in range(player.attempts)))
+    turns = await asyncio.gather(
+        *(take_turn(player, tokens, i, 0, message.begins) for i in range(player.attempts))
+    )
     return [
         Trajectory(player=player.name, attempt=i, turns=[turn], artifact=turn.text)
         for i, turn in enumerate(turns)
@@ -72,7 +80,7 @@ async def try_again(player: Player, attempt: Trajectory, message: Message) -> Tu
     last = attempt.turns[-1]
     tokens = player.format.say([*last.prompt_tokens, *last.completion.tokens], message)
     player = replace(player, seed=derive_seed(player.seed, "again", len(attempt.turns)))
-    return await take_turn(player, tokens, attempt.attempt, last.stage)
+    return await take_turn(player, tokens, attempt.attempt, last.stage, message.begins)
 
 
 def further(chain: Trajectory, number: int, attempts: int) -> Trajectory:

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from core.errors import SparringError
 from core.problem import Problem
+from core.source import parse_signature
 from core.verdict import Limits
 
 
@@ -214,18 +215,6 @@ def _reference_faults(reference: str, function: str) -> Iterator[str]:
             f"field 'reference_solution': defines no function {function!r}, which function_signature names; "
             "use the same name in both"
         )
-
-
-def parse_signature(signature: str) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
-    """The signature's function, with or without its colon, imports above it and a body; None if there is none."""
-    text = signature.strip()
-    for candidate in (text, f"{text}\n    pass", f"{text}:\n    pass"):
-        try:
-            body = ast.parse(candidate).body
-        except (SyntaxError, ValueError):
-            continue
-        return next((node for node in body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)), None)
-    return None
 
 
 def names_defined(tree: ast.Module) -> set[str]:

@@ -18,6 +18,7 @@ from learners.checkpoints import STATE, base_of
 from learners.train_spec import LearnerSpec
 from problems.loader import ProblemFileError
 from runtime.parts import Start
+from runtime.start import format_of
 from tracking.progress import say
 
 
@@ -88,7 +89,7 @@ def build_runner(
         first, *more = policies[role]
         speakers[role] = Speaker(
             policy=first,
-            format=format_for(tokenizer),
+            format=format_of(models[role], tokenizer),
             decode=tokenizer.decode,
             max_tokens=settings.max_tokens,
             probe_tolerance=settings.engine.tolerance,

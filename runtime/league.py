@@ -177,7 +177,9 @@ async def written(
         programs = await write_programs(problems, generator, game, effort.programs, 1.0)
     async with writer(member, DISCRIMINATOR, config) as discriminator:
         suites = await write_suites(problems, discriminator, game, effort.suites, "league")
-    return [[program.artifact for program in programs[problem.id]] for problem in problems], suites
+    written = [programs[problem.id] for problem in problems], suites
+    programs_of, suites_of = ([[t.artifact for t in of_problem] for of_problem in of] for of in written)
+    return programs_of, suites_of
 
 
 async def matches_of(members: Sequence[Member], config: Config, effort: Effort, say: Say) -> list[np.ndarray]:

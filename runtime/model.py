@@ -16,16 +16,16 @@ from core.errors import SparringError
 from core.interfaces import PromptFormat
 from core.play import GENERATOR
 from core.problem import Problem
-from core.stages import REASONING_STAGES, first_stages
 from embedded.settings import WarmStartSettings
 from embedded.teaching import SHIPPED, WARM_STARTS
 from evaluation.writing import ProgramGame, SuiteGame, Writer
 from games import USUAL, GameRules, at_one_go, in_stages
+from games.multistage.rules import MultistageRules
 from games.programs.game import SolverGame, SolverRules
-from games.prompts import TaggedFormat, format_for
+from games.prompts import TaggedFormat
 from games.rules import Rules
 from learners.checkpoints import ADAPTER, base_of
-from runtime.start import find_model, load_tokenizer
+from runtime.start import find_model, format_of, load_tokenizer
 from tracking.runs import find_run, read_section
 
 _MAX_TOKENS = 512
@@ -45,7 +45,7 @@ class Model:
     """Config of the run that it is a checkpoint of; empty for others."""
 
     def style(self) -> PromptFormat:
-        return format_for(self.tokenizer)
+        return format_of(self.path, self.tokenizer)
 
     @property
     def game(self) -> Mapping[str, Any]:
@@ -73,7 +73,10 @@ class Model:
 
     @property
     def usual_stages(self) -> str:
-        """In which it writes programs, where nobody says (see program_game): none after a run that had none."""
+        """In which it writes programs if no option says it (see program_game): as in its run, else in all."""
+        rules = self.rules
+        if isinstance(rules, MultistageRules):
+            return "all" if rules.stages is None else str(rules.stages)
         return "all" if not self.run or self.knows_stages else "none"
 
     @property
@@ -178,7 +181,7 @@ def program_game(
         if answer_format is None and isinstance(rules, SolverRules) and not any(map(rules.refuse, problems)):
             return SolverGame(rules.model_copy(update={"attempts_per_episode": attempts}))
         return at_one_go(answer_format or "direct", attempts)
-    return in_stages(REASONING_STAGES if stages == "all" else first_stages(int(stages)), attempts)
+    return in_stages(None if stages == "all" else int(stages), attempts)
 
 
 def room_for(

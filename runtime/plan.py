@@ -252,7 +252,7 @@ def _disk(config: Config, start: Start) -> Look:
         if estimator.kind == "gae" and estimator.critic == "model":
             sizes[role] *= 2
     each = (_WEIGHTS + _ADAM) * sum(sizes.values())
-    count = config.checkpoint.keep + 2 + (len(config.curriculum.stages) if config.staged else 1)
+    count = config.checkpoint.keep + 2 + len(config.stages)
     there_already = len(list((start.run_directory / "checkpoints").glob("step_*")))
     there = next(p for p in (start.run_directory, *start.run_directory.parents) if p.exists())
     free = shutil.disk_usage(there).free

@@ -14,6 +14,8 @@ from configs.load import Run, latest_run
 from configs.schema import Config
 from configs.sections import EMBEDDED
 from core.errors import SparringError
+from core.interfaces import PromptFormat
+from games.prompts import format_for
 from learners.checkpoints import CheckpointStore, base_of, check_fits, read_checkpoint
 from learners.mirror import fetch
 from runtime.hardware import Hardware, choices, detect, offline_by, said, settled
@@ -205,6 +207,18 @@ def _ask_the_hub() -> None:
 def load_tokenizers(models: Mapping[str, str]) -> dict[str, Any]:
     """By role. Raises SparringError."""
     return {role: load_tokenizer(m, f"{role}.model", ", or 'embedded'") for role, m in models.items()}
+
+
+def format_of(model: str, tokenizer: Any) -> PromptFormat:
+    """How a model is spoken to. It ends its answers with the tokens that its generation config names, too: many models name
+    several, and their tokenizer one of them."""
+    from transformers import GenerationConfig
+
+    try:
+        ends = GenerationConfig.from_pretrained(base_of(model) or model).eos_token_id
+    except OSError:  # it has none
+        ends = None
+    return format_for(tokenizer, [ends] if isinstance(ends, int) else ends or ())
 
 
 def load_tokenizer(model: str, key: str, otherwise: str = "") -> Any:

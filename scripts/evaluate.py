@@ -43,7 +43,7 @@ from embedded.settings import WarmStartSettings
 from evaluation.mutants import non_equivalent, seeded_bugs
 from evaluation.near_inputs import near_inputs
 from evaluation.solving import is_function
-from evaluation.writing import ProgramGame, SuiteGame, cut_off, write_programs, write_suites
+from evaluation.writing import ProgramGame, SuiteGame, write_programs, write_suites
 from games.program_scores import JudgedProgram, judge_programs, pass_rates, program_scores, status_counts
 from games.programs.code_golf import CodeGolfRules, golf_scores
 from games.programs.game import SolverGame
@@ -165,7 +165,7 @@ async def programs_report(
         reports[arm] = _programs_report(greedy, sampled[0] if sampled else {}, settings.pass_at)
         if isinstance(game := games[arm], SolverGame) and isinstance(game.rules, CodeGolfRules):
             reports[arm]["scores"] |= golf_scores([program for (program,) in greedy.values()], game.rules)
-        reports[arm]["scores"]["cut_off"] = sum(cut_off(t) for (t,) in attempts[0].values())
+        reports[arm]["scores"]["cut_off"] = sum(t.is_cut_off for (t,) in attempts[0].values())
         for i, (program,) in greedy.items():
             reports[arm]["tasks"][i]["program"] = program.program
     report = {"problems": len(problems), "stages": arms[-1], "max_tokens": max_tokens, **reports[arms[-1]]}
@@ -174,7 +174,7 @@ async def programs_report(
 
 
 def _usual_stages(model: Model, problems: Sequence[Problem]) -> str:
-    return "all" if model.knows_stages and all(map(is_function, problems)) else "none"
+    return model.usual_stages if model.knows_stages and all(map(is_function, problems)) else "none"
 
 
 def _game(arm: str, settings: EvaluateOptions, problems: Sequence[Problem], model: Model) -> ProgramGame:
@@ -233,7 +233,8 @@ async def suites_report(
     print(f"test format {rules['test_format']}, at most {game.max_tests} tests a suite", flush=True)
     async with loaded(model, engine, settings.device, style, max_tokens, settings.seed) as writer:
         with counter("problems", len(problems)) as tick:
-            suites = await write_suites(problems, writer, game, settings.suites, "suites", tick)
+            written = await write_suites(problems, writer, game, settings.suites, "suites", tick)
+    suites = [[suite.artifact for suite in of_problem] for of_problem in written]
 
     async def judged(problem: Problem, of_problem: Sequence[str]) -> tuple[int, list[SuiteRecord | None]]:
         bugs = await seeded_bugs(problem, sandbox, game.limits, count=settings.mutants)
@@ -244,6 +245,8 @@ async def suites_report(
     found = await asyncio.gather(*(judged(p, of) for p, of in zip(problems, suites, strict=True)))
     by_problem = [records for _, records in found]
     scores = asdict(discriminator_scores([r for records in by_problem for r in records]))
+    scores["cut_off"] = sum(suite.is_cut_off for of_problem in written for suite in of_problem)
+    scores["surplus"] = sum(r.surplus for records in by_problem for r in records if r is not None)
     for k in dict.fromkeys((1, settings.suites)):
         scores[f"kill_at_{k}"] = mean_kill_at_k(by_problem, k)
     tasks = {
@@ -253,6 +256,7 @@ async def suites_report(
     return {
         "problems": len(problems),
         "bugs": sum(bugs for bugs, _ in found),
+        "max_tokens": max_tokens,
         "rules": rules,
         "scores": scores,
         "tasks": tasks,

@@ -172,7 +172,9 @@ def write_tokenizer(source: Path, target: Path, staged: bool) -> None:
         generation = GenerationConfig.from_pretrained(base_of(source) or source)
     except OSError:  # it has none
         generation = GenerationConfig()
-    generation.eos_token_id = ends
+    own = generation.eos_token_id
+    known = [own] if isinstance(own, int) else own or []
+    generation.eos_token_id = list(dict.fromkeys([*ends, *known]))
     generation.pad_token_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else ends[0]
     write_generation(generation, target)
 

@@ -31,10 +31,11 @@ from core.errors import RunFailed, SparringError
 from core.interfaces import Sandbox
 from core.play import DISCRIMINATOR, GENERATOR
 from core.problem import Problem
+from core.source import parse_signature
 from evaluation.solving import Solution, Solver, Tester, is_function, stage_name
 from problems.formats import load_dataset
 from problems.formats.sources import with_signature
-from problems.loader import load_to_solve, parse_signature
+from problems.loader import load_to_solve
 from runtime.hardware import of_engine
 from runtime.logs import quiet_logs
 from runtime.model import (

@@ -22,7 +22,6 @@ from core.errors import SparringError
 from core.interfaces import EngineFailure, Sampling, Sandbox
 from core.play import GENERATOR
 from core.problem import Problem
-from core.stages import REASONING_STAGES
 from core.verdict import Limits
 from evaluation.solving import Solution, Solver, Tester, stage_name
 from evaluation.writing import Writer
@@ -149,7 +148,7 @@ class Solving:
             raise ValueError("attempts: only a failed test gives reason for another one; give tests")
         staged = asked.stages or model.usual_stages
         game = program_game(model, staged, None, [problem])
-        turns = len(REASONING_STAGES) if staged == "all" else 1
+        turns = game.rules.turns
         room = model.context or 0
         fits = (
             (room - game.longest(problem, GENERATOR, model.style(), 0)) // turns if room else self.max_tokens

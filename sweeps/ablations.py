@@ -46,7 +46,7 @@ _CREDIT: Mapping[str, Keys] = {
 
 def _stages(config: Config) -> Mapping[str, Keys]:
     """One stage after another is not trained; it is still written."""
-    stages = config.curriculum.stages
+    stages = config.stages
     rest = {stage: [other for other in stages if other != stage] for stage in stages}
     return {f"without stage {s}": {"curriculum.stages": others} for s, others in rest.items() if others}
 

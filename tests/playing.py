@@ -35,13 +35,16 @@ class Letters:
             said = stage if not opens else f"{message.brief}?{stage if stage != '1' else ''}"
         else:
             said = f"{message.brief}!"
-        return [*tokens, *map(ord, said)]
+        return [*tokens, *map(ord, said + message.begins * self._full)]
 
     def stop_token_ids(self) -> tuple[int, ...]:
         return (STOP,)
 
-    def text(self, completion_tokens: Sequence[int]) -> str:
-        return "".join(chr(t) for t in completion_tokens if t != STOP)
+    def own_turn(self, completion: Completion) -> Completion:
+        return completion
+
+    def text(self, completion_tokens: Sequence[int], begins: str = "") -> str:
+        return begins * self._full + "".join(chr(t) for t in completion_tokens if t != STOP)
 
     def completion(self, text: str, closes: str = "<end>") -> list[int]:
         return [*map(ord, text), STOP]

@@ -9,8 +9,8 @@ from core.interfaces import SandboxFailure
 from core.play import PlayResult, Usage
 from core.tracing import seconds_of
 
-_FLAGS = ("foul_", "ended_")
-"""Components that an attempt names only where they are 1."""
+_FLAGS = ("foul_", "ended_", "fault_surplus")
+"""Components that an attempt names only if they are not 0."""
 
 
 def episode_metrics(players: Iterable[str], result: PlayResult) -> dict[str, Any]:

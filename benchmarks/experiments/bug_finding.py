@@ -85,7 +85,8 @@ async def written_suites(
     game = MultistageGame(MultistageRules.model_validate(config.game))
     async with writer(directory, "discriminator", config, seed) as discriminator:
         problems = [target.problem for target in targets]
-        return await write_suites(problems, discriminator, game, SUITES, "bug_finding")
+        written = await write_suites(problems, discriminator, game, SUITES, "bug_finding")
+    return [[suite.artifact for suite in of_problem] for of_problem in written]
 
 
 def random_input(spec: Spec, rng: Random) -> Input:

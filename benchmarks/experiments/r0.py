@@ -96,9 +96,9 @@ async def which_hold(directory: Path, config: Config, seed: int) -> dict[str, li
         problems = [problem for problem, _ in pairs]
         suites = await write_suites(problems, discriminator, MultistageGame(rules), _SUITES, "asserts")
     found: dict[str, list[bool]] = {"weak inputs": [], "other inputs": []}
-    for (_, spec), texts in zip(pairs, suites, strict=True):
+    for (_, spec), written in zip(pairs, suites, strict=True):
         weak = {repr(weak_input(spec, Random(draw))) for draw in range(100)}
-        lines = (line for text in texts for line in text.strip().splitlines()[: rules.max_tests])
+        lines = (line for s in written for line in s.artifact.strip().splitlines()[: rules.max_tests])
         for given, expected in filter(None, map(read_assert, lines)):
             try:
                 holds = run_reference(spec, [given]) == [expected]

@@ -3,13 +3,21 @@
 import ast
 import cmath
 from dataclasses import dataclass
+from itertools import islice
 
 from pydantic import Field
 
 from core.problem import Problem
 from core.settings import Settings
-from core.source import literal, parse
-from games.parsing import extract_program
+from core.source import is_literal, literal, parse_signature
+from games.multistage.suite_statements import (
+    MOST_TESTS,
+    Found,
+    calls_of,
+    is_equation,
+    split_assertion,
+    tests_in,
+)
 
 
 class InputLimits(Settings):
@@ -26,7 +34,7 @@ class InputLimits(Settings):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EmittedTest:
-    """One line of a suite as the discriminator wrote it.
+    """One test of a suite as the discriminator wrote it.
 
     Example: EmittedTest(source="assert f([1,2])==3", call="f([1, 2])", expected="3", fault="")
     """
@@ -35,7 +43,7 @@ class EmittedTest:
     call: str = ""
     """Canonical call with literal arguments; empty for a test that is no such call."""
     expected: str | None = None
-    """repr of the expected value; None where the test is an input only."""
+    """repr of the expected value; None if the test states none."""
     fault: str = ""
     """Why the test is not even worth running: "parse", "literal", "contract", "size"; empty if it is fine."""
 
@@ -46,30 +54,33 @@ class EmittedTest:
 
 
 def parse_suite(
-    text: str, problem: Problem, *, test_format: str, max_tests: int, limits: InputLimits
+    text: str, problem: Problem, *, test_format: str, limits: InputLimits, max_tests: int = MOST_TESTS
 ) -> list[EmittedTest]:
-    """The first `max_tests` non-empty lines of the suite, each parsed.
+    """Read the tests of a discriminator's answer, the first `max_tests` of them, in the order in which they stand there.
 
-    test_format: "strict" takes any assert, "relabel" asserts of the form `assert f(literals) == literal`,
-    "input_only" bare calls `f(literals)`.
+    They are read from the syntax tree of the answer's code blocks (`suite_statements.tests_in`), so they may stand in
+    functions, classes and loops, and go over several lines.
+
+    test_format: "strict" takes any assertion about the function, "relabel" the calls in assertions (the expected value
+    that was written is kept to be compared with the reference's), "input_only" calls.
     """
-    lines = [line.strip() for line in extract_program(text).splitlines()]
-    lines = [line for line in lines if line and not line.startswith(("#", "import ", "from "))]
-    return [_parse_test(line, problem, test_format, limits) for line in lines[:max_tests]]
+    wants_calls = test_format == "input_only"
+    found = tests_in(text, problem.entry_point, wants_calls=wants_calls)
+    return [_read_test(test, problem, test_format, limits) for test in islice(found, max_tests)]
 
 
-def _parse_test(line: str, problem: Problem, test_format: str, limits: InputLimits) -> EmittedTest:
-    try:
-        statements = parse(line).body
-    except SyntaxError:
-        return EmittedTest(source=line, fault="parse")
-    if len(statements) != 1:
-        return EmittedTest(source=line, fault="parse")
-    call_node, expected_node = _split_assert(statements[0], wants_assert=test_format != "input_only")
-    if call_node is None:
-        if test_format == "strict" and isinstance(statements[0], ast.Assert):
-            return _any_assert(line, statements[0], problem.entry_point, limits)
-        return EmittedTest(source=line, fault="parse")
+def _read_test(found: Found, problem: Problem, test_format: str, limits: InputLimits) -> EmittedTest:
+    test, written = found
+    if test is None:
+        return EmittedTest(source=written, fault="parse")
+    wants_call = test_format == "input_only"
+    if test_format == "strict" and not is_equation(test):
+        return _any_assert(test, written, problem.entry_point, limits)
+    call_node, expected_node = (test, None) if wants_call else split_assertion(test, problem.entry_point)
+    if test_format == "relabel" and expected_node is not None and not is_literal(expected_node):
+        expected_node = None  # the reference says what it is
+    if not isinstance(call_node, ast.Call):
+        return EmittedTest(source=written, fault="parse")
     try:
         arguments = [ast.literal_eval(a) for a in call_node.args]
         keywords = {k.arg: ast.literal_eval(k.value) for k in call_node.keywords}
@@ -79,7 +90,7 @@ def _parse_test(line: str, problem: Problem, test_format: str, limits: InputLimi
         rendered = [literal(a) for a in arguments]
         rendered += [f"{name}={literal(value)}" for name, value in keywords.items()]
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-        return EmittedTest(source=line, fault="literal")
+        return EmittedTest(source=written, fault="literal")
     call = f"{problem.entry_point}({', '.join(rendered)})"
     source = call if expected is None else f"assert {call} == {expected}"
     values = [*arguments, *keywords.values()]
@@ -90,30 +101,16 @@ def _parse_test(line: str, problem: Problem, test_format: str, limits: InputLimi
     return EmittedTest(source=source, call=call, expected=expected, fault=fault)
 
 
-def _any_assert(line: str, statement: ast.Assert, entry_point: str, limits: InputLimits) -> EmittedTest:
-    if len(line) > limits.chars:
-        return EmittedTest(source=line, fault="size")
+def _any_assert(test: ast.expr, written: str, entry_point: str, limits: InputLimits) -> EmittedTest:
     try:
-        source = ast.unparse(statement)
+        source = ast.unparse(ast.Assert(test))
     except (ValueError, RecursionError):  # an integer too long to print, an expression too deep
-        return EmittedTest(source=line, fault="parse")
-    called = {
-        n.func.id for n in ast.walk(statement) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)
-    }
-    if entry_point not in called:  # it would test something that only the reference has
-        return EmittedTest(source=line, fault="contract")
+        return EmittedTest(source=written, fault="parse")
+    if len(source) > limits.chars:
+        return EmittedTest(source=written, fault="size")
+    if not calls_of(entry_point, test):  # it would test something that only the reference has
+        return EmittedTest(source=source, fault="contract")
     return EmittedTest(source=source)
-
-
-def _split_assert(statement: ast.stmt, *, wants_assert: bool) -> tuple[ast.Call | None, ast.expr | None]:
-    """(call, expected) of `assert call == expected`, (call, None) of a bare `call`, else (None, None)."""
-    if not wants_assert:
-        is_call = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call)
-        return (statement.value, None) if is_call else (None, None)  # type: ignore[union-attr]
-    match statement:
-        case ast.Assert(test=ast.Compare(left=ast.Call() as call, ops=[ast.Eq()], comparators=[expected])):
-            return call, expected
-    return None, None
 
 
 def _small_enough(value: object, limits: InputLimits) -> bool:
@@ -137,11 +134,8 @@ _BUILTIN_TYPES = {"int": int, "str": str, "float": (int, float), "bool": bool, "
 
 def _fits_signature(arguments: list[object], problem: Problem) -> bool:
     """The input contract that the signature's annotations state; unknown annotations accept anything."""
-    try:
-        function = ast.parse(problem.function_signature.rstrip().rstrip(":") + ": pass").body[0]
-    except SyntaxError:
-        return True
-    if not isinstance(function, ast.FunctionDef):
+    function = parse_signature(problem.function_signature)
+    if function is None:
         return True
     parameters = function.args.posonlyargs + function.args.args
     if len(arguments) > len(parameters) and function.args.vararg is None:

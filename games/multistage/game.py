@@ -14,7 +14,6 @@ from core.episode import Episode, Mistakes, Outcome, Trajectory, Turn
 from core.interfaces import Message, Player, PromptFormat, Sandbox
 from core.play import DISCRIMINATOR, GENERATOR
 from core.problem import Problem
-from core.stages import REASONING_STAGES, ReasoningStage
 from core.verdict import Limits
 from games.judging import judged, outcomes_of
 from games.multistage import messages
@@ -27,9 +26,8 @@ from games.turns import further, take_turn, try_again, worst
 
 
 class MultistageGame:
-    def __init__(self, rules: MultistageRules, stages: Sequence[ReasoningStage] = REASONING_STAGES) -> None:
-        """stages: those that the generator plays; the last one writes the program."""
-        self.rules, self._stages = rules, tuple(stages)
+    def __init__(self, rules: MultistageRules) -> None:
+        self.rules, self._stages = rules, rules.played
 
     async def play(
         self, problem: Problem, players: Mapping[str, Player], sandbox: Sandbox, memory: Sequence[str] = ()
@@ -128,15 +126,17 @@ class MultistageGame:
 
         shared: turns under way or made, by (stage, node).
         """
-        tokens = player.format.say((), messages.solve(problem, self._stages[0]))
+        tokens: list[int] = []
         turns: list[Turn] = []
         for stage in self._stages:
-            if turns:
-                tokens = player.format.say(tokens, messages.go_on(stage))
+            message = messages.go_on(stage) if turns else messages.solve(problem, stage)
+            tokens = player.format.say(tokens, message)
             node = player.branching.node(attempt, stage.number) if player.branching else attempt
             key = stage.number, node
             if key not in shared:
-                shared[key] = asyncio.create_task(take_turn(player, tokens, node, stage.number))
+                shared[key] = asyncio.create_task(
+                    take_turn(player, tokens, node, stage.number, message.begins)
+                )
             turns.append(await shared[key])
             tokens = [*tokens, *turns[-1].completion.tokens]
         program = extract_program(turns[-1].text)
@@ -157,8 +157,8 @@ class MultistageGame:
         self, problem: Problem, player: Player, attempt: int, program: str | None = None
     ) -> Trajectory:
         """One attempt of the discriminator: a suite. Not yet judged. program: the one that it is shown."""
-        tokens = player.format.say((), messages.attack(problem, self.rules, program))
-        turn = await take_turn(player, tokens, attempt, 0)
+        message = messages.attack(problem, self.rules, program)
+        turn = await take_turn(player, player.format.say((), message), attempt, 0, message.begins)
         return Trajectory(player=DISCRIMINATOR, attempt=attempt, turns=[turn], artifact=turn.text)
 
     # ------------------------------------------------------------------ suites outside of play
@@ -184,7 +184,8 @@ class MultistageGame:
         """Asserts of a discriminator that was trained to write expected outputs (test_format strict); of others the calls,
         on whose results programs agree or not."""
         rules, strict = self.rules, self.rules.test_format == "strict"
-        emitted = [test for text in suites for test in read_suite(text, problem, rules) if not test.fault]
+        read = (read_suite(text, problem, rules)[: rules.max_tests] for text in suites)
+        emitted = [test for of_suite in read for test in of_suite if not test.fault]
         return list(dict.fromkeys(test.source if strict else test.call for test in emitted))
 
     # ------------------------------------------------------------------ judging
@@ -238,6 +239,10 @@ class MultistageGame:
         for fault in ("parse", "literal", "contract", "size"):
             suite.components[f"fault_{fault}"] = float(sum(t.fault == fault for t in judged.emitted))
         suite.components["fault_rejected"] = float(len(judged.rejected))
+        if judged.surplus:
+            suite.components["fault_surplus"] = float(judged.surplus)
+        if suite.is_cut_off:
+            suite.components["ended_cut_off"] = 1.0
         suite.components["fault_silent"] = float(len(silent))
         suite.outcomes = _became(
             judged, met, repeats={sources[i] for i in repeats}, silent={sources[i] for i in silent}

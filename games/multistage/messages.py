@@ -8,7 +8,7 @@ from dataclasses import replace
 from core.episode import Outcome
 from core.interfaces import Message
 from core.problem import Problem
-from core.source import parse
+from core.source import is_literal, literal_calls, parse, parse_signature
 from core.stages import REASONING_STAGES, ReasoningStage
 from games.multistage.rules import MultistageRules
 from games.prompts import ATTACK, END, PROBLEM, STAGE_MARKERS, TESTS
@@ -20,7 +20,7 @@ Problem: {description}
 {signature}
 {instruction}"""
 
-_ATTACK = """Write tests that expose mistakes in {whose} to solve this problem.
+_ATTACK = """Write tests that expose mistakes in {whose} to solve this problem. Do not solve the problem.
 
 Problem: {description}
 Signature: {signature}
@@ -36,15 +36,23 @@ def solve(problem: Problem, stage: ReasoningStage) -> Message:
     full = _SOLVE.format(
         how=" step by step" if stage.number < len(REASONING_STAGES) else "",
         description=problem.description,
-        signature=f"Signature: {problem.function_signature}\n" if problem.function_signature else "",
+        signature=f"Signature, to be kept exactly: {problem.function_signature}\n"
+        * bool(problem.function_signature),
         instruction=stage.instruction,
     )
-    return Message(brief=problem.description, full=full, marks=(PROBLEM, STAGE_MARKERS[stage.number - 1]))
+    marks = PROBLEM, STAGE_MARKERS[stage.number - 1]
+    return Message(brief=problem.description, full=full, marks=marks, begins=_begins(stage))
 
 
 def go_on(stage: ReasoningStage) -> Message:
     """To the generator, of a later stage."""
-    return Message(brief="", full=stage.instruction, marks=("", STAGE_MARKERS[stage.number - 1]))
+    marks = "", STAGE_MARKERS[stage.number - 1]
+    return Message(brief="", full=stage.instruction, marks=marks, begins=_begins(stage))
+
+
+def _begins(stage: ReasoningStage) -> str:
+    """The last stage's answer begins with the opening of the program's block."""
+    return "```python\n" if stage == REASONING_STAGES[-1] else ""
 
 
 def again(outcomes: Sequence[Outcome]) -> Message:
@@ -59,7 +67,7 @@ def closing(stage: ReasoningStage) -> str:
 
 def attack(problem: Problem, rules: MultistageRules, program: str | None = None) -> Message:
     """To the discriminator. program: the one that it is to break; None: it is told of the problem alone."""
-    form = "{}(1, 2)" if rules.test_format == "input_only" else "assert {}(1, 2) == 3"
+    writes_inputs = rules.test_format == "input_only"
     shown = None if program is None else _bare(program)[: rules.shown_chars]
     full = _ATTACK.format(
         whose="programs that try" if shown is None else "the program below, which tries",
@@ -67,10 +75,66 @@ def attack(problem: Problem, rules: MultistageRules, program: str | None = None)
         description=problem.description,
         signature=problem.function_signature,
         count=rules.max_tests,
-        form=form.format(problem.entry_point),
+        form=example_test(problem, with_value=not writes_inputs),
     )
     brief = problem.description if shown is None else f"{problem.description}\n{shown}"
-    return Message(brief=brief, full=full, marks=(ATTACK, TESTS))
+    begins = f"```python\n{'' if writes_inputs else 'assert '}{problem.entry_point}("
+    return Message(brief=brief, full=full, marks=(ATTACK, TESTS), begins=begins)
+
+
+def example_test(problem: Problem, *, with_value: bool) -> str:
+    """A test of the problem's own function in the form that suites have: models copy what they are shown, so its call must
+    be one that the function takes.
+
+    It is the first call with literal arguments among the problem's baseline tests; without one, a call made from the
+    signature. with_value: as an assertion with the expected value.
+    """
+    for test in problem.baseline_asserts:
+        for call in literal_calls(test, problem.entry_point):
+            rendered = ast.unparse(call)
+            if not with_value:
+                return rendered
+            expected = _expected_in(test, rendered)
+            return f"assert {rendered} == {expected or '<the right result>'}"
+    call = f"{problem.entry_point}({', '.join(_placeholders(problem.function_signature))})"
+    return f"assert {call} == <the right result>" if with_value else call
+
+
+def _expected_in(test: str, call: str) -> str | None:
+    """The literal that an assertion of the test compares this call with."""
+    for node in ast.walk(parse(test)):
+        match node:
+            case ast.Compare(left=left, ops=[ast.Eq()], comparators=[ast.expr() as right]):
+                if ast.unparse(left) == call and is_literal(right):
+                    return ast.unparse(right)
+    return None
+
+
+_EXAMPLES = {"int": "3", "float": "2.5", "str": "'abc'", "bool": "True", "bytes": "b'abc'", "list": "[3, 1, 2]",
+             "List": "[3, 1, 2]", "tuple": "(3, 1)", "Tuple": "(3, 1)", "dict": "{'a': 1}", "Dict": "{'a': 1}",
+             "set": "{1, 2}", "Set": "{1, 2}"}  # fmt: skip
+_ITEMS = {"str": "'b', 'a'", "float": "2.5, 0.5", "bool": "True, False"}
+
+
+def _placeholders(signature: str) -> list[str]:
+    """An argument for each parameter without a default: a literal of the annotated type, else "<name>"."""
+    function = parse_signature(signature)
+    if function is None:
+        return []
+    parameters = function.args.posonlyargs + function.args.args
+    required = parameters[: len(parameters) - len(function.args.defaults)]
+    return [_placeholder(parameter) for parameter in required]
+
+
+def _placeholder(parameter: ast.arg) -> str:
+    match parameter.annotation:
+        case ast.Name(id=name) if name in _EXAMPLES:
+            return _EXAMPLES[name]
+        case ast.Subscript(value=ast.Name(id="list" | "List"), slice=ast.Name(id=item)) if item in _ITEMS:
+            return f"[{_ITEMS[item]}]"
+        case ast.Subscript(value=ast.Name(id=name)) if name in _EXAMPLES:
+            return _EXAMPLES[name]
+    return f"<{parameter.arg}>"
 
 
 def _bare(program: str) -> str:

@@ -10,7 +10,7 @@ from core.evaluation import EvaluationSettings, Evaluator
 from core.interfaces import Game, Sandbox
 from core.play import DISCRIMINATOR, GENERATOR
 from core.problem import Problem
-from core.stages import REASONING_STAGES
+from core.stages import REASONING_STAGES, ReasoningStage, first_stages
 from core.verdict import Limits
 from games.multistage.emitted import InputLimits
 from games.multistage.rewards import RewardRules, reward_in_words
@@ -21,9 +21,13 @@ class MultistageRules(Rules):
     """R0: a generator in five stages against a discriminator that writes tests."""
 
     kind: Literal["multistage"] = "multistage"
-    test_format: Literal["strict", "relabel", "input_only"] = "strict"
-    """strict: the expected output must match the reference; relabel: the reference fills it in;
-    input_only: the discriminator writes inputs only."""
+    stages: int | None = Field(default=None, ge=0, lt=len(REASONING_STAGES))
+    """Reasoning stages that come before the program, the first ones of core/stages.py. Default: all. 0: the program at
+    once; each stage costs a completion."""
+    test_format: Literal["strict", "relabel", "input_only"] = "relabel"
+    """What a test of the discriminator is. relabel: an assertion, whose expected value is replaced by the reference's;
+    strict: any assertion, which must hold for the reference as it was written (for models that can compute outputs);
+    input_only: a call, whose expected value is the reference's."""
     max_tests: int = Field(default=8, ge=1)
     """Tests of a suite that are read; the rest is ignored."""
     attack: Literal["problem", "program"] = "problem"
@@ -59,8 +63,17 @@ class MultistageRules(Rules):
         return {GENERATOR: GENERATOR, DISCRIMINATOR: DISCRIMINATOR}
 
     @property
+    def played(self) -> tuple[ReasoningStage, ...]:
+        """The generator's stages; the last one writes the program."""
+        return first_stages(len(REASONING_STAGES) - 1 if self.stages is None else self.stages)
+
+    @property
+    def stage_numbers(self) -> tuple[int, ...]:
+        return tuple(stage.number for stage in self.played)
+
+    @property
     def turns(self) -> int:
-        return len(REASONING_STAGES)
+        return len(self.played)
 
     def game(self) -> Game:
         from games.multistage.game import MultistageGame

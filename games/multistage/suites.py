@@ -34,7 +34,9 @@ class Suite:
     rejected: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Identity of each runnable test that the reference does not confirm -> (why, error)."""
     wrong_outputs: set[str] = field(default_factory=set)
-    """Sources of valid tests whose expected output the reference had to correct (test_format "relabel")."""
+    """Sources of valid tests whose expected output the reference had to correct or to supply (test_format "relabel")."""
+    surplus: int = 0
+    """Tests of the answer beyond the rules' max_tests, which are not looked at."""
 
     def validity(self, rules: RewardRules) -> float:
         """Before any program met it: rewards.SuiteFacts counts out what programs show to be no test."""
@@ -51,9 +53,8 @@ class Met:
 
 
 def read_suite(text: str, problem: Problem, rules: MultistageRules) -> list[EmittedTest]:
-    return parse_suite(
-        text, problem, test_format=rules.test_format, max_tests=rules.max_tests, limits=rules.input_limits
-    )
+    """All tests of the answer, of which the first `rules.max_tests` count."""
+    return parse_suite(text, problem, test_format=rules.test_format, limits=rules.input_limits)
 
 
 class Suites:
@@ -91,6 +92,7 @@ class Suites:
                 distinct=len(agreed),
                 repeated=suite.duplicates,
                 validity=suite.validity(self._rules.rewards),
+                surplus=suite.surplus,
                 **killed,
             )
 
@@ -106,10 +108,16 @@ class Suites:
         return [suite if ok else None for suite, ok in zip(suites, confirmed, strict=True)]
 
     def _parse(self, text: str) -> Suite:
-        emitted = read_suite(text, self._problem, self._rules)
+        every = read_suite(text, self._problem, self._rules)
+        emitted = every[: self._rules.max_tests]
         runnable = [test for test in emitted if not test.fault]
         distinct = list({test.identity: test for test in reversed(runnable)}.values())[::-1]
-        return Suite(emitted=emitted, distinct=distinct, duplicates=len(runnable) - len(distinct))
+        return Suite(
+            emitted=emitted,
+            distinct=distinct,
+            duplicates=len(runnable) - len(distinct),
+            surplus=len(every) - len(emitted),
+        )
 
     async def _confirm(self, suites: Sequence[Suite]) -> bool:
         """Run the suites' tests on the reference, twice. False where the sandbox failed."""
@@ -136,7 +144,10 @@ class Suites:
             return
         source = known_by(test.source if self._strict else f"assert {test.call} == {first.value}", runs)
         suite.sources[test.identity] = source
-        if self._rules.test_format == "relabel" and not _same_literal(test.expected, first.value):
+        is_stated = test.expected is not None
+        if self._rules.test_format == "relabel" and not (
+            is_stated and _same_literal(test.expected, first.value)
+        ):
             suite.wrong_outputs.add(source)
         suite.valid[source] = needed_cpu_ms(runs)
 

@@ -63,7 +63,8 @@ class UnitTestsRules(SolverRules):
             signature=f"Signature: {signature}\n" if signature else "",
             form=form.format(language=problem.language),
         )
-        return Message(brief=problem.description, full=full)
+        begins = f"```{problem.language}\n" if self.answer_format == "direct" else ""
+        return Message(brief=problem.description, full=full, begins=begins)
 
     def read(self, attempt: Trajectory) -> None:
         """One that does not keep the answer format has no program, and format 0."""

@@ -9,9 +9,9 @@ from dataclasses import replace
 from itertools import islice
 
 from core.problem import Problem
-from core.source import parse
+from core.source import parse, parse_signature
 from core.verdict import Limits, OutputTest, Test
-from problems.loader import names_defined, parse_signature
+from problems.loader import names_defined
 
 MOST_SOLUTIONS = 16
 """Of a problem, right and wrong ones each: contests have thousands."""

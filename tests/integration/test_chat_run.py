@@ -33,7 +33,7 @@ def test_r0s_flags_train_two_chat_models(drive, chat_model: Path, tmp_path: Path
     assert (config["credit"]["kind"], config["learning_rate"], config["game"]["test_format"]) == (
         "stage",
         1e-5,
-        "strict",
+        "relabel",
     )
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     assert [row["step"] for row in rows] == [0, 1, 2, 3]

@@ -88,7 +88,7 @@ def test_with_one_policy_there_are_its_steps_only(steps, others, both, stages):
         k_alternating_steps=both,
         stages=tuple(stages),
     )
-    curriculum = Curriculum(schedule, ("p",), 1, policies=("generator",), staged=False)
+    curriculum = Curriculum(schedule, ("p",), 1, policies=("generator",), stages=(0,))
     assert curriculum.total_steps == steps
     for step in range(1, steps + 1):
         assignment = curriculum.next()

@@ -5,6 +5,7 @@ import pytest
 
 from benchmarks.experiments import r0
 from configs.load import load_run
+from core.episode import Trajectory
 from embedded.problems import embedded_specs
 from embedded.sampling import run_reference
 from embedded.traces import weak_input
@@ -39,13 +40,14 @@ def test_asserts_are_counted_by_kind_of_input(monkeypatch: pytest.MonkeyPatch) -
     async def written(problems: list, *_: object) -> list[list[str]]:
         return [[suite(next(specs))] for _ in problems]
 
-    def suite(spec) -> str:
+    def suite(spec) -> Trajectory:
         weak = weak_input(spec, r0.Random(1))
         (output,) = run_reference(spec, [weak])
         other = {"list": [50, 60], "int": 50, "str": "xyz"}[spec.kind.input_type]
-        return (
+        text = (
             f"assert f({weak!r}) == {output!r}\nassert f({other!r}) == 'wrong'\nassert f(None) == 0\nf(1)\n"
         )
+        return Trajectory(player="discriminator", attempt=0, turns=[], artifact=text)
 
     class Nobody:
         async def __aenter__(self) -> None: ...

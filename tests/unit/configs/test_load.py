@@ -324,7 +324,7 @@ def test_models_and_problems_of_ones_own_take_the_chat_recipe(arguments):
     run, name = load_run(list(arguments))
     assert name == "chat"
     assert (run.generator.max_tokens, run.credit.kind, run.learning_rate) == (512, "stage", 1e-5)
-    assert run.game.test_format == "strict"
+    assert run.game.test_format == "relabel"
 
 
 @pytest.mark.parametrize("recipe", [(), ("--config", "code_golf"), ("--config", "embedded")])

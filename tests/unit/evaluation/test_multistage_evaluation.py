@@ -216,7 +216,7 @@ def test_from_play_to_scores(sandbox):
     problem = replace(PROBLEMS[1], baseline_tests=("assert f(1) == 2",), reference_solution=double)
     suite = "assert f(1) == 2\nassert f(2) == 5\nassert f(3) == 6"
     seats = [player("generator", lambda *_: double), player("discriminator", lambda *_: suite)]
-    rules = MultistageRules(sandbox_limits=Limits(cpu_s=0.2, wall_s=3.0))
+    rules = MultistageRules(test_format="strict", sandbox_limits=Limits(cpu_s=0.2, wall_s=3.0))
     played = play(MultistageGame(rules), problem, seats, sandbox)
     evaluator = MultistageEvaluator([problem], sandbox, rules, suites=1, bank_programs=1)
     bank = {"q": ["def f(n): return n + 1", double]}

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 from core.interfaces import Sampling
 from core.problem import Problem
-from core.stages import first_stages
 from core.verdict import Limits
 from evaluation.solving import Solution, Solver, Tester
 from evaluation.writing import Writer
@@ -25,7 +24,7 @@ PROBLEM = Problem(
     hidden_tests=("assert f(5) == 10", "assert f(7) == 14"),
 )
 LIMITS = Limits()
-CODE = MultistageGame(MultistageRules(), first_stages(0))
+CODE = MultistageGame(MultistageRules(stages=0))
 ALL = MultistageGame(MultistageRules())
 
 

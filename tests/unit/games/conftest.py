@@ -11,7 +11,6 @@ from core.episode import Episode
 from core.interfaces import Branching, Player, Sampling, SandboxFailure
 from core.problem import Problem
 from core.seeding import derive_seed
-from core.stages import REASONING_STAGES, ReasoningStage
 from core.verdict import Limits, Status, Verdict
 from games.multistage.game import MultistageGame
 from games.multistage.rules import MultistageRules
@@ -84,7 +83,6 @@ class Table:
         suites: Sequence[str],
         memory: Sequence[str] = (),
         branching: Branching | None = None,
-        stages: Sequence[ReasoningStage] = REASONING_STAGES,
         past: Mapping[str, tuple[str, ...]] | None = None,
         **rules: Any,
     ) -> Episode:
@@ -116,7 +114,7 @@ class Table:
             "generator": player("generator", len(programs), 1, branching),
             "discriminator": player("discriminator", len(suites), 2),
         }
-        game = MultistageGame(MultistageRules(**rules), stages)
+        game = MultistageGame(MultistageRules.model_validate({"test_format": "strict"} | rules))
         return asyncio.run(game.play(self.problem, players, self.sandbox, memory))
 
 

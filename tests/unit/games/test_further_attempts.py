@@ -7,7 +7,6 @@ import pytest
 
 from core.evaluation import EvaluationSettings
 from core.problem import Problem
-from core.stages import first_stages
 from core.verdict import Limits
 from games.multistage.game import MultistageGame
 from games.multistage.rules import MultistageRules
@@ -43,7 +42,7 @@ def learner(first: list[str], attempts: int, again: str = RIGHT):
 
 
 def multistage(attempts: int) -> MultistageGame:
-    return MultistageGame(MultistageRules(attempts_per_episode=attempts), first_stages(0))
+    return MultistageGame(MultistageRules(attempts_per_episode=attempts, stages=0))
 
 
 def test_in_the_multi_stage_game_a_further_attempt_meets_the_opponents_tests(sandbox) -> None:

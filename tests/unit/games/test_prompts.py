@@ -1,15 +1,20 @@
+from dataclasses import replace
+from types import SimpleNamespace
+
 import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
+from core.episode import Completion, FinishReason
+from core.errors import SparringError
 from core.interfaces import Message
 from core.problem import Problem
-from core.stages import REASONING_STAGES, first_stages
+from core.stages import REASONING_STAGES
 from embedded.model import build_tokenizer
 from games.multistage.game import MultistageGame
-from games.multistage.messages import attack, closing, go_on, solve
+from games.multistage.messages import attack, closing, example_test, go_on, solve
 from games.multistage.rules import MultistageRules
-from games.prompts import END, MARKER_TOKENS, PAD, STAGE_MARKERS, ChatFormat, TaggedFormat, format_for
+from games.prompts import END, MARKER_TOKENS, PAD, STAGE_MARKERS, ChatFormat, TaggedFormat, _Plain, format_for
 
 PROBLEM = Problem(
     id="p",
@@ -187,6 +192,7 @@ def test_the_prompt_is_the_template_applied_to_the_whole_conversation(chatml, st
     messages = conversation(stage)
     messages[0] = {"role": "user", "content": opening}
     whole = chatml.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+    whole += "```python\n" * (stage == 5)
     assert prompt == chatml.encode(whole, add_special_tokens=False)
 
 
@@ -222,8 +228,8 @@ def test_the_discriminator_is_told_how_many_tests_and_in_which_form(chatml):
     strict = chatml.decode(suite(ChatFormat(chatml), 7))
     inputs = chatml.decode(suite(ChatFormat(chatml), 7, test_format="input_only"))
     assert "at most 7 tests" in strict
-    assert "assert total(1, 2) == 3" in strict
-    assert "total(1, 2)" in inputs and "assert total" not in inputs
+    assert "assert total([1, 2]) == 2" in strict and strict.endswith("```python\nassert total(")
+    assert "total([1, 2])" in inputs and inputs.endswith("```python\ntotal(") and "assert total" not in inputs
 
 
 # ---------------------------------------------------------------------- fewer stages
@@ -249,8 +255,7 @@ def test_a_chat_model_asked_for_the_program_at_once_is_not_asked_for_steps(chatm
 
 def test_fewer_stages_need_less_room(style):
     lengths = [
-        MultistageGame(MultistageRules(), first_stages(n)).longest(PROBLEM, "generator", style, 50)
-        for n in range(5)
+        MultistageGame(MultistageRules(stages=n)).longest(PROBLEM, "generator", style, 50) for n in range(5)
     ]
     assert lengths == sorted(lengths) and lengths[1] - lengths[0] >= 50
     assert lengths[4] == MultistageGame(MultistageRules()).longest(PROBLEM, "generator", style, 50)
@@ -274,3 +279,126 @@ def test_the_format_follows_from_the_tokenizer(tagged, chatml, plain):
     assert isinstance(format_for(tagged._tokenizer), TaggedFormat)
     assert isinstance(format_for(chatml), ChatFormat)
     assert isinstance(format_for(plain), ChatFormat)
+
+
+# ---------------------------------------------------------------------- the beginning of an answer
+BEGUN = Message(brief="?", full="Write f.", begins="```python\n")
+
+
+@pytest.mark.parametrize("template", ["chatml", "plain"])
+def test_a_chat_models_answer_may_be_begun(template, request):
+    style = ChatFormat(request.getfixturevalue(template))
+    prompt = style.say((), BEGUN)
+    assert prompt == [*style.say((), replace(BEGUN, begins="")), *style._encode("```python\n")]
+    said = style.completion("x = 1\n```")
+    assert style.text(said, BEGUN.begins) == "```python\nx = 1\n```"
+    later_prompt = style.say([*prompt, *said], BEGUN)
+    assert later_prompt[: len(prompt) + len(said)] == [*prompt, *said]
+    assert style._tokenizer.decode(later_prompt).endswith("```python\n")
+
+
+def test_a_model_with_markers_answers_from_the_start(tagged):
+    assert tagged.say((), BEGUN) == tagged.say((), replace(BEGUN, begins=""))
+    assert tagged.text(tagged.completion("x"), BEGUN.begins) == "x"
+
+
+def test_the_program_and_the_suite_are_begun_and_no_earlier_stage(chatml):
+    style = ChatFormat(chatml)
+    texts = [chatml.decode(later(style, first(style), stage)) for stage in range(2, 6)]
+    assert [text.endswith("```python\n") for text in texts] == [False, False, False, True]
+
+
+# ---------------------------------------------------------------------- the example in the discriminator's prompt
+@pytest.mark.parametrize(
+    ("signature", "tests", "example"),
+    [
+        ("def f(s, ch):", ("assert f('ab','a')=='b'",), "assert f('ab', 'a') == 'b'"),
+        (
+            "def f(s, ch):",
+            ("x = 1", "import math\nassert math.isclose(f(2, 3), 5.0)"),
+            "assert f(2, 3) == <the right result>",
+        ),
+        ("def f(x):", ("assert f(y) == 1", "assert f([1]) == f([1])"), "assert f([1]) == <the right result>"),
+        ("def f(x: int, y: str = 'a'):", (), "assert f(3) == <the right result>"),
+        (
+            "def f(xs: list[str], d: dict[str, int]):",
+            (),
+            "assert f(['b', 'a'], {'a': 1}) == <the right result>",
+        ),
+        ("def f(tree):", (), "assert f(<tree>) == <the right result>"),
+        ("def f():", (), "assert f() == <the right result>"),
+    ],
+)
+def test_the_example_is_a_call_that_the_function_takes(signature, tests, example):
+    problem = replace(PROBLEM, function_signature=signature, baseline_tests=tests)
+    assert example_test(problem, with_value=True) == example
+    call = example.removeprefix("assert ").partition(" == ")[0]
+    assert example_test(problem, with_value=False) == call
+
+
+# ---------------------------------------------------------------------- tokenizers as they are published
+def test_every_end_token_of_the_model_ends_a_turn(chatml):
+    own = ChatFormat(chatml).stop_token_ids()
+    assert ChatFormat(chatml, [7, own[-1]]).stop_token_ids() == (*own, 7)
+
+
+def test_of_several_templates_the_default_is_used():
+    named = byte_tokenizer(None)
+    named.chat_template = {"default": CHATML, "tool_use": "{{ tools }}"}
+    assert first(ChatFormat(named)) == first(ChatFormat(byte_tokenizer(CHATML)))
+    named.chat_template = {"rag": CHATML, "tool_use": CHATML}
+    with pytest.raises(SparringError):
+        ChatFormat(named)
+
+
+def test_a_template_that_refuses_a_conversation_is_an_error_for_users():
+    with pytest.raises(SparringError, match="roles must alternate"):
+        ChatFormat(byte_tokenizer("{{ raise_exception('roles must alternate') }}"))
+
+
+def test_a_special_token_that_is_no_text_stands_for_none():
+    plain = _Plain(SimpleNamespace(all_special_tokens=["", "<s>"]))
+    assert plain("a<s>b") == "ab"
+
+
+@pytest.fixture(scope="module")
+def base() -> ChatFormat:
+    """Of a base model: a BOS token, and no template."""
+    tokenizer = byte_tokenizer(None)
+    tokenizer.add_special_tokens({"bos_token": "<s>"})
+    return ChatFormat(tokenizer)
+
+
+def test_a_prompt_without_template_begins_with_one_bos(base):
+    prompt = first(base)
+    bos = base._tokenizer.bos_token_id
+    assert prompt[0] == bos
+    assert later(base, [*prompt, *base.completion("Add.")], 2).count(bos) == 1
+
+
+def completion_of(tokens: list[int]) -> Completion:
+    return Completion(
+        tokens=tokens, logprobs=[-0.5] * len(tokens), version=3, finish_reason=FinishReason.LENGTH
+    )
+
+
+def test_the_turn_of_a_base_model_ends_where_it_speaks_for_the_user(base):
+    written = base._encode("Add.\n\n### User\nNow")
+    completion = base.own_turn(completion_of(written))
+    assert base._tokenizer.decode(completion.tokens) == "Add.\n\n### User\n"
+    assert completion.finish_reason is FinishReason.STOP
+    assert len(completion.logprobs) == len(completion.tokens)
+    assert base.text(completion.tokens) == "Add.\n\n"
+    prompt = later(base, [*first(base), *completion.tokens], 2)
+    assert base._tokenizer.decode(prompt).count("### User") == 2
+    whole = completion_of(base._encode("Add. ### Users"))
+    assert base.own_turn(whole) == whole
+
+
+def test_a_chat_model_may_write_that_heading(chatml):
+    style, completion = (
+        ChatFormat(chatml),
+        completion_of(chatml.encode("### User\n", add_special_tokens=False)),
+    )
+    assert style.own_turn(completion) == completion
+    assert style.text(completion.tokens) == "### User\n"

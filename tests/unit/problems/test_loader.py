@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from core.source import parse_signature
 from problems.formats import load_dataset
-from problems.loader import ProblemFileError, load_problems, load_to_solve, parse_signature
+from problems.loader import ProblemFileError, load_problems, load_to_solve
 from problems.splits import split_problems
 
 EXAMPLES = Path(__file__).parents[3] / "problems" / "example_problems.json"

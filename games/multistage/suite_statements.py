@@ -1,0 +1,300 @@
+"""Finds the tests in a discriminator's answer, wherever it put them: statements of the answer's code, read from its syntax
+tree. Pure; nothing is executed.
+
+Found are assertions (`assert`, unittest's assertEqual and its kin) and, if calls are wanted, calls of the problem's function:
+at any depth, in loops over literal lists, by names that were given literals or the function's result before. Not found are
+tests that pytest would parametrise, fixtures, doctests. Code that does not parse is read in parts: each top-level statement
+for itself, and if that does not parse, each of its lines.
+"""
+
+import ast
+import copy
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from core.source import is_literal, parse
+from games.parsing import code_blocks
+
+MOST_TESTS = 256
+"""Tests that are read of one answer."""
+_MOST_STATEMENTS = 5_000
+"""Statements that are looked at, with those of unrolled loops: the work is bounded whatever the answer holds."""
+_MOST_CHARS, _MOST_NAMES = 400, 20
+"""Names are replaced by what they stand for if that is at most so long, and by so many in one statement."""
+_ALIAS = "candidate"
+"""The name that the function has in HumanEval's check(candidate)."""
+
+Names = Mapping[str, ast.expr]
+"""What names stand for: literals and calls of the problem's function."""
+
+
+class Found(NamedTuple):
+    test: ast.expr | None
+    """What is asserted about the function, or a call of it; None for what is no test in the form that is asked for."""
+    source: str
+    """As it was written."""
+
+
+def tests_in(text: str, entry_point: str, *, wants_calls: bool) -> Iterator[Found]:
+    """Yield the tests of an answer in its order: what is asserted about the function, or if wants_calls its calls.
+
+    What was meant as a test and is none is found as well: a top-level line that is no Python, an expression that stands
+    by itself. entry_point: the function's name.
+    """
+    reader = _Reader(entry_point, wants_calls)
+    for block in code_blocks(text):
+        yield from reader.block(block)
+
+
+def split_assertion(test: ast.expr, entry_point: str) -> tuple[ast.expr | None, ast.expr | None]:
+    """The call in an assertion and the expression of its expected value, which is None if the assertion states none as
+    such: `f(1) == 2` gives f(1) and 2, `not f(1)` gives f(1) and False, `f(1) > 2` gives f(1) and None.
+
+    An assertion with different calls of the function has none; one without gives the other function's call if it has the
+    form `g(1) == 2`.
+    """
+    calls = {ast.dump(call): call for call in calls_of(entry_point, test)}
+    if len(calls) > 1:
+        return None, None
+    match test:
+        case ast.Compare(left=left, ops=[ast.Eq() | ast.Is()], comparators=[right]):
+            if _is_call(left, entry_point) or (not calls and isinstance(left, ast.Call)):
+                return left, right
+            if _is_call(right, entry_point):
+                return right, left
+        case ast.UnaryOp(op=ast.Not(), operand=operand) if _is_call(operand, entry_point):
+            return operand, ast.Constant(False)
+        case ast.Call() if _is_call(test, entry_point):
+            return test, ast.Constant(True)
+    return next(iter(calls.values()), None), None
+
+
+def is_equation(test: ast.expr) -> bool:
+    """Whether it has the form `call == expression`."""
+    return (
+        isinstance(test, ast.Compare)
+        and isinstance(test.left, ast.Call)
+        and [*map(type, test.ops)] == [ast.Eq]
+    )
+
+
+def calls_of(entry_point: str, node: ast.AST) -> list[ast.Call]:
+    """The calls of the function in an expression or statement; of nested ones the outermost."""
+    if _is_call(node, entry_point):
+        return [node]  # type: ignore[list-item]
+    return [call for child in ast.iter_child_nodes(node) for call in calls_of(entry_point, child)]
+
+
+def _is_call(node: ast.AST, entry_point: str) -> bool:
+    return isinstance(node, ast.Call) and getattr(node.func, "id", None) == entry_point
+
+
+class _Reader:
+    def __init__(self, entry_point: str, wants_calls: bool) -> None:
+        self._entry_point, self._wants_calls = entry_point, wants_calls
+        self._left = _MOST_STATEMENTS
+        self._defined: set[str] = set()
+        """Functions and classes of the answer."""
+
+    def block(self, code: str) -> Iterator[Found]:
+        try:
+            yield from self._module(code)
+        except SyntaxError:
+            for part in _top_level_parts(code):
+                yield from self._part(part)
+
+    def _part(self, part: str) -> Iterator[Found]:
+        try:
+            yield from self._module(textwrap.dedent(part))
+        except SyntaxError:
+            for line in part.splitlines():
+                yield from self._line(line)
+
+    def _line(self, line: str) -> Iterator[Found]:
+        stripped = line.strip()
+        try:
+            yield from self._module(stripped)
+        except SyntaxError:
+            if (
+                not line[:1].isspace() or self._entry_point + "(" in stripped
+            ):  # else a part of what is no test
+                yield Found(None, stripped)
+
+    def _module(self, code: str) -> Iterator[Found]:
+        """Raises SyntaxError before anything is yielded."""
+        body = parse(code).body
+        self._lines = code.splitlines()
+        yield from self._statements(body, {}, top=True)
+
+    def _statements(self, body: Sequence[ast.stmt], names: Names, *, top: bool) -> Iterator[Found]:
+        """top: these are statements of the module."""
+        self._defined |= {s.name for s in body if isinstance(s, ast.FunctionDef | ast.ClassDef)}
+        names = dict(names)
+        for statement in body:
+            self._left -= 1
+            if self._left < 0:
+                return
+            try:
+                yield from list(self._statement(statement, names, top))
+            except (
+                ValueError,
+                RecursionError,
+            ):  # an integer too long to be written down, an expression too deep
+                yield self._found(None, statement)
+
+    def _found(self, test: ast.expr | None, statement: ast.stmt) -> Found:
+        lines = self._lines[statement.lineno - 1 : statement.end_lineno]
+        return Found(test, "\n".join(lines).strip())
+
+    def _statement(self, statement: ast.stmt, names: dict[str, ast.expr], top: bool) -> Iterator[Found]:
+        """names: is changed by an assignment."""
+        match statement:
+            case ast.FunctionDef(name=name, body=body) | ast.AsyncFunctionDef(name=name, body=body):
+                if name != self._entry_point:  # else the model solves the problem
+                    yield from self._statements(body, names, top=False)
+            case ast.For(target=target, iter=items, body=body):
+                for bound in _bindings(target, self._replaced(items, names)):
+                    yield from self._statements(body, names | bound, top=False)
+            case ast.Assign(targets=[target], value=value):
+                value = self._replaced(value, names)
+                calls = calls_of(self._entry_point, value) if self._wants_calls else []
+                yield from (self._found(call, statement) for call in calls)
+                for node in ast.walk(target):
+                    names.pop(getattr(node, "id", ""), None)
+                names |= _bound(target, value, self._entry_point)
+            case ast.Assert(test=value) | ast.Expr(value=value):
+                value = self._replaced(value, names)
+                asserted = value if isinstance(statement, ast.Assert) else _unittest_assertion(value)
+                for test in self._tests(value, asserted, top):
+                    yield self._found(test, statement)
+            case _:
+                for field in ("body", "orelse", "handlers", "finalbody"):
+                    for child in getattr(statement, field, []):
+                        inner = child.body if isinstance(child, ast.ExceptHandler) else [child]
+                        yield from self._statements(inner, names, top=False)
+
+    def _tests(self, value: ast.expr, asserted: ast.expr | None, top: bool) -> Sequence[ast.expr | None]:
+        """Of an assertion, or of an expression that stands by itself."""
+        calls = calls_of(self._entry_point, value)
+        if self._wants_calls and calls:
+            return calls
+        if asserted is not None:
+            # inside of functions an assertion may be about anything
+            return [None if self._wants_calls else asserted] if calls or top else []
+        if not top or _is_aside(value, self._defined):
+            return []
+        # a call of another function was at least meant as a test
+        return [value if self._wants_calls and isinstance(value, ast.Call) else None]
+
+    def _replaced(self, node: ast.expr, names: Names) -> ast.expr:
+        """The expression with names replaced by what they stand for, and the function called by its own name."""
+        return _Replace(self._entry_point, names).visit(copy.deepcopy(node))
+
+
+class _Replace(ast.NodeTransformer):
+    def __init__(self, entry_point: str, names: Names) -> None:
+        self._entry_point, self._names, self._left = entry_point, names, _MOST_NAMES
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        if node.id not in self._names or self._left == 0:
+            return node
+        self._left -= 1
+        return self._names[node.id]
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        self.generic_visit(node)
+        name = getattr(node.func, "id", None) or getattr(node.func, "attr", None)
+        if name in (self._entry_point, _ALIAS):  # solution.f(1), candidate(1)
+            node.func = ast.Name(self._entry_point, ast.Load())
+        return node
+
+
+def _bound(target: ast.expr, value: ast.expr, entry_point: str) -> dict[str, ast.expr]:
+    """The names that an assignment gives a literal, or a call of the function with literals."""
+    match target, value:
+        case ast.Name(id=name), _:
+            calls = _is_call(value, entry_point) and all(
+                is_literal(part)
+                for part in [*value.args, *(k.value for k in value.keywords)]  # type: ignore[attr-defined]
+            )
+            if (calls or is_literal(value)) and len(ast.unparse(value)) <= _MOST_CHARS:
+                return {name: value}
+        case (
+            (ast.Tuple(elts=targets) | ast.List(elts=targets)),
+            (ast.Tuple(elts=values) | ast.List(elts=values)),
+        ):
+            if len(targets) == len(values):
+                pairs = zip(targets, values, strict=True)
+                return {k: v for one, part in pairs for k, v in _bound(one, part, entry_point).items()}
+    return {}
+
+
+def _bindings(target: ast.expr, items: ast.expr) -> Iterator[dict[str, ast.expr]]:
+    """What the names of a loop stand for in each of its rounds; one round without any if that is not known."""
+    if isinstance(items, ast.List | ast.Tuple) and is_literal(items):
+        yield from (_bound(target, item, "") for item in items.elts)
+    else:
+        yield {}
+
+
+def _is_aside(value: ast.expr, defined: set[str]) -> bool:
+    """Whether an expression that stands by itself is no attempt at a test: a text, print(...), unittest.main(), or a call
+    of what the answer defines."""
+    match value:
+        case ast.Constant(value=str()):
+            return True
+        case ast.Call(func=ast.Attribute()):
+            return True
+        case ast.Call(func=ast.Name(id=name)):
+            return name == "print" or name in defined
+    return False
+
+
+_COMPARISONS: dict[str, type[ast.cmpop]] = {
+    "assertEqual": ast.Eq, "assertEquals": ast.Eq, "assertListEqual": ast.Eq, "assertTupleEqual": ast.Eq,
+    "assertDictEqual": ast.Eq, "assertSetEqual": ast.Eq, "assertSequenceEqual": ast.Eq,
+    "assertMultiLineEqual": ast.Eq, "assertNotEqual": ast.NotEq, "assertIs": ast.Is, "assertIn": ast.In,
+    "assertNotIn": ast.NotIn, "assertGreater": ast.Gt, "assertGreaterEqual": ast.GtE, "assertLess": ast.Lt,
+    "assertLessEqual": ast.LtE,
+}  # fmt: skip
+
+
+def _unittest_assertion(value: ast.expr) -> ast.expr | None:
+    """What a call of unittest's asserts, as an expression; None if it is no such call."""
+    match value:
+        case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name), args=[one, *rest]):
+            if name in _COMPARISONS and rest:
+                return ast.Compare(one, [_COMPARISONS[name]()], [rest[0]])
+            if name == "assertAlmostEqual" and rest:
+                return ast.Compare(
+                    ast.Call(
+                        ast.Name("round", ast.Load()),
+                        [ast.BinOp(one, ast.Sub(), rest[0]), ast.Constant(7)],
+                        [],
+                    ),
+                    [ast.Eq()],
+                    [ast.Constant(0)],
+                )
+            if name in ("assertTrue", "assertFalse"):
+                return one if name == "assertTrue" else ast.UnaryOp(ast.Not(), one)
+            if name in ("assertIsNone", "assertIsNotNone"):
+                op = ast.Is() if name == "assertIsNone" else ast.IsNot()
+                return ast.Compare(one, [op], [ast.Constant(None)])
+    return None
+
+
+_GOES_ON = ("else", "elif", "except", "finally", ")", "]", "}", "'''", '"""')
+
+
+def _top_level_parts(code: str) -> Iterator[str]:
+    """Code in parts, each of which begins with a line that is not indented and begins a statement."""
+    part: list[str] = []
+    for line in code.splitlines():
+        begins = line[:1].strip() and not line.startswith(_GOES_ON)
+        if begins and part:
+            yield "\n".join(part)
+            part = []
+        part.append(line)
+    if part:
+        yield "\n".join(part)
