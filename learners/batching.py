@@ -27,7 +27,8 @@ class Credit:
         by_turn: bool = False,
     ) -> None:
         """players: who plays with the policy; each has baselines of its own. one_stage: only tokens of the stage under
-        training learn. by_turn: GAE takes a turn as one step."""
+        training learn; the tokens that follow that stage are left out of the sample unless the credit needs them, so the
+        critic learns no values of them. by_turn: GAE takes a turn as one step."""
         self._advantages = Advantages(settings)
         self._settings, self._game, self._players = settings, game, players
         self._one_stage, self._by_turn = one_stage, by_turn
@@ -37,8 +38,10 @@ class Credit:
     ) -> tuple[tuple[SampleSpec, ...], dict[str, float]]:
         """(samples, what was left out). stage: the one under training."""
         whole = Reading(mask_truncated=self._settings.mask_truncated, by_turn=self._by_turn)
-        first = whole._replace(stages=(stage,)) if self._one_stage else whole
-        branch = first._replace(turns=stage)
+        first = branch = whole
+        if self._one_stage:
+            branch = whole._replace(stages=(stage,), turns=stage)
+            first = branch._replace(turns=None) if _credit_needs_later_tokens(self._settings) else branch
 
         def reading(attempt: Trajectory) -> Reading:
             if attempt.place is not None:
@@ -74,6 +77,18 @@ class Credit:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self._advantages.load_state_dict(state)
+
+
+def _credit_needs_later_tokens(settings: LearnerSettings) -> bool:
+    """Whether a token's advantage depends on the tokens that follow it, and not only on the reward at the end.
+
+    It does under GAE if the reward is discounted on its way back, if later values are bootstrapped from, or if later tokens
+    have rewards of their own (a KL penalty).
+    """
+    estimator = settings.estimator
+    return estimator.kind == "gae" and (
+        estimator.gamma < 1 or estimator.lam < 1 or settings.kl.kind == "reward"
+    )
 
 
 def _groups(episodes: Sequence[Episode], player: str) -> list[tuple[Episode, list[Trajectory]]]:

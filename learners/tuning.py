@@ -228,6 +228,8 @@ class Backbone:
                     f"learner.lora.target_modules: {place} ({type(layer.get_base_layer()).__name__}) cannot have an adapter: "
                     "choose linear layers, such as q_proj, k_proj, v_proj and o_proj"
                 )
+            if len(layer.r) == 1:  # else another policy's adapter has brought the hook
+                layer.register_forward_pre_hook(cast_input_unless_autocast)
         for parameter in self.adapter(name).values():
             parameter.data = parameter.data.float()  # peft makes them of the backbone's dtype
         if any(n.startswith("lora_") for n, _ in output_head(self.model).named_parameters()):
@@ -244,6 +246,12 @@ class Backbone:
             yield
         finally:
             self.model.enable_adapters()
+
+
+def cast_input_unless_autocast(layer: Any, inputs: tuple[torch.Tensor, ...]) -> None:
+    """A hook of PEFT's layers. They cast the input to the fp32 of their adapters, and autocast casts it back at once: two
+    copies of each input that change no bit of it."""
+    layer.cast_input_dtype_enabled = not torch.is_autocast_enabled(inputs[0].device.type)
 
 
 def quantisation(lora: LoraSettings) -> dict[str, Any]:

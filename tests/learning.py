@@ -107,6 +107,18 @@ class Tokenizer:
         (directory / "tokenizer.json").write_text("{}")
 
 
+class Operations(TorchDispatchMode):
+    """The names of the operators that are called, such as "aten._to_copy.default"."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.names.append(str(func))
+        return func(*args, **(kwargs or {}))
+
+
 class Live(TorchDispatchMode):
     """Bytes of what operators have made on a CPU and somebody still has, at the height; not what they make within them."""
 

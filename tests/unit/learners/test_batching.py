@@ -1,24 +1,30 @@
 """Credit as a config asks for it: which attempts are compared, and which tokens learn from what."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from configs.schema import Config
 from core.batch import BatchSpec, Sample, SampleSpec, transcript_of
 from core.episode import Completion, Episode, FinishReason, Trajectory, Turn
+from learners.learner import Learner
 from runtime.build import credit_of
+from tests.learning import largest_difference, weights
 
 
-def trajectory(player: str, reward: float | None, *, stages: tuple[int, ...] = (1, 2)) -> Trajectory:
+def trajectory(
+    player: str, reward: float | None, *, stages: tuple[int, ...] = (1, 2), last_token: int = 8
+) -> Trajectory:
     turns, tokens = [], [9]
     for stage in stages:
         completion = Completion(
-            tokens=(stage, 8), logprobs=(-0.5, -0.1), version=0, finish_reason=FinishReason.STOP
+            tokens=(stage, last_token), logprobs=(-0.5, -0.1), version=0, finish_reason=FinishReason.STOP
         )
         turns.append(Turn(stage=stage, prompt_tokens=tuple(tokens), completion=completion, text=""))
-        tokens += [stage, 8]
+        tokens += [stage, last_token]
     return Trajectory(player=player, attempt=0, turns=turns, reward=reward, artifact=f"program {reward}")
 
 
@@ -193,3 +199,57 @@ def test_a_further_attempt_learns_at_any_stage_and_is_compared_with_its_like(sta
     samples, _ = samples_of(grpo, stage, [Episode(problem_id="a", trajectories=[*first, *again])])
     assert [sum(s.trained) for s in samples] == [2] * 5
     assert (samples[3].advantage or 0.0) == -(samples[4].advantage or 0.0) > 0
+
+
+# ---------------------------------------------------------------------- what follows the stage under training
+def three_stages(settings: Config, stage: int) -> list[SampleSpec]:
+    attempts = [
+        trajectory("generator", reward, stages=(1, 2, 3), last_token=10 + number)
+        for number, reward in enumerate((1.0, 0.0, 0.25, 0.5))
+    ]
+    specs, _ = credit_of(settings, "generator").samples(
+        played([Episode(problem_id="a", trajectories=attempts)]), stage
+    )
+    return list(specs)
+
+
+@pytest.mark.parametrize("stage", [1, 2, 3])
+@pytest.mark.parametrize(
+    "learner",
+    [
+        {"estimator": {"kind": "grpo"}},
+        {"estimator": {"kind": "grpo"}, "kl": {"kind": "loss", "coefficient": 0.1}},
+        {"estimator": {"kind": "reinforce_pp"}, "importance_cap": 2.0},
+        {"estimator": {"kind": "gae"}},
+        {"estimator": {"kind": "gae", "critic": "model"}, "entropy_coefficient": 0.01},
+    ],
+)
+def test_tokens_after_the_stage_are_not_scored_and_the_update_is_the_same(
+    make_learner: Callable[..., Learner], learner: dict[str, Any], stage: int
+) -> None:
+    specs = three_stages(config(generator={"learner": learner}), stage)
+    whole = [spec._replace(reading=spec.reading._replace(turns=None)) for spec in specs]
+    updated = []
+    for chosen in (specs, whole):
+        batch = BatchSpec(step=1, samples=tuple(chosen), temperature=1.0, seed=0).batch()
+        updated.append(make_learner(1e-3, **learner))
+        updated[-1].step(batch)
+        lengths = {len(sample.tokens) for sample in batch.samples}
+        assert lengths == {1 + 2 * (stage if chosen is specs else 3)}
+    cut, uncut = ({n: p.grad for n, p in of.policy.trainable().items()} for of in updated)
+    assert largest_difference(cut, uncut) < 1e-6 < max(grad.abs().max() for grad in uncut.values())
+    assert largest_difference(*map(weights, updated)) < 1e-6
+
+
+@pytest.mark.parametrize(
+    "learner",
+    [
+        {"estimator": {"kind": "gae", "lam": 0.9}},
+        {"estimator": {"kind": "gae", "gamma": 0.9}},
+        {"estimator": {"kind": "gae"}, "kl": {"kind": "reward", "coefficient": 0.1}},
+    ],
+)
+def test_tokens_after_the_stage_are_kept_if_the_advantage_depends_on_them(learner: dict[str, Any]) -> None:
+    for spec in three_stages(config(generator={"learner": learner}), stage=1):
+        (sample,) = made((spec,), {})[0]
+        assert sum(sample.trained) == 2 and sum(sample.sampled) == 6

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from learners.losses import importance_weights, kl, policy_loss, value_loss
+from learners.settings import KlInReward
 
 LOW, HIGH = 0.2, 0.28
 
@@ -137,6 +138,22 @@ def test_k1_and_k3_are_the_kl_in_expectation(estimator):
     expected = (policy * kl(policy.log(), reference.log(), estimator)).sum()
     exact = (policy * (policy / reference).log()).sum()
     assert expected.item() == pytest.approx(exact.item(), rel=1e-5)
+
+
+@pytest.mark.parametrize("distance", [0.03, 0.3, 1.0])
+def test_kl_in_the_reward_has_by_default_the_gradient_of_the_kl(distance):
+    """In expectation: a policy gradient whose reward is the estimate, which itself carries no gradient."""
+    generator = torch.Generator().manual_seed(0)
+    start = torch.randn(50, generator=generator, dtype=torch.float64)
+    policy = start + distance * torch.randn(50, generator=generator, dtype=torch.float64)
+    policy.requires_grad_()
+    logprobs, reference = policy.log_softmax(0), start.log_softmax(0)
+    (expected,) = torch.autograd.grad(
+        (logprobs.exp() * (logprobs - reference)).sum(), policy, retain_graph=True
+    )
+    penalties = kl(logprobs.detach(), reference, KlInReward(coefficient=1.0).estimator)
+    (found,) = torch.autograd.grad((logprobs.exp().detach() * penalties * logprobs).sum(), policy)
+    assert torch.allclose(found, expected, rtol=1e-6, atol=1e-9)
 
 
 def test_value_loss_hand_computed():

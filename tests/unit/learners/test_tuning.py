@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from peft.tuners.lora import LoraLayer
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from learners import tuning
@@ -126,6 +127,34 @@ def test_a_resumed_adapter_continues_to_the_bit(model_path, random_batch, tmp_pa
     load_learner(resumed, tmp_path)
     assert resumed.step(played[1]) == whole["discriminator"].step(played[1])
     assert largest_difference(weights(resumed), weights(whole["discriminator"])) == 0
+
+
+@pytest.mark.parametrize("checkpointing", [False, True])
+def test_adapters_read_what_the_backbone_reads_without_a_cast_that_autocast_undoes(
+    make_learner, random_batch, checkpointing
+):
+    """In the forward pass, and in the one that is made again for the gradient."""
+    lora = {**LORA, "precision": "bf16", "gradient_checkpointing": checkpointing}
+    learner, casting = make_learner(1e-3, **lora), make_learner(1e-3, **lora)
+    read: set[torch.dtype] = set()
+
+    def note(module, inputs):
+        read.add(inputs[0].dtype)
+
+    def cast(layer, inputs):
+        layer.cast_input_dtype_enabled = True
+
+    for layer in (m for m in learner.policy.model.modules() if isinstance(m, LoraLayer)):
+        layer.lora_A["policy"].register_forward_pre_hook(note)
+    for layer in (m for m in casting.policy.model.modules() if isinstance(m, LoraLayer)):
+        layer.register_forward_pre_hook(cast)
+    played = [random_batch(learner, step) for step in (1, 2)]
+    read.clear()
+    assert [learner.step(b) for b in played] == [casting.step(b) for b in played]
+    assert read == {torch.bfloat16}
+    assert largest_difference(weights(learner), weights(casting)) == 0
+    learner.export()
+    assert read == {torch.bfloat16, torch.float32}, "without autocast they are cast: nobody else does it"
 
 
 # ---------------------------------------------------------------------- frozen layers
