@@ -1,0 +1,186 @@
+"""A pretrained chat model at the game: what its tests and programs are worth before any training, how quickly it plays, and
+what a run with it takes until its first evaluation.
+
+    python -m benchmarks.real_model --model DIR --dataset mbpp.jsonl --format mbpp
+    python -m benchmarks.real_model --model DIR --quick       8 of the example problems, no run
+
+By the recipe `chat`: programs at once and in R0's stages, suites of at most four tests, temperature 1. Baseline of the
+speed: bare vLLM on the same prompts with as many tokens, in the same process and with as many threads. A run is one step
+of each phase, by `driver.py`, with 8 held-out problems; its memory is the largest sum over its processes of proportional
+set sizes, beside what the plan said.
+"""
+
+import asyncio
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from actors.rollout import ENGINE_ENVIRONMENT
+from benchmarks.end_to_end import watch_memory
+from benchmarks.report import arguments, publish
+
+os.environ |= ENGINE_ENVIRONMENT
+os.environ["OMP_NUM_THREADS"] = os.environ.get("THREADS", "1")
+
+_EXAMPLES = "problems/example_problems.json"
+_SUITES = _PROGRAMS = 2
+_HELD_OUT = 8
+
+
+def main() -> None:
+    parser = arguments(__doc__)
+    parser.add_argument("--model", required=True, help="directory or hub id")
+    parser.add_argument("--dataset", default=_EXAMPLES, help="file of problems with reference solutions")
+    parser.add_argument("--format", default="problems", help="its format, as scripts.evaluate takes it")
+    parser.add_argument("--split", help="of the data set")
+    parser.add_argument("--problems", type=int, default=24, help="the first so many")
+    parser.add_argument("--no-run", action="store_true", help="the game alone, without a training run")
+    options = parser.parse_args()
+    count = 8 if options.quick else options.problems
+    figures, ratios = asyncio.run(
+        played(options.model, options.dataset, options.format, options.split, count)
+    )
+    if not (options.quick or options.no_run):
+        figures |= run(options.model, options.dataset, options.format)
+    publish(options.json, {"model": Path(options.model).name, **figures}, ratios)
+
+
+async def played(
+    model: str, dataset: str, form: str, split: str | None, count: int
+) -> tuple[dict[str, Any], dict[str, float]]:
+    """(figures, speed against bare vLLM)."""
+    from actors.settings import VllmEngine
+    from actors.vllm_policy import VllmPolicy
+    from configs.load import load_run
+    from games.multistage.game import MultistageGame
+    from games.multistage.rules import MultistageRules
+    from problems.formats import load_dataset
+    from runtime.model import open_model
+    from sandbox_workers.local import LocalSandbox
+
+    problems = load_dataset(dataset, form, split=split)[:count]
+    config = load_run(["--config", "chat"])[0].to_config()
+    rules = MultistageRules.model_validate(config.game.model_dump())
+    opened = open_model(model, "--model")
+    engine = VllmEngine(dtype="bfloat16", max_model_len=4096, max_num_seqs=64, kv_cache_mb=2048)
+    policy = VllmPolicy(opened.path, engine)
+    figures: dict[str, Any] = {"problems": len(problems), "threads": int(os.environ["OMP_NUM_THREADS"])}
+    ratios: dict[str, float] = {}
+    with LocalSandbox("auto", limits=rules.sandbox_limits) as sandbox:
+        for arm, stages in (("at once", 0), ("in stages", None)):
+            game = MultistageGame(rules.model_copy(update={"stages": stages}))
+            start = time.perf_counter()
+            episodes = await _episodes(game, problems, policy, opened.style(), config, sandbox)
+            seconds = time.perf_counter() - start
+            attempts = [t for episode in episodes for t in episode.trajectories]
+            tokens = sum(t.token_count for t in attempts)
+            figures |= {f"{arm}: {name}": value for name, value in _worth(attempts, rules.max_tests).items()}
+            figures |= {f"{arm}: tokens": tokens, f"{arm}: tokens/s": tokens / seconds}
+            ratios[f"{arm}: against bare vLLM"] = _bare_seconds(opened.path, engine, attempts) / seconds
+    await policy.close()
+    return figures, ratios
+
+
+async def _episodes(
+    game: Any, problems: Sequence[Any], policy: Any, style: Any, config: Any, sandbox: Any
+) -> list[Any]:
+    from core.interfaces import Player
+    from core.seeding import derive_seed
+
+    def player(name: str, attempts: int, problem: Any) -> Player:
+        return Player(
+            name=name,
+            policy=policy,
+            format=style,
+            attempts=attempts,
+            temperature=1.0,
+            seed=derive_seed(1, problem.id, name),
+            max_tokens=config.policy(name).max_tokens,
+        )
+
+    async def play(problem: Any) -> Any:
+        players = {
+            "generator": player("generator", _PROGRAMS, problem),
+            "discriminator": player("discriminator", _SUITES, problem),
+        }
+        return await game.play(problem, players, sandbox)
+
+    return await asyncio.gather(*map(play, problems))
+
+
+def _worth(attempts: Sequence[Any], slots: int) -> dict[str, float]:
+    from statistics import fmean
+
+    suites = [t for t in attempts if t.player == "discriminator" and "valid" in t.components]
+    programs = [t for t in attempts if t.player == "generator"]
+    return {
+        "tests read per suite": fmean(t.components["emitted"] for t in suites),
+        "valid tests, share of the slots": fmean(t.components["valid"] / slots for t in suites),
+        "suites with a valid test": fmean(t.components["valid"] > 0 for t in suites),
+        "suites cut off": fmean(t.is_cut_off for t in suites),
+        "programs cut off": fmean(t.is_cut_off for t in programs),
+        "programs with a reward": fmean(t.reward is not None for t in programs),
+        "programs that pass all tests that count": fmean(t.components.get("solved", 0.0) for t in programs),
+    }
+
+
+def _bare_seconds(model: str, engine: Any, attempts: Sequence[Any]) -> float:
+    """Of vLLM alone, with the same requests."""
+    from vllm.v1.engine.llm_engine import LLMEngine
+
+    from actors.vllm_engine import engine_args
+    from benchmarks.rollout import chain_of, step_through
+
+    bare = LLMEngine.from_engine_args(engine_args(model, engine, "cpu"))
+    chains = [("model", chain_of(t)[1]) for t in attempts]
+    start = time.perf_counter()
+    step_through({"model": bare}, chains, {"seed": 1, "logprobs": 0})
+    seconds = time.perf_counter() - start
+    bare.engine_core.shutdown()
+    return seconds
+
+
+def run(model: str, dataset: str, form: str) -> dict[str, Any]:
+    """Of a training run of one step a phase."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "driver.py", "--generator-model", model, "--discriminator-model", model]
+        command += ["--problems.file", dataset, "--problems.format", form]
+        command += ["--problems.failing-references", "leave_out"]
+        command += ["--n-discriminator-steps", "1", "--n-generator-steps", "1", "--k-alternating-steps", "1"]
+        command += ["--curriculum.stages", "5", "--evaluation.problems", str(_HELD_OUT)]
+        command += ["--output-dir", folder, "--run-name", "run"]
+        start = time.perf_counter()
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        told: dict[str, Any] = {}
+
+        def read() -> None:
+            for line in process.stdout or ():
+                print(line, end="", flush=True)
+                if line.startswith("before:"):
+                    told["seconds to the first evaluation"] = time.perf_counter() - start
+                if planned := re.search(r"memory: about ([\d.]+) GiB", line):
+                    told["planned memory, GiB"] = float(planned[1])
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        told["peak memory, GiB"] = watch_memory(process) / 2**30
+        reader.join()
+        if process.returncode:
+            raise SystemExit(process.returncode)
+        results = json.loads((Path(folder) / "run" / "training_results.json").read_text())
+    told |= {f"run: {part}, s": seconds for part, seconds in results["wall_time_s"].items()}
+    for moment, scores in results["held_out"].items():
+        told |= {f"run: {moment}: {name}": value for name, value in scores.items()}
+    return told
+
+
+if __name__ == "__main__":
+    main()
