@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from configs.load import load_run
 from core.batch import BatchSpec
-from core.errors import SparringError, exit_with
+from core.errors import SparringError, exit_interrupted, exit_with
 from core.seeding import derive_seed
 from core.tracing import seconds_of
 from runtime.logs import quiet_logs
@@ -38,8 +38,8 @@ def main(arguments: Sequence[str]) -> None:
             train(session)
     except SparringError as error:
         exit_with(error)
-    except KeyboardInterrupt:
-        raise SystemExit("interrupted") from None
+    except KeyboardInterrupt as interrupt:
+        exit_interrupted(interrupt)
 
 
 def train(session: Session) -> None:

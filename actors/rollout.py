@@ -10,11 +10,9 @@ from typing import Any
 
 import ray
 from ray.exceptions import (
-    ActorDiedError,
     ActorUnavailableError,
     GetTimeoutError,
     ObjectLostError,
-    RayActorError,
 )
 from ray.util.metrics import Gauge
 
@@ -22,6 +20,8 @@ from actors.engines import AGAIN_S, BegunAnew, publish_seconds, warnings_heard
 from actors.episodes import EpisodeRunner
 from actors.watching import (
     CLOSE_S,
+    DIED,
+    GONE,
     HEALTH,
     LOOK_S,
     REPLACEMENTS,
@@ -29,11 +29,11 @@ from actors.watching import (
     Silent,
     answer,
     end,
-    in_words,
     require_alive,
 )
 from core.arrays import sealed
-from core.errors import RunFailed
+from core.endings import in_words, killed_for_memory
+from core.errors import OutOfMemory, RunFailed
 from core.interfaces import EngineFailure
 from core.play import PlayRequest, PlayResult, Usage
 from core.problem import Problem
@@ -108,7 +108,7 @@ class RolloutShell:
 
 
 RolloutActor: Any = ray.remote(**HEALTH)(RolloutShell)
-_ENDED = (RayActorError, Silent, EngineFailure)
+_ENDED = (*DIED, Silent, EngineFailure)
 _LOST = (*_ENDED, ObjectLostError)
 """ObjectLostError: what it had played was lost with its node before anybody had it."""
 
@@ -252,31 +252,32 @@ class RayRollouts:
         them had is begun anew. Raises RunFailed."""
         if self.actors[index] is not actor:
             return
-        lost = {index: in_words(error)}
+        lost = {index: error}
         if not self._starts_alone(index):
             lost |= self._also_lost(index)
         places = set(lost)
         while lost:
             for place, why in lost.items():
                 self._begin_another(place, why)
-            lost = {place: again for place, why in lost.items() if (again := self._lost_again(place, why))}
+            again = {place: self._lost_again(place, why) for place, why in lost.items()}
+            lost = {place: why for place, why in again.items() if why is not None}
         for share in self._open:
             if share.index in places and not _played(share.playing):
                 self._begin_anew(share)
 
-    def _also_lost(self, index: int) -> dict[int, str]:
+    def _also_lost(self, index: int) -> dict[int, Exception]:
         """Places of others that have died, with the reason."""
         asked = {place: a.alive.remote() for place, a in enumerate(self.actors) if place != index}
         if asked:
             ray.wait(list(asked.values()), num_returns=len(asked), timeout=LOOK_S)
-        found = {}
+        found: dict[int, Exception] = {}
         for place, reference in asked.items():
             try:
                 ray.get(reference, timeout=0)
             except GetTimeoutError:
                 continue  # whoever waits for it will tell
             except _ENDED as error:
-                found[place] = in_words(error)
+                found[place] = error
         return found
 
     def _begin_anew(self, share: _Share) -> None:
@@ -284,17 +285,16 @@ class RayRollouts:
         share.playing, share.transcripts = share.actor.play.remote(share.request)
         share.again += len(share.request.problems)
 
-    def _begin_another(self, index: int, why: str) -> None:
+    def _begin_another(self, index: int, why: Exception) -> None:
         """Raises RunFailed."""
         self._replaced[index] += 1
-        times = self._replaced[index]
-        if times > REPLACEMENTS:
-            raise RunFailed(f"rollout actor {index} was lost {times} times, the last time by {why}")
-        log.warning("rollout actor %d was lost (%s): another plays again what it had", index, why)
+        if self._replaced[index] > REPLACEMENTS:
+            raise _given_up(f"rollout actor {index}", self._replaced[index], why)
+        log.warning("rollout actor %d was lost (%s): another plays again what it had", index, in_words(why))
         end(self.actors[index])
         self.actors[index] = self._start(index)
 
-    def _lost_again(self, index: int, why: str) -> str | None:
+    def _lost_again(self, index: int, why: Exception) -> Exception | None:
         """None once it is ready, and has what was published last; else why it is lost, too. Raises RunFailed."""
         actor = self.actors[index]
         try:
@@ -303,10 +303,10 @@ class RayRollouts:
                 answer(actor.publish.remote(policy, self._published[policy]), actor)
         except GetTimeoutError:
             raise RunFailed(
-                f"rollout actor {index} was lost ({why}), and none could take its place within {START_S:g} s"
+                f"rollout actor {index} was lost ({in_words(why)}), and none could take its place within {START_S:g} s"
             ) from None
         except _LOST as error:
-            return f"before it was ready: {in_words(error)}"
+            return error
         return None
 
     def _mend_engines(self) -> bool:
@@ -326,8 +326,8 @@ class RayRollouts:
         self._mended[engine] += 1
         policies = [policy for policy, engines in self.engines.items() if engine in engines]
         name, times = f"the engine of the {' and the '.join(policies)}", self._mended[engine]
-        if times > REPLACEMENTS or isinstance(error, ActorDiedError):
-            raise RunFailed(f"{name} was lost {times} times, the last time by {in_words(error)}")
+        if times > REPLACEMENTS or isinstance(error, GONE):
+            raise _given_up(name, times, error)
         log.warning("%s was lost (%s): it is begun anew", name, in_words(error))
         killed = not isinstance(error, (ActorUnavailableError, BegunAnew))
         if killed:
@@ -342,10 +342,8 @@ class RayRollouts:
             raise RunFailed(
                 f"{name} was lost ({in_words(error)}), and has not come back within {START_S:g} s"
             ) from None
-        except ActorDiedError as died:
-            raise RunFailed(
-                f"{name} was lost ({in_words(error)}), and does not come back: {str(died).strip().splitlines()[-1]}"
-            ) from None
+        except GONE as died:
+            raise _given_up(name, times, died) from None
         except _ENDED as again:
             self._mend(engine, again)
 
@@ -396,6 +394,15 @@ class RayRollouts:
             ray.kill(closing[reference])
         for reference in silent:
             end(closing[reference])
+
+
+def _given_up(name: str, times: int, error: Exception) -> RunFailed:
+    said = f"{name} was lost {times} times, the last time by {in_words(error)}"
+    if not killed_for_memory(error):
+        return RunFailed(said)
+    return OutOfMemory(
+        f"{said}; lower engine.kv_cache_mb, engine.max_num_seqs or, if a learner has most, learner.microbatch_tokens"
+    )
 
 
 def _fetch(shares: Sequence[_Share]) -> None:

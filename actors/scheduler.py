@@ -5,10 +5,11 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 import ray
-from ray.exceptions import GetTimeoutError, RayActorError
+from ray.exceptions import GetTimeoutError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from actors.watching import REPLACEMENTS, SILENCE_S, end, in_words
+from actors.watching import DIED, REPLACEMENTS, SILENCE_S, end
+from core.endings import in_words
 from core.episode import Mistakes
 from core.errors import RunFailed
 from curriculum.curriculum import Assignment, Curriculum
@@ -86,7 +87,7 @@ class RayScheduler:
                     last = ray.get(getattr(self._actor, name).remote(*given), timeout=patience)
                     self._answered = True
                 return last
-            except (RayActorError, GetTimeoutError) as error:
+            except (*DIED, GetTimeoutError) as error:
                 self._replaced += 1
                 if self._replaced > REPLACEMENTS:
                     raise RunFailed(

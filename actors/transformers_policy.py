@@ -107,7 +107,7 @@ class TransformersPolicy:
         for start in range(0, len(requests), at_once):
             chunk = requests[start : start + at_once]
             try:
-                completions = self._decode([(r.prompt, r.sampling) for r in chunk])
+                completions = self._decode(chunk)
             except Exception as error:
                 for request in chunk:
                     if not request.answer.cancelled():
@@ -118,23 +118,30 @@ class TransformersPolicy:
                     request.answer.set_result(completion)
 
     @torch.no_grad()
-    def _decode(self, requests: Sequence[tuple[list[int], Sampling]]) -> list[Completion]:
-        """Sample B completions token by token. Each row draws from its own seeded stream of uniforms."""
+    def _decode(self, requests: Sequence[_Request]) -> list[Completion]:
+        """Sample B completions token by token. Each row draws from its own seeded stream of uniforms.
+
+        Nothing else runs in the event loop meanwhile. But its handler of Ctrl-C cancels at once all that waits for its main
+        task, these answers among it: decoding then stops after the current token."""
         self._wake()
-        prompts = [prompt for prompt, _ in requests]
-        budgets = [min(s.max_tokens, self._settings.max_model_len - len(p)) for p, s in requests]
+        prompts = [r.prompt for r in requests]
+        samplings = [r.sampling for r in requests]
+        budgets = [
+            min(s.max_tokens, self._settings.max_model_len - len(p))
+            for p, s in zip(prompts, samplings, strict=True)
+        ]
         width, count = max(map(len, prompts)), len(prompts)
         ids = torch.zeros(count, width, dtype=torch.long)
         mask = torch.zeros(count, width + max(budgets), dtype=torch.long)
         for row, prompt in enumerate(prompts):
             ids[row, width - len(prompt) :] = torch.tensor(prompt)
             mask[row, width - len(prompt) :] = 1
-        uniforms = torch.stack([_uniforms(s, max(budgets)) for _, s in requests]).to(self._device)
-        temperatures = torch.tensor([s.temperature for _, s in requests], device=self._device)
-        top_ps = torch.tensor([s.top_p for _, s in requests], device=self._device)
-        top_ks = torch.tensor([s.top_k for _, s in requests], device=self._device)
-        truncated = any(s.temperature and (s.top_k or s.top_p < 1) for _, s in requests)
-        stops = [frozenset(s.stop_token_ids) for _, s in requests]
+        uniforms = torch.stack([_uniforms(s, max(budgets)) for s in samplings]).to(self._device)
+        temperatures = torch.tensor([s.temperature for s in samplings], device=self._device)
+        top_ps = torch.tensor([s.top_p for s in samplings], device=self._device)
+        top_ks = torch.tensor([s.top_k for s in samplings], device=self._device)
+        truncated = any(s.temperature and (s.top_k or s.top_p < 1) for s in samplings)
+        stops = [frozenset(s.stop_token_ids) for s in samplings]
         ids, mask = ids.to(self._device), mask.to(self._device)
         positions = (mask[:, :width].cumsum(1) - 1).clamp(min=0)
         tokens: list[list[int]] = [[] for _ in requests]
@@ -142,6 +149,8 @@ class TransformersPolicy:
         reasons: list[FinishReason | None] = [None] * count
         cache = None
         for t in range(max(budgets)):
+            if all(r.answer.cancelled() for r in requests):
+                break
             output = self._model(
                 input_ids=ids,
                 attention_mask=mask[:, : width + t],

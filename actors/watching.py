@@ -9,6 +9,7 @@ from typing import Any
 
 import ray
 from ray._private.state import actors
+from ray.exceptions import ActorDiedError, OutOfMemoryError, RayActorError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 LOOK_S = 5.0
@@ -25,14 +26,14 @@ HEALTH: dict[str, Any] = {"concurrency_groups": {"health": 1}}
 """Options of an actor that can be watched: its `alive` has a thread of its own, and answers while it works."""
 
 
+GONE = (ActorDiedError, OutOfMemoryError)
+"""What Ray says of an actor that does not come back: the second if its memory monitor has ended it."""
+DIED = (RayActorError, OutOfMemoryError)
+"""What Ray says of an actor that does not come back, or is away."""
+
+
 class Silent(Exception):
     """An actor that does not answer, and has not died."""
-
-
-def in_words(error: Exception) -> str:
-    """What became of an actor, without Ray's advice."""
-    cause = getattr(error, "cause", None) or error
-    return f"{type(cause).__name__}: {(str(cause).strip().splitlines() or [''])[0]}"
 
 
 def answer(reference: Any, *watched: Any) -> Any:
@@ -48,7 +49,7 @@ def answer(reference: Any, *watched: Any) -> Any:
 
 
 def require_alive(actors: Iterable[Any]) -> None:
-    """Raises Silent, and RayActorError where one has died."""
+    """Raises Silent, and one of DIED where one has died."""
     asked = {actor.alive.remote(): actor for actor in actors}
     answered, silent = ray.wait(list(asked), num_returns=len(asked), timeout=SILENCE_S)
     ray.get(answered)

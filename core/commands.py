@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from core.errors import SparringError, exit_with
+from core.errors import SparringError, exit_interrupted, exit_with
 
 _STDOUT = 1
 
@@ -27,7 +27,7 @@ def parser_of(module: str, text: str | None, *, of_runs: bool = False) -> argpar
 
 @contextmanager
 def plain_endings() -> Iterator[None]:
-    """What a user can act on ends the command with one line and exit status 2, Ctrl-C with one word and 1; who reads no
+    """What a user can act on ends the command with one line and exit status 2, Ctrl-C with one line and 130; who reads no
     further (`... | head`) ends it without a word."""
     try:
         yield
@@ -37,8 +37,8 @@ def plain_endings() -> Iterator[None]:
             os.dup2(os.open(os.devnull, os.O_WRONLY), _STDOUT)  # what is left is flushed at the end
             raise SystemExit(1) from None
         exit_with(error)
-    except KeyboardInterrupt:
-        raise SystemExit("interrupted") from None
+    except KeyboardInterrupt as interrupt:
+        exit_interrupted(interrupt)
 
 
 def _nobody_reads(pipe: int) -> bool:

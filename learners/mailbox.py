@@ -51,7 +51,11 @@ class Mailbox:
         self._wanted: Versions | None = None
         """To be saved, before anybody learns beyond them."""
         self._stopped = False
-        self._failure: str | None = None
+        self._failure: RunFailed | None = None
+        self._losses: list[str] = []
+        """Of workers, which nobody has been told of yet."""
+        self._halvings = 0
+        """How often micro-batches must be halved by workers that begin now."""
         self._worker_pid = 0
 
     def __repr__(self) -> str:
@@ -149,7 +153,24 @@ class Mailbox:
             assert self._saved is not None
             return self._saved[1]
 
-    async def stop(self, failure: str | None = None) -> None:
+    async def lost(self, by: str, *, for_memory: bool) -> None:
+        """Workers ended, and others take their place; for_memory: they were killed for the memory that they used."""
+        async with self._changed:
+            self._losses.append(f"{by}; micro-batches are halved" if for_memory else by)
+            self._halvings += for_memory
+
+    async def take_losses(self) -> list[str]:
+        """Those since the last call."""
+        taken, self._losses = self._losses, []
+        return taken
+
+    async def halvings(self, own: int) -> int:
+        """How often workers that begin must have halved their micro-batches. own: how often the state that they begin from
+        has."""
+        self._halvings = max(self._halvings, own)
+        return self._halvings
+
+    async def stop(self, failure: RunFailed | None = None) -> None:
         async with self._changed:
             self._stopped, self._failure = True, failure
             self._changed.notify_all()
@@ -163,7 +184,7 @@ class Mailbox:
 
     def _raise_failure(self) -> None:
         if self._failure is not None:
-            raise LearnerFailed(self._failure)
+            raise self._failure
 
 
 MailboxActor: Any = ray.remote(Mailbox)

@@ -6,14 +6,10 @@ from typing import TypeVar
 
 import torch
 
-from core.errors import RunFailed
+from core.errors import OutOfMemory
 from learners.parallel import Passes, World
 
 Result = TypeVar("Result")
-
-
-class OutOfMemory(RunFailed):
-    """Whatever could be given up for it was given up."""
 
 
 class Memory:

@@ -7,6 +7,7 @@ then and arrive at the same weights. torch and the learners are imported in the 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import threading
 import uuid
@@ -28,10 +29,13 @@ from ray.train import (
     UserCallback,
 )
 from ray.train.v2._internal.execution.callback import ControllerCallback
+from ray.train.v2._internal.execution.controller.state import RestartingState
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from core.arrays import opened
 from core.batch import BatchSpec, Transcript
+from core.endings import causes, in_words, killed_for_memory
+from core.errors import OutOfMemory, RunFailed
 from learners.mailbox import LearnerFailed, MailboxActor, Versions
 from learners.settings import GPU_ALLOCATOR
 from learners.train_spec import LearnerSpec, build_learners
@@ -42,6 +46,7 @@ if TYPE_CHECKING:
     from learners.learner import Learner
     from learners.parallel import World
 
+log = logging.getLogger(__name__)
 NODE_LABEL = "ray.io/node-id"
 _MAX_WORKER_FAILURES = 3
 _PATIENCE_S = 6 * 3600
@@ -76,6 +81,18 @@ class _BeginOn(ControllerCallback):
         return {NODE_LABEL: f"in({','.join(nodes)})"} if nodes else None
 
 
+class _TellOfLosses(ControllerCallback):
+    """Tells the mailbox by what workers ended that others replace."""
+
+    def __init__(self, mailbox: Any) -> None:
+        self._mailbox = mailbox
+
+    def after_controller_state_update(self, previous_state: Any, current_state: Any) -> None:
+        if isinstance(current_state, RestartingState):
+            error = current_state.training_failed_error
+            self._mailbox.lost.remote(in_words(error), for_memory=killed_for_memory(error))
+
+
 def _train_loop(config: dict[str, Any]) -> None:
     """What each worker runs. Rank 0 speaks with the mailbox, all do the work."""
     from datetime import timedelta
@@ -95,6 +112,12 @@ def _train_loop(config: dict[str, Any]) -> None:
         idle = distributed.new_group(backend="gloo", timeout=timedelta(seconds=_PATIENCE_S))
     learners = build_learners(_continued(specs))
     saved = _versions(learners) if ray.train.get_checkpoint() else None
+    halvings = 0
+    if world.rank == 0:
+        halvings = ray.get(mailbox.halvings.remote(max(each.health.halvings for each in learners.values())))
+    halvings = world.broadcast(halvings, idle)
+    for learner in learners.values():
+        learner.health.halvings = halvings
     for policy in specs if config["republish"] else ():
         hand_in(learners[policy], specs[policy], mailbox, policy, {})
     if world.rank == 0:
@@ -178,10 +201,16 @@ def _save(learners: Mapping[str, Learner], world: World) -> None:
     )
 
 
-def _in_one_line(error: BaseException) -> str:
-    """What happened: the first line of a report, the last one of a traceback."""
-    lines = str(error).strip().splitlines() or [""]
-    return f"{type(error).__name__}: {lines[-1 if 'Traceback' in str(error) else 0]}"
+def _failure(name: str, error: BaseException) -> RunFailed:
+    """What the user is told of a learner that has ended."""
+    said = f"learner {name}: {in_words(error)}"
+    if killed_for_memory(error):
+        return OutOfMemory(
+            f"{said}; lower learner.microbatch_tokens, take learner.gradient_checkpointing, learner.lora or a smaller model, or, "
+            "if an engine has most, lower engine.kv_cache_mb or engine.max_num_seqs"
+        )
+    out_of_memory = any(isinstance(cause, OutOfMemory) for cause in causes(error))
+    return OutOfMemory(said) if out_of_memory else LearnerFailed(said)
 
 
 class TrainRun:
@@ -198,7 +227,9 @@ class TrainRun:
     ) -> None:
         """republish: the workers publish the weights they start with (a resumed run's engines need them); nodes: Ray's ids
         of those that the workers begin on; (): any."""
-        from ray.train.torch import TorchConfig, TorchTrainer
+        from ray.train.torch import TorchTrainer
+
+        from learners.train_backend import TorchGroup
 
         self.name = "_".join(specs)
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
@@ -212,13 +243,13 @@ class TrainRun:
         settings, on_gpu = first.settings, first.device == "cuda"
         gpus = {"GPU": settings.gpus} if settings.gpus else {}
         least = settings.min_workers
-        callbacks: list[Any] = [_Registered(self.mailbox)]
+        callbacks: list[Any] = [_Registered(self.mailbox), _TellOfLosses(self.mailbox)]
         if nodes and least is None:
             callbacks.append(_BeginOn(nodes))
         self._trainer = TorchTrainer(
             _train_loop,
             train_loop_config={"specs": dict(specs), "mailbox": self.mailbox, "republish": republish},
-            torch_config=TorchConfig(backend="nccl" if on_gpu else "gloo", timeout_s=_COLLECTIVE_S),
+            torch_config=TorchGroup(backend="nccl" if on_gpu else "gloo", timeout_s=_COLLECTIVE_S),
             scaling_config=ScalingConfig(
                 num_workers=settings.workers if least is None else (least, settings.workers),
                 use_gpu=on_gpu,
@@ -249,8 +280,7 @@ class TrainRun:
         try:
             self._trainer.fit()
         except BaseException as error:  # whatever it is, nobody must wait for this learner any more
-            causes = getattr(error, "worker_failures", None) or {0: error}
-            failure = f"learner {self.name}: " + "; ".join(_in_one_line(e) for e in causes.values())
+            failure = _failure(self.name, error)
         if ray.is_initialized():
             self.mailbox.stop.remote(failure)
 
@@ -277,13 +307,13 @@ class RayLearner:
         return self._version
 
     def current_weights(self) -> Any:
-        """Reference to the WeightUpdate of the current version. Raises LearnerFailed."""
+        """Reference to the WeightUpdate of the current version. Raises RunFailed."""
         _, (reference,) = self._answer("get_result", self._policy, self._version)
         return reference
 
     def save(self) -> AbstractContextManager[Path]:
         """Begins at once; who enters it waits for the directory of a registered checkpoint of the current version.
-        Raises LearnerFailed."""
+        Raises RunFailed."""
         versions = self._versions()
         self._tell("want_save", versions)
         return self._saved(versions)
@@ -293,13 +323,20 @@ class RayLearner:
         yield Path(self._answer("get_saved", versions)) / self._policy
 
     def _answer(self, method: str, *arguments: Any) -> Any:
-        """Once there is one, however long a learner takes for it. Raises LearnerFailed."""
-        while (found := self._tell(method, *arguments)) is None:
-            pass
+        """Once there is one, however long a learner takes for it. Warns of workers that were lost. Raises RunFailed."""
+        found = None
+        while found is None:
+            try:
+                found = self._tell(method, *arguments)
+            finally:
+                for loss in self._tell("take_losses"):
+                    log.warning(
+                        "a worker of the %s's learner was lost (%s): another goes on", self._policy, loss
+                    )
         return found
 
     def _tell(self, method: str, *arguments: Any) -> Any:
-        """Raises LearnerFailed, too, where the mailbox is stopped."""
+        """Raises RunFailed, too, where the mailbox is stopped."""
         try:
             return ray.get(getattr(self._mailbox, method).remote(*arguments), timeout=_SILENCE_S)
         except GetTimeoutError:

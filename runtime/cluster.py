@@ -26,7 +26,8 @@ from actors.rollout import RayRollouts, runtime_env
 from actors.scheduler import RayScheduler
 from actors.watching import end
 from configs.schema import Config
-from core.errors import RunFailed, SparringError
+from core.endings import in_words, killed_for_memory
+from core.errors import OutOfMemory, RunFailed, SparringError
 from core.interfaces import Sandbox
 from core.problem import Problem
 from core.weights import WeightUpdate, joined
@@ -85,8 +86,7 @@ def for_the_user(error: RayError) -> SparringError:
     cause = getattr(error, "cause", None)
     if isinstance(cause, SparringError):
         return cause
-    last = (str(error).strip().splitlines() or [""])[-1]  # of what may be a remote traceback
-    return RunFailed(f"{type(error).__name__}: {last}")
+    return (OutOfMemory if killed_for_memory(error) else RunFailed)(in_words(error))
 
 
 def connect(config: Config) -> None:

@@ -18,7 +18,7 @@ from configs.load import Run
 from configs.schema import Config
 from configs.sections import EMBEDDED, FileProblems
 from core.episode import Episode
-from core.errors import RunFailed, SparringError
+from core.errors import OutOfMemory, RunFailed, SparringError
 from core.evaluation import Scores
 from core.interfaces import Branching
 from core.play import PlayRequest, PlayResult
@@ -207,7 +207,13 @@ def _told_how_to_go_on(start: Start) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        raise SystemExit(f"interrupted; {how()}") from None
+        raise KeyboardInterrupt(f"interrupted; {how()}") from None
+    except OutOfMemory as error:
+        error.add_note(
+            f"the run is in {start.run_directory}; with the same settings it would run out of memory again: change them, "
+            f"then {how()}"
+        )
+        raise
     except RunFailed as error:
         error.add_note(f"the run is in {start.run_directory}; {how()}")
         raise

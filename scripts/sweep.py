@@ -85,7 +85,7 @@ def carry_out(sweep: Sweep, directory: Path, options: argparse.Namespace) -> Non
         run_sweep(sweep, directory, options.parallel, options.gpus)
         write_report([directory])
     except KeyboardInterrupt:
-        raise SystemExit(f"interrupted; continue with: {again}") from None
+        raise KeyboardInterrupt(f"interrupted; continue with: {again}") from None
     if failed := [run for run in runs_of(sweep, directory) if run.state == "failed"]:
         raise SystemExit(f"{len(failed)} trials failed, see above; try them again: {again}")
 

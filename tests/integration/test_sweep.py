@@ -65,7 +65,7 @@ def test_a_sweep_with_a_trial_killed_and_itself_interrupted_is_completed(
     assert eventually(lambda: (victim / "failed.json").is_file(), 30), log.read_text()
     assert eventually(lambda: bool(finished(sweep)), 200), log.read_text()
     os.kill(process.pid, signal.SIGINT)
-    assert process.wait(180) == 1
+    assert process.wait(180) == 130
     said = log.read_text()
     assert "0-seed1 (learning_rate=0.0001): failed: killed by SIGKILL" in said
     assert f"interrupted; continue with: python -m scripts.sweep resume {sweep}" in said

@@ -31,10 +31,11 @@ def test_of_the_systems_errors_the_file_and_the_reason_are_told(tmp_path, capsys
     [
         (SparringError("no such run"), 2, "error: no such run\n"),
         (PermissionError(13, "Permission denied", "out.json"), 2, "error: out.json: Permission denied\n"),
-        (KeyboardInterrupt(), "interrupted", ""),
+        (KeyboardInterrupt(), 130, "interrupted\n"),
+        (KeyboardInterrupt("interrupted; start it again"), 130, "interrupted; start it again\n"),
     ],
 )
-def test_a_command_ends_plainly(error: BaseException, code: int | str, said: str, capsys) -> None:
+def test_a_command_ends_plainly(error: BaseException, code: int, said: str, capsys) -> None:
     with pytest.raises(SystemExit) as ended, plain_endings():
         raise error
     assert (ended.value.code, capsys.readouterr().err) == (code, said)

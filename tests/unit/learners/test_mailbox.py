@@ -73,9 +73,37 @@ def test_what_is_saved_already_is_not_saved_again() -> None:
 def test_a_checkpoint_that_is_registered_outlives_the_learner() -> None:
     async def play(mailbox: Mailbox) -> None:
         await mailbox.saved({"generator": 2}, "there")
-        await mailbox.stop("it is over")
+        await mailbox.stop(LearnerFailed("it is over"))
         assert await mailbox.get_saved({"generator": 2}) == "there"
         with pytest.raises(LearnerFailed, match="it is over"):
             await mailbox.get_saved({"generator": 3})
+
+    run(play)
+
+
+def test_who_replaces_a_worker_killed_for_memory_takes_half() -> None:
+    """Of what its state says, or of what the one before it began with: whichever is less."""
+
+    async def play(mailbox: Mailbox) -> None:
+        assert await mailbox.halvings(1) == 1  # a resumed learner's
+        await mailbox.lost("a signal", for_memory=False)
+        assert await mailbox.halvings(1) == 1
+        await mailbox.lost("Ray's memory monitor", for_memory=True)
+        assert await mailbox.halvings(1) == 2
+        await mailbox.lost("Ray's memory monitor", for_memory=True)
+        assert await mailbox.halvings(2) == 3, "the one before has saved its own"
+        assert await mailbox.halvings(5) == 5
+
+    run(play)
+
+
+def test_each_loss_is_told_once() -> None:
+    async def play(mailbox: Mailbox) -> None:
+        assert await mailbox.take_losses() == []
+        await mailbox.lost("a signal", for_memory=False)
+        await mailbox.lost("the memory monitor", for_memory=True)
+        first, second = await mailbox.take_losses()
+        assert "a signal" in first and "the memory monitor" in second
+        assert await mailbox.take_losses() == []
 
     run(play)

@@ -10,18 +10,21 @@ import pytest
 from pydantic import ValidationError
 
 from configs.schema import Config
+from core.commands import plain_endings
 from core.episode import Episode, Trajectory
-from core.errors import SparringError
+from core.errors import OutOfMemory, RunFailed, SparringError
 from core.interfaces import EngineFailure
 from core.play import PlayResult
 from curriculum.curriculum import Curriculum
 from runtime import session
 from runtime.parts import Start
+from tracking.report import _state
+from tracking.run_log import run_log
 
 
 @pytest.mark.parametrize(
     ("ends", "said"),
-    [(EngineFailure("vLLM ended: out of memory"), EngineFailure), (KeyboardInterrupt(), SystemExit)],
+    [(EngineFailure("vLLM ended: out of memory"), EngineFailure), (KeyboardInterrupt(), KeyboardInterrupt)],
 )
 def test_what_ends_a_run_says_how_to_go_on_with_this_one(
     tmp_path: Path, ends: BaseException, said: type[BaseException]
@@ -37,6 +40,30 @@ def test_what_ends_a_run_says_how_to_go_on_with_this_one(
     assert "start it again" in words() and "--resume" not in words()
     (tmp_path / "config.yaml").touch()
     assert f"--resume --run-name {tmp_path.name} --output-dir {tmp_path.parent}" in words()
+
+
+def test_what_ran_out_of_memory_is_not_to_be_resumed_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").touch()
+    start = Start(run_directory=tmp_path, models={}, checkpoint=None, versions={}, state=None)
+
+    def note_of(error: RunFailed) -> str:
+        with pytest.raises(type(error)), session._told_how_to_go_on(start):
+            raise error
+        return error.__notes__[0]
+
+    assert "--resume" in note_of(OutOfMemory("a learner")) and "--resume" in note_of(RunFailed("a learner"))
+    assert note_of(OutOfMemory("a learner")) != note_of(RunFailed("a learner"))
+
+
+def test_an_interrupted_run_is_filed_as_interrupted(tmp_path: Path) -> None:
+    """As the session and the driver end it."""
+    start = Start(run_directory=tmp_path, models={}, checkpoint=None, versions={}, state=None)
+    with pytest.raises(SystemExit) as ended, plain_endings(), run_log() as log:
+        log.open(tmp_path)
+        with session._told_how_to_go_on(start):
+            raise KeyboardInterrupt
+    assert ended.value.code == 130
+    assert _state(tmp_path)[0] == "interrupted"
 
 
 def test_a_run_has_one_driver_at_a_time(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -131,7 +132,7 @@ def test_a_directory_with_a_sweep_is_not_taken_again_and_one_without_is_not_resu
 
 
 @pytest.mark.parametrize("when", ["while Ray is loaded", "while it runs"])
-def test_who_interrupts_a_sweep_is_told_how_to_go_on(tmp_path, monkeypatch, when):
+def test_who_interrupts_a_sweep_is_told_how_to_go_on(tmp_path, monkeypatch, capsys, when):
     class Tuning(ModuleType):
         def __getattr__(self, name: str):
             if when == "while Ray is loaded":
@@ -143,8 +144,10 @@ def test_who_interrupts_a_sweep_is_told_how_to_go_on(tmp_path, monkeypatch, when
 
     monkeypatch.setitem(sys.modules, "sweeps.tuning", Tuning("sweeps.tuning"))
     arguments = ["grid", "--key", "learning_rate=1e-4,2e-4", "--config", "debug", "--to", str(tmp_path)]
-    with pytest.raises(SystemExit, match=f"interrupted; continue with: .* resume {tmp_path}"):
+    with pytest.raises(SystemExit) as ended:
         main(arguments)
+    assert ended.value.code == 130
+    assert re.match(f"interrupted; continue with: .* resume {tmp_path}", capsys.readouterr().err)
 
 
 def test_a_report_of_what_there_is(tmp_path, capsys, refused):

@@ -1,0 +1,60 @@
+"""What a process of a run ended by, as Ray tells of it, in one line and without Ray's advice.
+
+Imports no Ray: it goes by what the errors hold and by their text (of Ray 2.60; tests/chaos/test_killed_for_memory.py).
+Ray cannot tell a signal from a crash, nor who sent it.
+"""
+
+import re
+
+_WRAPPED = ("controller_failure", "health_check_failure", "cause")
+"""Attributes by which Ray's errors, and Ray Train's, hold what happened."""
+_NODE = re.compile(r"killed due to the node running low on memory.*? was (\S+?) ?used / (\S+?) ?limit")
+_KILLED = re.compile(
+    r"^Selected to kill: .*?task name=(\S+?)\.\w*,.*?actual memory used=(\S+?),", re.MULTILINE
+)
+_USER = re.compile(r"^\d+\t([\d.]+)\t(ray::.+)$", re.MULTILINE)
+_GONE = re.compile(r"\tpid: (\d+)\n(?:.*\n)*?\tip: (\S+)\n.*its worker process has died", re.MULTILINE)
+_COLOUR = re.compile(r"\x1b\[\d*m")
+
+
+def causes(error: BaseException) -> list[BaseException]:
+    """Return the errors that this one was made of: those of each worker, or itself, without Ray's around them."""
+    if failures := getattr(error, "worker_failures", None):
+        return [cause for failure in failures.values() for cause in causes(failure)]
+    for name in _WRAPPED:
+        if isinstance(inner := getattr(error, name, None), BaseException):
+            return causes(inner)
+    return [error]
+
+
+def killed_for_memory(error: BaseException) -> bool:
+    """Whether Ray's memory monitor ended one of the processes that the error tells of."""
+    return any(_NODE.search(str(cause)) for cause in causes(error))
+
+
+def in_words(error: BaseException) -> str:
+    """Return what happened, each cause once."""
+    return "; ".join(dict.fromkeys(map(_in_words, causes(error))))
+
+
+def _in_words(cause: BaseException) -> str:
+    text = _COLOUR.sub("", str(cause)).strip()
+    if node := _NODE.search(text):
+        killed = " and ".join(f"{name} with {used}" for name, used in _KILLED.findall(text))
+        used, limit = node.groups()
+        most = ", ".join(f"{name} {gigabytes}GB" for gigabytes, name in _USER.findall(text)[:3])
+        return f"OutOfMemoryError: Ray killed {killed}, since {used} of the node's {limit} were in use (most: {most})"
+    if gone := _GONE.search(text):
+        pid, address = gone.groups()
+        return (
+            f"{type(cause).__name__}: process {pid} on {address} ended without a word: killed by a signal, by the "
+            "kernel for memory (`dmesg` tells), or crashed"
+        )
+    return f"{type(cause).__name__}: {_last_words(text)}"
+
+
+def _last_words(text: str) -> str:
+    """The first line of a message; of a traceback, the exception that it ends with."""
+    lines = text.splitlines() or [""]
+    frames = [number for number, line in enumerate(lines) if line.startswith("  ")]
+    return lines[frames[-1] + 1 if frames and frames[-1] + 1 < len(lines) else 0]

@@ -1,0 +1,133 @@
+"""What Ray's memory monitor ends: a learner's worker, who is replaced and takes half; a rollout actor. What is told of both."""
+
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+import ray
+from ray import cloudpickle
+from ray.exceptions import OutOfMemoryError
+
+from core.endings import in_words, killed_for_memory
+from core.errors import OutOfMemory
+from learners import train_loop
+from learners.settings import MICROBATCH_TOKENS
+from learners.train_spec import LearnerSpec
+from tests.chaos.test_learner_killed import (  # noqa: F401 - fixtures
+    PATIENCE_S,
+    batch,
+    learning,
+    model,
+    sent,
+    spec,
+    within,
+)
+
+_ROOM_GIB, _MEAL_GIB = 2.0, 3.0
+"""Beyond what the machine has in use; the second is above the first, by what others may give back meanwhile."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster() -> Iterator[None]:
+    """A Ray that kills what takes more than _ROOM_GIB. Its sockets' paths must be short."""
+    directory = tempfile.mkdtemp(prefix="spar-")
+    os.environ.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", "0.5")
+    memory = psutil.virtual_memory()
+    threshold = 1 - (memory.available - _ROOM_GIB * 2**30) / memory.total
+    ray.init(
+        address="local",
+        num_cpus=2,
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level="ERROR",
+        object_store_memory=128 << 20,
+        _temp_dir=directory,
+        _system_config={"memory_usage_threshold": threshold, "memory_monitor_refresh_ms": 100},
+    )
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import tests
+    yield
+    cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
+    ray.shutdown()
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def eat(gibibytes: float) -> None:
+    """Take memory until somebody puts an end to it."""
+    meal = []
+    for _ in range(int(gibibytes * 10)):
+        meal.append(np.ones(2**27 // 10))
+        time.sleep(0.02)
+    time.sleep(120)
+
+
+def hungry_loop(most_tokens: int) -> Any:
+    """The workers' loop, in which the second batch is too much with micro-batches of more than most_tokens."""
+
+    def loop(config: dict[str, Any]) -> None:
+        from learners import recovery, train_loop
+
+        learn = recovery.learn
+
+        def hungry(learner: Any, batch: Any, point: Any) -> dict[str, float]:
+            if batch.step == 2 and learner.microbatch_tokens > most_tokens:
+                eat(_MEAL_GIB)
+            return learn(learner, batch, point)
+
+        recovery.learn = hungry
+        train_loop._train_loop(config)
+
+    return loop
+
+
+@pytest.mark.slow
+def test_a_learner_killed_for_memory_goes_on_with_less_at_once(
+    spec: LearnerSpec,  # noqa: F811
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(train_loop, "_train_loop", hungry_loop(MICROBATCH_TOKENS // 2))
+    with learning(spec, tmp_path) as learner:
+        for step in (1, 2):
+            within(PATIENCE_S, lambda: learner.begin(sent(batch(step)))())  # noqa: B023
+        assert learner.version == 2
+    (told,) = [record.getMessage() for record in caplog.records if record.name == "learners.train_loop"]
+    assert "OutOfMemoryError" in told and "RayTrainWorker" in told and len(told.splitlines()) == 1
+
+
+@pytest.mark.slow
+def test_a_learner_killed_for_memory_too_often_says_so(
+    spec: LearnerSpec,  # noqa: F811
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(train_loop, "_train_loop", hungry_loop(0))
+    monkeypatch.setattr(train_loop, "_MAX_WORKER_FAILURES", 0)
+    with learning(spec, tmp_path) as learner:
+        within(PATIENCE_S, lambda: learner.begin(sent(batch(1)))())
+        with pytest.raises(OutOfMemory) as failure:
+            within(PATIENCE_S, lambda: learner.begin(sent(batch(2)))())
+    told = str(failure.value)
+    assert told.startswith("learner generator: OutOfMemoryError") and len(told.splitlines()) == 1
+    assert "RayTrainWorker" in told and "GB" in told and "learner.microbatch_tokens" in told
+
+
+@pytest.mark.slow
+def test_an_actor_killed_for_memory_is_told_with_what_it_had() -> None:
+    class Glutton:
+        def eat(self) -> None:
+            eat(_MEAL_GIB)
+
+    with pytest.raises(OutOfMemoryError) as failure:
+        ray.get(ray.remote(num_cpus=0)(Glutton).remote().eat.remote())
+    assert killed_for_memory(failure.value)
+    told = in_words(failure.value)
+    assert "Glutton with" in told and "GB" in told and len(told.splitlines()) == 1
