@@ -1,6 +1,7 @@
 """Plays assignments: many episodes at once as coroutines on one process's engines. No Ray."""
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
@@ -10,7 +11,7 @@ from actors.rows import episode_rows
 from core.batch import Transcript, transcript_of
 from core.episode import Completion, Episode
 from core.interfaces import Game, Player, Policy, PromptFormat, Sampling, Sandbox
-from core.play import PLAY, PlayRequest, PlayResult, usage_of
+from core.play import GENERATOR, PLAY, PlayProgress, PlayRequest, PlayResult, usage_of
 from core.problem import Problem
 from core.seeding import derive_seed
 from core.tracing import Occupancy
@@ -42,21 +43,25 @@ class EpisodeRunner:
         seats: Mapping[str, str],
         run_seed: int,
         index: int = 0,
+        turns: int = 1,
     ) -> None:
         """speakers: by policy; seats: whose policy each player is (in self-play two have one); index: among the runners
-        that deal out problems to the same engines."""
+        that deal out problems to the same engines; turns: completions of an attempt of the generator."""
         self._game, self._speakers, self._seats, self._run_seed = game, speakers, seats, run_seed
-        self._index = index
+        self._index, self._turns = index, turns
         self._sandbox = sandbox
 
-    async def play(self, request: PlayRequest) -> tuple[PlayResult, list[Transcript]]:
+    async def play(
+        self, request: PlayRequest, heard: Callable[[PlayProgress], None] = lambda progress: None
+    ) -> tuple[PlayResult, list[Transcript]]:
         """All problems of the request at once; of play for training also all trajectories' transcripts. Raises what a policy
-        raises; a sandbox failure only leaves trajectories without reward."""
+        raises; a sandbox failure only leaves trajectories without reward. heard: is told of the progress after each
+        completion."""
         PLAY.set(object())
-        occupancy = Occupancy("generate", "sandbox")
+        occupancy, counter = Occupancy("generate", "sandbox"), _Counter(self._expected(request), heard)
         episodes = await asyncio.gather(
             *(
-                self._play_one(request, problem, self._index + i, occupancy)
+                self._play_one(request, problem, self._index + i, occupancy, counter)
                 for i, problem in enumerate(request.problems)
             )
         )
@@ -68,6 +73,15 @@ class EpisodeRunner:
             result, episodes=self._recorded(episodes, request.recorded), usage=usage_of(episodes)
         )
         return recorded, transcripts
+
+    def _expected(self, request: PlayRequest) -> int:
+        """Returns the number of completions that the request takes, unless attempts are repeated or matches are long."""
+        each = 0
+        for player, policy in self._seats.items():
+            attempts, turns = request.attempts[player], self._turns if policy == GENERATOR else 1
+            branching = request.branching.get(player)
+            each += branching.turns(attempts, turns) if branching else attempts * turns
+        return each * len(request.problems)
 
     def _recorded(self, episodes: Sequence[Episode], begins: Mapping[str, Any]) -> list[Episode]:
         """With their rows, and without what these hold."""
@@ -98,7 +112,7 @@ class EpisodeRunner:
             await speaker.policy.close()
 
     async def _play_one(
-        self, request: PlayRequest, problem: Problem, turn: int, occupancy: Occupancy
+        self, request: PlayRequest, problem: Problem, turn: int, occupancy: Occupancy, counter: "_Counter"
     ) -> Episode:
         players = {}
         for name, role in self._seats.items():
@@ -106,7 +120,7 @@ class EpisodeRunner:
             engines = (speaker.policy, *speaker.more)
             players[name] = Player(
                 name=name,
-                policy=_TimedPolicy(engines[turn % len(engines)], occupancy),
+                policy=_TimedPolicy(engines[turn % len(engines)], occupancy, counter),
                 format=speaker.format,
                 attempts=request.attempts[name],
                 temperature=request.temperatures[name],
@@ -120,9 +134,27 @@ class EpisodeRunner:
         return await self._game.play(problem, players, sandbox, request.memory.get(problem.id, ()))
 
 
+class _Counter:
+    """Counts the completions of one request."""
+
+    def __init__(self, expected: int, heard: Callable[[PlayProgress], None]) -> None:
+        self._progress, self._heard = PlayProgress(expected=expected), heard
+        self._began = time.monotonic()
+        heard(self._progress)
+
+    def add(self, completion: Completion) -> None:
+        self._progress = replace(
+            self._progress,
+            done=self._progress.done + 1,
+            tokens=self._progress.tokens + len(completion.tokens),
+            seconds=time.monotonic() - self._began,
+        )
+        self._heard(self._progress)
+
+
 class _TimedPolicy:
-    def __init__(self, policy: Policy, occupancy: Occupancy) -> None:
-        self._policy, self._occupancy = policy, occupancy
+    def __init__(self, policy: Policy, occupancy: Occupancy, counter: _Counter) -> None:
+        self._policy, self._occupancy, self._counter = policy, occupancy, counter
 
     @property
     def version(self) -> int:
@@ -130,7 +162,9 @@ class _TimedPolicy:
 
     async def generate(self, prompt_tokens: Sequence[int], sampling: Sampling) -> Completion:
         with self._occupancy.working("generate"):
-            return await self._policy.generate(prompt_tokens, sampling)
+            completion = await self._policy.generate(prompt_tokens, sampling)
+        self._counter.add(completion)
+        return completion
 
 
 class _TimedSandbox:

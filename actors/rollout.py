@@ -1,11 +1,13 @@
 """The rollout actor: the Ray shell around EpisodeRunner."""
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import ray
@@ -35,7 +37,7 @@ from core.arrays import sealed
 from core.endings import in_words, killed_for_memory
 from core.errors import OutOfMemory, RunFailed
 from core.interfaces import EngineFailure
-from core.play import PlayRequest, PlayResult, Usage
+from core.play import PlayProgress, PlayRequest, PlayResult, Usage
 from core.problem import Problem
 from core.weights import PublishReceipt, WeightUpdate, joined
 
@@ -63,6 +65,7 @@ class RolloutShell:
         with warnings_heard() as self._warnings:
             self._runner = build(index)
         self._playing = 0
+        self._progress: dict[Any, PlayProgress] = {}
         self._in_flight = Gauge(
             "sparring_problems_in_flight", "Problems whose episodes are being played.", ("actor",)
         )
@@ -80,17 +83,24 @@ class RolloutShell:
     async def alive(self) -> None:
         """Answers while it plays."""
 
+    @ray.method(concurrency_group="health")
+    async def progress(self, key: Any) -> PlayProgress | None:
+        """Returns how far the request with this key has come. None if it is not being played."""
+        return self._progress.get(key)
+
     async def sleep(self) -> None:
         await self._runner.sleep()
 
     @ray.method(num_returns=2)
     async def play(self, request: PlayRequest) -> tuple[PlayResult, Any]:
         """Two references: to the result, and to the sealed transcripts."""
+        key = request.key
         self._count(len(request.problems))
         try:
-            result, transcripts = await self._runner.play(request)
+            result, transcripts = await self._runner.play(request, partial(self._progress.__setitem__, key))
             return result, sealed(transcripts)
         finally:
+            self._progress.pop(key, None)
             self._count(-len(request.problems))
 
     def _count(self, change: int) -> None:
@@ -108,6 +118,8 @@ class RolloutShell:
 
 
 RolloutActor: Any = ray.remote(**HEALTH)(RolloutShell)
+PROGRESS_S = 1.0
+"""An actor that has not said within this how far it has come is not waited for."""
 _ENDED = (*DIED, Silent, EngineFailure)
 _LOST = (*_ENDED, ObjectLostError)
 """ObjectLostError: what it had played was lost with its node before anybody had it."""
@@ -126,6 +138,8 @@ class _Share:
     transcripts: Any
     again: int = 0
     """Problems that were begun anew."""
+    progress: PlayProgress = field(default_factory=PlayProgress)
+    """As it was last heard of."""
 
 
 class RayRollouts:
@@ -149,6 +163,7 @@ class RayRollouts:
         whether an engine of an actor does."""
         self.engines = dict(engines or {})
         self._build, self._options, self._device, self._sleeps = build, options, device, sleeps
+        self.heard: Callable[[PlayProgress], None] = lambda progress: None
         self.actors, self._said = [], set[str]()
         self._replaced = [0] * len(options)
         self._mended: Counter[Any] = Counter()
@@ -211,7 +226,9 @@ class RayRollouts:
             try:
                 ray.wait([share.playing], timeout=LOOK_S)
                 _fetch(shares)
-                result: PlayResult = answer(share.playing, actor, *self._engines())
+                result: PlayResult = answer(
+                    share.playing, actor, *self._engines(), meanwhile=lambda: self._tell(shares)
+                )
                 # the driver's own from here on, whatever becomes of the actor's node
                 transcripts = ray.put(answer(share.transcripts, actor))
             except _LOST as error:
@@ -226,6 +243,22 @@ class RayRollouts:
             for episode in result.episodes:
                 episode.transcripts = transcripts
             return replace(result, played_again=share.again)
+
+    def _tell(self, shares: Sequence[_Share]) -> None:
+        """Tells how far the request has come, according to those of its actors that answer at once."""
+        asked = {}
+        for share in shares:
+            if ray.wait([share.playing], timeout=0)[0]:
+                last = share.progress
+                share.progress = replace(last, done=max(last.done, last.expected))
+            else:
+                asked[share.actor.progress.remote(share.request.key)] = share
+        for reference in (
+            ray.wait(list(asked), num_returns=len(asked), timeout=PROGRESS_S)[0] if asked else ()
+        ):
+            with contextlib.suppress(RayActorError):  # whoever waits for it will tell
+                asked[reference].progress = ray.get(reference) or asked[reference].progress
+        self.heard(sum((share.progress for share in shares), PlayProgress()))
 
     def _merged(self, request: PlayRequest, results: Mapping[int, PlayResult]) -> PlayResult:
         """One result of several actors', by number: episodes in the request's order."""

@@ -3,7 +3,7 @@
 import contextlib
 import os
 import signal
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -36,14 +36,16 @@ class Silent(Exception):
     """An actor that does not answer, and has not died."""
 
 
-def answer(reference: Any, *watched: Any) -> Any:
-    """What a call comes to, however long it takes, while the actors that it needs are there.
+def answer(reference: Any, *watched: Any, meanwhile: Callable[[], None] = lambda: None) -> Any:
+    """What a call comes to, however long it takes, while the actors that it needs are there. meanwhile: is called at each
+    look.
 
     Raises:
         Silent: one of them is not, and has not died.
         RayError: as ray.get does.
     """
     while not ray.wait([reference], timeout=LOOK_S)[0]:
+        meanwhile()
         require_alive(watched)
     return ray.get(reference)
 

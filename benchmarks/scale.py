@@ -17,7 +17,7 @@ import random
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -38,7 +38,7 @@ from configs.schema import Config
 from core.arrays import opened
 from core.batch import BatchSpec, Transcript
 from core.episode import Completion, Episode, FinishReason, Outcome, Trajectory, Turn
-from core.play import DISCRIMINATOR, GENERATOR, POLICIES, PlayRequest, PlayResult
+from core.play import DISCRIMINATOR, GENERATOR, POLICIES, PlayProgress, PlayRequest, PlayResult
 from core.problem import Problem
 from core.weights import PublishReceipt, WeightUpdate
 from driver import train
@@ -178,13 +178,15 @@ class Sleeping:
             self._game, NoSandbox(), speakers, dict(zip(POLICIES, POLICIES, strict=True)), 0
         )
 
-    async def play(self, request: PlayRequest) -> tuple[PlayResult, list[Transcript]]:
+    async def play(
+        self, request: PlayRequest, heard: Callable[[PlayProgress], None]
+    ) -> tuple[PlayResult, list[Transcript]]:
         began = time.time()
         await asyncio.sleep(PLAY_S * self._rng.uniform(0.5, 1.5))
         while len(self._made) < len(request.problems):
             self._made.append(self._episode())
         self._game.episodes = iter(self._made)
-        result, transcripts = await self._runner.play(request)
+        result, transcripts = await self._runner.play(request, heard)
         return replace(result, spans=[("generate", began, time.time())]), transcripts
 
     async def publish(self, policy: str, update: WeightUpdate) -> PublishReceipt:

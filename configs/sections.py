@@ -166,10 +166,12 @@ CreditSettings = Annotated[TreeCredit | AttemptCredit, Field(discriminator="kind
 
 
 class CheckpointSettings(Settings):
-    every: int = Field(default=1, ge=1)
-    """Steps between checkpoints; a killed run loses at most this many."""
-    keep: int = Field(default=2, ge=1)
-    """Latest checkpoints kept, besides the best and the last of each stage."""
+    every: int | None = Field(default=None, ge=1)
+    """Steps between checkpoints; a killed run loses at most this many. Left open: a checkpoint below 1 GiB is written after
+    every step, a larger one when the last is 15 minutes old. One is also written after an evaluation and at a stage's end."""
+    keep: int | None = Field(default=None, ge=1)
+    """Latest checkpoints kept, besides the best and the last of each stage. Left open: 2, and no more than these
+    and the best if a checkpoint has 1 GiB or more."""
     mirror: str | None = Field(default=None, pattern=r"^\w+://.")
     """Where each checkpoint is copied to besides, under the run's name: s3://BUCKET/PREFIX, with
     ?scheme=http&endpoint_override=HOST:PORT for another server than Amazon's; gs://, file://."""

@@ -150,6 +150,10 @@ class Branching:
         prefix, branch = self.place(attempt)
         return prefix if stage < self.stage else branch if stage == self.stage else attempt
 
+    def turns(self, attempts: int, stages: int) -> int:
+        """Returns the number of distinct turns of so many attempts of so many stages."""
+        return len({(s, self.node(a, s)) for s in range(1, stages + 1) for a in range(attempts)})
+
 
 @dataclass(frozen=True, kw_only=True)
 class Player:

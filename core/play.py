@@ -39,6 +39,49 @@ class PlayRequest:
     """Of play for training: what its rows in episodes.jsonl begin with. Its trajectories are answered without what is in
     these rows or only a learner reads: whoever puts a step together sees what each earned."""
 
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """Tells the requests apart that an actor plays at the same time."""
+        return *self.address, self.problems[0].id
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlayProgress:
+    """How far the play of a request has come.
+
+    Example: PlayProgress(done=37, expected=96, tokens=4096, seconds=80.0)
+    """
+
+    done: int = 0
+    """Completions that are finished."""
+    expected: int = 0
+    """Completions of the whole request; attempts that are repeated and long matches take more."""
+    tokens: int = 0
+    """Tokens of the finished completions."""
+    seconds: float = 0.0
+    """Seconds from the begin of the play to the last finished completion."""
+
+    @property
+    def known_total(self) -> int | None:
+        """None once there are more completions than were expected."""
+        return self.expected if self.done <= self.expected else None
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds that the rest takes at the rate so far. None if that is unknown."""
+        if not self.done or self.known_total is None:
+            return None
+        return self.seconds * (self.expected - self.done) / self.done
+
+    def __add__(self, other: PlayProgress) -> PlayProgress:
+        """Returns the progress of two parts of a request that are played at the same time."""
+        return PlayProgress(
+            done=self.done + other.done,
+            expected=self.expected + other.expected,
+            tokens=self.tokens + other.tokens,
+            seconds=max(self.seconds, other.seconds),
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class Usage:

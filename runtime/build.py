@@ -95,7 +95,8 @@ def build_runner(
             probe_tolerance=settings.engine.tolerance,
             more=tuple(more),
         )
-    return EpisodeRunner(config.game.game(), sandbox, speakers, config.seats, config.seed, index)
+    game = config.game
+    return EpisodeRunner(game.game(), sandbox, speakers, config.seats, config.seed, index, game.turns)
 
 
 def credit_of(config: Config, role: str) -> Credit:

@@ -64,7 +64,7 @@ class Evaluations:
     def _play_bank(self, request: PlayRequest, file: Path) -> None:
         """Of the request's problems, besides what there is."""
         assert self._evaluator is not None
-        self._show.phase("playing the yardstick of the evaluations")
+        self._show.phase("baseline programs")
         episodes = self._parts.rollouts.begin(request)().episodes
         self._bank |= self._parts.wait(self._evaluator.bank_of(episodes))
         write_json(file, self._bank)

@@ -13,7 +13,7 @@ from actors.episodes import EpisodeRunner
 from configs.schema import Config
 from core.batch import BatchSpec
 from core.errors import SparringError
-from core.play import PlayRequest, PlayResult
+from core.play import PlayProgress, PlayRequest, PlayResult
 from core.problem import Problem
 from core.weights import PublishReceipt, WeightUpdate
 from curriculum.curriculum import Curriculum
@@ -32,10 +32,11 @@ from sandbox_workers.nothing import NoSandbox
 class LocalRollouts:
     def __init__(self, loop: asyncio.Runner, runner: EpisodeRunner) -> None:
         self._loop, self._runner = loop, runner
+        self.heard: Callable[[PlayProgress], None] = lambda progress: None
 
     def begin(self, request: PlayRequest) -> Callable[[], PlayResult]:
         """Nothing goes on beside the driver here: played at once."""
-        result, transcripts = self._loop.run(self._runner.play(request))
+        result, transcripts = self._loop.run(self._runner.play(request, self.heard))
         for episode in result.episodes:
             episode.transcripts = transcripts
         return lambda: result

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 from core.batch import BatchSpec
 from core.episode import Episode, Mistakes
 from core.interfaces import Sandbox
-from core.play import PlayRequest, PlayResult
+from core.play import PlayProgress, PlayRequest, PlayResult
 from core.weights import PublishReceipt
 from curriculum.curriculum import Assignment
 from runtime.placement import Node
@@ -44,6 +44,9 @@ class Scheduler(Stateful, Protocol):
 
 
 class Rollouts(Protocol):
+    heard: Callable[[PlayProgress], None]
+    """Is told how far a request has come, while the driver waits for its result."""
+
     def begin(self, request: PlayRequest) -> Callable[[], PlayResult]:
         """Play it beside what is begun already; the result waits for the end."""
         ...

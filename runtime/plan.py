@@ -32,6 +32,10 @@ from sandbox_workers.languages import Q_INSIDE, UnknownLanguage, all_commands, r
 _GIB, _MIB = 1 << 30, 1 << 20
 _WEIGHTS, _ADAM = 4, 8
 """Bytes per parameter, fp32."""
+_LARGE = 1 << 30
+"""Bytes of a checkpoint that is not written after every step, unless that is asked for."""
+SAVE_S = 900.0
+"""Seconds from one of these checkpoints to the next."""
 _TINY, _RATE, _LORA_RATE = 10**8, 5e-5, 5e-4
 """Parameters, and beyond them the highest learning rate that nobody is asked about."""
 
@@ -240,29 +244,71 @@ def _memory(config: Config, start: Start) -> Look:
     )
 
 
-def _disk(config: Config, start: Start) -> Look:
-    """Checkpoints that are kept at once: the last ones, the best, one per stage, and the one being written."""
+@dataclass(frozen=True, kw_only=True)
+class Saving:
+    """When checkpoints are written, besides those after evaluations and at the ends of stages, and which are kept."""
+
+    every: int | None
+    """Steps between two checkpoints. None: SAVE_S lie between them."""
+    keep: int
+    """Number of latest checkpoints that are kept, besides the best."""
+    stages: bool
+    """Whether the last checkpoint of each stage is kept."""
+
+    def __str__(self) -> str:
+        if self.every is None:
+            return f"every {SAVE_S / 60:g} minutes"
+        return "after every step" if self.every == 1 else f"after every {self.every} steps"
+
+
+def saving(config: Config, start: Start) -> Saving:
+    """Returns what the config says of checkpoints; what it leaves open follows from their size."""
+    every, keep, size = config.checkpoint.every, config.checkpoint.keep, _checkpoint_bytes(config, start)
+    # a model that is not on this machine comes from a hub, but for the embedded one, which is made first
+    unknown = any(config.policy(role).model != EMBEDDED for role in config.policies)
+    large = unknown if size is None else size >= _LARGE
+    return Saving(
+        every=every or (None if large else 1),
+        keep=keep or 2,
+        stages=bool(keep) or not large,
+    )
+
+
+def _checkpoint_bytes(config: Config, start: Start) -> int | None:
+    """Returns None if a model is not on this machine yet."""
     sizes = {role: parameters(start.models[role]) for role in config.policies}
     if not all(sizes.values()):
-        return None, None
+        return None
     for role, shape in (shapes_of(config) or {}).items():
         if lora := config.policy(role).learner.lora:
             sizes[role] = lora.rank * shape.adapter
         estimator = config.policy(role).learner.estimator
         if estimator.kind == "gae" and estimator.critic == "model":
             sizes[role] *= 2
-    each = (_WEIGHTS + _ADAM) * sum(sizes.values())
-    count = config.checkpoint.keep + 2 + len(config.stages)
+    return (_WEIGHTS + _ADAM) * sum(sizes.values())
+
+
+def _disk(config: Config, start: Start) -> Look:
+    """Checkpoints that are kept at once: the last ones, the best, one per stage, and the one being written."""
+    each, rule = _checkpoint_bytes(config, start), saving(config, start)
+    if each is None:
+        return f"disk: checkpoints are written {rule}", None
+    count = rule.keep + 2 + len(config.stages) * rule.stages
     there_already = len(list((start.run_directory / "checkpoints").glob("step_*")))
     there = next(p for p in (start.run_directory, *start.run_directory.parents) if p.exists())
     free = shutil.disk_usage(there).free
-    line = f"disk: about {each / _MIB:.0f} MiB a checkpoint, at most {count} at once; {free / _GIB:.0f} GiB are free at {there}"
+    line = (
+        f"disk: about {each / _MIB:.0f} MiB a checkpoint, written {rule}, at most {count} at once; "
+        f"{free / _GIB:.0f} GiB are free at {there}"
+    )
     more = each * max(1, count - there_already)  # a resumed run has some
     if more <= free:
         return line, None
+    fewer = f"keep fewer (--checkpoint.keep, now {rule.keep})"
+    adapters = " ".join(f"--{role}.learner.lora.rank 16" for role in config.policies)
     return line, (
         f"{there} has {free / _GIB:.1f} GiB free, the checkpoints of this run take about {more / _GIB:.1f}: give "
-        f"another --output-dir, or keep fewer (--checkpoint.keep, now {config.checkpoint.keep})"
+        f"another --output-dir, or {fewer if rule.stages else f'train adapters, which are small ({adapters})'}"
     )
 
 

@@ -16,6 +16,7 @@ from curriculum.curriculum import Assignment
 from learners.checkpoints import CheckpointStore
 from learners.mirror import Mirror
 from runtime.parts import LearnerHandle, Start, Stateful
+from runtime.plan import SAVE_S, saving
 from runtime.start import STARTED_FROM
 from tracking.clock import Clock
 from tracking.plots import plot_learning_curves
@@ -47,7 +48,10 @@ class Recorder:
         self._shown, self._show, self._clock = shown, show, clock
         directory = start.run_directory
         self._record = RunRecord(directory)
-        self._store = CheckpointStore(directory / "checkpoints", config.checkpoint.keep)
+        self._saving = saving(config, start)
+        self._saved = clock.last
+        """When the last checkpoint was begun."""
+        self._store = CheckpointStore(directory / "checkpoints", self._saving.keep)
         self._writer = ThreadPoolExecutor(1, "checkpoints")
         self._writing: Future[None] | None = None
         mirror = config.checkpoint.mirror
@@ -126,7 +130,9 @@ class Recorder:
         """Weights that make updates fail may be broken: those before them must not be pruned for them."""
         learned = [row[role] for role in self._config.policies if role in row]
         broken = any(of.get("skipped_updates") or of.get("reloaded") for of in learned)
-        return step % self._config.checkpoint.every == 0 and not broken
+        every = self._saving.every
+        due = self._clock.last - self._saved >= SAVE_S if every is None else step % every == 0
+        return due and not broken
 
     def save(
         self,
@@ -154,9 +160,10 @@ class Recorder:
             "versions_of_packages": versions(),
         }
         begun = {role: learner.save() for role, learner in learners.items()}
-        stages = {f"step_{stage['step']:06d}" for stage in self._stages}
+        stages = {f"step_{stage['step']:06d}" for stage in self._stages if self._saving.stages}
         self._writing = self._writer.submit(self._write, begun, state, is_best, stages)
         self._clock.lap("checkpoint")
+        self._saved = self._clock.last
 
     def _write(
         self,

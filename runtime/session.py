@@ -76,6 +76,7 @@ def open_session(run: Run, recipe: str) -> Iterator["Session"]:
         writers = tracked.enter_context(open_writers(config.tracking.to, _tracked_run(config, start)))
         show.phase("starting the sandbox and the engines")
         with _parts(config, start, train) as parts:
+            parts.rollouts.heard = show.play
             if (
                 config.problems.kind == "file"
             ):  # the embedded ones are judged by a test of ours, and their tests are data

@@ -6,8 +6,8 @@
 In the adversarial game every program of every kept checkpoint, and of the models before the run, meets every suite. At
 a board each pair plays matches, on both sides. Ratings are Bradley-Terry's in points of the Elo scale, with 95%
 intervals of a bootstrap over problems: of intervals that overlap widely nothing follows. `python -m scripts.report`
-shows the file on the run's page. A run keeps the checkpoints at the ends of its stages, the best and the latest two;
---checkpoint.keep of driver.py keeps more.
+shows the file on the run's page. A run keeps the checkpoints at the ends of its stages, the best and the latest two,
+of large models only the last three of these; --checkpoint.keep of driver.py keeps more.
 """
 
 import argparse

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from games.rules import Rules
 
 if not __package__:  # run as a file: the rooms are found from the root
@@ -88,24 +90,12 @@ def _known(values: Mapping[Any, None], asked: Any) -> str:
 # ---------------------------------------------------------------------- a run
 def _show_run(run: Path) -> None:
     from rich.console import Console
-    from rich.table import Table
 
     rows = list(read_rows(run / "metrics.jsonl"))
-    players = players_of(rows)
-    scores = list(dict.fromkeys(key for row in rows for key in row.get("held_out", {})))[:_SCORES]
-    table = Table(title=str(run), title_justify="left")
-    held_out = (f"held out: {key}".replace("_", " ") for key in scores)
-    for heading in ("step", "stage", "phase", *players, "valid", "kill", *held_out):
-        table.add_column(heading, justify="left" if heading == "phase" else "right")
-    for row in rows:
-        figures = [row.get(f"{player}_reward") for player in players]
-        figures += [row.get("validity"), row.get("kill_rate")]
-        figures += [row.get("held_out", {}).get(key) for key in scores]
-        table.add_row(
-            str(row["step"]), str(row.get("stage") or ""), row.get("phase", ""), *map(_figure, figures)
-        )
     console = Console(width=None if sys.stdout.isatty() else 160)
-    console.print(table)
+    console.print(str(run), highlight=False, markup=False, soft_wrap=True)
+    _print_steps(console, rows)
+    _print_held_out(console, rows)
     steps: dict[str, dict[int, None]] = {}
     for row in played(run):
         steps.setdefault(row["problem"], {})[row["step"]] = None
@@ -115,6 +105,39 @@ def _show_run(run: Path) -> None:
     if len(steps) > NAMED:
         console.print(f"  and {len(steps) - NAMED} more", highlight=False)
     console.print("why an attempt earned what it earned: --step N, --problem ID", highlight=False)
+
+
+def _print_steps(console: "Console", rows: Sequence[Row]) -> None:
+    """What was played: rewards and rates."""
+    from rich.table import Table
+
+    players, table = players_of(rows), Table()
+    for heading in ("step", "stage", "phase", *players, "valid", "kill"):
+        table.add_column(heading, justify="left" if heading == "phase" else "right")
+    for row in (row for row in rows if row["step"]):
+        figures = [
+            row.get(key) for key in (*(f"{player}_reward" for player in players), "validity", "kill_rate")
+        ]
+        table.add_row(
+            str(row["step"]), str(row.get("stage") or ""), row.get("phase", ""), *map(_figure, figures)
+        )
+    console.print(table)
+
+
+def _print_held_out(console: "Console", rows: Sequence[Row]) -> None:
+    """The scores of the evaluations; step 0 is before the first."""
+    from rich.table import Table
+
+    evaluated = [row for row in rows if row.get("held_out")]
+    if not evaluated:
+        return
+    scores = list(dict.fromkeys(key for row in evaluated for key in row["held_out"]))[:_SCORES]
+    table = Table(title="held out", title_justify="left")
+    for heading in ("step", *scores):
+        table.add_column(heading.replace("_", " "), justify="right")
+    for row in evaluated:
+        table.add_row(str(row["step"]), *(_figure(row["held_out"].get(key)) for key in scores))
+    console.print(table)
 
 
 def _figure(value: float | None) -> str:

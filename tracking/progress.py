@@ -1,24 +1,35 @@
-"""What a person sees while a run goes on: one live line on a terminal, elsewhere one line per step and, where nothing
-else is said, one every few seconds. All of it goes into the run's log, too."""
+"""What a person sees while a run goes on. A terminal has live lines: one of the run, and one of a long part of it; elsewhere
+there is one line per step and, while nothing else is said, one every now and then. All of it goes into the run's log, too."""
 
 import sys
+import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.console import Console, RenderableType
+from rich.constrain import Constrain
+from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress_bar import ProgressBar
 from rich.table import Table
+from rich.text import Text
 
+from core.play import PlayProgress
 from tracking.run_log import shown
 
 _COLUMNS = (("validity", "valid", ".2f"), ("kill_rate", "kill", ".2f"), ("tokens_per_s", "tok/s", ".0f"))
 _REWARD = "_reward"
-_SILENCE_S = 15.0
-"""After so long without a line, a pipe is told what is going on."""
+_SILENCES_S = (15.0, 30.0, 60.0, 120.0, 300.0)
+"""After so long without a line, a pipe is told what is going on; each time of one part it takes longer."""
+_COUNTED_S = 20.0
+"""The same, if more has been played since the last line."""
 _LOOK_S = 1.0
+_BAR, _MARGIN = 20, 2
+"""Columns of a bar, and those that stay empty at the right edge: the terminal writes ^C there."""
 
 
 def say(text: str) -> None:
@@ -28,60 +39,66 @@ def say(text: str) -> None:
 
 
 class Display:
-    def __init__(
-        self,
-        console: Console,
-        progress: Progress | None = None,
-        task: TaskID | None = None,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        """progress, task: the live line of a terminal."""
-        self._console, self._progress, self._task, self._clock = console, progress, task, clock
-        self._total = 0
+    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
+        self._console, self._clock = console, clock
+        self._total = self._done = 0
+        self._timed: tuple[float, int] | None = None
+        """When the first step of this process began, and the number of the step before it."""
         self._phase = "starting"
-        self._phase_began = self._spoke = clock()
+        self._play: PlayProgress | None = None
+        self._beats = 0
+        """Lines since something else was said of this phase."""
+        self._told = 0
+        """Completions that the last line told of."""
+        self._phase_began = self._spoke = self._stepped = self._heard = clock()
 
     def begin(self, total: int, done: int) -> None:
         """total: steps of the run; done: steps that a checkpoint already has."""
-        self._total = total
-        if self._progress is not None and self._task is not None:
-            self._progress.update(self._task, total=total, completed=done, description="")
+        self._total, self._done = total, done
 
     def phase(self, name: str) -> None:
         """What is going on from now on, such as "step 12: rollout"."""
         self._phase, self._phase_began = name, self._clock()
-        if self._progress is not None and self._task is not None:
-            self._progress.update(self._task, phase=name)
+        self._play, self._beats, self._told = None, 0, 0
+
+    def play(self, progress: PlayProgress) -> None:
+        """How far the play of this phase has come."""
+        self._play, self._heard = progress, self._clock()
 
     def beat(self) -> None:
-        """Called every second or so where there is no live line: breaks a long silence."""
-        now = self._clock()
-        if now - self._spoke >= _SILENCE_S:
-            self.say(f"… {self._phase}, {now - self._phase_began:.0f} s")
+        """Called every second or so where there are no live lines: breaks a long silence."""
+        now, done = self._clock(), self._play.done if self._play is not None else 0
+        counted = done != self._told
+        silence = _COUNTED_S if counted else _SILENCES_S[min(self._beats, len(_SILENCES_S) - 1)]
+        if now - self._spoke < silence:
+            return
+        self._beats, self._told = 0 if counted else self._beats + 1, done
+        of_play = f": {_told(self._play)}" if self._play is not None else ""
+        self.say(f"… {self._phase}, {now - self._phase_began:.0f} s{of_play}")
 
     def say(self, text: str) -> None:
-        self._spoke = self._clock()
-        self._console.print(text, highlight=False, soft_wrap=True, markup=False)
+        self._print(text)
         shown.info(text)
+
+    def _print(self, text: str) -> None:
+        """A terminal's lines end between words; those of a pipe are as long as they are."""
+        self._spoke = self._clock()
+        self._console.print(text, highlight=False, soft_wrap=not self._console.is_terminal, markup=False)
 
     def step(self, row: Mapping[str, Any]) -> None:
         """A step is done."""
-        rewards = [
-            f"{key.removesuffix(_REWARD)} {value:+.2f}"
-            for key, value in row.items()
-            if key.endswith(_REWARD) and value is not None
-        ]
-        figures = [
-            f"{label} {row[key]:{style}}" for key, label, style in _COLUMNS if row.get(key) is not None
-        ]
-        stage = f"stage {row['stage']} " if row["stage"] else ""
-        text = f"{stage}{row['phase']:<13} {' '.join(rewards + figures)}"
-        line = f"step {row['step']}/{self._total} {text} {row['seconds']['total']:.1f}s"
-        if self._progress is not None and self._task is not None:
-            self._progress.update(self._task, completed=row["step"], description=text)
-            shown.info(line)
-        else:
-            self.say(line)
+        now, step = self._clock(), row["step"]
+        if self._timed is None:
+            self._timed = now - row["seconds"]["total"], self._done
+        self._done, self._stepped = step, now
+        line, width = _step_line(row, self._total), self._console.width
+        shown.info(line)
+        for left_out in ("tokens_per_s", "phase", "stage") if self._console.is_terminal else ():
+            if len(line) <= width:
+                break
+            row = {**row, left_out: None}
+            line = _step_line(row, self._total)
+        self._print(line)
 
     def scores(self, title: str, scores: Mapping[str, float], keys: Sequence[str]) -> None:
         figures = ", ".join(f"{key.replace('_', ' ')} {scores[key]:.3f}" for key in keys)
@@ -97,25 +114,85 @@ class Display:
             shown.info(f"{name} {before[key]:.3f} -> {after[key]:.3f} (held out)")
         self._console.print(table)
 
+    # ------------------------------------------------------------------ the live lines of a terminal
+    def lines(self) -> RenderableType:
+        """Bar, count and estimate of the run and, while it plays, of the play. They stay whole: the words after them are
+        cut to what is left of the width."""
+        now, room = self._clock(), self._console.width - _MARGIN
+        doing = f"{self._phase}, {now - self._phase_began:.0f} s"
+        if not self._total:
+            return Text(textwrap.shorten(doing, room, placeholder=" …"))
+        rows = [(self._done, self._total, self._left(now), doing)]
+        if (play := self._play) is not None:
+            left = play.left_s
+            left = left if left is None else max(0.0, left - (now - self._heard))
+            rows.append((play.done, play.known_total, left, f"completions{_rate(play)}"))
+        bar = min(_BAR, room // 4)
+        table = Table.grid(padding=(0, 1))
+        for justify in ("left", "right", "left", "left"):
+            table.add_column(no_wrap=True, justify=justify)
+        counts = [f"{done}/{total}" if total else str(done) for done, total, *_ in rows]
+        lefts = [_clock_time(left) for _, _, left, _ in rows]
+        room -= bar + max(map(len, counts)) + max(map(len, lefts)) + 3
+        for (done, total, _, words), count, left in zip(rows, counts, lefts, strict=True):
+            drawn = ProgressBar(total=total, completed=done, width=bar, pulse=total is None)
+            said = textwrap.shorten(words, max(room, 2), placeholder=" …")
+            table.add_row(drawn, Text(count, "green"), Text(left, "cyan"), Text(said, "dim"))
+        return Constrain(table, self._console.width - _MARGIN)
+
+    def _left(self, now: float) -> float | None:
+        """Seconds until the run's last step is done, if one has been timed. Evaluations between steps are counted."""
+        if self._timed is None:
+            return None
+        began, before = self._timed
+        each = (self._stepped - began) / (self._done - before)
+        return max(0.0, each * (self._total - self._done) - (now - self._stepped))
+
+
+def _step_line(row: Mapping[str, Any], total: int) -> str:
+    rewards = [
+        f"{key.removesuffix(_REWARD)} {value:+.2f}"
+        for key, value in row.items()
+        if key.endswith(_REWARD) and value is not None
+    ]
+    figures = [f"{label} {row[key]:{style}}" for key, label, style in _COLUMNS if row.get(key) is not None]
+    stage = f"stage {row['stage']} " if row["stage"] else ""
+    phase = f"{row['phase']:<13} " if row["phase"] else ""
+    said = " ".join(rewards + figures)
+    return f"step {row['step']}/{total} {stage}{phase}{said} {row['seconds']['total']:.1f}s"
+
+
+def _told(play: PlayProgress) -> str:
+    """Example: 37 of 96 completions, 52 tokens/s, about 4 min left"""
+    of = f" of {play.known_total}" if play.known_total else ""
+    left = f", {_about(play.left_s)} left" if play.left_s is not None else ""
+    return f"{play.done}{of} completions{_rate(play)}{left}"
+
+
+def _rate(play: PlayProgress) -> str:
+    return f", {play.tokens / play.seconds:.0f} tokens/s" if play.tokens and play.seconds else ""
+
+
+def _about(seconds: float) -> str:
+    if seconds < 90:
+        return f"about {seconds:.0f} s"
+    return f"about {seconds / 60:.0f} min" if seconds < 5400 else f"about {seconds / 3600:.1f} h"
+
+
+def _clock_time(seconds: float | None) -> str:
+    return "-:--:--" if seconds is None else str(timedelta(seconds=round(seconds)))
+
 
 @contextmanager
 def display() -> Iterator[Display]:
     console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else 160)
+    show = Display(console)
     if not sys.stdout.isatty():
-        show = Display(console)
         with _beating(show):
             yield show
         return
-    columns = (
-        BarColumn(20),
-        MofNCompleteColumn(),
-        TextColumn("{task.description}"),
-        TextColumn("[dim]{task.fields[phase]}"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console) as progress:
-        task = progress.add_task("", total=None, phase="starting")
-        yield Display(console, progress, task)
+    with Live(get_renderable=show.lines, console=console, transient=True):
+        yield show
 
 
 @contextmanager

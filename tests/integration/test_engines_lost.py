@@ -75,7 +75,7 @@ class Runner:
     def __init__(self, remote: dict[str, RemotePolicy], index: int) -> None:
         self.remote = remote
 
-    async def play(self, request: PlayRequest) -> tuple[PlayResult, list[Any]]:
+    async def play(self, request: PlayRequest, heard: Any) -> tuple[PlayResult, list[Any]]:
         seconds = [float(p.description) for p in request.problems]
         said = [await self.remote[policy].generate([s], ASKED) for s in seconds for policy in POLICIES]  # type: ignore
         versions = dict(zip(POLICIES, [one.version for one in said], strict=False))

@@ -31,7 +31,7 @@ ROW = {
 class Runner:
     """Plays nothing."""
 
-    async def play(self, request: PlayRequest) -> tuple[PlayResult, list[Any]]:
+    async def play(self, request: PlayRequest, heard: Any) -> tuple[PlayResult, list[Any]]:
         return PlayResult(episodes=[], sandbox={}), []
 
     async def publish(self, policy: str, update: WeightUpdate) -> PublishReceipt:

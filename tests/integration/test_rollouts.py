@@ -20,7 +20,7 @@ from actors.rollout import REPLACEMENTS, RayRollouts
 from actors.scheduler import RayScheduler
 from core.errors import RunFailed
 from core.interfaces import EngineFailure
-from core.play import PlayRequest, PlayResult
+from core.play import PlayProgress, PlayRequest, PlayResult
 from core.problem import Problem
 from core.weights import PublishReceipt, WeightUpdate, digest_of
 from curriculum.curriculum import Curriculum, Schedule
@@ -34,9 +34,10 @@ class Runner:
     def __init__(self, index: int) -> None:
         self.index, self.version, self.problems = index, 0, 0
 
-    async def play(self, request: PlayRequest) -> tuple[PlayResult, list[Any]]:
+    async def play(self, request: PlayRequest, heard: Any) -> tuple[PlayResult, list[Any]]:
         began = time.time()
-        for problem in request.problems:
+        heard(PlayProgress(expected=len(request.problems)))
+        for done, problem in enumerate(request.problems, 1):
             if problem.description == "fatal":
                 raise EngineFailure("vLLM ended: no memory")
             kind, _, seconds = problem.description.rpartition(" ")
@@ -44,6 +45,7 @@ class Runner:
                 await asyncio.sleep(float(seconds))
             else:
                 time.sleep(float(seconds))
+            heard(PlayProgress(done=done, expected=len(request.problems), tokens=10 * done))
         found: Any = [
             SimpleNamespace(
                 problem_id=p.id,
@@ -115,6 +117,19 @@ def request(*seconds: float | str) -> PlayRequest:
 
 def played(result: PlayResult, what: str) -> list[Any]:
     return [getattr(episode, what) for episode in result.episodes]
+
+
+def test_who_waits_is_told_how_far_all_actors_of_the_request_are(rollouts: RayRollouts) -> None:
+    """Also while they work, and nothing of what is played beside it."""
+    heard: list[PlayProgress] = []
+    rollouts.heard = heard.append
+    beside = rollouts.begin(replace(request("idle 4", "idle 4"), address=("evaluation",)))
+    rollouts.begin(request("idle 0.1", 0.1, "idle 8", 0.1, 0.1, 4))()
+    beside()
+    of_step = [p for p in heard if p.expected == 6]
+    assert of_step and {p.expected for p in heard} <= {2, 6}
+    assert any(3 <= p.done < 6 and p.tokens == 10 * p.done for p in of_step)
+    assert [p.done for p in of_step] == sorted(p.done for p in of_step)
 
 
 def test_problems_are_dealt_in_turn_and_to_who_has_the_fewest_left(rollouts: RayRollouts) -> None:

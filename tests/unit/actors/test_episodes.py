@@ -12,8 +12,8 @@ import pytest
 from actors.episodes import EpisodeRunner, Speaker
 from core.batch import transcript_of
 from core.episode import Episode, Outcome
-from core.interfaces import Message, Player
-from core.play import PlayRequest, Usage
+from core.interfaces import Branching, Message, Player
+from core.play import PlayProgress, PlayRequest, Usage
 from core.problem import Problem
 from games.rules import match
 from games.turns import answer_all
@@ -78,6 +78,50 @@ def test_play_for_training_answers_what_was_earned_and_leaves_the_rest_apart() -
     ]
     assert rows[0]["prompts"] == ["letters>"] and rows[0]["outcomes"] == [{"test": "a", "status": "PASSED"}]
     assert kept.usage == Usage(prompts=4 * len("letters>"), sampled=Counter({("generator", 0): 12}))
+
+
+@pytest.mark.parametrize(
+    ("attempts", "turns", "branching", "expected"),
+    [
+        ({"generator": 2, "discriminator": 0}, 1, None, 2),
+        ({"generator": 2, "discriminator": 3}, 5, None, 13),
+        # 2 prefixes of 2 branches of 2 continuations: 2 turns of each stage before, 4 of this one, 8 of each after it
+        ({"generator": 8, "discriminator": 3}, 5, Branching(stage=3, branches=2, continuations=2), 27),
+    ],
+)
+def test_a_play_tells_how_many_completions_of_how_many_are_there(
+    attempts: dict[str, int], turns: int, branching: Branching | None, expected: int
+) -> None:
+    games: Any = SimpleNamespace(play=lambda problem, players, *_: spoken(problem, players["generator"]))
+    policy = ScriptedPolicy(lambda prompt, sampling: [*map(ord, "ab"), STOP])
+    speaker = Speaker(policy=policy, format=Letters(), decode=letters, max_tokens=9, probe_tolerance=1.0)
+    seats = {"generator": "generator", "discriminator": "discriminator"}
+    runner = EpisodeRunner(games, NoSandbox(), dict.fromkeys(seats, speaker), seats, 0, turns=turns)
+    request = PlayRequest(
+        address=("step", 1),
+        problems=tuple(match("letters", name) for name in "pqr"),
+        attempts=attempts,
+        temperatures=dict.fromkeys(seats, 1.0),
+        branching={"generator": branching} if branching else {},
+    )
+    heard: list[PlayProgress] = []
+    asyncio.run(runner.play(request, heard.append))
+    played = 3 * attempts["generator"]
+    assert [p.done for p in heard] == list(range(played + 1))
+    assert [p.tokens for p in heard] == [3 * n for n in range(played + 1)]
+    assert {p.expected for p in heard} == {3 * expected}
+    assert heard == sorted(heard, key=lambda p: p.seconds)
+
+
+def test_the_progress_of_parts_is_that_of_the_whole() -> None:
+    whole = PlayProgress(done=3, expected=9, tokens=30, seconds=2.0) + PlayProgress(
+        done=1, expected=3, tokens=10, seconds=4.0
+    )
+    assert whole == PlayProgress(done=4, expected=12, tokens=40, seconds=4.0)
+    assert (whole.left_s, whole.known_total) == (8.0, 12)
+    assert PlayProgress(expected=9).left_s is None
+    more = PlayProgress(done=10, expected=9, seconds=1.0)
+    assert (more.left_s, more.known_total) == (None, None)
 
 
 async def spoken(problem: Problem, player: Player) -> Episode:

@@ -1,5 +1,6 @@
 """The parts of a run in one process."""
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 from configs.load import load_run
+from core.play import PlayProgress
 from learners.settings import LearnerSettings
 from learners.train_spec import LearnerSpec
 from runtime import local
@@ -39,6 +41,22 @@ def test_the_process_has_no_more_threads_than_its_learners_may(
     start = Start(run_directory=tmp_path, models=models, checkpoint=None, versions={}, state=None)
     with local.local_parts(config, [], start):
         assert torch.get_num_threads() == threads
+
+
+def test_who_listens_hears_of_play_while_it_goes_on() -> None:
+    async def play(request: Any, heard: Any) -> tuple[Any, list[Any]]:
+        heard(PlayProgress(done=1, expected=2))
+        assert told == [PlayProgress(done=1, expected=2)]
+        return SimpleNamespace(episodes=[]), []
+
+    runner: Any = SimpleNamespace(play=play)
+    told: list[PlayProgress] = []
+    with asyncio.Runner() as loop:
+        rollouts = local.LocalRollouts(loop, runner)
+        rollouts.heard = told.append
+        request: Any = None
+        assert rollouts.begin(request)().episodes == []
+    assert len(told) == 1
 
 
 def test_weights_are_published_in_the_engines_precision(tmp_path: Path) -> None:

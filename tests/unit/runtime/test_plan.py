@@ -118,7 +118,9 @@ def test_models_beyond_memory_and_disk_are_refused_with_ways_out(
     monkeypatch.setattr(plan, "shapes_of", of_size(10**13))
     memory, disk = planned(tmp_path, parameters=10**13).obstacles
     assert "GiB of memory" in memory and "lora.rank" in memory
-    assert str(tmp_path) in disk and "--output-dir" in disk and "--checkpoint.keep" in disk
+    assert str(tmp_path) in disk and "--output-dir" in disk and "lora.rank" in disk
+    _, disk = planned(tmp_path, "--checkpoint.keep", "3", parameters=10**13).obstacles
+    assert "--checkpoint.keep, now 3" in disk
 
 
 def test_checkpoints_that_are_there_already_need_no_room(
@@ -126,10 +128,51 @@ def test_checkpoints_that_are_there_already_need_no_room(
 ) -> None:
     each = 2 * 12 * 10**9
     monkeypatch.setattr(plan.shutil, "disk_usage", lambda path: SimpleNamespace(free=3 * each))
-    assert any("--checkpoint.keep" in said for said in planned(tmp_path, parameters=10**9).obstacles)
+
+    def refused() -> bool:
+        made = planned(tmp_path, "--checkpoint.keep", "2", parameters=10**9)
+        return any("--checkpoint.keep" in said for said in made.obstacles)
+
+    assert refused()
     for step in range(6):
         (tmp_path / "run" / "checkpoints" / f"step_{step:06d}").mkdir(parents=True)
-    assert not any("--checkpoint.keep" in said for said in planned(tmp_path, parameters=10**9).obstacles)
+    assert not refused()
+
+
+@pytest.mark.parametrize(
+    ("parameters", "settings", "said"),
+    [
+        (4 * 10**7, (), "written after every step, at most 6 at once"),
+        (10**8, (), "written every 15 minutes, at most 4 at once"),
+        (10**8, ("--checkpoint.every", "1"), "written after every step, at most 4 at once"),
+        (10**8, ("--checkpoint.keep", "2"), "written every 15 minutes, at most 6 at once"),
+        (
+            1000,
+            ("--checkpoint.every", "5", "--checkpoint.keep", "1"),
+            "written after every 5 steps, at most 5",
+        ),
+        (0, (), "written every 15 minutes"),  # of a hub
+    ],
+)
+def test_a_plan_says_how_often_checkpoints_are_written_and_how_many_are_kept(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    parameters: int,
+    settings: tuple[str, ...],
+    said: str,
+) -> None:
+    monkeypatch.setattr(plan, "shapes_of", of_size(parameters))
+    staged = ("--generator-model", "a", "--discriminator-model", "a", *settings)
+    (disk,) = (
+        line for line in planned(tmp_path, *staged, parameters=parameters).lines if line.startswith("disk")
+    )
+    assert said in disk
+
+
+def test_models_that_are_made_first_are_small(tmp_path: Path) -> None:
+    """The embedded ones, before their warm start."""
+    (disk,) = (line for line in planned(tmp_path, parameters=0).lines if line.startswith("disk"))
+    assert "written after every step" in disk
 
 
 def test_adapters_need_less_memory_and_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

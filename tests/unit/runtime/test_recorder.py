@@ -3,7 +3,7 @@
 import io
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,7 @@ from core.evaluation import Scores
 from curriculum.curriculum import Assignment, Phase
 from learners import mirror
 from learners.checkpoints import CheckpointError, CheckpointStore, read_checkpoint
+from runtime import plan
 from runtime.parts import Start
 from runtime.recorder import Recorder
 from tests.learning import Tokenizer
@@ -51,19 +52,26 @@ class Run:
         checkpoint: Path | None = None,
         mirror: str | None = None,
         best_by: str | None = None,
+        settings: Mapping[str, Any] | None = None,
     ) -> None:
         config = CONFIG.model_copy(
             update={
-                "checkpoint": CONFIG.checkpoint.model_copy(update={"mirror": mirror}),
+                "checkpoint": CONFIG.checkpoint.model_copy(update={"mirror": mirror, **(settings or {})}),
                 "evaluation": CONFIG.evaluation.model_copy(update={"best_by": best_by}),
             }
         )
         state = read_checkpoint(checkpoint) if checkpoint is not None else None
-        start = Start(run_directory=directory, models={}, checkpoint=checkpoint, versions={}, state=state)
+        start = Start(
+            run_directory=directory,
+            models=dict.fromkeys(ROLES, ""),
+            checkpoint=checkpoint,
+            versions={},
+            state=state,
+        )
         self.said = io.StringIO()
         show, ticks = Display(Console(file=self.said, width=1000)), iter(range(10_000))
-        self.directory = directory
-        self.clock = Clock(now=lambda: float(next(ticks)), began=0.0)
+        self.directory, self._hurried = directory, 0.0
+        self.clock = Clock(now=lambda: next(ticks) + self._hurried, began=0.0)
         self.recorder = Recorder(
             config, start, dict.fromkeys(ROLES, Tokenizer()), ("score",), show, self.clock
         )
@@ -72,6 +80,11 @@ class Run:
         for name, part in self.stateful.items() if state is not None else ():
             part.load_state_dict(state["parts"][name])
         self.recorder.open()
+
+    def hurry(self, seconds: float) -> None:
+        """So much time passes."""
+        self._hurried += seconds
+        self.clock.lap("rollout")
 
     def step(self, step: int, score: float | None = None, last: bool = False) -> None:
         assignment = Assignment(
@@ -242,3 +255,35 @@ def test_weights_that_may_be_broken_push_out_no_others(tmp_path: Path, broken: d
     assert recorder.save_is_due(2, {"generator": {"skipped_updates": 0.0, "overflows": 1.0}})
     assert not recorder.save_is_due(3, {"generator": {}})
     assert not recorder.save_is_due(2, {"generator": {}, "discriminator": broken})
+
+
+def test_large_checkpoints_are_written_when_the_last_is_old_and_those_of_stages_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan, "_LARGE", 0)
+    monkeypatch.setattr(plan, "parameters", lambda model: 1)
+    run = Run(tmp_path, settings={"every": None, "keep": None})
+    assert not run.recorder.save_is_due(1, {})
+    run.hurry(plan.SAVE_S)
+    assert run.recorder.save_is_due(2, {})
+    run.step(2, last=True)
+    assert not run.recorder.save_is_due(3, {})
+    run.hurry(plan.SAVE_S)
+    assert run.recorder.save_is_due(4, {}) and not run.recorder.save_is_due(
+        4, {"generator": {"reloaded": 1.0}}
+    )
+    for step in (4, 5):
+        run.step(step)
+    assert checkpoints(tmp_path) == ["step_000004", "step_000005"]
+
+
+def test_small_checkpoints_are_written_after_every_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan, "parameters", lambda model: 1)
+    run = Run(tmp_path, settings={"every": None, "keep": None})
+    assert all(run.recorder.save_is_due(step, {}) for step in (1, 2, 3))
+    run.step(1, last=True)
+    for step in (2, 3, 4):
+        run.step(step)
+    assert checkpoints(tmp_path) == ["step_000001", "step_000003", "step_000004"]

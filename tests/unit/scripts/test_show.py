@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -25,6 +26,10 @@ from tests.recorded import DOUBLE, PROGRAMS, match, record, spar
 
 ROOT = Path(__file__).parents[3]
 Show = Callable[..., str]
+HELD_OUT = {
+    "generator_pass_rate": 0.125, "generator_test_rate": 0.25, "test_validity": 0.5, "kill_rate": 0.25,
+}  # fmt: skip
+HEADS = ("generator pass rate", "generator test rate", "test validity", "kill rate")
 
 
 @pytest.fixture
@@ -98,6 +103,34 @@ def test_without_a_question_the_steps_and_problems_of_a_run(show: Show, run: Pat
     for expected in ("generator", "valid", "held out", "alternating", "0.75", "0.25", "double: 1"):
         assert expected in said
     assert "problems played (1), by step:" in said
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_no_word_of_a_runs_tables_is_cut_off_on_a_narrow_terminal(
+    show: Show, run: Path, monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    rows = [
+        {"step": 0, "held_out": HELD_OUT},
+        {"step": 1, "stage": 2, "phase": "discriminator", "validity": 0.75, "kill_rate": 0.5}
+        | {"generator_reward": 0.5, "discriminator_reward": -0.25, "held_out": HELD_OUT},
+    ]
+    (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", str(width))
+    said = re.sub(r"\x1b\[[\d;]*m", "", show(run))
+    assert "…" not in said
+    words = said.replace("│", " ").replace("┃", " ").split()
+    for word in ("stage", "phase", "rate", "validity", "kill", "-0.25", "0.12", "held", "out"):
+        assert word in words
+    assert words.count("discriminator") == 2, "a head and a phase"
+    assert any(set(HEADS) <= set(re.split(r"  +", line)) for line in said.replace("┃", "  ").splitlines())
+    tables = [line for line in said.splitlines() if line[:1] in "┏┃┡│└"]
+    assert tables and all(len(line) <= width for line in tables)
+
+
+def test_a_run_without_evaluations_has_no_table_of_them(show: Show, run: Path) -> None:
+    (run / "metrics.jsonl").write_text(json.dumps({"step": 1, "phase": "alternating"}) + "\n")
+    assert "held out" not in show(run)
 
 
 def test_a_run_is_a_directory_a_name_or_the_latest(show: Show, run: Path, sandbox) -> None:

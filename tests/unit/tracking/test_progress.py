@@ -1,15 +1,27 @@
 """What is said on a pipe and on a terminal."""
 
+import fcntl
 import io
+import os
+import pty
+import struct
+import subprocess
+import sys
+import termios
 import threading
+from typing import Any
 
 import pytest
 from rich.console import Console
-from rich.progress import Progress
 
+from core.play import PlayProgress
 from tracking.progress import Display, display
 
-ROW = {"step": 2, "stage": 1, "phase": "generator", "generator_reward": 0.5, "seconds": {"total": 1.5}}
+ROW: dict[str, Any] = {
+    "step": 2, "stage": 1, "phase": "discriminator", "generator_reward": 0.5, "discriminator_reward": -0.25,
+    "validity": 0.8125, "kill_rate": 0.25, "tokens_per_s": 1234.0, "seconds": {"total": 60.0},
+}  # fmt: skip
+WIDTHS = (40, 60, 80, 100, 130, 200)
 
 
 class Pipe:
@@ -34,7 +46,67 @@ def test_a_long_phase_is_heard_of_before_twenty_seconds_are_over(pipe: Pipe) -> 
     for pipe.now in range(100, 180):
         pipe.display.beat()
     assert pipe.said[0] == "… step 12: rollout, 15 s"
-    assert len(pipe.said) == 79 // 15
+
+
+def test_a_pipe_hears_less_and_less_of_a_phase_in_which_nothing_is_counted(pipe: Pipe) -> None:
+    pipe.display.phase("step 2: learning")
+    for pipe.now in range(100, 1500):
+        pipe.display.beat()
+    assert pipe.said == [f"… step 2: learning, {s} s" for s in (15, 45, 105, 225, 525, 825, 1125)]
+    pipe.display.phase("step 3: rollout")
+    for pipe.now in range(1500, 1560):
+        pipe.display.beat()
+    assert pipe.said[7:] == [f"… step 3: rollout, {s} s" for s in (1, 31)], "each phase begins anew"
+
+
+def test_a_pipe_hears_how_many_of_how_many_while_they_become_more(pipe: Pipe) -> None:
+    pipe.display.phase("step 2: rollout")
+    for pipe.now in range(100, 300):
+        if pipe.now <= 160:
+            done = pipe.now - 100
+            pipe.display.play(PlayProgress(done=done, expected=96, tokens=50 * done, seconds=float(done)))
+        pipe.display.beat()
+    assert pipe.said == [
+        "… step 2: rollout, 20 s: 20 of 96 completions, 50 tokens/s, about 76 s left",
+        "… step 2: rollout, 40 s: 40 of 96 completions, 50 tokens/s, about 56 s left",
+        "… step 2: rollout, 60 s: 60 of 96 completions, 50 tokens/s, about 36 s left",
+        *[
+            f"… step 2: rollout, {seconds} s: 60 of 96 completions, 50 tokens/s, about 36 s left"
+            for seconds in (75, 105, 165)
+        ],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("progress", "said"),
+    [
+        (PlayProgress(expected=96), "0 of 96 completions"),
+        (
+            PlayProgress(done=1, expected=96, tokens=9, seconds=9.0),
+            "1 of 96 completions, 1 tokens/s, about 14 min left",
+        ),
+        (
+            PlayProgress(done=1, expected=999, tokens=9, seconds=9.0),
+            "1 of 999 completions, 1 tokens/s, about 2.5 h left",
+        ),
+        (PlayProgress(done=97, expected=96, tokens=97, seconds=1.0), "97 completions, 97 tokens/s"),
+    ],
+)
+def test_only_what_is_known_of_a_play_is_told(pipe: Pipe, progress: PlayProgress, said: str) -> None:
+    """Before the first completion nobody knows the rate; beyond those that were expected nobody knows how many follow."""
+    pipe.display.phase("evaluation")
+    pipe.display.play(progress)
+    pipe.now += 20
+    pipe.display.beat()
+    assert pipe.said == [f"… evaluation, 20 s: {said}"]
+
+
+def test_what_was_counted_in_one_phase_is_not_told_in_the_next(pipe: Pipe) -> None:
+    pipe.display.play(PlayProgress(done=3, expected=9))
+    pipe.display.phase("step 2: learning")
+    pipe.now += 16
+    pipe.display.beat()
+    assert pipe.said == ["… step 2: learning, 16 s"]
 
 
 def test_where_something_is_said_there_is_no_beat(pipe: Pipe) -> None:
@@ -71,16 +143,135 @@ def test_a_score_that_was_not_taken_at_both_ends_is_not_compared(pipe: Pipe) -> 
     assert "+0.250" in said and "pass at 1" not in said
 
 
-def test_a_terminal_has_one_live_line_with_the_phase() -> None:
-    progress = Progress(console=Console(file=io.StringIO(), force_terminal=True))
-    task = progress.add_task("", total=None, phase="starting")
-    show = Display(progress.console, progress, task)
-    show.begin(total=9, done=1)
-    show.phase("step 2: rollout")
+class Terminal:
+    """A display on one of a width, and its clock."""
+
+    def __init__(self, width: int) -> None:
+        self.now, self.width, self._out = 100.0, width, io.StringIO()
+        self._console = Console(file=self._out, width=width, force_terminal=True, color_system=None)
+        self.display = Display(self._console, clock=lambda: self.now)
+
+    @property
+    def said(self) -> list[str]:
+        return self._out.getvalue().splitlines()
+
+    @property
+    def live(self) -> list[str]:
+        with self._console.capture() as drawn:
+            self._console.print(self.display.lines())
+        return drawn.get().splitlines()
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_live_lines_keep_bar_count_and_estimate_at_every_width(width: int) -> None:
+    terminal = Terminal(width)
+    show = terminal.display
+    assert terminal.live == ["starting, 0 s"]
+    show.begin(total=14, done=1)
+    show.phase("evaluation before the first step")
+    (run,) = terminal.live
+    assert " 1/14 -:--:-- evaluation" in run, "nobody knows how long a step takes"
     show.step(ROW)
-    live = progress.tasks[0]
-    assert (live.total, live.completed, live.fields["phase"]) == (9, 2, "step 2: rollout")
-    assert "generator +0.50" in live.description
+    terminal.now += 10
+    show.phase("step 3: learning (generator, discriminator)")
+    (run,) = terminal.live
+    assert "━" in run and " 2/14 0:11:50 step 3: " in run
+    show.play(PlayProgress(done=37, expected=96, tokens=3700, seconds=74.0))
+    run, play = terminal.live
+    assert " 2/14 0:11:50 " in run and "━" in play and " 37/96 0:01:58 completions," in play
+    assert ("50 tokens/s" in play) == (width >= 60)
+    assert run.index("2/14") == play.index("7/96"), "the counts stand below each other"
+    for line in terminal.live:
+        assert len(line) <= width - 2, (
+            "no line touches the edge, where a terminal would write ^C on the next one"
+        )
+        assert line.rstrip().endswith(("…", " s", "tokens/s", ","))
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_done_steps_stay_on_a_terminal_and_end_between_words(width: int) -> None:
+    terminal = Terminal(width)
+    terminal.display.begin(total=9, done=1)
+    terminal.display.step(ROW)
+    terminal.display.scores("after stage 1", {"pass_rate": 0.5, "kill_rate": 0.1}, ("pass_rate", "kill_rate"))
+    whole = Pipe()
+    whole.display.begin(total=9, done=1)
+    whole.display.step(ROW)
+    whole.display.scores("after stage 1", {"pass_rate": 0.5, "kill_rate": 0.1}, ("pass_rate", "kill_rate"))
+    words = " ".join(terminal.said).split()
+    assert not set(words) - set(" ".join(whole.said).split()), "no word is broken"
+    assert words[:2] == ["step", "2/9"] and "60.0s" in words and "+0.50" in words
+    assert ("tok/s" in words) == (width >= 130)
+    assert all(len(line) <= width for line in terminal.said)
+
+
+def test_the_estimate_goes_on_where_a_run_is_resumed_and_counts_evaluations() -> None:
+    terminal = Terminal(80)
+    terminal.display.begin(total=14, done=4)
+    for step in (5, 6):
+        terminal.now += 90  # 30 of them for an evaluation
+        terminal.display.step({**ROW, "step": step})
+    assert " 6/14 0:10:00 " in terminal.live[0], "150 s for two steps, 8 to go"
+
+
+def test_an_interrupted_live_line_is_gone_and_what_was_said_is_there_once() -> None:
+    """Typed at a terminal of 60 columns."""
+    program = (
+        "import os, signal, time\n"
+        "from tracking.progress import display\n"
+        "with display() as show:\n"
+        "    show.begin(9, 1)\n"
+        "    show.phase('step 2: rollout')\n"
+        "    show.say('said once')\n"
+        "    time.sleep(0.5)\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "    time.sleep(5)\n"
+    )
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 60, 0, 0))
+    command = [sys.executable, "-c", f"try:\n{_indented(program)}except KeyboardInterrupt: pass"]
+    process = subprocess.Popen(command, stdout=theirs, env=os.environ | {"TERM": "xterm"})
+    os.close(theirs)
+    written = b""
+    while True:
+        try:
+            written += os.read(ours, 4096)
+        except OSError:  # the terminal is closed
+            break
+    assert process.wait(30) == 0
+    os.close(ours)
+    screen = on_screen(written.decode())
+    assert [line for line in screen if line] == ["said once"]
+
+
+def _indented(program: str) -> str:
+    return "".join(f"    {line}\n" for line in program.splitlines())
+
+
+def on_screen(written: str) -> list[str]:
+    """The lines of a terminal after this was written to it, as far as rich moves its cursor: \\r, \\n, up, erase a line."""
+    lines, row, column = [""], 0, 0
+    at = 0
+    while at < len(written):
+        character = written[at]
+        if character == "\x1b":
+            end = next(i for i in range(at + 2, len(written)) if written[i].isalpha())
+            amount, command = written[at + 2 : end], written[end]
+            if command == "A":
+                row = max(0, row - int(amount or 1))
+            elif command == "K":
+                lines[row] = ""
+            at = end
+        elif character == "\r":
+            column = 0
+        elif character == "\n":
+            row, column = row + 1, 0
+            lines += [""] * (row + 1 - len(lines))
+        else:
+            lines[row] = lines[row][:column].ljust(column) + character + lines[row][column + 1 :]
+            column += 1
+        at += 1
+    return lines
 
 
 def test_the_display_ends_with_its_context(capsys) -> None:
