@@ -96,7 +96,7 @@ def _read_config(file: Path, key: str) -> Any:
         config = AutoConfig.from_pretrained(file.parent, gguf_file=file.name)
         check_generates_text(config)
         return config
-    except _DAMAGED as error:
+    except (*_DAMAGED, OSError) as error:
         raise _refusal(
             file, key, f"cannot be converted by transformers {version('transformers')}", error
         ) from error
