@@ -60,7 +60,7 @@ def converted(file: Path, key: str) -> Path:
                 f"{key} {file}: the package gguf reads such a file, and it is not installed: pip install gguf"
             )
         config = _read_config(file, key)
-        say(f"{key} {file}: is converted into {folder}, once; a minute for each 100 MB or so")
+        say(f"{key} {file}: is converted into {folder}, once, which takes about a minute for each 100 MB")
         try:
             _convert(file, config, folder)
         except (*_DAMAGED, NotImplementedError) as error:
@@ -86,12 +86,12 @@ def _read_config(file: Path, key: str) -> Any:
     with file.open("rb") as opened:
         if opened.read(4) != b"GGUF":
             raise SparringError(
-                f"{key} {file}: is not a GGUF file, it does not begin with GGUF; download it again"
+                f"{key} {file}: is not a GGUF file: give another file, or a directory in Hugging Face format"
             )
     try:
         GGUFReader(file)  # finds each tensor's place in the file
     except _DAMAGED as error:
-        raise _refusal(file, key, "is cut off or damaged; download it again", error) from error
+        raise _refusal(file, key, "is cut off or damaged", error) from error
     try:
         config = AutoConfig.from_pretrained(file.parent, gguf_file=file.name)
         check_generates_text(config)
@@ -104,7 +104,9 @@ def _read_config(file: Path, key: str) -> Any:
 
 def _refusal(file: Path, key: str, what: str, error: Exception) -> SparringError:
     reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-    return SparringError(f"{key} {file}: {what} ({reason}); or give a directory in Hugging Face format")
+    return SparringError(
+        f"{key} {file}: {what} ({reason}): give another file, or a directory in Hugging Face format"
+    )
 
 
 def _convert(file: Path, config: Any, folder: Path) -> None:

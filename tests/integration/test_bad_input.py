@@ -202,7 +202,7 @@ def test_gguf_file_that_cannot_be_converted(
     file = write_gguf(place.root / "model.gguf", *tiny())
     spoil(file)
     arguments = ["--config", place.recipe(), "--generator-model", file]
-    refused(drive, place, arguments, f"generator.model {file}: ", said, "give a directory")
+    refused(drive, place, arguments, f"generator.model {file}: ", said, "give another file")
 
 
 # ---------------------------------------------------------------------- configuration
