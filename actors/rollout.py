@@ -256,7 +256,7 @@ class RayRollouts:
         for reference in (
             ray.wait(list(asked), num_returns=len(asked), timeout=PROGRESS_S)[0] if asked else ()
         ):
-            with contextlib.suppress(RayActorError):  # whoever waits for it will tell
+            with contextlib.suppress(*DIED):  # whoever waits for it will tell
                 asked[reference].progress = ray.get(reference) or asked[reference].progress
         self.heard(sum((share.progress for share in shares), PlayProgress()))
 

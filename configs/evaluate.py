@@ -27,7 +27,7 @@ class EvaluateOptions(ModelOptions):
     """A file (a directory for formats q and grids, "owner/name" of a hub for fields), or "embedded": the held-out
     embedded problems, those of the model's run."""
     policy: str | None = None
-    """A generator: directory in Hugging Face format or hub id; or reference, or empty."""
+    """A generator: directory in Hugging Face format, GGUF file or hub id; or reference, or empty."""
     discriminator: str | None = None
     """Instead of a policy: a discriminator, whose suites are judged; or baseline: the problems' own tests, and as many and
     eight times as many on inputs near theirs."""

@@ -263,8 +263,9 @@ def recipe_path(name: str) -> tuple[Path, str]:
     raise ConfigError(f"--config {name}: no such file, and no recipe of that name (recipes: {known})")
 
 
-def read_recipe(path: Path, size: str = "") -> dict[str, Any]:
-    """Its keys, with those of a size laid over them. Raises ConfigError."""
+def read_recipe(path: Path, size: str = "", above: tuple[Path, ...] = ()) -> dict[str, Any]:
+    """Its keys, laid over those of its `base`, another recipe, and under those of a size. above: the recipes that are built
+    on it. Raises ConfigError."""
     try:
         if path.name == RUN_STATE:  # of a checkpoint
             return {
@@ -278,6 +279,11 @@ def read_recipe(path: Path, size: str = "") -> dict[str, Any]:
         raise ConfigError(f"{path}: not readable as YAML: {reason}; correct it there") from error
     if not isinstance(values, dict):
         raise ConfigError(f"{path}: expected a mapping of configuration keys")
+    if (base := values.pop("base", None)) is not None:
+        below, its_size = recipe_path(str(base))
+        if below in (path, *above):
+            raise ConfigError(f"{path}: base {base}: is built on this recipe itself")
+        values = overlay(read_recipe(below, its_size, (path, *above)), values, Config)
     sizes = values.pop("sizes", None) or {}
     if not isinstance(sizes, dict):
         raise ConfigError(f"{path}: sizes: expected a mapping of names to configuration keys (got {sizes!r})")

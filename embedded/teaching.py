@@ -148,10 +148,10 @@ def _teach(role: str, rules: Rules, settings: WarmStartSettings, target: Path, d
         learning_rate=settings.learning_rate,
         on_step=report,
     )
-    _save(model, tokenizer, target)
+    save_model(model, tokenizer, target)
 
 
-def _save(model: Any, tokenizer: Any, target: Path) -> None:
+def save_model(model: Any, tokenizer: Any, target: Path) -> None:
     """Write beside the target and rename: a directory that is there is complete."""
     target.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(prefix=".draft-", dir=target.parent))

@@ -16,7 +16,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 from actors.settings import ADAPTERS, KV_CACHE_MB, MAX_NUM_SEQS, Engine
@@ -24,6 +23,7 @@ from configs.schema import Config
 from configs.sections import EMBEDDED
 from core.weights import PART_BYTES
 from learners.settings import LOGITS_MB, MICROBATCH_TOKENS, LearnerSettings, LoraSettings, NoKl
+from runtime.gguf import place_of
 from runtime.placement import UNIT, learner_groups, units
 
 GB = 10**9
@@ -74,13 +74,13 @@ class Shape:
 
 @lru_cache
 def shape_of(model: str) -> Shape | None:
-    """Of a directory or a hub id, of which no more than the config is read; None where that is not to be had."""
+    """Of a model by any of its names (see find_model), of which no more than the config is read; None where that is not to
+    be had."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
     try:
-        place = Path(model).expanduser()
-        config: Any = AutoConfig.from_pretrained(place if place.is_dir() else model).get_text_config()
+        config: Any = AutoConfig.from_pretrained(place_of(model)).get_text_config()
         with torch.device("meta"):
             network = AutoModelForCausalLM.from_config(config)
         key_heads, size = keys_of(config)

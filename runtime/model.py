@@ -25,6 +25,7 @@ from games.programs.game import SolverGame, SolverRules
 from games.prompts import TaggedFormat
 from games.rules import Rules
 from learners.checkpoints import ADAPTER, base_of
+from runtime.architectures import unknown_to_vllm
 from runtime.start import find_model, format_of, load_tokenizer
 from tracking.runs import find_run, read_section
 
@@ -217,6 +218,10 @@ async def loaded(
 
     if device == "cuda" and not torch.cuda.is_available():
         raise SparringError("--device cuda: torch finds no GPU; leave it out")
+    if engine.kind == "vllm" and (architecture := unknown_to_vllm(model.path)):
+        raise SparringError(
+            f"--engine vllm: vLLM cannot load {model.path}, its architecture is {architecture}; give the other engine"
+        )
     try:
         policy = build_policy(engine, model.path, device)
     except ModuleNotFoundError as error:

@@ -21,6 +21,7 @@ from curriculum.curriculum import Curriculum
 from learners.checkpoints import CheckpointError, base_of
 from learners.mirror import Mirror
 from runtime import memory_plan
+from runtime.architectures import unknown_to_vllm
 from runtime.build import ordered_ids
 from runtime.hardware import free_memory, shapes_of
 from runtime.parts import Start
@@ -88,7 +89,17 @@ def make_plan(config: Config, start: Start, train: Sequence[Problem], held_out: 
             f"curriculum.dynamic_sampling: a step plays all {len(train)} problems, so none is left to play besides: give a "
             f"smaller --curriculum.problems-per-step (now {config.curriculum.problems_per_step}), or leave it out"
         )
-    for look in (_engines, _tensor_parallel, _kv_cache, _sandbox, _shared_memory, _memory, _disk, _mirror):
+    for look in (
+        _engines,
+        _architectures,
+        _tensor_parallel,
+        _kv_cache,
+        _sandbox,
+        _shared_memory,
+        _memory,
+        _disk,
+        _mirror,
+    ):
         line, obstacle = look(config, start)
         lines += [line] if line else []
         obstacles += [obstacle] if obstacle else []
@@ -141,6 +152,19 @@ def _engines(config: Config, start: Start) -> Look:
         None,
         f"{roles[0]}.engine.kind vllm: vLLM is not installed: make setup, or do without it: {instead}",
     )
+
+
+def _architectures(config: Config, start: Start) -> Look:
+    for role in config.policies:
+        policy, model = config.policy(role), start.models[role]
+        if policy.model == EMBEDDED or policy.engine.kind != "vllm":
+            continue
+        if architecture := unknown_to_vllm(model):
+            return None, (
+                f"{role}.model {model}: vLLM cannot load its architecture {architecture}: give another model, or do without "
+                f"vLLM: --{role}.engine.kind transformers"
+            )
+    return None, None
 
 
 def _tensor_parallel(config: Config, start: Start) -> Look:

@@ -1,5 +1,6 @@
 """What a run starts from: its directory, resolved config, models and checkpoint, each checked before anything loads."""
 
+import json
 import os
 import time
 from collections.abc import Mapping
@@ -12,12 +13,14 @@ from pydantic import ValidationError
 
 from configs.load import Run, latest_run
 from configs.schema import Config
-from configs.sections import EMBEDDED
+from configs.sections import AUTO, EMBEDDED
 from core.errors import SparringError
 from core.interfaces import PromptFormat
 from games.prompts import format_for
 from learners.checkpoints import CheckpointStore, base_of, check_fits, read_checkpoint
 from learners.mirror import fetch
+from runtime.architectures import check_generates_text
+from runtime.gguf import converted, source_of
 from runtime.hardware import Hardware, choices, detect, offline_by, said, settled
 from runtime.parts import Start
 from tracking.progress import say
@@ -35,6 +38,7 @@ def resolve(run: Run, recipe: str) -> tuple[Config, Start]:
     models = starting_models(config)
     hardware = _hardware(config)
     config = fit(config, hardware)
+    models |= {role: config.policy(role).model for role in models if models[role] == AUTO}
     if not run.resume:
         name = run.run_name or f"{recipe}-{time.strftime('%Y%m%d-%H%M%S')}"
         directory = config.output_dir.resolve() / name
@@ -143,7 +147,8 @@ def _differences(saved: Mapping[str, Any], now: Mapping[str, Any], prefix: str =
 
 
 def starting_models(config: Config) -> dict[str, str]:
-    """Directory or hub id of each policy's warm start; an embedded model's is made by make_embedded_models, later.
+    """Directory or hub id of each policy's warm start; an embedded model's is made by make_embedded_models, later, and what
+    AUTO means is settled by `fit`.
 
     Raises SparringError for a path that is not there.
     """
@@ -158,11 +163,13 @@ def starting_models(config: Config) -> dict[str, str]:
                 f"{role}.model {name}: holds an adapter for {base}, which is no model to start from: go on with its run "
                 f"(--resume-from), or merge it (python -m scripts.export RUN --policy {Path(name).name} --to DIR) and give DIR"
             )
-        models[role] = (
-            find_model(name, f"{role}.model")
-            if own
-            else str(find_embedded(role, config.game, config.warm_start))
-        )
+        if name == AUTO:
+            _ask_the_hub()
+            models[role] = name
+        elif own:
+            models[role] = find_model(name, f"{role}.model")
+        else:
+            models[role] = str(find_embedded(role, config.game, config.warm_start))
     return models
 
 
@@ -175,10 +182,14 @@ def make_embedded_models(config: Config, models: Mapping[str, str]) -> None:
 
 
 def find_model(name: str, key: str) -> str:
-    """Directory or hub id. Raises SparringError, which names the key, for a path that is not there."""
+    """Directory or hub id. A GGUF file is converted. Raises SparringError, which names the key, for a path that is not there
+    and for a file that cannot be converted."""
+    name = source_of(name)
     path = Path(name).expanduser()
     if path.is_dir():
         return str(path.resolve())
+    if path.suffix == ".gguf" and path.is_file():
+        return str(converted(path, key))
     file = path.suffix in (".pt", ".pth", ".bin", ".ckpt", ".json", ".safetensors", ".gguf")
     if path.is_absolute() or name.startswith((".", "~")) or name.count("/") != 1 or file:
         raise SparringError(f"{key} {name}: no such directory (and a hub id has the form owner/name)")
@@ -228,7 +239,7 @@ def load_tokenizer(model: str, key: str, otherwise: str = "") -> Any:
 
     base = base_of(model) or model
     try:
-        AutoConfig.from_pretrained(base)
+        check_generates_text(AutoConfig.from_pretrained(base))
         for place in dict.fromkeys((model, base)):
             _check_weights(Path(place))
         tokenizer = AutoTokenizer.from_pretrained(model)
@@ -266,6 +277,10 @@ def _check_weights(model: Path) -> None:
         return
     if not any(any(model.glob(pattern)) for pattern in ("*.safetensors", "pytorch_model*.bin")):
         raise ValueError("no *.safetensors in it")
+    index = model / "model.safetensors.index.json"
+    named = set(json.loads(index.read_text())["weight_map"].values()) if index.is_file() else set()
+    if missing := sorted(name for name in named if not (model / name).is_file()):
+        raise ValueError(f"{missing[0]}, which {index.name} names, is not in it")
     for file in model.glob("*.safetensors"):
         try:
             with safe_open(file, "pt"):

@@ -63,8 +63,8 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
         action="append",
         required=True,
         metavar="NAME=WHERE",
-        help="a run, a checkpoint, a directory in Hugging Face format or a hub id, by the name that requests give; may "
-        "be repeated",
+        help="a run, a checkpoint, a directory in Hugging Face format, a GGUF file or a hub id, by the name that "
+        "requests give; may be repeated",
     )
     add(
         "--idle-s",

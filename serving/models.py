@@ -6,6 +6,7 @@ from pathlib import Path
 
 from core.errors import SparringError
 from learners.checkpoints import base_of
+from runtime.architectures import unknown_to_vllm
 from runtime.hardware import free_memory
 from runtime.memory_plan import bytes_of, keys_of
 from runtime.model import Model, check_writes_programs, find_policies, open_model
@@ -20,7 +21,7 @@ _CONTEXT = 4096
 
 
 def open_models(named: Iterable[str], key: str) -> dict[str, Model]:
-    """By name, of NAME=RUN, NAME=DIRECTORY or NAME=OWNER/HUB-ID. Raises SparringError."""
+    """By name, of NAME=RUN, NAME=DIRECTORY, NAME=FILE.gguf or NAME=OWNER/HUB-ID. Raises SparringError."""
     models: dict[str, Model] = {}
     for text in named:
         name, _, where = text.partition("=")
@@ -32,6 +33,10 @@ def open_models(named: Iterable[str], key: str) -> dict[str, Model]:
             raise SparringError(f"{key} {text}: {name} is the name of two models")
         models[name] = model = open_model(find_policies(where, Path())[0], key)
         check_writes_programs(f"{key} {text}", model)
+        if architecture := unknown_to_vllm(model.path):
+            raise SparringError(
+                f"{key} {text}: vLLM cannot load its architecture {architecture}; give another model"
+            )
     return models
 
 

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.gguf_files import tiny, write_gguf
+
 Arguments = list[object]
 
 
@@ -173,6 +175,34 @@ def test_truncated_model(drive, place: Place) -> None:
         "model.safetensors is damaged",
         "give a directory",
     )
+
+
+def test_model_of_an_architecture_that_vllm_does_not_load(drive, place: Place) -> None:
+    model = Path(shutil.copytree(place.models["generator"], place.root / "model"))
+    config = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps({**config, "architectures": ["OpenAIGPTLMHeadModel"]}))
+    arguments = ["--config", place.recipe(), "--generator-model", model, "--generator.engine.kind", "vllm"]
+    refused(drive, place, arguments, f"generator.model {model}: vLLM cannot load", "OpenAIGPTLMHeadModel")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda file: os.truncate(file, file.stat().st_size // 2), "is cut off or damaged"),
+        (lambda file: file.write_text("{}"), "is not a GGUF file"),
+        (
+            lambda file: write_gguf(file, *tiny(), architecture="nonesuch"),
+            "architecture nonesuch is not supported",
+        ),
+    ],
+)
+def test_gguf_file_that_cannot_be_converted(
+    drive, place: Place, spoil: Callable[[Path], object], said: str
+) -> None:
+    file = write_gguf(place.root / "model.gguf", *tiny())
+    spoil(file)
+    arguments = ["--config", place.recipe(), "--generator-model", file]
+    refused(drive, place, arguments, f"generator.model {file}: ", said, "give another file")
 
 
 # ---------------------------------------------------------------------- configuration

@@ -84,6 +84,46 @@ def test_sizes_that_are_no_mappings_are_refused(recipe, text, words):
         load(option, f"{path}:a")
 
 
+def test_a_recipe_with_a_base_is_laid_over_it(recipe, tmp_path):
+    below = "curriculum: {attempts: 6, n_generator_steps: 3}\nsizes: {big: {curriculum: {attempts: 9}}}\n"
+    (tmp_path / "below.yaml").write_text(REAL + below)
+    above = "seed: 5\ncurriculum: {n_generator_steps: 4}\n"
+    for base, attempts in (("below.yaml", 6), ("below.yaml:big", 9)):
+        found = load(*recipe(f"base: {tmp_path / base}\n{above}sizes: {{a: {{seed: 8}}}}\n"))
+        curriculum = found.curriculum
+        assert (found.seed, curriculum.attempts, curriculum.n_generator_steps) == (5, attempts, 4)
+    option, path = recipe(f"base: {tmp_path / 'below.yaml'}\n{above}sizes: {{a: {{seed: 8}}}}\n")
+    assert load(option, f"{path}:a").seed == 8
+
+
+def test_the_recipe_smollm2_is_the_recipe_chat_in_another_size():
+    chat, found = load("--config", "chat"), load("--config", "smollm2")
+    assert (found.game, found.credit, found.problems) == (chat.game, chat.credit, chat.problems)
+    assert found.engines() == [("generator", "discriminator")], "one backbone, one engine"
+
+
+@pytest.mark.parametrize(
+    ("base", "words"),
+    [
+        ("nonesuch", "nonesuch: no such file"),
+        ("5", "5: no such file"),
+        ("[a]", "no such file"),
+        ("HERE", "itself"),
+    ],
+)
+def test_a_base_that_is_no_other_recipe_is_refused(recipe, base, words):
+    option, path = recipe("base: HERE")
+    Path(path).write_text(f"base: {base}".replace("HERE", str(path)))
+    with pytest.raises(ConfigError, match=words):
+        load(option, path)
+
+
+def test_recipes_that_are_each_others_base_are_refused(recipe, tmp_path):
+    (tmp_path / "other.yaml").write_text(f"base: {recipe('')[1]}")
+    with pytest.raises(ConfigError, match="itself"):
+        load(*recipe(f"base: {tmp_path / 'other.yaml'}"))
+
+
 def test_reading_a_recipe_names_the_file():
     assert recipe_path("debug") == (RECIPES / "debug.yaml", "")
     assert read_recipe(*recipe_path("debug"))["local"] is True

@@ -1,14 +1,24 @@
+import json
 import shutil
 from pathlib import Path
 
 import pytest
 
+from actors.settings import VllmEngine
 from core.errors import SparringError
 from core.problem import Problem
 from embedded.teaching import SHIPPED
 from games.programs.game import SolverGame
 from games.prompts import ChatFormat, TaggedFormat
-from runtime.model import Model, check_writes_programs, find_policies, open_model, program_game, room_for
+from runtime.model import (
+    Model,
+    check_writes_programs,
+    find_policies,
+    loaded,
+    open_model,
+    program_game,
+    room_for,
+)
 
 NEEDS = {"a": 40, "b": 90, "c": 120}
 PROBLEMS = [
@@ -54,6 +64,18 @@ def test_what_is_no_model_is_refused(tmp_path):
         open_model("of/best.pt", "--policy")
     with pytest.raises(SparringError, match=r"--policy .*cannot be loaded"):
         open_model(str(tmp_path), "--policy")
+
+
+@pytest.mark.asyncio
+async def test_a_model_that_vllm_does_not_load_is_refused_before_an_engine_starts(tmp_path, monkeypatch):
+    there = Path(shutil.copytree(SHIPPED / "generator", tmp_path / "model"))
+    config = json.loads((there / "config.json").read_text())
+    (there / "config.json").write_text(json.dumps({**config, "architectures": ["OpenAIGPTLMHeadModel"]}))
+    monkeypatch.setattr("runtime.build.build_policy", lambda *_: pytest.fail("an engine was started"))
+    opened = open_model(str(there), "--policy")
+    with pytest.raises(SparringError, match=r"--engine vllm: .*OpenAIGPTLMHeadModel; give the other engine"):
+        async with loaded(opened, VllmEngine(), "cpu", opened.style(), 16, 0):
+            pass
 
 
 def test_a_run_is_refused_with_its_models(tmp_path):

@@ -69,6 +69,33 @@ def test_dynamic_sampling_needs_problems_to_spare(tmp_path: Path) -> None:
     assert "--curriculum.problems-per-step" in obstacle
 
 
+@pytest.mark.parametrize(
+    ("architecture", "known"),
+    [
+        ("Qwen2ForCausalLM", True),
+        ("LlamaForCausalLM", True),
+        ("CTRLLMHeadModel", True),  # by transformers' implementation
+        ("OpenAIGPTLMHeadModel", False),
+    ],
+)
+def test_an_architecture_that_vllm_does_not_load_is_refused(
+    tmp_path: Path, architecture: str, known: bool
+) -> None:
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "config.json").write_text(json.dumps({"model_type": "qwen2", "architectures": [architecture]}))
+    given = ["--problems-file", "problems/example_problems.json"]
+    for role in ("generator", "discriminator"):
+        given += [f"--{role}-model", str(model), f"--{role}.engine.kind", "vllm"]
+    obstacles = planned(tmp_path, *given).obstacles
+    assert known == (not [text for text in obstacles if architecture in text])
+    if not known:
+        assert obstacles[0].startswith(f"generator.model {model}: vLLM cannot load its architecture")
+        assert "--generator.engine.kind transformers" in obstacles[0]
+        instead = planned(tmp_path, *given, *(w.replace("vllm", "transformers") for w in given[2:])).obstacles
+        assert not [text for text in instead if architecture in text]
+
+
 def test_a_model_that_is_not_here_or_is_damaged_has_no_known_size(tmp_path: Path) -> None:
     assert plan.parameters("owner/name") == 0
     (tmp_path / "model.safetensors").write_bytes(b"\xff" * 20)

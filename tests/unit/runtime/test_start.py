@@ -1,7 +1,12 @@
 """Models that cannot be loaded: what is said."""
 
+import json
 import os
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from threading import Thread
 
 import pytest
@@ -10,6 +15,7 @@ from huggingface_hub import constants
 
 from configs.load import RECIPES, load_run
 from core.errors import SparringError
+from embedded.teaching import SHIPPED
 from runtime import start
 from runtime.hardware import detect
 from runtime.start import _differences, find_model, load_tokenizers, resolve, starting_models
@@ -33,6 +39,68 @@ def test_a_directory_without_a_model_says_what_is_expected(tmp_path, monkeypatch
     monkeypatch.setenv("HF_HUB_OFFLINE", offline)
     with pytest.raises(SparringError, match=r"cannot be loaded .*give a directory in Hugging Face format"):
         load_tokenizers({"generator": str(tmp_path)})
+
+
+class Spoil:
+    """A whole model's directory as one of these leaves it."""
+
+    @staticmethod
+    def tokenizer(model: Path) -> None:
+        for file in (*model.glob("tokenizer*"), model / "chat_template.jinja"):
+            file.unlink(missing_ok=True)
+
+    @staticmethod
+    def tokenizer_json(model: Path) -> None:
+        (model / "tokenizer.json").unlink()
+
+    @staticmethod
+    def cut_off(model: Path) -> None:
+        os.truncate(model / "model.safetensors", (model / "model.safetensors").stat().st_size // 2)
+
+    @staticmethod
+    def part(model: Path) -> None:
+        """The second of two files was not copied."""
+        (model / "model.safetensors").rename(model / "model-00001-of-00002.safetensors")
+        names = {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}
+        (model / "model.safetensors.index.json").write_text(json.dumps({"weight_map": names}))
+
+    @staticmethod
+    def encoder(model: Path) -> None:
+        (model / "config.json").write_text('{"model_type": "t5", "architectures": ["T5EncoderModel"]}')
+
+    @staticmethod
+    def unheard_of(model: Path) -> None:
+        (model / "config.json").write_text('{"model_type": "nonesuch"}')
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (Spoil.tokenizer, "tokenizer"),
+        (Spoil.tokenizer_json, "tokenizer.json is missing"),
+        (Spoil.cut_off, "model.safetensors is damaged"),
+        (
+            Spoil.part,
+            "model-00002-of-00002.safetensors, which model.safetensors.index.json names, is not in it",
+        ),
+        (Spoil.encoder, "architecture t5 is no causal language model"),
+        (Spoil.unheard_of, "nonesuch"),
+    ],
+)
+@pytest.mark.parametrize("family", ["qwen2", "llama"])
+def test_what_is_no_whole_model_is_refused_in_a_line(
+    tmp_path: Path, spoil: Callable[[Path], None], said: str, family: str
+) -> None:
+    model = Path(shutil.copytree(SHIPPED / "generator", tmp_path / "model"))
+    config = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps({**config, "model_type": family}))
+    load_tokenizers({"generator": str(model)})
+    spoil(model)
+    with pytest.raises(SparringError) as caught:
+        load_tokenizers({"generator": str(model)})
+    line = str(caught.value)
+    assert line.startswith(f"generator.model {model}: cannot be loaded (") and "\n" not in line
+    assert said in line and "give a directory in Hugging Face format" in line
 
 
 @pytest.mark.parametrize("answers", [True, False])
@@ -122,3 +190,20 @@ def test_a_checkpoint_of_one_policy_does_not_begin_a_game_of_two(tmp_path, monke
         SparringError, match=r"a checkpoint of generator alone; game multistage needs a discriminator too"
     ):
         resolve(*load_run(given))
+
+
+@pytest.mark.parametrize(
+    ("gpus", "memory_gib", "size"), [(0, 0.0, "1.5B"), (1, 16.0, "1.5B"), (1, 80.0, "3B")]
+)
+def test_the_model_auto_is_the_one_that_the_hardware_takes(
+    tmp_path: Path, monkeypatch, gpus: int, memory_gib: float, size: str
+) -> None:
+    machine = replace(detect(), gpus=gpus, gpu="a GPU", gpu_memory_gib=memory_gib, capability=(9, 0))
+    monkeypatch.setattr(start, "detect", lambda: machine)
+    given = ["--config", "chat", "--local", "--generator-model", "auto", "--output-dir", str(tmp_path)]
+    config, began = resolve(*load_run(given))
+    expected = f"Qwen/Qwen2.5-Coder-{size}-Instruct"
+    assert config.generator.model == began.models["generator"] == expected
+    assert (
+        began.models["discriminator"] == config.discriminator.model == load_run(given)[0].discriminator.model
+    )

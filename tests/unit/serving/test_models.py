@@ -1,3 +1,4 @@
+import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -60,6 +61,16 @@ def test_a_model_is_served_in_the_context_that_it_and_the_cache_can_have() -> No
 def test_what_names_no_model_is_refused(named: list[str], said: str) -> None:
     with pytest.raises(SparringError, match=said):
         open_models(named, "--model")
+
+
+def test_a_model_that_vllm_does_not_load_is_refused(tmp_path: Path) -> None:
+    model = Path(shutil.copytree(SHIPPED / "generator", tmp_path / "model"))
+    config = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps({**config, "architectures": ["OpenAIGPTLMHeadModel"]}))
+    with pytest.raises(
+        SparringError, match=r"--model a=.*vLLM cannot load its architecture OpenAIGPTLMHeadModel"
+    ):
+        open_models([f"a={model}"], "--model")
 
 
 def checkpoint(run: Path, kind: str) -> Path:
