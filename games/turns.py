@@ -12,6 +12,7 @@ from core.verdict import Status, Test
 
 async def take_turn(player: Player, tokens: Sequence[int], attempt: int, place: int) -> Turn:
     """place: the stage, or the number of the move; with the attempt it decides the seed."""
+    writing = player.writing
     sampling = Sampling(
         max_tokens=player.max_tokens,
         stop_token_ids=player.format.stop_token_ids(),
@@ -19,6 +20,7 @@ async def take_turn(player: Player, tokens: Sequence[int], attempt: int, place: 
         seed=derive_seed(player.seed, attempt, place),
         top_p=player.top_p,
         top_k=player.top_k,
+        heard=writing and (lambda tokens: writing(place, player.format.text(tokens))),
     )
     completion = await player.policy.generate(list(tokens), sampling)
     text = player.format.text(completion.tokens)
