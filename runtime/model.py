@@ -17,8 +17,10 @@ from core.interfaces import PromptFormat
 from core.play import GENERATOR
 from core.problem import Problem
 from core.stages import REASONING_STAGES, first_stages
+from embedded.catalogue import describe_model, function_of
 from embedded.settings import WarmStartSettings
 from embedded.teaching import SHIPPED, WARM_STARTS
+from evaluation.solving import is_function
 from evaluation.writing import ProgramGame, SuiteGame, Writer
 from games import USUAL, GameRules, at_one_go, in_stages
 from games.programs.game import SolverGame, SolverRules
@@ -26,6 +28,7 @@ from games.prompts import TaggedFormat, format_for
 from games.rules import Rules
 from learners.checkpoints import ADAPTER, base_of
 from runtime.start import find_model, load_tokenizer
+from tracking.model_card import read_embedded
 from tracking.runs import find_run, read_section
 
 _MAX_TOKENS = 512
@@ -76,6 +79,17 @@ class Model:
         """In which it writes programs, where nobody says (see program_game): none after a run that had none."""
         return "all" if not self.run or self.knows_stages else "none"
 
+    def note(self, problems: Sequence[Problem] = ()) -> str:
+        """Says what an embedded model is, names a problem that it can solve, and warns of problems that ask for another
+        function than it writes. Empty for other models."""
+        if not isinstance(self.style(), TaggedFormat):
+            return ""
+        known = (self.run.get("warm_start") or {}) if self.game else read_embedded(Path(self.path))
+        kind = self.game.get("kind") or known.get("game")
+        said, function = describe_model(kind, known.get("numbers", "small")), function_of(kind)
+        other = next((p.entry_point for p in problems if is_function(p) and p.entry_point != function), None)
+        return f"{said} Its function is always called {function}, not {other}." if other else said
+
     @property
     def max_tokens(self) -> int:
         """The longest turn of its run, or what is usual."""
@@ -83,17 +97,10 @@ class Model:
 
 
 def open_model(name: str, key: str) -> Model:
-    """key: the option that names it, for errors. Raises SparringError."""
+    """name: of one model, as find_policy returns it. key: the option that names it, for errors. Raises SparringError."""
     from transformers import AutoConfig
 
     path = find_model(name, key)
-    if (Path(path) / "metrics.jsonl").is_file():
-        raise SparringError(
-            f"{key} {name}: is a run; give one of its models, such as {name}/checkpoints/best/{GENERATOR}"
-        )
-    inside = [role for role in ("generator", "discriminator") if _is_model(Path(path) / role)]
-    if inside:
-        raise SparringError(f"{key} {name}: holds several models; give {Path(name) / inside[0]}")
     tokenizer = load_tokenizer(path, key)
     context = getattr(AutoConfig.from_pretrained(base_of(path) or path), "max_position_embeddings", None)
     return Model(path=path, tokenizer=tokenizer, context=context, run=_run_of(Path(path)))
@@ -127,12 +134,12 @@ def find_policies(name: str | None, output: Path) -> tuple[str, str | None]:
 
     Raises SparringError where there is no run, or none of its checkpoints.
     """
-    run = Path(name) if name is not None else find_run(None, output)
+    run = Path(name).expanduser() if name is not None else find_run(None, output)
     if (run / "metrics.jsonl").is_file():
         best = run / "checkpoints" / "best"
         steps = sorted((run / "checkpoints").glob("step_*"))
         if not best.is_dir() and not steps:
-            raise SparringError(f"{run}: this run has no checkpoint yet; give --checkpoint")
+            raise SparringError(f"{run}: this run has no checkpoint yet; give another model")
         checkpoint = best if best.is_dir() else steps[-1]
     else:
         checkpoint = SHIPPED if name == EMBEDDED else run
@@ -144,6 +151,19 @@ def find_policies(name: str | None, output: Path) -> tuple[str, str | None]:
             f"{checkpoint}: a checkpoint of {', '.join(roles)}, none of which writes programs"
         )
     return roles["generator"], roles.get("discriminator")
+
+
+def find_policy(name: str, role: str, key: str) -> str:
+    """The generator or the discriminator (role) of what find_policies takes; of one model the model itself.
+
+    key: the option that names it, for errors. Raises SparringError.
+    """
+    generator, discriminator = find_policies(name, Path())
+    if role == GENERATOR or generator == name:
+        return generator
+    if discriminator is None:
+        raise SparringError(f"{key} {name}: comes with no discriminator")
+    return discriminator
 
 
 def check_writes_programs(named: str, model: Model) -> None:

@@ -1,8 +1,8 @@
 """Scores on any data set: of a generator's programs, of the data set's own solutions, or of a discriminator's suites.
 
-    python -m scripts.evaluate --dataset mbpp.jsonl --format mbpp --split test --policy output/RUN/checkpoints/best/generator
+    python -m scripts.evaluate --dataset mbpp.jsonl --format mbpp --split test --policy output/RUN
     python -m scripts.evaluate --dataset mbpp.jsonl --format mbpp --policy reference --json rates.json
-    python -m scripts.evaluate --dataset embedded --discriminator output/RUN/checkpoints/best/discriminator
+    python -m scripts.evaluate --dataset embedded --discriminator output/RUN
     python -m scripts.evaluate --dataset mbpp.jsonl --format mbpp --discriminator baseline
 
 A generator writes one program for each problem greedily, and --samples more; they are judged on the problem's
@@ -52,7 +52,7 @@ from problems.formats import load_dataset
 from problems.references import judge_references
 from runtime.hardware import of_engine
 from runtime.logs import quiet_logs
-from runtime.model import Model, loaded, open_model, program_game, room_for, suite_game
+from runtime.model import Model, find_policy, loaded, open_model, program_game, room_for, suite_game
 from sandbox_workers.local import LocalSandbox
 from tracking.progress import counter
 from tracking.rows import write_json
@@ -71,9 +71,12 @@ def evaluate(settings: EvaluateOptions) -> dict[str, Any]:
     name = settings.policy or settings.discriminator or ""
     model = None
     if settings.policy not in FIXED and settings.discriminator != OWN_TESTS:
-        model = open_model(name, "--policy" if settings.policy else "--discriminator")
+        key, role = ("--policy", GENERATOR) if settings.policy else ("--discriminator", DISCRIMINATOR)
+        model = open_model(find_policy(name, role, key), key)
     problems = _problems(settings, model)
     if model is not None:
+        if note := model.note(problems):
+            print(note, flush=True)
         settings = settings.model_copy(update=of_engine(settings.device, settings.dtype))
     limits = settings.limits
     if model is None:

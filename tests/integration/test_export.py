@@ -24,6 +24,7 @@ from games.prompts import PROBLEM, STAGE_MARKERS, format_for
 from learners.checkpoints import CheckpointStore
 from learners.learner import Learner
 from learners.state import save_learner
+from runtime.model import open_model
 from scripts.export import main
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -138,6 +139,7 @@ def test_the_card_has_figures_data_limits_and_metadata(run_of: Any, tmp_path: Pa
     assert result["metrics"] == [{"type": "generator_pass_rate", "value": 0.5}]
     assert "| generator pass rate | 0.250 | 0.500 |" in text and "git abc123" in text
     assert "the repository's own of game " in text
+    assert open_model(str(tmp_path / "out"), "--model").note() in text
     assert all(f"## {part}" in text for part in ("Data", "Training", "Use", "Limits"))
 
 
