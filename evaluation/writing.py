@@ -131,12 +131,25 @@ async def write_suites(
     written: Callable[[], None] = lambda: None,
 ) -> list[list[str]]:
     """`suites` sampled ones of each problem, as text."""
+    attacks = await write_attacks(problems, writer, game, suites, purpose, written)
+    return [[attack.artifact for attack in of_problem] for of_problem in attacks]
 
-    async def of(problem: Problem) -> list[str]:
+
+async def write_attacks(
+    problems: Sequence[Problem],
+    writer: Writer,
+    game: SuiteGame,
+    suites: int,
+    purpose: str,
+    written: Callable[[], None],
+) -> list[list[Trajectory]]:
+    """The same, as trajectories; an attack's artifact is its suite. written: called after each problem."""
+
+    async def of(problem: Problem) -> list[Trajectory]:
         player = writer.player(DISCRIMINATOR, problem, suites, 1.0, purpose)
         attacks = await asyncio.gather(*(game.attack(problem, player, i) for i in range(suites)))
         written()
-        return [attack.artifact for attack in attacks]
+        return attacks
 
     return await asyncio.gather(*(of(problem) for problem in problems))
 

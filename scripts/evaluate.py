@@ -43,7 +43,7 @@ from embedded.settings import WarmStartSettings
 from evaluation.mutants import non_equivalent, seeded_bugs
 from evaluation.near_inputs import near_inputs
 from evaluation.solving import is_function
-from evaluation.writing import ProgramGame, SuiteGame, cut_off, write_programs, write_suites
+from evaluation.writing import ProgramGame, SuiteGame, cut_off, write_attacks, write_programs
 from games.program_scores import JudgedProgram, judge_programs, pass_rates, program_scores, status_counts
 from games.programs.code_golf import CodeGolfRules, golf_scores
 from games.programs.game import SolverGame
@@ -236,7 +236,9 @@ async def suites_report(
     print(f"test format {rules['test_format']}, at most {game.max_tests} tests a suite", flush=True)
     async with loaded(model, engine, settings.device, style, max_tokens, settings.seed) as writer:
         with counter("problems", len(problems)) as tick:
-            suites = await write_suites(problems, writer, game, settings.suites, "suites", tick)
+            attacks = await write_attacks(problems, writer, game, settings.suites, "suites", tick)
+    suites = [[attack.artifact for attack in of_problem] for of_problem in attacks]
+    cut = [sum(map(cut_off, of_problem)) for of_problem in attacks]
 
     async def judged(problem: Problem, of_problem: Sequence[str]) -> tuple[int, list[SuiteRecord | None]]:
         bugs = await seeded_bugs(problem, sandbox, game.limits, count=settings.mutants)
@@ -249,14 +251,16 @@ async def suites_report(
     scores = asdict(discriminator_scores([r for records in by_problem for r in records]))
     for k in dict.fromkeys((1, settings.suites)):
         scores[f"kill_at_{k}"] = mean_kill_at_k(by_problem, k)
+    scores["cut_off"] = sum(cut)
     tasks = {
-        p.id: {**asdict(discriminator_scores(records)), "bugs": bugs, "suites": list(of)}
-        for p, (bugs, records), of in zip(problems, found, suites, strict=True)
+        p.id: {**asdict(discriminator_scores(records)), "bugs": bugs, "cut_off": ends, "suites": list(of)}
+        for p, (bugs, records), of, ends in zip(problems, found, suites, cut, strict=True)
     }
     return {
         "problems": len(problems),
         "bugs": sum(bugs for bugs, _ in found),
         "rules": rules,
+        "max_tokens": max_tokens,
         "scores": scores,
         "tasks": tasks,
     }

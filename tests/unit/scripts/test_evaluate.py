@@ -307,6 +307,15 @@ def test_a_discriminators_report(dataset, scripted, tmp_path, capsys):
     assert "mutant kill rate" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(("max_tokens", "cut"), [(3, 2), (50, 0)])
+def test_suites_that_ended_for_want_of_tokens_are_counted(dataset, scripted, capsys, max_tokens, cut):
+    scripted(lambda prompt, sampling: "f(1)\nf(2)\nf(3)\n", run={"game": {"test_format": "input_only"}})
+    report = evaluate(options(dataset, discriminator="m/m", suites=1, mutants=0, max_tokens=max_tokens))
+    assert report["scores"]["cut_off"] == sum(task["cut_off"] for task in report["tasks"].values()) == cut
+    told = f"2 answers were cut off: raise --max-tokens ({max_tokens})"
+    assert (told in capsys.readouterr().out) == bool(cut)
+
+
 def test_what_a_data_sets_own_tests_show_and_what_inputs_near_theirs(sandbox):
     """One number twice tells nothing of which is the larger; the numbers near it do."""
     blind = replace(PROBLEM, id="blind", baseline_tests=("assert f(2, 2) == 2",))
