@@ -72,7 +72,7 @@ class Model:
         """Its run trained it on the stages; of no known run, it has the stage markers."""
         if self.run:
             return self.rules is not None and "stages" in self.rules.uses
-        return isinstance(self.style(), TaggedFormat)
+        return self.is_embedded
 
     @property
     def usual_stages(self) -> str:
@@ -82,9 +82,9 @@ class Model:
     def note(self, problems: Sequence[Problem] = ()) -> str:
         """Says what an embedded model is, names a problem that it can solve, and warns of problems that ask for another
         function than it writes. Empty for other models."""
-        if not isinstance(self.style(), TaggedFormat):
+        if not self.is_embedded:
             return ""
-        known = (self.run.get("warm_start") or {}) if self.game else read_embedded(Path(self.path))
+        known = self.run.get("warm_start") or self._exported
         kind = self.game.get("kind") or known.get("game")
         said, function = describe_model(kind, known.get("numbers", "small")), function_of(kind)
         other = next((p.entry_point for p in problems if is_function(p) and p.entry_point != function), None)
@@ -93,7 +93,17 @@ class Model:
     @property
     def max_tokens(self) -> int:
         """The longest turn of its run, or what is usual."""
-        return (self.run.get(Path(self.path).name) or {}).get("max_tokens", _MAX_TOKENS)
+        return (self.run.get(Path(self.path).name) or self._exported).get("max_tokens", _MAX_TOKENS)
+
+    @property
+    def is_embedded(self) -> bool:
+        """Whether it is one of the tiny models that the project makes for itself: only these have marker tokens."""
+        return isinstance(self.style(), TaggedFormat)
+
+    @property
+    def _exported(self) -> Mapping[str, Any]:
+        """What an embedded model's card says, if it has one; empty for others."""
+        return read_embedded(Path(self.path)) if self.is_embedded else {}
 
 
 def open_model(name: str, key: str) -> Model:

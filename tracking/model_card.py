@@ -25,7 +25,11 @@ def model_card(policy: str, state: Mapping[str, Any], *, adapter: bool, run: str
     held_out = state["row"].get("held_out") or {}
     embedded = None
     if of_policy["model"] == "embedded":
-        embedded = {"game": config["game"]["kind"], "numbers": config["warm_start"]["numbers"]}
+        embedded = {
+            "game": config["game"]["kind"],
+            "numbers": config["warm_start"]["numbers"],
+            "max_tokens": of_policy["max_tokens"],
+        }
     data = ModelCardData(
         model_name=f"{run}-{policy}",
         base_model=of_policy["model"] if _is_hub_id(of_policy["model"]) else None,
@@ -81,7 +85,7 @@ Problems: {_problems(config)}. Held out: {_held_out(config)}.
 
 
 def read_embedded(model: Path) -> dict[str, Any]:
-    """What the card of an exported embedded model says of its problems: {"game", "numbers"}; empty without such a card."""
+    """What the card of an exported embedded model says of its run: {"game", "numbers", "max_tokens"}; empty without one."""
     card = model / "README.md"
     return ModelCard.load(card).data.to_dict().get(EMBEDDED, {}) if card.is_file() else {}
 
