@@ -171,6 +171,8 @@ class TransformersPolicy:
                     continue
                 tokens[row].append(token)
                 logprobs[row].append(logprob)
+                if (heard := requests[row][1].heard) is not None:
+                    heard(tokens[row])
                 if token in stops[row]:
                     reasons[row] = FinishReason.STOP
                 elif len(tokens[row]) == budgets[row]:

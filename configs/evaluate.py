@@ -27,9 +27,10 @@ class EvaluateOptions(ModelOptions):
     """A file (a directory for formats q and grids, "owner/name" of a hub for fields), or "embedded": the held-out
     embedded problems, those of the model's run."""
     policy: str | None = None
-    """A generator: directory in Hugging Face format, GGUF file or hub id; or reference, or empty."""
+    """A generator: a run (its best checkpoint), a checkpoint of it, a directory in Hugging Face format, a GGUF file, a hub id, or
+    embedded: the embedded models as they were before play. Or reference, or empty."""
     discriminator: str | None = None
-    """Instead of a policy: a discriminator, whose suites are judged; or baseline: the problems' own tests, and as many and
+    """Instead of a policy: a discriminator, given in the same ways, whose suites are judged; or baseline: the problems' own tests, and as many and
     eight times as many on inputs near theirs."""
     json_file: Path | None = Field(None, validation_alias="json")
     """Where the scores are written besides the terminal."""

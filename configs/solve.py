@@ -15,8 +15,8 @@ _OF_ONE = ("problem", "problem_file", "signature", "tests")
 
 class SolveOptions(ModelOptions):
     """Solve problems with a trained generator. Examples:
-    python -m scripts.solve --problem "Return the sum of two numbers." --signature "def add(a: int, b: int) -> int:"
-    python -m scripts.solve --problem-file task.txt --tests "assert add(2, 3) == 5; assert add(0, 0) == 0" --execute-tests
+    python -m scripts.solve --problem "Return the sum of the above 613 numbers in xs." --signature "def f(xs: list) -> int:"
+    python -m scripts.solve --problem-file task.txt --tests "assert f([613, 614]) == 614; assert f([]) == 0" --execute-tests
     python -m scripts.solve --batch --problems-file problems.json --execute-tests --output results.json
     """
 
@@ -101,6 +101,11 @@ class SolveOptions(ModelOptions):
             self.refuse_changed(("discriminator", "suites"), "without --best-of")
         elif self.temperature == 0:
             raise ValueError("--best-of needs a --temperature above 0: all greedy programs are the same")
+        elif not self.batch and not (self.signature or self.tests):
+            raise ValueError(
+                "--best-of: the problem names no Python function for the discriminator's tests; give --signature, or "
+                "--tests that call it"
+            )
         if self.temperature == 0:
             self.refuse_changed(("top_p", "top_k"), "with --temperature 0")
         if self.answer_format and (self.stages or "none") != "none":

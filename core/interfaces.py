@@ -60,6 +60,9 @@ class Sampling:
     training: the log-probabilities are then those of the truncated distribution, which the learner does not compute."""
     top_k: int = 0
     """Sample among so many likeliest tokens, before top_p; 0: all."""
+    heard: Callable[[Sequence[int]], None] | None = None
+    """Told after each token all tokens so far, if the engine is in this process and decodes token by token
+    (transformers); other engines answer with the whole completion only."""
 
 
 class Actor(Protocol):
@@ -180,6 +183,8 @@ class Player:
     """What this player wrote at this problem in earlier steps, and its opponents meet besides (episode.Mistakes)."""
     heard: Callable[[int, Turn], None] | None = None
     """Told of each turn when it is there, with its attempt: for who shows play while it goes on."""
+    writing: Callable[[int, str], None] | None = None
+    """Told of the turn under way after each token (Sampling.heard): its place, and its text so far."""
 
 
 class Game(Protocol):

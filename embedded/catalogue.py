@@ -19,6 +19,8 @@ class Row:
     """(the game's rules, the policy's name, settings) -> what that policy is shown before it plays."""
     problems: Callable[[Split], list[Problem]] | None
     """None: the game brings its own."""
+    function: str = "f"
+    """Name of the function that every program defines."""
 
 
 _ROWS: Mapping[str, Row] = {
@@ -26,7 +28,7 @@ _ROWS: Mapping[str, Row] = {
     "code_execution": Row(code_execution.lesson, embedded_problems),
     "unit_tests": Row(lua.lesson, lua.lua_problems),
     "output_prediction": Row(prediction.lesson, prediction.prediction_problems),
-    "code_golf": Row(grid_tasks.lesson, grid_tasks.grid_problems),
+    "code_golf": Row(grid_tasks.lesson, grid_tasks.grid_problems, function="p"),
     "tictactoe": Row(boards.lesson, None),
     "kuhn": Row(boards.lesson, None),
     "rps": Row(rps.lesson, None),
@@ -42,6 +44,34 @@ def problems_of(kind: str, split: Split, numbers: Numbers) -> list[Problem]:
             f"problems.kind embedded: game {kind} has no embedded problems; give problems.file"
         )
     return embedded_problems(split, numbers) if kind == "multistage" else row.problems(split)
+
+
+def describe_model(kind: str | None, numbers: Numbers) -> str:
+    """Says to the users of an embedded model what it is, and gives a problem's text that it can solve after a run.
+
+    Args:
+        kind: of its game; None if that is not known.
+        numbers: see problems_of.
+    """
+    example = _example(kind, numbers)
+    such = f', such as "{example}"' if example else ""
+    return (
+        "This is an embedded model of 0.4M parameters: it shows that training works, and is of no other use. "
+        f"It understands only texts of one kind{such}."
+    )
+
+
+def function_of(kind: str | None) -> str:
+    """Name of the function that the programs of the game's embedded models define. kind: as in describe_model."""
+    return _ROWS[kind].function if kind in _ROWS else "f"
+
+
+def _example(kind: str | None, numbers: Numbers) -> str:
+    """Empty for a game that brings its own problems."""
+    if kind in ("multistage", "code_execution", "unit_tests"):
+        return f"Return the sum of the above {613 if numbers == 'large' else 6} numbers in xs."
+    row = _ROWS.get(kind or "")
+    return row.problems("train")[0].description if row and row.problems else ""
 
 
 def lesson_for(rules: Rules, role: str, settings: WarmStartSettings) -> Lesson:

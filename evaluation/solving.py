@@ -12,6 +12,7 @@ from core.episode import Outcome, Trajectory, Turn
 from core.interfaces import Sandbox, SandboxFailure
 from core.play import DISCRIMINATOR, GENERATOR
 from core.problem import Problem
+from core.source import is_valid_python
 from core.stages import REASONING_STAGES
 from core.verdict import Limits
 from evaluation.choosing import votes
@@ -61,6 +62,8 @@ class Tried:
     stages: list[dict[str, str]]
     """What was written: {"stage": its name, "text": …}; the last one holds the program."""
     program: str
+    valid_python: bool | None = None
+    """Whether it compiles; None: it is in another language."""
     outcomes: list[Outcome] | None = None
     """Of the tests that it was run on; None: it was not run."""
     votes: int | None = None
@@ -106,8 +109,14 @@ class Solution:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        program = self.answer.program if self.answer else None
-        return {"id": self.problem, "solved": self.solved, "program": program, **asdict(self)}
+        answer = self.answer
+        return {
+            "id": self.problem,
+            "solved": self.solved,
+            "program": answer.program if answer else None,
+            "valid_python": answer.valid_python if answer else None,
+            **asdict(self),
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,8 +137,14 @@ class Solver:
     room: int = 0
     """Tokens of the longest sequence; 0: the engine has the last word."""
 
-    async def solve(self, problem: Problem, heard: Callable[[int, Turn], None] | None = None) -> Solution:
-        """heard: told of each turn when it is there, with the number of its program among the first ones.
+    async def solve(
+        self,
+        problem: Problem,
+        heard: Callable[[int, Turn], None] | None = None,
+        writing: Callable[[int, str], None] | None = None,
+    ) -> Solution:
+        """heard: told of each turn when it is there, with the number of its program among the first ones. writing: see
+        Player.
 
         What goes wrong with this problem alone is the solution's `error`. Raises RunFailed where the engine ended.
         """
@@ -140,7 +155,7 @@ class Solver:
         if self.best_of > 1 and self.tester is not None and (error := self.tester.refuses(problem)):
             return Solution(problem=problem.id, attempts=[], error=error)
         player = self.writer.player(GENERATOR, problem, self.best_of, self.temperature, "solve")
-        player = replace(player, heard=heard)
+        player = replace(player, heard=heard, writing=writing)
         programs = await self.game.solve_all(problem, player)
         tests: list[str] = []
         counted: list[int] | None = None
@@ -156,7 +171,7 @@ class Solver:
             vote = counted[chosen] if counted else None
             for turn in range(self.attempts):
                 outcomes = await self._outcomes(problem, attempt)
-                tried.append(_tried(attempt, outcomes, vote if turn == 0 else None))
+                tried.append(_tried(problem, attempt, outcomes, vote if turn == 0 else None))
                 told = [o for o in outcomes or () if o.owner == "problem"]
                 if all(o.status == "PASSED" for o in told) or turn + 1 == self.attempts:
                     break
@@ -164,10 +179,10 @@ class Solver:
                     break
                 attempt = await self.game.again(player, attempt, told)
         except SandboxFailure as error:
-            rest = tried or [_tried(programs[0], None, None)]
+            rest = tried or [_tried(problem, programs[0], None, None)]
             return Solution(problem=problem.id, attempts=rest, tests=tests, error=str(error))
         others = [
-            _tried(program, None, counted[i] if counted else None)
+            _tried(problem, program, None, counted[i] if counted else None)
             for i, program in enumerate(programs)
             if i != chosen
         ]
@@ -197,16 +212,17 @@ class Solver:
         return f"no room for another attempt: it may take {needed} tokens, and there are {self.room}"
 
 
-def _tried(attempt: Trajectory, outcomes: list[Outcome] | None, vote: int | None) -> Tried:
+def _tried(problem: Problem, attempt: Trajectory, outcomes: list[Outcome] | None, vote: int | None) -> Tried:
     return Tried(
-        stages=[{"stage": stage_name(turn), "text": turn.text} for turn in attempt.turns],
+        stages=[{"stage": stage_name(turn.stage), "text": turn.text} for turn in attempt.turns],
         program=attempt.artifact,
+        valid_python=is_valid_python(attempt.artifact) if problem.language == "python" else None,
         outcomes=outcomes,
         votes=vote,
         cut_off=attempt.is_cut_off,
     )
 
 
-def stage_name(turn: Turn) -> str:
-    """In games without stages there is one: the answer."""
-    return _STAGE_NAMES.get(turn.stage, "answer")
+def stage_name(stage: int) -> str:
+    """stage: of a turn. In games without stages there is one: the answer."""
+    return _STAGE_NAMES.get(stage, "answer")

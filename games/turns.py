@@ -18,6 +18,7 @@ async def take_turn(
     tokens: the prompt, as `PromptFormat.say` returned it. place: the stage, or the number of the move; with the attempt it
     decides the seed. begins: as in the message that was said last.
     """
+    writing = player.writing
     sampling = Sampling(
         max_tokens=player.max_tokens,
         stop_token_ids=player.format.stop_token_ids(),
@@ -25,6 +26,7 @@ async def take_turn(
         seed=derive_seed(player.seed, attempt, place),
         top_p=player.top_p,
         top_k=player.top_k,
+        heard=writing and (lambda tokens: writing(place, player.format.text(tokens, begins))),
     )
     completion = player.format.own_turn(await player.policy.generate(list(tokens), sampling))
     text = player.format.text(completion.tokens, begins)

@@ -16,8 +16,10 @@ from core.errors import SparringError
 from core.interfaces import PromptFormat
 from core.play import GENERATOR
 from core.problem import Problem
+from embedded.catalogue import describe_model, function_of
 from embedded.settings import WarmStartSettings
 from embedded.teaching import SHIPPED, WARM_STARTS
+from evaluation.solving import is_function
 from evaluation.writing import ProgramGame, SuiteGame, Writer
 from games import USUAL, GameRules, at_one_go, in_stages
 from games.multistage.rules import MultistageRules
@@ -27,6 +29,7 @@ from games.rules import Rules
 from learners.checkpoints import ADAPTER, base_of
 from runtime.architectures import unknown_to_vllm
 from runtime.start import find_model, format_of, load_tokenizer
+from tracking.model_card import read_embedded
 from tracking.runs import find_run, read_section
 
 _MAX_TOKENS = 512
@@ -70,7 +73,7 @@ class Model:
         """Its run trained it on the stages; of no known run, it has the stage markers."""
         if self.run:
             return self.rules is not None and "stages" in self.rules.uses
-        return isinstance(self.style(), TaggedFormat)
+        return self.is_embedded
 
     @property
     def usual_stages(self) -> str:
@@ -80,24 +83,38 @@ class Model:
             return "all" if rules.stages is None else str(rules.stages)
         return "all" if not self.run or self.knows_stages else "none"
 
+    def note(self, problems: Sequence[Problem] = ()) -> str:
+        """Says what an embedded model is, names a problem that it can solve, and warns of problems that ask for another
+        function than it writes. Empty for other models."""
+        if not self.is_embedded:
+            return ""
+        known = self.run.get("warm_start") or self._exported
+        kind = self.game.get("kind") or known.get("game")
+        said, function = describe_model(kind, known.get("numbers", "small")), function_of(kind)
+        other = next((p.entry_point for p in problems if is_function(p) and p.entry_point != function), None)
+        return f"{said} Its function is always called {function}, not {other}." if other else said
+
     @property
     def max_tokens(self) -> int:
         """The longest turn of its run, or what is usual."""
-        return (self.run.get(Path(self.path).name) or {}).get("max_tokens", _MAX_TOKENS)
+        return (self.run.get(Path(self.path).name) or self._exported).get("max_tokens", _MAX_TOKENS)
+
+    @property
+    def is_embedded(self) -> bool:
+        """Whether it is one of the tiny models that the project makes for itself: only these have marker tokens."""
+        return isinstance(self.style(), TaggedFormat)
+
+    @property
+    def _exported(self) -> Mapping[str, Any]:
+        """What an embedded model's card says, if it has one; empty for others."""
+        return read_embedded(Path(self.path)) if self.is_embedded else {}
 
 
 def open_model(name: str, key: str) -> Model:
-    """key: the option that names it, for errors. Raises SparringError."""
+    """name: of one model, as find_policy returns it. key: the option that names it, for errors. Raises SparringError."""
     from transformers import AutoConfig
 
     path = find_model(name, key)
-    if (Path(path) / "metrics.jsonl").is_file():
-        raise SparringError(
-            f"{key} {name}: is a run; give one of its models, such as {name}/checkpoints/best/{GENERATOR}"
-        )
-    inside = [role for role in ("generator", "discriminator") if _is_model(Path(path) / role)]
-    if inside:
-        raise SparringError(f"{key} {name}: holds several models; give {Path(name) / inside[0]}")
     tokenizer = load_tokenizer(path, key)
     context = getattr(AutoConfig.from_pretrained(base_of(path) or path), "max_position_embeddings", None)
     return Model(path=path, tokenizer=tokenizer, context=context, run=_run_of(Path(path)))
@@ -131,12 +148,12 @@ def find_policies(name: str | None, output: Path) -> tuple[str, str | None]:
 
     Raises SparringError where there is no run, or none of its checkpoints.
     """
-    run = Path(name) if name is not None else find_run(None, output)
+    run = Path(name).expanduser() if name is not None else find_run(None, output)
     if (run / "metrics.jsonl").is_file():
         best = run / "checkpoints" / "best"
         steps = sorted((run / "checkpoints").glob("step_*"))
         if not best.is_dir() and not steps:
-            raise SparringError(f"{run}: this run has no checkpoint yet; give --checkpoint")
+            raise SparringError(f"{run}: this run has no checkpoint yet; give another model")
         checkpoint = best if best.is_dir() else steps[-1]
     else:
         checkpoint = SHIPPED if name == EMBEDDED else run
@@ -148,6 +165,19 @@ def find_policies(name: str | None, output: Path) -> tuple[str, str | None]:
             f"{checkpoint}: a checkpoint of {', '.join(roles)}, none of which writes programs"
         )
     return roles["generator"], roles.get("discriminator")
+
+
+def find_policy(name: str, role: str, key: str) -> str:
+    """The generator or the discriminator (role) of what find_policies takes; of one model the model itself.
+
+    key: the option that names it, for errors. Raises SparringError.
+    """
+    generator, discriminator = find_policies(name, Path())
+    if role == GENERATOR or generator == name:
+        return generator
+    if discriminator is None:
+        raise SparringError(f"{key} {name}: comes with no discriminator")
+    return discriminator
 
 
 def check_writes_programs(named: str, model: Model) -> None:

@@ -248,9 +248,10 @@ def load_tokenizer(model: str, key: str, otherwise: str = "") -> Any:
             raise ValueError("its tokenizer knows no text: tokenizer.json is missing")
     except (OSError, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
-        raise SparringError(
-            f"{key} {model}: cannot be loaded ({reason}); {_remedy(model, otherwise)}"
-        ) from error
+        said = f"cannot be loaded ({reason})"
+        if not Path(model).is_dir():
+            said = f"no directory {model}; tried as a hub id, it {said}"
+        raise SparringError(f"{key} {model}: {said}; {_remedy(model, otherwise)}") from error
     return tokenizer
 
 

@@ -1,8 +1,8 @@
 """Scores on any data set: of a generator's programs, of the data set's own solutions, or of a discriminator's suites.
 
-    python -m scripts.evaluate --dataset mbpp.jsonl --format mbpp --split test --policy output/RUN/checkpoints/best/generator
+    python -m scripts.evaluate --dataset mbpp.jsonl --format mbpp --split test --policy output/RUN
     python -m scripts.evaluate --dataset mbpp.jsonl --format mbpp --policy reference --json rates.json
-    python -m scripts.evaluate --dataset embedded --discriminator output/RUN/checkpoints/best/discriminator
+    python -m scripts.evaluate --dataset embedded --discriminator output/RUN
     python -m scripts.evaluate --dataset mbpp.jsonl --format mbpp --discriminator baseline
 
 A generator writes one program for each problem greedily, and --samples more; they are judged on the problem's
@@ -52,7 +52,7 @@ from problems.formats import load_dataset
 from problems.references import judge_references
 from runtime.hardware import of_engine
 from runtime.logs import quiet_logs
-from runtime.model import Model, loaded, open_model, program_game, room_for, suite_game
+from runtime.model import Model, find_policy, loaded, open_model, program_game, room_for, suite_game
 from sandbox_workers.local import LocalSandbox
 from tracking.progress import counter
 from tracking.rows import write_json
@@ -71,9 +71,12 @@ def evaluate(settings: EvaluateOptions) -> dict[str, Any]:
     name = settings.policy or settings.discriminator or ""
     model = None
     if settings.policy not in FIXED and settings.discriminator != OWN_TESTS:
-        model = open_model(name, "--policy" if settings.policy else "--discriminator")
+        key, role = ("--policy", GENERATOR) if settings.policy else ("--discriminator", DISCRIMINATOR)
+        model = open_model(find_policy(name, role, key), key)
     problems = _problems(settings, model)
     if model is not None:
+        if note := model.note(problems):
+            print(note, flush=True)
         settings = settings.model_copy(update=of_engine(settings.device, settings.dtype))
     limits = settings.limits
     if model is None:
@@ -235,6 +238,7 @@ async def suites_report(
         with counter("problems", len(problems)) as tick:
             written = await write_suites(problems, writer, game, settings.suites, "suites", tick)
     suites = [[suite.artifact for suite in of_problem] for of_problem in written]
+    cut = [sum(suite.is_cut_off for suite in of_problem) for of_problem in written]
 
     async def judged(problem: Problem, of_problem: Sequence[str]) -> tuple[int, list[SuiteRecord | None]]:
         bugs = await seeded_bugs(problem, sandbox, game.limits, count=settings.mutants)
@@ -245,13 +249,13 @@ async def suites_report(
     found = await asyncio.gather(*(judged(p, of) for p, of in zip(problems, suites, strict=True)))
     by_problem = [records for _, records in found]
     scores = asdict(discriminator_scores([r for records in by_problem for r in records]))
-    scores["cut_off"] = sum(suite.is_cut_off for of_problem in written for suite in of_problem)
     scores["surplus"] = sum(r.surplus for records in by_problem for r in records if r is not None)
     for k in dict.fromkeys((1, settings.suites)):
         scores[f"kill_at_{k}"] = mean_kill_at_k(by_problem, k)
+    scores["cut_off"] = sum(cut)
     tasks = {
-        p.id: {**asdict(discriminator_scores(records)), "bugs": bugs, "suites": list(of)}
-        for p, (bugs, records), of in zip(problems, found, suites, strict=True)
+        p.id: {**asdict(discriminator_scores(records)), "bugs": bugs, "cut_off": ends, "suites": list(of)}
+        for p, (bugs, records), of, ends in zip(problems, found, suites, cut, strict=True)
     }
     return {
         "problems": len(problems),

@@ -134,6 +134,9 @@ def serve_until_told(options: argparse.Namespace) -> None:
         raise SparringError(f"--idle-s {options.idle_s:g}: more than 0")
     check(options)  # now, not in a replica's log
     models = open_models(options.model, "--model")
+    for name, model in models.items():
+        if note := model.note():
+            print(f"{name}: {note}", flush=True)
     options.device = of_engine(options.device, options.dtype)["device"]
     if options.device == "cpu":
         dtype = options.dtype or "float32"

@@ -1,6 +1,6 @@
 """Solves problems with a trained generator: the five reasoning stages, the program, and what tests say of it.
 
-    python -m scripts.solve --problem "Return the sum of two numbers." --tests "assert add(2, 3) == 5" --execute-tests
+    python -m scripts.solve --problem "Return the sum of the above 613 numbers in xs." --signature "def f(xs):"
     python -m scripts.solve --checkpoint output/RUN --batch --problems-file problems.json --output results.json
 
 --attempts N tells the generator which tests its program failed, and has it write the program again. --best-of N writes N
@@ -9,11 +9,11 @@ the results as well, and the others are answered.
 """
 
 import asyncio
-import contextlib
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import AsyncExitStack, ExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from rich.console import Console
 from actors.settings import ENGINES
 from configs.solve import SolveOptions
 from core.commands import plain_endings
-from core.episode import Outcome, Turn
+from core.episode import Turn
 from core.errors import RunFailed, SparringError
 from core.interfaces import Sandbox
 from core.play import DISCRIMINATOR, GENERATOR
@@ -42,6 +42,7 @@ from runtime.model import (
     Model,
     check_writes_programs,
     find_policies,
+    find_policy,
     loaded,
     open_model,
     program_game,
@@ -61,28 +62,30 @@ def solve(settings: SolveOptions) -> dict[str, Any]:
     Raises SparringError, OSError.
     """
     started = time.perf_counter()
-    settings = settings.model_copy(update=of_engine(settings.device, settings.dtype))
     problems, faults = problems_of(settings)
-    generator, own_discriminator = find_policies(settings.checkpoint, settings.output_dir)
+    generator, discriminator = find_policies(settings.checkpoint, settings.output_dir)
+    if settings.discriminator is not None:
+        discriminator = find_policy(settings.discriminator, DISCRIMINATOR, "--discriminator")
+    if settings.best_of > 1 and discriminator is None:
+        raise SparringError(f"--best-of: {generator} comes with no discriminator; give --discriminator")
+    settings = settings.model_copy(update=of_engine(settings.device, settings.dtype))
     model = open_model(generator, "--checkpoint")
     check_writes_programs(f"--checkpoint {generator}", model)
     tester = None
-    if settings.best_of > 1:
-        name = own_discriminator
-        if settings.discriminator is not None:
-            name = find_policies(settings.discriminator, settings.output_dir)[1] or settings.discriminator
-        if name is None:
-            raise SparringError(f"--best-of: {generator} comes with no discriminator; give --discriminator")
-        tester = open_model(name, "--discriminator")
-        suite_game(f"--discriminator {name}", tester)
+    if settings.best_of > 1 and discriminator is not None:
+        tester = open_model(discriminator, "--discriminator")
+        suite_game(f"--discriminator {discriminator}", tester)
     if settings.answer_format and (settings.stages or model.usual_stages) != "none":
         raise SparringError("--answer-format is that of one message: give --stages none as well")
-    with contextlib.ExitStack() as stack:
+    if note := model.note(problems):
+        print(note, flush=True)
+    screen = _Screen()
+    with ExitStack() as stack:
         sandbox = None
         if settings.runs_programs:
             sandbox = stack.enter_context(LocalSandbox(settings.sandbox, limits=settings.limits))
             print(sandbox.description, flush=True)
-        solutions, ended = asyncio.run(_solve_all(settings, problems, (model, tester), sandbox))
+        solutions, ended = asyncio.run(_solve_all(settings, problems, (model, tester), sandbox, screen))
     solutions += [Solution(problem=i, attempts=[], error=fault) for i, fault in faults.items()]
     report = {
         "checkpoint": generator,
@@ -96,7 +99,7 @@ def solve(settings: SolveOptions) -> dict[str, Any]:
     }
     if settings.output is not None:
         write_json(settings.output, report)
-    _print(settings, report, solutions)
+    _print(settings, report, solutions, screen)
     if ended is not None:  # what was answered before is kept
         raise ended
     return report
@@ -145,6 +148,7 @@ async def _solve_all(
     problems: Sequence[Problem],
     models: tuple[Model, Model | None],
     sandbox: Sandbox | None,
+    screen: "_Screen",
 ) -> tuple[list[Solution], RunFailed | None]:
     """Also how the engine ended, where it did. models: the generator, and the discriminator where its tests choose."""
     model, tester = models
@@ -161,7 +165,7 @@ async def _solve_all(
         flush=True,
     )
 
-    async with contextlib.AsyncExitStack() as engines:
+    async with AsyncExitStack() as engines:
 
         async def writer(model: Model, room: int, max_tokens: int):
             engine = ENGINES[kind](dtype=settings.dtype, max_model_len=room)
@@ -188,12 +192,13 @@ async def _solve_all(
             tester=chooses,
             room=room,
         )
-        with counter("problems", len(problems)) as tick:
-            show, ended = _shown_at_once(settings), list[RunFailed]()
+        with counter("problems", len(problems)) if settings.batch else nullcontext(lambda: None) as tick:
+            show = (screen.turn, screen.writing) if _shown_at_once(settings) else ()
+            ended = list[RunFailed]()
 
             async def one(problem: Problem) -> Solution:
                 try:
-                    return await solver.solve(problem, show)
+                    return await solver.solve(problem, *show)
                 except SparringError as error:
                     if isinstance(error, RunFailed):
                         ended.append(error)
@@ -212,65 +217,105 @@ def _room(limits: Sequence[int | None], needs: Iterable[tuple[int, int]]) -> int
 
 
 # ---------------------------------------------------------------------- the terminal
-def _shown_at_once(settings: SolveOptions) -> Callable[[int, Turn], None] | None:
-    """Where there is one problem and one program, its stages are shown as they come."""
-    if settings.batch or settings.best_of > 1 or not settings.reasoning:
-        return None
-    console = Console()
-
-    def show(attempt: int, turn: Turn) -> None:
-        _print_stage(console, stage_name(turn), turn.text)
-
-    return show
+def _shown_at_once(settings: SolveOptions) -> bool:
+    """If there is one problem and one program, its stages are shown as they come."""
+    return not settings.batch and settings.best_of == 1 and settings.reasoning
 
 
-def _print(settings: SolveOptions, report: dict[str, Any], solutions: Sequence[Solution]) -> None:
-    console = Console()
+class _Screen:
+    """What the user sees of a problem."""
+
+    def __init__(self) -> None:
+        self._console = Console(markup=False, emoji=False, highlight=False, soft_wrap=True)
+        self._written = ""
+        """What is shown of the turn under way."""
+        self._turns: list[tuple[str, str]] = []
+        """Stage and text of those that were shown."""
+
+    def writing(self, stage: int, text: str) -> None:
+        """Show what a turn under way has more than it had, on a terminal."""
+        more = text.strip("\n").removesuffix("\ufffd")[len(self._written) :]
+        if not more or not self._console.is_terminal:
+            return
+        if not self._written:
+            self._begin(stage)
+        self._console.print(more, end="")
+        self._written += more
+
+    def turn(self, attempt: int, turn: Turn) -> None:
+        """Show the rest of a turn that is complete."""
+        text = turn.text.strip("\n")
+        if not self._written:
+            self._begin(turn.stage)
+        self._console.print(text[len(self._written) :])
+        self._turns.append((stage_name(turn.stage), text))
+        self._written = ""
+
+    def _begin(self, stage: int) -> None:
+        name = stage_name(stage)
+        earlier = sum(name == shown for shown, _ in self._turns)
+        self.head(f"{name}, attempt {earlier + 1}" if earlier else name)
+
+    def head(self, name: str) -> None:
+        self._console.rule(name, align="left")
+
+    def section(self, name: str, text: str) -> None:
+        self.head(name)
+        self._console.print(text.strip("\n"))
+
+    def say(self, line: str) -> None:
+        self._console.print(line)
+
+    def has_shown(self, program: str) -> bool:
+        """Whether it stands in a turn that was shown."""
+        return any(program.strip() in text for _, text in self._turns)
+
+
+def _print(
+    settings: SolveOptions, report: dict[str, Any], solutions: Sequence[Solution], screen: _Screen
+) -> None:
     for solution in solutions:
         if not settings.batch:
-            _print_one(console, settings, solution)
+            _print_one(screen, settings, solution)
         elif solution.error:
-            console.print(
-                f"{solution.problem}: {solution.error}", markup=False, highlight=False, soft_wrap=True
-            )
+            screen.say(f"{solution.problem}: {solution.error}")
     if settings.batch:
         ran = [s for s in solutions if s.solved is not None]
         solved = f"{report['solved']} of {len(ran)} pass all of their tests" if ran else "no tests were run"
         failed = f"; {len(report['failed'])} could not be answered or judged" if report["failed"] else ""
-        print(f"{len(solutions)} problems in {report['seconds']:.1f} s: {solved}{failed}")
+        broken = sum(s.answer is not None and s.answer.valid_python is False for s in solutions)
+        invalid = f"; {broken} programs are no valid Python" if broken else ""
+        print(f"{len(solutions)} problems in {report['seconds']:.1f} s: {solved}{invalid}{failed}")
     if settings.output is not None:
         print(f"results: {settings.output}")
 
 
-def _print_one(console: Console, settings: SolveOptions, solution: Solution) -> None:
+def _print_one(screen: _Screen, settings: SolveOptions, solution: Solution) -> None:
     for number, tried in enumerate(solution.attempts, start=1):
         if settings.best_of > 1 and settings.reasoning:
             for stage in tried.stages[:-1]:
-                _print_stage(console, stage["stage"], stage["text"])
+                screen.section(stage["stage"], stage["text"])
         if tried.votes is not None:
             said = f"chosen of {settings.best_of} by {len(solution.tests)} tests of the discriminator"
-            console.print(f"{said}: {tried.votes} votes", markup=False, highlight=False)
-        _print_stage(console, "program" if number == 1 else f"program, attempt {number}", tried.program)
+            screen.say(f"{said}: {tried.votes} votes")
+        attempt = ""
+        if len(solution.attempts) > 1:
+            attempt = f"attempt {number}{' (the answer)' if tried is solution.answer else ''}"
+        if not screen.has_shown(tried.program):
+            screen.section(f"program, {attempt}" if attempt else "program", tried.program)
+        elif attempt:
+            screen.head(attempt)
+        if tried.valid_python is False:
+            screen.say("this is no valid Python program")
         if tried.cut_off:
-            console.print("a turn was cut off: raise --max-tokens", markup=False, highlight=False)
+            screen.say("a turn was cut off: raise --max-tokens")
         for outcome in tried.outcomes or ():
-            _print_outcome(console, outcome)
+            error = f": {outcome.error}" if outcome.error else ""
+            screen.say(f"{outcome.status:<14} {outcome.test}{error}")
     if solution.note:
-        console.print(solution.note, markup=False, highlight=False, soft_wrap=True)
+        screen.say(solution.note)
     if solution.error:
         raise SparringError(solution.error)
-
-
-def _print_stage(console: Console, name: str, text: str) -> None:
-    console.rule(name, align="left")
-    console.print(text.strip("\n"), markup=False, highlight=False, soft_wrap=True)
-
-
-def _print_outcome(console: Console, outcome: Outcome) -> None:
-    error = f": {outcome.error}" if outcome.error else ""
-    console.print(
-        f"{outcome.status:<14} {outcome.test}{error}", markup=False, highlight=False, soft_wrap=True
-    )
 
 
 def main(arguments: Sequence[str]) -> None:

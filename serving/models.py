@@ -2,14 +2,14 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from core.errors import SparringError
+from core.play import GENERATOR
 from learners.checkpoints import base_of
 from runtime.architectures import unknown_to_vllm
 from runtime.hardware import free_memory
 from runtime.memory_plan import bytes_of, keys_of
-from runtime.model import Model, check_writes_programs, find_policies, open_model
+from runtime.model import Model, check_writes_programs, find_policy, open_model
 from runtime.plan import parameters
 
 _ENGINE_BYTES = 900 << 20
@@ -31,7 +31,7 @@ def open_models(named: Iterable[str], key: str) -> dict[str, Model]:
             )
         if name in models:
             raise SparringError(f"{key} {text}: {name} is the name of two models")
-        models[name] = model = open_model(find_policies(where, Path())[0], key)
+        models[name] = model = open_model(find_policy(where, GENERATOR, key), key)
         check_writes_programs(f"{key} {text}", model)
         if architecture := unknown_to_vllm(model.path):
             raise SparringError(

@@ -223,7 +223,7 @@ async def _events(solver: Solver, problem: Problem) -> AsyncIterator[bytes]:
     heard: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
 
     def hear(program: int, turn: Turn) -> None:
-        heard.put_nowait({"program": program, "stage": stage_name(turn), "text": turn.text})
+        heard.put_nowait({"program": program, "stage": stage_name(turn.stage), "text": turn.text})
 
     solving = asyncio.create_task(solver.solve(problem, hear))
     solving.add_done_callback(lambda _: heard.put_nowait(None))

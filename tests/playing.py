@@ -77,6 +77,8 @@ class ScriptedPolicy:
 
     async def generate(self, prompt_tokens: Sequence[int], sampling: Sampling) -> Completion:
         tokens = tuple(self._script(prompt_tokens, sampling))[: sampling.max_tokens]
+        for count in range(1, len(tokens) + 1) if sampling.heard else ():
+            sampling.heard(tokens[:count])
         stopped = bool(tokens) and tokens[-1] in sampling.stop_token_ids
         return Completion(
             tokens=tokens,

@@ -4,7 +4,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub import EvalResult, ModelCardData
+from huggingface_hub import EvalResult, ModelCard, ModelCardData
+
+from embedded.catalogue import describe_model
+
+EMBEDDED = "sparring_embedded"
+"""Key of a card's metadata."""
 
 _LIMITS = """\
 * Trained by reinforcement on programs that were judged in a sandbox: it writes programs that pass tests, and programs are
@@ -12,15 +17,19 @@ _LIMITS = """\
 * The figures are of one run with one seed, on the held-out problems named above; they say little of other problems.
 * What the reward did not look at (style, safety, speed, languages other than the one trained on) was not learned."""
 
-_TINY = """
-* A model of this size speaks only of the embedded problems: it shows that training works, and is of no other use."""
-
 
 def model_card(policy: str, state: Mapping[str, Any], *, adapter: bool, run: str) -> str:
     """state: the checkpoint's."""
     config = state["config"]
     of_policy, before = config[policy], state["parts"]["recorder"]["before"]
     held_out = state["row"].get("held_out") or {}
+    embedded = None
+    if of_policy["model"] == "embedded":
+        embedded = {
+            "game": config["game"]["kind"],
+            "numbers": config["warm_start"]["numbers"],
+            "max_tokens": of_policy["max_tokens"],
+        }
     data = ModelCardData(
         model_name=f"{run}-{policy}",
         base_model=of_policy["model"] if _is_hub_id(of_policy["model"]) else None,
@@ -37,9 +46,10 @@ def model_card(policy: str, state: Mapping[str, Any], *, adapter: bool, run: str
             )
             for name, value in held_out.items()
         ],
+        **({EMBEDDED: embedded} if embedded else {}),
     )
-    tiny = of_policy["model"] == "embedded"
-    base = "the embedded model of the repository" if tiny else of_policy["model"]
+    limit = f"\n* {describe_model(embedded['game'], embedded['numbers'])}" if embedded else ""
+    base = "the embedded model of the repository" if embedded else of_policy["model"]
     weights = f"A LoRA adapter of {base}" if adapter else f"{base[0].upper()}{base[1:]}, trained"
     return f"""---
 {data.to_yaml()}
@@ -66,12 +76,18 @@ Problems: {_problems(config)}. Held out: {_held_out(config)}.
 
 ## Limits
 
-{_LIMITS}{_TINY if tiny else ""}
+{_LIMITS}{limit}
 
 ## Made with
 
 {", ".join(f"{name} {version}" for name, version in state["versions_of_packages"].items())}; saved {state["time"]}.
 """
+
+
+def read_embedded(model: Path) -> dict[str, Any]:
+    """What the card of an exported embedded model says of its run: {"game", "numbers", "max_tokens"}; empty without one."""
+    card = model / "README.md"
+    return ModelCard.load(card).data.to_dict().get(EMBEDDED, {}) if card.is_file() else {}
 
 
 def _is_hub_id(model: str) -> bool:

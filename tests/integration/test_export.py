@@ -24,6 +24,7 @@ from games.prompts import PROBLEM, STAGE_MARKERS, format_for
 from learners.checkpoints import CheckpointStore
 from learners.learner import Learner
 from learners.state import save_learner
+from runtime.model import open_model
 from scripts.export import main
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -138,6 +139,9 @@ def test_the_card_has_figures_data_limits_and_metadata(run_of: Any, tmp_path: Pa
     assert result["metrics"] == [{"type": "generator_pass_rate", "value": 0.5}]
     assert "| generator pass rate | 0.250 | 0.500 |" in text and "git abc123" in text
     assert "the repository's own of game " in text
+    exported = open_model(str(tmp_path / "out"), "--model")
+    assert "the above 6 numbers" in exported.note() and exported.note() in text
+    assert exported.max_tokens == 64
     assert all(f"## {part}" in text for part in ("Data", "Training", "Use", "Limits"))
 
 

@@ -195,6 +195,7 @@ def test_solve_streams_five_stages_and_says_what_each_test_did(served: Served) -
     asked |= {"tests": list(problem.baseline_asserts), "temperature": 0, "max_tokens": 64}
     whole = served.post("/v1/solve", json=asked).json()
     assert [o["status"] for o in whole["attempts"][0]["outcomes"]], whole
+    assert isinstance(whole["valid_python"], bool)
     events = served.post("/v1/solve", json=asked | {"stream": True}).text.strip().split("\n\n")
     said = [(e.split("\n")[0], json.loads(e.split("\ndata: ")[1])) for e in events]
     assert [name for name, _ in said] == ["event: stage"] * 5 + ["event: solution"]

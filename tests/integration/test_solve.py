@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from embedded.problems import embedded_problems
+from embedded.teaching import SHIPPED
+from runtime.model import open_model
 from sandbox_workers.backends import choose_backend
 from sandbox_workers.jobs import SandboxUnavailable
 
@@ -49,6 +52,16 @@ def test_one_problem_is_solved_before_the_users_eyes(tmp_path: Path) -> None:
         status in done.stdout for status in statuses
     )
     assert len(result["attempts"]) == (1 if set(statuses) == {"PASSED"} else 2)
+
+
+def test_an_embedded_model_names_a_problem_and_solves_it() -> None:
+    about = open_model(str(SHIPPED / "generator"), "--checkpoint").note()
+    (problem,) = re.findall('"(.*)"', about)
+    done = solve(
+        "--problem", problem, "--signature", "def f(xs: list) -> int:", "--temperature", 0,
+        "--tests", "assert f([5, 6, 7, 8]) == 15; assert f([]) == 0", "--execute-tests",
+    )  # fmt: skip
+    assert about in done.stdout and done.stdout.count("PASSED") == 2, done.stdout + done.stderr
 
 
 @pytest.mark.slow

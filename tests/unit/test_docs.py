@@ -5,6 +5,7 @@ listed in RUN_ELSEWHERE.
 """
 
 import argparse
+import json
 import os
 import re
 import runpy
@@ -24,6 +25,7 @@ import configs.load
 from configs.evaluate import EvaluateOptions
 from configs.load import load_run
 from configs.solve import SolveOptions
+from embedded.catalogue import problems_of
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
@@ -220,6 +222,29 @@ def test_a_wrong_command_would_be_noticed(line: str, a_run: None) -> None:
     with pytest.raises((Exception, SystemExit)) as refused:
         understand(words)
     assert not isinstance(refused.value, SystemExit) or refused.value.code
+
+
+def problems_asked_on(page: Path) -> Iterator[tuple[str, str]]:
+    """(text, signature) of every problem that the page's commands and requests give to a trained model."""
+    for command in commands_of(page):
+        if command.words[:3] == ("python", "-m", "scripts.solve") and "--problem" in command.words:
+            options = SolveOptions.read(command.words[3:])
+            yield options.problem or "", options.signature
+    for language, text in blocks(page):
+        if language == "json" and "problem" in (asked := json.loads(text)):
+            yield asked["problem"], asked["signature"]
+
+
+def test_every_problem_on_a_page_is_of_the_kind_that_the_shipped_models_know() -> None:
+    asked = [one for page in PAGES for one in problems_asked_on(page) if one[0] != "..."]
+    kinds = {
+        re.sub(r"\d+", "N", problem.description): problem.entry_point
+        for numbers in ("small", "large")
+        for problem in problems_of("multistage", "train", numbers)
+    }
+    assert len(asked) >= 3
+    for text, signature in asked:
+        assert kinds[re.sub(r"\d+", "N", text)] == "f" and signature.startswith("def f("), text
 
 
 def test_a_line_of_shell_is_taken_apart() -> None:

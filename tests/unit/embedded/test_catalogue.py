@@ -1,5 +1,6 @@
 """One row per game; a game without one is told so."""
 
+import re
 from random import Random
 from types import SimpleNamespace
 from typing import Any
@@ -9,7 +10,7 @@ import pytest
 from configs.load import RECIPES, load_run
 from configs.schema import Config
 from configs.sections import EMBEDDED
-from embedded.catalogue import lesson_for, problems_of
+from embedded.catalogue import describe_model, function_of, lesson_for, problems_of
 from embedded.model import build_tokenizer
 from embedded.settings import WarmStartSettings
 from games.prompts import END, MARKER_TOKENS, PAD, TaggedFormat
@@ -41,6 +42,32 @@ def test_an_embedded_recipe_has_something_to_show_its_model(config: Config, role
 def test_a_game_without_embedded_problems_gets_no_others(kind: str) -> None:
     with pytest.raises(ProblemFileError, match=f"game {kind} has no embedded problems; give problems.file"):
         problems_of(kind, "train", "small")
+
+
+@pytest.mark.parametrize(
+    ("kind", "numbers"),
+    [
+        ("multistage", "small"),
+        ("multistage", "large"),
+        ("code_execution", "small"),
+        ("unit_tests", "small"),
+        ("code_golf", "small"),
+    ],
+)
+def test_the_problem_that_a_model_names_is_of_its_games_kind(kind: str, numbers: Any) -> None:
+    (example,) = re.findall('"(.*)"', describe_model(kind, numbers))
+    alike = [
+        p for p in problems_of(kind, "train", numbers) if digits_apart(p.description) == digits_apart(example)
+    ]
+    assert alike and all(re.search(rf"\b{function_of(kind)}\(", p.function_signature) for p in alike)
+
+
+def digits_apart(text: str) -> str:
+    return re.sub(r"\d+", "N", text)
+
+
+def test_a_model_of_a_game_without_problems_names_none() -> None:
+    assert '"' not in describe_model("kuhn", "small") and '"' not in describe_model(None, "small")
 
 
 def test_a_game_without_a_lesson_has_no_embedded_model() -> None:

@@ -60,6 +60,14 @@ def test_without_a_sandbox_the_stages_are_written_and_nothing_is_run() -> None:
     assert done.attempts[0].stages[2]["stage"] == "pseudocode"
     assert heard == [(0, text) for text in ("a", "b", "c", "d", RIGHT)]
     assert done.solved is None and done.attempts[0].outcomes is None and done.as_dict()["program"] == RIGHT
+    assert done.as_dict()["valid_python"] is True
+
+
+def test_an_answer_that_is_no_python_is_marked_and_one_in_another_language_is_not() -> None:
+    broken = solver(writer("t += below 2"))
+    assert solved(broken).as_dict()["valid_python"] is False
+    in_lua = replace(PROBLEM, language="lua", baseline_tests=(), hidden_tests=())
+    assert solved(broken, in_lua).as_dict()["valid_python"] is None
 
 
 def test_a_failed_attempt_is_told_what_failed_and_made_again(sandbox) -> None:

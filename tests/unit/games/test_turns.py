@@ -1,6 +1,7 @@
 """A player's move: what it is asked, with which seed, and what becomes of the answer."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -29,6 +30,13 @@ def test_a_turn_holds_what_was_said_and_what_was_answered():
     assert asked == [
         Sampling(max_tokens=50, stop_token_ids=(STOP,), temperature=0.7, seed=derive_seed(9, 3, 2))
     ]
+
+
+def test_who_wants_to_know_is_told_of_the_text_as_it_grows():
+    told: list[tuple[int, str]] = []
+    seat = replace(player("author", lambda *_: "abc"), writing=lambda *now: told.append(now))
+    asyncio.run(take_turn(seat, [97], attempt=0, place=2))
+    assert told == [(2, "a"), (2, "ab"), (2, "abc"), (2, "abc")]  # the last one is of the token that ends it
 
 
 def test_a_turn_is_cut_at_its_length():

@@ -1,5 +1,6 @@
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,13 +8,14 @@ import pytest
 from actors.settings import VllmEngine
 from core.errors import SparringError
 from core.problem import Problem
-from embedded.teaching import SHIPPED
+from embedded.teaching import SHIPPED, WARM_STARTS
 from games.programs.game import SolverGame
 from games.prompts import ChatFormat, TaggedFormat
 from runtime.model import (
     Model,
     check_writes_programs,
     find_policies,
+    find_policy,
     loaded,
     open_model,
     program_game,
@@ -78,19 +80,52 @@ async def test_a_model_that_vllm_does_not_load_is_refused_before_an_engine_start
             pass
 
 
-def test_a_run_is_refused_with_its_models(tmp_path):
+@pytest.mark.parametrize("role", ["generator", "discriminator"])
+def test_a_policy_is_found_by_its_run_its_checkpoint_or_its_own_directory(tmp_path: Path, role: str) -> None:
     (tmp_path / "metrics.jsonl").write_text("")
-    with pytest.raises(
-        SparringError, match=r"is a run; give one of its models, such as .*/checkpoints/best/generator"
-    ):
-        open_model(str(tmp_path), "--policy")
+    best = checkpoint(tmp_path / "checkpoints" / "best", "generator", "discriminator")
+    for name in (tmp_path, best, best / role):
+        assert find_policy(str(name), role, "--k") == str(best / role)
+    assert find_policy("embedded", role, "--k") == str(SHIPPED / role)
+    assert find_policy("owner/name", role, "--k") == "owner/name"
 
 
-def test_a_checkpoint_of_several_models_is_refused_with_their_names(tmp_path):
-    (tmp_path / "generator").mkdir()
-    (tmp_path / "generator" / "config.json").write_text("{}")
-    with pytest.raises(SparringError, match=r"holds several models; give .*/generator"):
-        open_model(str(tmp_path), "--policy")
+def test_a_checkpoint_without_a_discriminator_has_none_to_give(tmp_path: Path) -> None:
+    alone = checkpoint(tmp_path / "alone", "generator")
+    with pytest.raises(SparringError, match=r"--discriminator .*alone: comes with no discriminator"):
+        find_policy(str(alone), "discriminator", "--discriminator")
+
+
+# ---------------------------------------------------------------------- what an embedded model says of itself
+SMALL, LARGE = (f'"Return the sum of the above {n} numbers in xs."' for n in (6, 613))
+
+
+@pytest.mark.parametrize(("recipe", "example"), [("embedded", SMALL), ("edges", LARGE)])
+@pytest.mark.parametrize("role", ["generator", "discriminator"])
+def test_an_embedded_model_names_a_problem_of_its_own_kind(recipe: str, role: str, example: str) -> None:
+    assert example in open_model(str(WARM_STARTS / recipe / role), "--k").note()
+
+
+def test_so_does_one_that_was_exported(tmp_path: Path) -> None:
+    there = tmp_path / "exported"
+    shutil.copytree(WARM_STARTS / "edges" / "generator", there)
+    bare = open_model(str(there), "--k").note()
+    assert bare and '"' not in bare  # nothing says which problems it knows
+    (there / "README.md").write_text(
+        "---\nsparring_embedded: {game: multistage, numbers: large}\n---\n# mine\n"
+    )
+    assert LARGE in open_model(str(there), "--k").note()
+
+
+def test_an_embedded_model_warns_of_a_function_that_it_does_not_write() -> None:
+    model = open_model(str(SHIPPED / "generator"), "--k")
+    assert "called f, not add" in model.note([replace(OTHER, function_signature="def add(a, b):")])
+    assert model.note([OTHER]) == model.note([replace(OTHER, function_signature="")]) == model.note()
+
+
+def test_other_models_say_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Model, "style", lambda self: object.__new__(ChatFormat))
+    assert model(None).note([OTHER]) == ""
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,8 @@ def test_offline_a_hub_id_without_a_copy_says_where_to_put_one(tmp_path, monkeyp
     with pytest.raises(SparringError) as caught:
         load_tokenizers({"generator": "nobody/such-model"})
     line = str(caught.value)
-    assert line.startswith("generator.model nobody/such-model: cannot be loaded (") and "\n" not in line
+    tried = "no directory nobody/such-model; tried as a hub id, it cannot be loaded ("
+    assert line.startswith(f"generator.model nobody/such-model: {tried}") and "\n" not in line
     assert (
         "HF_HUB_OFFLINE is set" in line and "give a directory with a copy of it" in line and "HF_HOME" in line
     )

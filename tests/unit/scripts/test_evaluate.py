@@ -1,14 +1,16 @@
 import asyncio
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from configs.evaluate import EvaluateOptions
+from core.errors import SparringError
 from core.problem import Problem
 from embedded.problems import embedded_problems
-from embedded.teaching import WARM_STARTS
+from embedded.teaching import SHIPPED, WARM_STARTS
 from games.multistage.game import MultistageGame
 from games.multistage.rules import MultistageRules
 from problems.loader import load_problems
@@ -89,6 +91,22 @@ def test_errors(arguments: str, said: str, capsys):
     told = capsys.readouterr().err
     assert ended.value.code == 2
     assert told.startswith("error: ") and said in told and told.count("\n") == 1
+
+
+@pytest.mark.parametrize(("option", "role"), [("policy", "generator"), ("discriminator", "discriminator")])
+def test_a_model_may_be_named_by_its_run(option, role, monkeypatch, tmp_path):
+    (tmp_path / "metrics.jsonl").touch()
+    shutil.copytree(SHIPPED, tmp_path / "checkpoints" / "best")
+    opened = []
+
+    def look(name, key):
+        opened.append((name, key))
+        raise SparringError("seen")
+
+    monkeypatch.setattr("scripts.evaluate.open_model", look)
+    with pytest.raises(SparringError, match="seen"):
+        evaluate(EvaluateOptions(dataset="embedded", **{option: str(tmp_path)}))
+    assert opened == [(str(tmp_path / "checkpoints" / "best" / role), f"--{option}")]
 
 
 def test_the_environment_is_not_read(dataset, monkeypatch):
@@ -287,6 +305,15 @@ def test_a_discriminators_report(dataset, scripted, tmp_path, capsys):
     assert report["scores"]["validity"] == 1.0 and report["rules"]["max_tests"] == 3
     assert json.loads((tmp_path / "o").read_text()) == report
     assert "mutant kill rate" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("max_tokens", "cut"), [(3, 2), (50, 0)])
+def test_suites_that_ended_for_want_of_tokens_are_counted(dataset, scripted, capsys, max_tokens, cut):
+    scripted(lambda prompt, sampling: "f(1)\nf(2)\nf(3)\n", run={"game": {"test_format": "input_only"}})
+    report = evaluate(options(dataset, discriminator="m/m", suites=1, mutants=0, max_tokens=max_tokens))
+    assert report["scores"]["cut_off"] == sum(task["cut_off"] for task in report["tasks"].values()) == cut
+    told = f"2 answers were cut off: raise --max-tokens ({max_tokens})"
+    assert (told in capsys.readouterr().out) == bool(cut)
 
 
 def test_what_a_data_sets_own_tests_show_and_what_inputs_near_theirs(sandbox):

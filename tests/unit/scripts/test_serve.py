@@ -39,3 +39,9 @@ def test_a_port_that_is_taken_is_refused(refused) -> None:
         port = taken.getsockname()[1]
         error = refused(main, GENERATOR, f"--port={port}", "--sandbox=none", "--kv-cache-mb=16")
     assert f"--port {port}: Address already in use" in error
+
+
+def test_of_an_embedded_model_is_said_what_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(SystemExit):
+        main([GENERATOR, f"--port={taken.getsockname()[1]}", "--sandbox=none", "--kv-cache-mb=16"])
+    assert "gen: This is an embedded model" in capsys.readouterr().out

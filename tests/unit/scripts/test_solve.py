@@ -33,6 +33,59 @@ def solve(problems: Path, *more: object) -> dict:
     return json.loads(output.read_text())
 
 
+def answer_of_two(*answers: str):
+    """One after the other, the last one for ever."""
+    left = list(answers)
+    return lambda prompt, sampling: left.pop(0) if len(left) > 1 else left[0]
+
+
+ONE = ("--checkpoint", "m/m", "--problem", "Double n.", "--sandbox", "process", "--stages", "none")
+WRONG = "```python\ndef f(n):\n    return n * 3\n```"
+BROKEN = "def f(n) return n"
+
+
+@pytest.mark.parametrize("terminal", ["1", ""])
+@pytest.mark.parametrize("answer", ["def f(n):\n    return n * 2", f"It doubles 🎉 xs[:key:]:\n{RIGHT}\n"])
+def test_a_single_problems_answer_is_shown_once(scripted, capsys, monkeypatch, terminal, answer) -> None:
+    monkeypatch.setenv("FORCE_COLOR", terminal)
+    scripted(lambda prompt, sampling: answer)
+    main([*ONE, "--tests", "assert f(2) == 4", "--execute-tests"])
+    shown = capsys.readouterr().out
+    assert shown.count(answer.strip()) == shown.count("def f(n):") == 1
+    assert "PASSED" in shown and "no valid Python" not in shown
+
+
+def test_without_the_stages_the_program_alone_is_shown(scripted, capsys) -> None:
+    scripted(lambda prompt, sampling: RIGHT)
+    main([*ONE[:4], "--no-reasoning"])
+    shown = capsys.readouterr().out
+    assert shown.count("def f(n):") == 1 and "```" not in shown
+
+
+def test_of_several_attempts_each_is_shown_once_and_the_answer_is_marked(scripted, capsys) -> None:
+    scripted(answer_of_two(WRONG, BROKEN))
+    main([*ONE, "--tests", "assert f(2) == 4; assert f(0) == 0", "--attempts", "2"])
+    shown = capsys.readouterr().out
+    assert shown.count("n * 3") == shown.count(BROKEN) == 1
+    first, second = shown.split("attempt 1 (the answer)")[1].split("attempt 2 ")
+    assert "WRONG_ANSWER" in first and "PASSED" in first and "no valid Python" not in first
+    assert "SYNTAX_ERROR" in second and "no valid Python" in second
+
+
+def test_a_batch_says_how_many_programs_are_no_python(problems, scripted, capsys) -> None:
+    scripted(lambda prompt, sampling: BROKEN if "Double it" in prompt else RIGHT)
+    report = solve(problems)
+    assert {r["id"]: r["valid_python"] for r in report["results"]} == {"named": True, "nameless": False}
+    assert "1 programs are no valid Python" in capsys.readouterr().out
+
+
+def test_best_of_is_refused_before_a_model_is_looked_at(problems, monkeypatch, refused) -> None:
+    monkeypatch.setattr("scripts.solve.open_model", lambda *_: pytest.fail("looked at"))
+    batch = ("--checkpoint", "m/m", "--batch", "--problems-file", problems, "--best-of", 2)
+    assert "m/m comes with no discriminator; give --discriminator" in refused(main, *batch)
+    assert "names no Python function" in refused(main, *ONE[:4], "--best-of", 2)
+
+
 def test_an_engine_that_ends_is_an_error_and_what_was_answered_is_kept(problems, scripted, capsys) -> None:
     def answer(prompt: str, sampling) -> str:
         if "Double it" in prompt:
