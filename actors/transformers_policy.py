@@ -171,7 +171,7 @@ class TransformersPolicy:
                     continue
                 tokens[row].append(token)
                 logprobs[row].append(logprob)
-                if (heard := requests[row][1].heard) is not None:
+                if (heard := requests[row].sampling.heard) is not None:
                     heard(tokens[row])
                 if token in stops[row]:
                     reasons[row] = FinishReason.STOP

@@ -42,7 +42,7 @@ def main() -> None:
     publish(options.json, figures, {})
 
 
-def watch_memory(process: subprocess.Popen[bytes]) -> int:
+def watch_memory(process: subprocess.Popen[Any]) -> int:
     """Peak bytes of the process and all its descendants, until it ends."""
     peak = 0
     while process.poll() is None:

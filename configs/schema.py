@@ -304,7 +304,7 @@ class Config(Settings):
         ):
             others = sorted(set(self.curriculum.stages) - set(self.stages))
             raise ValueError(
-                f"curriculum.stages: stage {others[0]} is not played: with game.stages {game.stages} the generator plays "
+                f"curriculum.stages: stage {others[0]} is not played: by game.stages the generator plays "
                 f"{', '.join(map(str, game.stage_numbers))}"
             )
         for need, keys in KEYS_OF_NEEDS.items():

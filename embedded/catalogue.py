@@ -63,7 +63,7 @@ def describe_model(kind: str | None, numbers: Numbers) -> str:
 
 def function_of(kind: str | None) -> str:
     """Name of the function that the programs of the game's embedded models define. kind: as in describe_model."""
-    return _ROWS[kind].function if kind in _ROWS else "f"
+    return _ROWS[kind].function if kind is not None and kind in _ROWS else "f"
 
 
 def _example(kind: str | None, numbers: Numbers) -> str:

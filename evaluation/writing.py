@@ -46,6 +46,9 @@ class Writer:
 class ProgramGame(Game, Protocol):
     """A game in which the generator writes programs, whose move may be played alone."""
 
+    @property
+    def rules(self) -> Rules: ...
+
     async def solve_all(self, problem: Problem, player: Player) -> list[Trajectory]: ...
 
     def told(self, outcomes: Sequence[Outcome]) -> Message:
@@ -60,9 +63,6 @@ class ProgramGame(Game, Protocol):
 @runtime_checkable
 class SuiteGame(ProgramGame, Protocol):
     """One in which the discriminator writes test suites against them (games that use "suites")."""
-
-    @property
-    def rules(self) -> Rules: ...
 
     @property
     def limits(self) -> Limits:

@@ -112,7 +112,7 @@ def _train_loop(config: dict[str, Any]) -> None:
         idle = distributed.new_group(backend="gloo", timeout=timedelta(seconds=_PATIENCE_S))
     learners = build_learners(_continued(specs))
     saved = _versions(learners) if ray.train.get_checkpoint() else None
-    halvings = 0
+    halvings: Any = 0
     if world.rank == 0:
         halvings = ray.get(mailbox.halvings.remote(max(each.health.halvings for each in learners.values())))
     halvings = world.broadcast(halvings, idle)

@@ -80,7 +80,7 @@ def _folder_of(file: Path) -> Path:
 
 def _read_config(file: Path, key: str) -> Any:
     """Check the file as far as that takes no weights, and return its model's config. Raises SparringError."""
-    from gguf import GGUFReader  # pyright: ignore[reportMissingImports]
+    from gguf import GGUFReader  # pyright: ignore
     from transformers import AutoConfig
 
     with file.open("rb") as opened:
@@ -123,7 +123,8 @@ def _convert(file: Path, config: Any, folder: Path) -> None:
     }
     # left packed, which is the default, a model cannot be saved
     packing = GgufConfig(gguf_file=file.name, dequantize=True)
-    model, loaded = AutoModelForCausalLM.from_pretrained(file.parent, quantization_config=packing, **given)
+    found: Any = AutoModelForCausalLM.from_pretrained(file.parent, quantization_config=packing, **given)
+    model, loaded = found
     if loaded["missing_keys"]:
         raise ValueError(f"it has no {', '.join(sorted(loaded['missing_keys'])[:3])}")
     _tie(model)

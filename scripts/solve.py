@@ -193,12 +193,14 @@ async def _solve_all(
             room=room,
         )
         with counter("problems", len(problems)) if settings.batch else nullcontext(lambda: None) as tick:
-            show = (screen.turn, screen.writing) if _shown_at_once(settings) else ()
+            show = _shown_at_once(settings)
             ended = list[RunFailed]()
 
             async def one(problem: Problem) -> Solution:
                 try:
-                    return await solver.solve(problem, *show)
+                    return await solver.solve(
+                        problem, screen.turn if show else None, screen.writing if show else None
+                    )
                 except SparringError as error:
                     if isinstance(error, RunFailed):
                         ended.append(error)

@@ -23,7 +23,7 @@ def model_card(policy: str, state: Mapping[str, Any], *, adapter: bool, run: str
     config = state["config"]
     of_policy, before = config[policy], state["parts"]["recorder"]["before"]
     held_out = state["row"].get("held_out") or {}
-    embedded = None
+    embedded: Any = None
     if of_policy["model"] == "embedded":
         embedded = {
             "game": config["game"]["kind"],

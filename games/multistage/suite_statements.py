@@ -39,11 +39,13 @@ class Found(NamedTuple):
 def tests_in(text: str, entry_point: str, *, wants_calls: bool) -> Iterator[Found]:
     """Yield the tests of an answer in its order: what is asserted about the function, or if wants_calls its calls.
 
-    What was meant as a test and is none is found as well: a top-level line that is no Python, an expression that stands
-    by itself. entry_point: the function's name.
+    What was meant as a test and is none is found as well: an assertion that is no Python, one about something else. In an
+    answer without code blocks, which is how a model with marker tokens writes, that is every line that is no test.
+    entry_point: the function's name.
     """
-    reader = _Reader(entry_point, wants_calls)
-    for block in code_blocks(text):
+    blocks = code_blocks(text)
+    reader = _Reader(entry_point, wants_calls, is_bare=blocks == [text])
+    for block in blocks:
         yield from reader.block(block)
 
 
@@ -91,8 +93,9 @@ def _is_call(node: ast.AST, entry_point: str) -> bool:
 
 
 class _Reader:
-    def __init__(self, entry_point: str, wants_calls: bool) -> None:
-        self._entry_point, self._wants_calls = entry_point, wants_calls
+    def __init__(self, entry_point: str, wants_calls: bool, is_bare: bool) -> None:
+        """is_bare: the answer has no code blocks."""
+        self._entry_point, self._wants_calls, self._is_bare = entry_point, wants_calls, is_bare
         self._left = _MOST_STATEMENTS
         self._defined: set[str] = set()
         """Functions and classes of the answer."""
@@ -116,9 +119,8 @@ class _Reader:
         try:
             yield from self._module(stripped)
         except SyntaxError:
-            if (
-                not line[:1].isspace() or self._entry_point + "(" in stripped
-            ):  # else a part of what is no test
+            is_meant = stripped.startswith("assert") or self._entry_point + "(" in stripped
+            if is_meant or (self._is_bare and not line[:1].isspace()):
                 yield Found(None, stripped)
 
     def _module(self, code: str) -> Iterator[Found]:
@@ -182,7 +184,7 @@ class _Reader:
         if asserted is not None:
             # inside of functions an assertion may be about anything
             return [None if self._wants_calls else asserted] if calls or top else []
-        if not top or _is_aside(value, self._defined):
+        if not top or (not calls and not self._is_bare) or _is_aside(value, self._defined):
             return []
         # a call of another function was at least meant as a test
         return [value if self._wants_calls and isinstance(value, ast.Call) else None]
