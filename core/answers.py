@@ -1,371 +1,237 @@
 """The program in a chat model's answer. Pure: nothing is executed, and the time grows with the length of the text.
 
-`fenced_blocks` reads the fences as CommonMark does, and besides the shapes that models write: fences within a line, a
-fence at the end of a line of code, a fence inside a string of the program. `extract_program` chooses among the blocks.
-What is Python is decided by CPython's parser, on a bounded number of characters. A program that does not parse is never
-mended or cut.
+Among the blocks of an answer, the last one that defines something is the program, with the blocks that define what it
+needs. Without such a block it may stand in the text without fences. A program is never mended: one that is no Python
+comes back as it is.
 """
 
-import ast
-import builtins
 import re
-import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
-from core.source import MOST_CHARS, parse
-
-MOST_PARSED = 10 * MOST_CHARS
-"""Characters that are parsed to choose a program. The last blocks come first."""
-
-PROSE = frozenset(
-    "text txt plain plaintext output out stdout stdin input console terminal log result results example examples error "
-    "traceback pycon doctest python-repl markdown md latex tex math mermaid csv json jsonl yaml yml toml ini xml html css "
-    "diff patch pseudo pseudocode algorithm none".split()
+from core.fences import (
+    MOST_PARSED,
+    OTHER_LANGUAGES,
+    PARSE,
+    PROSE,
+    PYTHON,
+    Block,
+    fenced_blocks,
+    strings_and_fences,
 )
-"""Tags of blocks that hold no program in any language."""
-OTHER_LANGUAGES = frozenset(
-    "bash sh shell zsh fish powershell ps1 cmd bat batch javascript js jsx node nodejs typescript ts tsx java c cpp c++ cc "
-    "cxx h hpp cs csharp c# go golang rust rs ruby rb php perl pl r lua swift kotlin kt scala haskell hs sql q kdb matlab "
-    "julia jl dart elixir erlang clojure lisp scheme racket ocaml fsharp zig nim fortran assembly asm makefile cmake "
-    "dockerfile docker http regex".split()
-)
-PYTHON = frozenset("python py python2 python3 py3 ipython cython sage".split())
+from core.snippets import Rank, Snippet
 
-_FENCE = re.compile(r"`{3,}+|~{3,}+")
-_LEAD = re.compile(r"[ \t]*+(?:(?:[-*+]|\d{1,9}[.)])[ \t]++)?+")
-"""What may stand before a block's fence: indentation, the mark of a list's item."""
-_CODE_BEGINS = re.compile(r"(?:async[ ]+def|def|class|import|from)[ ]|@\w")
-_TOKEN = re.compile(
-    r"""\#[^\n]*+|'''|\"\"\"|'(?:[^'\\\n]|\\.)*+'?|"(?:[^"\\\n]|\\.)*+"?|`{3,}+|~{3,}+""", re.DOTALL
+_TAG = re.compile(
+    r"(?m)(^[ \t]*+)?(?:<(/?)(?:think|thinking|thought|reasoning)>|\[(/?)THINK\])", re.IGNORECASE
 )
-"""What decides whether a fence is part of a Python program: comments, strings and fences."""
-_STRING_ENDS = {
-    "'''": re.compile(r"(?:[^'\\]|\\.|'(?!''))*+'''", re.DOTALL),
-    '"""': re.compile(r'(?:[^"\\]|\\.|"(?!""))*+"""', re.DOTALL),
+_BLANK = re.compile(r"(?:[ \t\r]*+\n)++|[ \t]*+")
+_INDENTATION = re.compile(r"[ \t]*+")
+_SAME_LANGUAGE = {
+    "nodejs": ("node", "javascript", "js"),
+    "bash": ("sh", "shell"),
 }
+_GOES_ON = re.compile(r"[\s)\]}]|(?:else|elif|except|finally)\b")
+"""How a line begins that belongs to the statement before it."""
+_DEFINES = re.compile(r"(?:async[ ]+)?def[ ]+\w|class[ ]+\w++[ ]*[(:]|@\w")
+_MAY_BE_CODE = re.compile(
+    r"[@#]|(?:async|def|class|import|from|if|for|while|with|try|match|global|assert|del|raise|return|pass)\b"
+    r"|[rRbBfFuU]{0,2}(?:'''|\"\"\")|[\w.]++\(|[^\W\d][\w.,\[\]() ]*+(?::[^=\n]*+)?[-+*/%&|^@<>]{0,3}="
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Block:
-    """A fenced block.
+class _Piece:
+    """A block, or lines of the text that are a program without fences."""
 
-    Example: Block(language="python", content="x = 1\\n", inline=False, start=0, end=22)
+    snippet: Snippet
+    start: int
+    language: str = ""
+    inline: bool = False
+
+    def key(self, entry_point: str | None) -> tuple[bool, bool, bool, int, bool]:
+        """Of several pieces the program is the greatest one; of equal ones, the last."""
+        rank = self.snippet.rank
+        is_program = rank is Rank.PROGRAM
+        return self.defines(entry_point), is_program, not self.inline, rank, not is_program and self.is_tagged
+
+    def defines(self, entry_point: str | None) -> bool:
+        return entry_point in self.snippet.functions
+
+    @property
+    def is_tagged(self) -> bool:
+        return self.language in PYTHON
+
+
+def extract_program(text: str, *, language: str = "python", entry_point: str | None = None) -> str:
+    """Return the program in an answer; the whole answer if it has no block and no lines that are a program.
+
+    Args:
+        text: the answer, with or without the model's thinking.
+        language: of the program, as the sandbox names it. In any language but Python, the program is the last block that
+            is tagged with it, else the last block that does not hold prose, else the last one.
+        entry_point: the function that the tests call, if it is known.
     """
-
-    language: str
-    """The first word behind the opening fence, in lower case; empty if there is none."""
-    content: str
-    """Without the fences. The indentation of the opening fence is taken off its lines."""
-    inline: bool
-    """Whether it begins and ends within one line."""
-    start: int
-    end: int
-    """Where it stands in the text, with its fences."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Mark:
-    """A run of backticks or tildes that may open or close a block."""
-
-    fence: str
-    start: int
-    end: int
-    line_start: int
-    line_end: int
-    leads: bool
-    """Whether nothing but indentation or a list's mark stands before it."""
-    rest: str
-    """What follows up to the next mark or the end of the line."""
-    paired: bool
-    """Whether the next mark stands in the same line."""
-
-    def closes(self, opening: "_Mark") -> bool:
-        return self.fence[0] == opening.fence[0] and len(self.fence) >= len(opening.fence)
-
-    @property
-    def ends_line(self) -> bool:
-        return not self.paired and not self.rest
-
-    @property
-    def opens(self) -> bool:
-        return not self.paired and (self.leads or re.fullmatch(r"[\w+#.-]*+", self.rest) is not None)
-
-    @property
-    def names_a_language(self) -> bool:
-        """Whether it opens a block, though another one is open: that one's closing fence was forgotten."""
-        words = self.rest.split()
-        known = bool(words) and words[0].lower() in PYTHON | PROSE | OTHER_LANGUAGES
-        return self.leads and not self.paired and known and (len(words) == 1 or "=" in self.rest)
+    text = without_thinking(text)
+    blocks = fenced_blocks(text)
+    if language != "python":
+        return _last_block(blocks, (language, *_SAME_LANGUAGE.get(language, ())), text)
+    whole = Snippet(text)
+    if whole.tree is not None and (not blocks or whole.rank >= Rank.STATEMENTS):
+        return whole.text
+    pieces = _pieces(blocks)
+    if not any(
+        piece.defines(entry_point) if entry_point else piece.snippet.rank is Rank.PROGRAM for piece in pieces
+    ):
+        pieces = sorted([*pieces, *_unfenced(text, blocks)], key=lambda piece: piece.start)
+    if not pieces:
+        return _last_block(blocks, PYTHON, text)
+    best = max(range(len(pieces)), key=lambda i: (*pieces[i].key(entry_point), i))
+    return _with_helpers([piece.snippet for piece in pieces], best)
 
 
-def fenced_blocks(text: str) -> list[Block]:
-    """All fenced blocks of the text, in its order. A block that is not closed ends with the text."""
-    return _Blocks(text).found()
+def last_block(text: str) -> str:
+    """Return the last block of an answer that is not empty, in whatever language; the whole answer if it has none."""
+    text = without_thinking(text)
+    contents = [block.content for block in fenced_blocks(text)] or [text]
+    return next((content for content in reversed(contents) if content.strip()), contents[-1])
 
 
-class _Blocks:
-    def __init__(self, text: str) -> None:
-        self._text, self._marks = text, list(_marks(text))
-        self._at = {mark.start: i for i, mark in enumerate(self._marks)}
-        self._ends = {mark.end: i for i, mark in enumerate(self._marks)}
-        self._spare = MOST_PARSED
-        self._leading: dict[str, int] = {}
+def without_thinking(text: str) -> str:
+    """Return what follows the model's thinking (<think>...</think>; the first tag may be missing, since many chat templates
+    write it).
 
-    def found(self) -> list[Block]:
-        blocks = self._unopened()
-        marks, i = self._marks, len(blocks) and self._ends[blocks[0].end] + 1
-        while i < len(marks):
-            opening = marks[i]
-            if opening.paired and marks[i + 1].closes(opening):
-                blocks.append(self._inline(opening, marks[i + 1]))
-                i += 2
-            elif opening.opens and opening.rest.lower() not in ("markdown", "md"):  # its blocks are blocks
-                begin = self._begin(opening)
-                closing = self._closing(opening, begin, i + 1)
-                blocks.append(self._block(opening, begin, closing))
-                if closing is None:
-                    break
-                i = self._at[closing.start] + (not closing.names_a_language)
-            else:
-                i += 1
-        return blocks
-
-    def _unopened(self) -> list[Block]:
-        """The program before a closing fence that no fence opens."""
-        mark = self._next_outside_strings(0, None, self._marks[0] if self._marks else None)
-        if mark is None or mark.paired or mark.names_a_language or (mark.leads and mark.rest):
-            return []
-        content = self._text[: self._content_end(mark)]
-        if _Reading(content).rank < _STATEMENTS:
-            return []
-        return [Block(language="", content=content, inline=False, start=0, end=mark.end)]
-
-    def _inline(self, opening: _Mark, closing: _Mark) -> Block:
-        language, code = _split_language(self._text[opening.end : closing.start])
-        return Block(language=language, content=code, inline=True, start=opening.start, end=closing.end)
-
-    def _begin(self, opening: _Mark) -> int:
-        """Where the content begins: in the next line, if no code stands behind the fence."""
-        code = _split_language(opening.rest)[1]
-        if _CODE_BEGINS.match(code):
-            return opening.end + self._text[opening.end : opening.line_end].index(code)
-        return min(opening.line_end + 1, len(self._text))
-
-    def _block(self, opening: _Mark, begin: int, closing: _Mark | None) -> Block:
-        content = self._text[begin : self._content_end(closing)]
-        if closing is None:
-            whole, _, last = content.rpartition("\n")
-            if last.strip() in ("`", "``"):  # the closing fence, cut off
-                content = whole + "\n"
-        if opening.leads:
-            content = _dedented(content, opening.start - opening.line_start)
-        words = opening.rest.split(maxsplit=1)
-        language = words[0].strip("{.}").lower() if words and begin > opening.line_end else ""
-        if words and begin <= opening.line_end:
-            language = _split_language(opening.rest)[0]
-        if closing is None or closing.names_a_language:
-            end = self._content_end(closing)
-        else:
-            end = closing.end
-        return Block(language=language, content=content, inline=False, start=opening.start, end=end)
-
-    def _content_end(self, closing: _Mark | None) -> int:
-        if closing is None:
-            return len(self._text)
-        return closing.line_start if closing.leads else closing.start
-
-    def _closing(self, opening: _Mark, begin: int, first: int) -> _Mark | None:
-        """The mark that closes the block; None if the text ends before.
-
-        In a Python program this is the first fence outside of strings and comments, wherever in its line it stands. In
-        any other text, it is the first fence that begins a line.
-        """
-        plain = self._next_leading(opening, first)
-        free = self._next_outside_strings(begin, opening, plain)
-        best = plain
-        if free is not None and free is not plain:
-            is_end = free.ends_line and (plain is None or free.start < plain.start)
-            if is_end or self._parses(begin, free):
-                best = free
-        elif free is None and plain is not None and self._parses(begin, None):
-            best = None
-        stop = len(self._marks) if best is None else self._at[best.start]
-        glued = (self._marks[i] for i in range(first, stop))
-        hidden = next((mark for mark in glued if mark.ends_line and mark.closes(opening)), None)
-        if hidden and self._parses(begin, hidden) and not self._parses(begin, best):
-            return hidden  # behind a comment
-        return best
-
-    def _next_leading(self, opening: _Mark, first: int) -> _Mark | None:
-        i = max(first, self._leading.get(opening.fence, 0))
-        while i < len(self._marks) and not (self._marks[i].leads and self._marks[i].closes(opening)):
-            i += 1
-        self._leading[opening.fence] = i
-        return self._marks[i] if i < len(self._marks) else None
-
-    def _next_outside_strings(self, begin: int, opening: _Mark | None, plain: _Mark | None) -> _Mark | None:
-        """The first mark from `begin` on that is in no string and no comment of a Python program."""
-        paid = len(self._text) if plain is None else plain.end  # the next block begins there at the earliest
-        limit = min(len(self._text), paid + min(self._spare, MOST_CHARS))
-        place, found = begin, None
-        while found is None and (token := _TOKEN.search(self._text, place, limit)):
-            place = token.end()
-            if token[0] in _STRING_ENDS:
-                closed = _STRING_ENDS[token[0]].match(self._text, place, limit)
-                place = closed.end() if closed else limit
-            elif token.start() in self._at:
-                mark = self._marks[self._at[token.start()]]
-                found = mark if opening is None or mark.closes(opening) else None
-        self._spare -= max(0, (limit if found is None else place) - paid)
-        return found
-
-    def _parses(self, begin: int, closing: _Mark | None) -> bool:
-        content = self._text[begin : min(self._content_end(closing), begin + MOST_CHARS + 1)]
-        if len(content) > min(self._spare, MOST_CHARS):
-            return False
-        self._spare -= len(content)
-        return _Reading(content).tree is not None
+    If the thinking never ends, this is what stands before it, or if there is nothing, all of it.
+    """
+    begin, opened = 0, None
+    for tag in _TAG.finditer(text):
+        leads, after = tag[1] is not None, text[tag.end() : tag.end() + 3]
+        if not (tag[2] or tag[3]):
+            if leads and opened is None:
+                opened = tag
+        elif (
+            leads
+            or after == "```"
+            or not after.strip()
+            or after[0].isspace()
+            or (begin == 0 and after[0] not in "'\"\\`")
+        ):
+            begin, opened = tag.end(), None
+    if opened is not None:
+        before = text[begin : opened.start()]
+        if before.strip():
+            return before
+        begin = opened.end()
+    return text[_BLANK.match(text, begin).end() :] if begin else text  # type: ignore[union-attr]
 
 
-def _split_language(line: str) -> tuple[str, str]:
-    """(language, code) of what stands behind an opening fence and may be both."""
-    word, _, code = line.strip().partition(" ")
-    if word.lower() in PYTHON | PROSE | OTHER_LANGUAGES and code:
-        return word.lower(), code.strip()
-    return "", line.strip()
+def _last_block(blocks: Sequence[Block], languages: Sequence[str] | frozenset[str], text: str) -> str:
+    full = [block for block in blocks if block.content.strip()]
+    tagged = [block for block in full if block.language in languages]
+    code = [block for block in full if block.language not in PROSE]
+    last = next((kind[-1] for kind in (tagged, code, full, blocks) if kind), None)
+    return text if last is None else last.content
 
 
-def _dedented(content: str, width: int) -> str:
-    """Take up to `width` blanks off each line, and no more than its first line has."""
-    first = next((line for line in content.split("\n") if line.strip()), "")
-    width = min(width, len(first) - len(first.lstrip(" \t")))
-    return re.sub(rf"(?m)^[ \t]{{1,{width}}}", "", content) if width else content
+def _pieces(blocks: Sequence[Block]) -> list[_Piece]:
+    """The blocks that may be the program, parsed."""
+    full = [block for block in blocks if block.content.strip()]
+    candidates = [block for block in full if block.language not in PROSE | OTHER_LANGUAGES] or full
+    pieces: list[_Piece] = []
+    spare = MOST_PARSED
+    for block in reversed(candidates):
+        spare -= len(block.content) + PARSE
+        if spare < 0 and pieces:
+            break
+        snippet = Snippet(block.content)
+        pieces.append(
+            _Piece(snippet=snippet, start=block.start, language=block.language, inline=block.inline)
+        )
+    return pieces[::-1]
 
 
-def _marks(text: str) -> Iterator[_Mark]:
-    line_start = 0
-    for line in text.split("\n"):
-        found = list(_FENCE.finditer(line)) if "```" in line or "~~~" in line else []
-        lead = _LEAD.match(line)
-        begin = lead.end() if lead else 0
-        found = [mark for mark in found if mark[0][0] == "`" or mark.start() == begin]
-        line_end = line_start + len(line)
-        for i, mark in enumerate(found):
-            paired = i + 1 < len(found)
-            yield _Mark(
-                fence=mark[0],
-                start=line_start + mark.start(),
-                end=line_start + mark.end(),
-                line_start=line_start,
-                line_end=line_end,
-                leads=mark.start() == begin,
-                rest=line[mark.end() : found[i + 1].start() if paired else None].strip(),
-                paired=paired,
-            )
-        line_start = line_end + 1
+# ---------------------------------------------------------------------- programs without fences
+def _unfenced(text: str, blocks: Sequence[Block]) -> Iterator[_Piece]:
+    """The runs of lines that are Python and define something, the last ones first. Within a block there are none, unless
+    it has no closing fence, so that prose may follow the program."""
+    closed = [(block.start, block.end) for block in blocks if block.closed]
+    for begin, end in _runs(text):
+        while closed and closed[-1][0] > begin:
+            closed.pop()
+        if closed and begin < closed[-1][1]:
+            continue
+        snippet = Snippet(text[begin:end].rstrip() + "\n")
+        if snippet.rank is Rank.PROGRAM:
+            yield _Piece(snippet=snippet, start=begin)
 
 
-# ---------------------------------------------------------------------- what a piece of Python is
-_UNPARSED, _EXPRESSIONS, _STATEMENTS, _PROGRAM = range(4)
-_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-_BUILTINS = frozenset(dir(builtins)) | {"__name__", "__file__"}
-_TEST = re.compile(r"(?:^|_)tests?(?:_|$)|^Test|Tests?$")
+def _runs(text: str) -> Iterator[tuple[int, int]]:
+    """Where statements that are Python stand one after the other, the last ones first. Beside a statement that is broken
+    or cut off there is none: programs are not mended."""
+    run: tuple[int, int] | None = None
+    spare, is_broken = MOST_PARSED, False
+    for begin, end in reversed(list(_statements(text))):
+        code = _code_in(text, begin, end)
+        if code < end:
+            spare -= end - code + PARSE
+        if spare < 0:
+            break
+        is_python = code < end and Snippet(text[code:end]).tree is not None
+        if is_python and code == begin:
+            run = None if is_broken else (begin, run[1] if run else end)
+            continue
+        is_broken = code == begin and _DEFINES.match(text, begin) is not None
+        if run and not is_broken:
+            yield run
+        run = None
+        if is_python:  # an indented paragraph behind a line of prose
+            yield code, end
+    if run:
+        yield run
 
 
-class _Reading:
-    """A piece of text as Python."""
-
-    def __init__(self, content: str) -> None:
-        self.content = content
-        try:
-            self.tree = parse(content)
-        except SyntaxError:
-            self.tree = None
-            if content[:1] in (" ", "\t", "\n", "\r") and len(content) <= MOST_CHARS:
-                self._try(textwrap.dedent(content))
-
-    def _try(self, content: str) -> None:
-        try:
-            self.tree, self.content = parse(content), content
-        except SyntaxError:
-            pass
-
-    @cached_property
-    def nodes(self) -> list[ast.AST]:
-        return list(ast.walk(self.tree)) if self.tree else []
-
-    @cached_property
-    def functions(self) -> set[str]:
-        """Names of functions, methods and classes."""
-        named = {node.name for node in self.nodes if isinstance(node, _DEFINITIONS)}
-        lambdas = [n for n in self.nodes if isinstance(n, ast.Assign) and isinstance(n.value, ast.Lambda)]
-        return named | {name.id for n in lambdas for name in n.targets if isinstance(name, ast.Name)}
-
-    @cached_property
-    def binds(self) -> set[str]:
-        """Names that it gives to the module."""
-        names: set[str] = set()
-        left: list[ast.AST] = [*self.tree.body] if self.tree else []
-        while left:
-            node = left.pop()
-            if isinstance(node, _DEFINITIONS):
-                names.add(node.name)
-            elif not isinstance(node, ast.Lambda):
-                names |= _bound(node)
-                left += ast.iter_child_nodes(node)
-        return names
-
-    @cached_property
-    def needs(self) -> set[str]:
-        """Names that it reads and nowhere gives."""
-        bound: set[str] = set().union(*map(_bound, self.nodes)) if self.nodes else set()
-        read = {n.id for n in self.nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
-        return read - bound - _BUILTINS
-
-    @property
-    def is_tests(self) -> bool:
-        """Whether it only tests functions that stand elsewhere."""
-        outer = [node.name for node in self.tree.body if isinstance(node, _DEFINITIONS)] if self.tree else []
-        return bool(outer) and all(_TEST.search(name) for name in outer)
-
-    @property
-    def only_defines(self) -> bool:
-        kinds = (*_DEFINITIONS, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign)
-        return self.tree is not None and all(isinstance(node, kinds) for node in self.tree.body)
-
-    @property
-    def reads_input(self) -> bool:
-        for node in self.nodes:
-            match node:
-                case ast.Attribute(attr="stdin") | ast.Call(func=ast.Name(id="input")):
-                    return True
-                case ast.Call(func=ast.Name(id="open"), args=[ast.Constant(value=0 | "/dev/stdin"), *_]):
-                    return True
-        return False
-
-    @cached_property
-    def rank(self) -> int:
-        if self.tree is None:
-            return _UNPARSED
-        if (self.functions and not self.is_tests) or self.reads_input:
-            return _PROGRAM
-        acts = (n for n in self.tree.body if not isinstance(n, ast.Expr) or isinstance(n.value, ast.Call))
-        return _STATEMENTS if any(True for _ in acts) else _EXPRESSIONS
+def _statements(text: str) -> Iterator[tuple[int, int]]:
+    """The text in pieces each of which begins in a line without indentation."""
+    strings = (span for span in strings_and_fences(text, 0, len(text)) if span[1] < len(text))
+    string = next(strings, None)
+    start, place, decorated = 0, 0, False
+    while place < len(text):
+        while string and string[1] <= place:
+            string = next(strings, None)
+        is_inside = string is not None and string[0] < place
+        if place > start and not is_inside and not decorated and not _GOES_ON.match(text, place):
+            yield start, place
+            start = place
+        decorated = text[place] == "@"
+        place = text.find("\n", place) + 1 or len(text)
+    if start < place:
+        yield start, place
 
 
-def _bound(node: ast.AST) -> set[str]:
-    """The names that the node itself binds, in whatever scope."""
-    match node:
-        case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name):
-            return {name}
-        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-            return {name}
-        case ast.alias(name=name, asname=other):
-            return {other or name.partition(".")[0]}
-        case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
-            return {name}
-        case ast.MatchMapping(rest=str(name)):
-            return {name}
-    return set()
+def _code_in(text: str, begin: int, end: int) -> int:
+    """Where the code of a piece may begin; its end if it holds none."""
+    if text[begin].isspace() or _MAY_BE_CODE.match(text, begin, end):
+        return begin
+    newline = text.find("\n", begin, end)
+    inner = _BLANK.match(text, newline, end).end() if newline >= 0 else end  # type: ignore[union-attr]
+    words = _INDENTATION.match(text, inner, end).end()  # type: ignore[union-attr]
+    return inner if words < end and _MAY_BE_CODE.match(text, words, end) else end
+
+
+# ---------------------------------------------------------------------- programs in several blocks
+def _with_helpers(snippets: Sequence[Snippet], best: int) -> str:
+    """The program, with the snippets that define what it needs and those that need what it defines."""
+    taken, needs = {best}, snippets[best].needs
+    for i in reversed(range(best)):
+        earlier = snippets[i]
+        if earlier.binds & needs and not earlier.is_tests:
+            taken.add(i)
+            needs = (needs - earlier.binds) | earlier.needs
+        elif earlier.only_defines and earlier.needs & snippets[best].binds:
+            taken.add(i)
+    for i in range(best + 1, len(snippets)):  # the entry point's block need not be the last one
+        later = snippets[i]
+        if later.only_defines and later.binds & needs:
+            taken.add(i)
+    if len(taken) == 1:
+        return snippets[best].text
+    return "\n".join(snippets[i].text for i in sorted(taken))

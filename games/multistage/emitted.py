@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from pydantic import Field
 
+from core.answers import last_block
 from core.problem import Problem
 from core.settings import Settings
 from core.source import literal, parse
-from games.parsing import extract_program
 
 
 class InputLimits(Settings):
@@ -53,7 +53,7 @@ def parse_suite(
     test_format: "strict" takes any assert, "relabel" asserts of the form `assert f(literals) == literal`,
     "input_only" bare calls `f(literals)`.
     """
-    lines = [line.strip() for line in extract_program(text).splitlines()]
+    lines = [line.strip() for line in last_block(text).splitlines()]
     lines = [line for line in lines if line and not line.startswith(("#", "import ", "from "))]
     return [_parse_test(line, problem, test_format, limits) for line in lines[:max_tests]]
 
