@@ -1,12 +1,15 @@
 """From a completion's text to a program. Pure; nothing is executed."""
 
-import re
+from core.answers import extract_program
+from core.problem import Problem
 
-FENCE = re.compile(r"(?:```[\w+]*|^[ \t]*```[^\n`]*)[ \t\r]*\n(.*?)(?:```|\Z)", re.DOTALL | re.MULTILINE)
-"""A block; at the beginning of a line anything may stand behind its opening (```python title="a.py")."""
+__all__ = ["extract_program", "read_program"]
 
 
-def extract_program(text: str) -> str:
-    """The last fenced code block, or the whole text where there is none."""
-    blocks = FENCE.findall(text)
-    return blocks[-1] if blocks else text
+def read_program(text: str, problem: Problem) -> str:
+    """Return the program in an answer to the problem: in its language, and of its function if it asks for one."""
+    try:
+        entry_point = problem.entry_point
+    except ValueError:  # it asks for a whole program
+        entry_point = None
+    return extract_program(text, language=problem.language, entry_point=entry_point)
