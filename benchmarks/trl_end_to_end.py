@@ -149,7 +149,7 @@ def make_trainer(
 
     async def earned(problem: Problem, text: str) -> float | None:
         attempt = Trajectory(player=GENERATOR, attempt=0, turns=[], artifact=text)
-        rules.read(attempt)
+        rules.read(attempt, problem)
         return attempt.reward if await rules.earn(problem, attempt, sandbox) else None
 
     loop = asyncio.Runner()

@@ -177,7 +177,7 @@ class Solver:
                     break
                 if note := self._too_long(attempt, told):
                     break
-                attempt = await self.game.again(player, attempt, told)
+                attempt = await self.game.again(problem, player, attempt, told)
         except SandboxFailure as error:
             rest = tried or [_tried(problem, programs[0], None, None)]
             return Solution(problem=problem.id, attempts=rest, tests=tests, error=str(error))

@@ -55,7 +55,9 @@ class ProgramGame(Game, Protocol):
         """To the generator, of a program that failed some of these tests."""
         ...
 
-    async def again(self, player: Player, attempt: Trajectory, outcomes: Sequence[Outcome]) -> Trajectory:
+    async def again(
+        self, problem: Problem, player: Player, attempt: Trajectory, outcomes: Sequence[Outcome]
+    ) -> Trajectory:
         """The attempt with one turn more, by who has been told."""
         ...
 

@@ -1,17 +1,25 @@
 """From a completion's text to a program. Pure; nothing is executed."""
 
-import re
+from core.answers import extract_program, without_thinking
+from core.fences import OTHER_LANGUAGES, PROSE, fenced_blocks
+from core.problem import Problem
 
-FENCE = re.compile(r"(?:```[\w+]*|^[ \t]*```[^\n`]*)[ \t\r]*\n(.*?)(?:```|\Z)", re.DOTALL | re.MULTILINE)
-"""A block; at the beginning of a line anything may stand behind its opening (```python title="a.py")."""
+__all__ = ["code_blocks", "extract_program", "read_program"]
 
 
-def extract_program(text: str) -> str:
-    """The last fenced code block, or the whole text where there is none."""
-    blocks = FENCE.findall(text)
-    return blocks[-1] if blocks else text
+def read_program(text: str, problem: Problem) -> str:
+    """Return the program in an answer to the problem: in its language, and of its function if it asks for one."""
+    try:
+        entry_point = problem.entry_point
+    except ValueError:  # it asks for a whole program
+        entry_point = None
+    return extract_program(text, language=problem.language, entry_point=entry_point)
 
 
 def code_blocks(text: str) -> list[str]:
-    """All fenced code blocks of an answer in order, or the whole text if there is none."""
-    return FENCE.findall(text) or [text]
+    """Return the fenced blocks of an answer that may be Python, in its order, or the whole text if it has no block."""
+    text = without_thinking(text)
+    blocks = [block for block in fenced_blocks(text) if not block.inline] or fenced_blocks(text)
+    if not blocks:
+        return [text]
+    return [block.content for block in blocks if block.language not in OTHER_LANGUAGES | PROSE]

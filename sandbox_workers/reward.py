@@ -1,12 +1,12 @@
 """The judge as a reward function of other trainers: TRL's GRPOTrainer, or what calls rewards like it.
 
-This file stands alone: it may be copied, and needs httpx only. A reward is the share of a row's tests that the program in
+It needs httpx and `core/answers.py`, which needs the standard library only: a user who copies this
+file copies `core/answers.py`, `core/fences.py`, `core/snippets.py` and `core/source.py` along. A reward is the share of a row's tests that the program in
 the completion passes. What the service could not judge is None, never a reward: TRL leaves the completion out, as it does
 where a row has no tests. A request
 that the service refuses (a wrong key, a test that is no test) is an error at once.
 """
 
-import re
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +14,8 @@ from typing import Any
 
 import httpx
 
-FENCE = re.compile(r"(?:```[\w+]*|^[ \t]*```[^\n`]*)[ \t\r]*\n(.*?)(?:```|\Z)", re.DOTALL | re.MULTILINE)
+from core.answers import extract_program
+
 ATTEMPTS = 6
 LONGEST_WAIT_S = 60.0
 
@@ -39,24 +40,25 @@ def judge_reward(
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     client = httpx.Client(base_url=url, headers=headers, timeout=600)
 
-    def reward(completion: Any, tests: Sequence[Any]) -> float | None:
-        asked = {"program": program_in(completion), "tests": tests, "language": language}
+    def reward(program: str, tests: Sequence[Any]) -> float | None:
+        asked = {"program": program, "tests": tests, "language": language}
         verdicts = ask(client, asked | ({"limits": limits} if limits else {}))
         return (
             sum(verdict["status"] == "PASSED" for verdict in verdicts) / len(verdicts) if verdicts else None
         )
 
     def judge(completions: Sequence[Any], **columns: Any) -> list[float | None]:
+        programs = [program_in(completion, language) for completion in completions]
         with ThreadPoolExecutor(in_flight) as threads:
-            return list(threads.map(reward, completions, columns[column]))
+            return list(threads.map(reward, programs, columns[column]))
 
     return judge
 
 
-def program_in(completion: Any) -> str:
-    """The last fenced block, or all of it. A chat's completion is a list of messages, the last of which counts."""
+def program_in(completion: Any, language: str = "python") -> str:
+    """Return the program in a completion. A chat's completion is a list of messages, the last of which counts."""
     text = completion if isinstance(completion, str) else completion[-1]["content"]
-    return blocks[-1] if (blocks := FENCE.findall(text)) else text
+    return extract_program(text, language=language)
 
 
 def ask(client: httpx.Client, asked: dict[str, Any]) -> list[dict[str, Any]] | None:

@@ -88,7 +88,7 @@ class ProgramEnvironment(Environment[Answer, Put, State]):
             self._game.rules,
             Trajectory(player=GENERATOR, attempt=0, turns=[], artifact=action.text),
         )
-        rules.read(attempt)
+        rules.read(attempt, self._problem)
         self._state.step_count += 1
         judged = await rules.earn(self._problem, attempt, self._sandbox)
         failed = any(outcome.status != Status.PASSED for outcome in attempt.outcomes)

@@ -20,7 +20,7 @@ from games.multistage import messages
 from games.multistage.rewards import SuiteFacts, behaviour_duplicates, discriminator_reward, pass_rate
 from games.multistage.rules import MultistageRules
 from games.multistage.suites import Met, Suite, Suites, read_suite
-from games.parsing import extract_program
+from games.parsing import read_program
 from games.suite_scores import SuiteRecord
 from games.turns import further, take_turn, try_again, worst
 
@@ -106,7 +106,9 @@ class MultistageGame:
                 for chain, verdicts in zip(chains, ran, strict=True)
                 if verdicts is not None and not all(verdict.passed for verdict in verdicts)
             ]
-            chains = await asyncio.gather(*(self.again(player, chain, told) for chain, told in failed))
+            chains = await asyncio.gather(
+                *(self.again(problem, player, chain, told) for chain, told in failed)
+            )
             programs += [further(chain, number, player.attempts) for chain in chains]
         return programs
 
@@ -139,7 +141,7 @@ class MultistageGame:
                 )
             turns.append(await shared[key])
             tokens = [*tokens, *turns[-1].completion.tokens]
-        program = extract_program(turns[-1].text)
+        program = read_program(turns[-1].text, problem)
         place = player.branching.place(attempt) if player.branching else None
         return Trajectory(player=GENERATOR, attempt=attempt, turns=turns, artifact=program, place=place)
 
@@ -147,10 +149,12 @@ class MultistageGame:
         """To the generator, of a program that failed some of these tests."""
         return messages.again(outcomes)
 
-    async def again(self, player: Player, attempt: Trajectory, outcomes: Sequence[Outcome]) -> Trajectory:
+    async def again(
+        self, problem: Problem, player: Player, attempt: Trajectory, outcomes: Sequence[Outcome]
+    ) -> Trajectory:
         """The attempt with one turn more: the program once again, by who has been told what tests it failed."""
         turn = await try_again(player, attempt, self.told(outcomes))
-        program = extract_program(turn.text)
+        program = read_program(turn.text, problem)
         return replace(attempt, turns=[*attempt.turns, turn], artifact=program, components={})
 
     async def attack(

@@ -8,12 +8,12 @@ program (clocks, random numbers, hashes, addresses) is banned; a program that br
 import asyncio
 from collections.abc import Mapping, Sequence
 
+from core.answers import extract_program, last_block
 from core.episode import Episode, Outcome, Trajectory
 from core.interfaces import Message, Player, PromptFormat, Sandbox
 from core.problem import Problem
 from core.verdict import OutputTest, Status
 from games.judging import judged, outcomes_of
-from games.parsing import extract_program
 from games.prediction.rules import AUTHOR, OPPONENT, OutputPredictionRules, foul
 from games.turns import answer_all, take_turn
 
@@ -116,7 +116,7 @@ class OutputPredictionGame:
         )
         made = []
         for i, turn in enumerate(turns):
-            right = extract_program(turn.text).strip() == output.strip()  # a chat model may fence it
+            right = last_block(turn.text).strip() == output.strip()  # a chat model may fence it
             made.append(
                 Trajectory(
                     player=OPPONENT,

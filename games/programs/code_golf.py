@@ -67,8 +67,8 @@ class CodeGolfRules(SolverRules):
             return "game code_golf is for grid tasks, whose programs are a function p(grid)"
         return self.refuse_but_python(problem) or super().refuse(problem)
 
-    def read(self, attempt: Trajectory) -> None:
-        super().read(attempt)
+    def read(self, attempt: Trajectory, problem: Problem) -> None:
+        super().read(attempt, problem)
         attempt.artifact = attempt.artifact.strip()
 
     async def earn(self, problem: Problem, attempt: Trajectory, sandbox: Sandbox) -> bool:

@@ -13,7 +13,7 @@ from core.interfaces import Game, Message, Player, PromptFormat, Sandbox
 from core.play import GENERATOR
 from core.problem import Problem
 from core.verdict import Limits, OutputTest, Status
-from games.parsing import extract_program
+from games.parsing import read_program
 from games.rules import Rules
 from games.turns import again_message, answer_all, further, try_again, worst
 
@@ -32,9 +32,9 @@ class SolverRules(Rules):
     def message(self, problem: Problem, memory: Sequence[str] = ()) -> Message:
         """memory: programs known to solve the problem, the best first."""
 
-    def read(self, attempt: Trajectory) -> None:
+    def read(self, attempt: Trajectory, problem: Problem) -> None:
         """Make the program of the artifact, until then a completion's text."""
-        attempt.artifact = extract_program(attempt.artifact)
+        attempt.artifact = read_program(attempt.artifact, problem)
 
     @abstractmethod
     async def earn(self, problem: Problem, attempt: Trajectory, sandbox: Sandbox) -> bool:
@@ -83,7 +83,9 @@ class SolverGame:
         await self._earn(problem, chains, sandbox)
         for number in range(2, 2 if player.once else self.rules.attempts_per_episode + 1):
             failed = [chain for chain in chains if any(o.status != Status.PASSED for o in chain.outcomes)]
-            chains = await asyncio.gather(*(self.again(player, chain, chain.outcomes) for chain in failed))
+            chains = await asyncio.gather(
+                *(self.again(problem, player, chain, chain.outcomes) for chain in failed)
+            )
             await self._earn(problem, chains, sandbox)
             attempts += [further(chain, number, player.attempts) for chain in chains]
         return Episode(problem_id=problem.id, trajectories=attempts)
@@ -100,20 +102,22 @@ class SolverGame:
         """All attempts, not yet judged."""
         attempts = await answer_all(player, self.rules.message(problem, memory))
         for attempt in attempts:
-            self.rules.read(attempt)
+            self.rules.read(attempt, problem)
         return attempts
 
     def told(self, outcomes: Sequence[Outcome]) -> Message:
         """To the generator, of a program that failed some of these tests."""
         return again_message(outcomes)
 
-    async def again(self, player: Player, attempt: Trajectory, outcomes: Sequence[Outcome]) -> Trajectory:
+    async def again(
+        self, problem: Problem, player: Player, attempt: Trajectory, outcomes: Sequence[Outcome]
+    ) -> Trajectory:
         """The attempt with one turn more: the program once again, by who has been told what tests it failed."""
         turn = await try_again(player, attempt, self.told(outcomes))
         attempt = replace(
             attempt, turns=[*attempt.turns, turn], artifact=turn.text, reward=None, components={}, outcomes=()
         )
-        self.rules.read(attempt)
+        self.rules.read(attempt, problem)
         return attempt
 
     def longest(self, problem: Problem, player: str, style: PromptFormat, max_tokens: int) -> int:

@@ -14,7 +14,7 @@ from core.interfaces import Message, Sandbox
 from core.problem import Problem
 from core.verdict import Limits
 from games.judging import judged, outcomes_of
-from games.parsing import extract_program
+from games.parsing import read_program
 from games.programs.game import SolverRules
 from games.rules import Need
 
@@ -28,7 +28,7 @@ _REASONING = (
     "First reason step by step between <reasoning> and </reasoning>, then give the program only, between <answer> and "
     "</answer>."
 )
-_ANSWER = re.compile(r"<reasoning>.*?</reasoning>\s*<answer>(.*?)</answer>", re.DOTALL)
+_ANSWER_BEGINS = re.compile(r"</reasoning>\s*+<answer>")
 
 
 class UnitTestsRules(SolverRules):
@@ -66,9 +66,9 @@ class UnitTestsRules(SolverRules):
         begins = f"```{problem.language}\n" if self.answer_format == "direct" else ""
         return Message(brief=problem.description, full=full, begins=begins)
 
-    def read(self, attempt: Trajectory) -> None:
+    def read(self, attempt: Trajectory, problem: Problem) -> None:
         """One that does not keep the answer format has no program, and format 0."""
-        program = read_answer(attempt.artifact, self.answer_format)
+        program = read_answer(attempt.artifact, self.answer_format, problem)
         attempt.artifact, attempt.components["format"] = program or "", float(program is not None)
 
     async def earn(self, problem: Problem, attempt: Trajectory, sandbox: Sandbox) -> bool:
@@ -101,12 +101,14 @@ class UnitTestsRules(SolverRules):
         return f"{base:.2f} for the share of tests passed + {bonus:.2f} for passing all"
 
 
-def read_answer(text: str, answer_format: str) -> str | None:
-    """The program in a completion; None where the format is not kept."""
+def read_answer(text: str, answer_format: str, problem: Problem) -> str | None:
+    """Return the program in a completion; None if the completion does not keep the format."""
     if answer_format == "direct":
-        return extract_program(text)
-    found = _ANSWER.search(text)
-    return extract_program(found.group(1)).strip() if found else None
+        return read_program(text, problem)
+    begin = text.find("<reasoning>")
+    answer = _ANSWER_BEGINS.search(text, begin) if begin >= 0 else None
+    end = text.find("</answer>", answer.end()) if answer else -1
+    return read_program(text[answer.end() : end], problem).strip() if answer and end >= 0 else None
 
 
 def unit_test_reward(passed: int, total: int, rules: UnitTestsRules) -> tuple[float, dict[str, float]]:

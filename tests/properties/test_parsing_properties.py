@@ -3,9 +3,10 @@ import ast
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from core.answers import extract_program, last_block, without_thinking
+from core.fences import fenced_blocks
 from core.problem import Problem
 from games.multistage.emitted import InputLimits, parse_suite
-from games.parsing import extract_program
 
 examples = settings(max_examples=300, deadline=None)
 
@@ -65,10 +66,98 @@ def test_parsing_never_raises_and_never_reads_too_much(text, test_format, max_te
             ast.parse(test.source)
 
 
+F = "```"
+pieces_of_answers = [
+    *(
+        F,
+        f"{F}python\n",
+        f"{F}text\n",
+        "~~~",
+        f"`{F}",
+        "\n",
+        "\n\n",
+        "    ",
+        "- ",
+        "'''",
+        '"""',
+        "'",
+        "#",
+        "\\",
+        "\r",
+    ),
+    *(
+        "<think>",
+        "</think>",
+        "def f(x):\n",
+        "    return 1\n",
+        "x = 1\n",
+        "Some words.",
+        "@g\n",
+        "\x00",
+        "\ud800",
+    ),
+]
+answers = st.one_of(texts, st.lists(st.sampled_from(pieces_of_answers), max_size=40).map("".join))
+names = st.sampled_from(["f", "g", "total", "x"])
+expressions = st.one_of(
+    names, values.map(repr), st.sampled_from(["f(x)", "[y for y in x]", "'`'", "'~'", "x[1:]"])
+)
+lines = st.one_of(
+    st.builds("{} = {}".format, names, expressions),
+    st.builds("return {}".format, expressions),
+    st.builds("# {}".format, st.sampled_from(["It's so.", "done", "x = '"])),
+    st.just('"""A string\nof two lines."""'),
+)
+
+
+@st.composite
+def programs(draw) -> str:
+    """Python that defines functions, without fences."""
+    parts = [draw(st.sampled_from(["", "import math\n\n", "X = 1\n"]))]
+    for name in draw(st.lists(names, min_size=1, max_size=3)):
+        body = [*draw(st.lists(lines, max_size=3)), f"return {draw(expressions)}"]
+        parts.append(f"def {name}(x):\n" + "".join(f"    {line}\n" for line in body))
+    return "\n\n".join(part.rstrip("\n") for part in parts if part) + "\n"
+
+
+SHAPES = {
+    "block": f"{F}python\n{{}}{F}\n",
+    "untagged": f"{F}\n{{}}{F}\n",
+    "tildes": "~~~py\n{}~~~\n",
+    "four": f"`{F}python\n{{}}`{F}\n",
+    "not closed": f"{F}python\n{{}}",
+    "no fence": "{}",
+    "usage after": f"{F}python\n{{}}{F}\nUse it:\n\n{F}python\nprint(f(1))\n{F}\n",
+    "output after": f"{F}python\n{{}}{F}\n\n{F}\n3\n{F}\n",
+    "thinking": f"<think>\n{F}python\ndef f(x): return 0\n</think>\n{F}python\n{{}}{F}\n",
+}
+
+
 @examples
-@given(texts)
-def test_extracting_a_program_never_raises_and_adds_nothing(text):
-    assert extract_program(text) in text
+@given(answers, st.sampled_from(["python", "lua"]), st.sampled_from([None, "f"]))
+def test_extracting_a_program_never_raises_and_adds_nothing(text, language, entry_point):
+    program = extract_program(text, language=language, entry_point=entry_point)
+    assert all(line.strip() in text for line in program.split("\n"))
+    assert all(line.strip() in text for line in last_block(text).split("\n"))
+    assert without_thinking(text) in text
+
+
+@examples
+@given(answers)
+def test_blocks_stand_in_the_text_in_its_order(text):
+    blocks = fenced_blocks(text)
+    places = [place for block in blocks for place in (block.start, block.end)]
+    assert places == sorted(places) and all(0 <= place <= len(text) for place in places)
+
+
+@examples
+@given(
+    programs(),
+    st.sampled_from(list(SHAPES)),
+    st.sampled_from(["", "Here is the program:\n\n", "I'm sure.\n\n"]),
+)
+def test_a_program_comes_back_from_every_shape(program, shape, before):
+    assert extract_program(before + SHAPES[shape].format(program)) == program
 
 
 @examples

@@ -1,8 +1,10 @@
+from dataclasses import replace
+
 import pytest
 
 from core.problem import Problem
 from games.multistage.emitted import EmittedTest, InputLimits, parse_suite
-from games.parsing import extract_program
+from games.parsing import extract_program, read_program
 
 LIMITS = InputLimits(chars=120, items=5, abs_int=1000, string=8)
 
@@ -46,6 +48,14 @@ def one(line: str, test_format: str = "strict", signature: str = "def f(x):") ->
 )
 def test_a_program_is_the_last_fenced_block_or_all_of_the_text(text, program):
     assert extract_program(text) == program
+
+
+def test_a_program_is_read_for_its_problem():
+    answer = "```python\ndef f(x):\n    return x\n```\n```python\ndef show(x):\n    print(x)\n```\n"
+    assert read_program(answer, problem()).startswith("def f(")
+    assert read_program(answer, problem(signature="")).startswith("def show(")
+    lua = "```lua\nx = io.read()\n```\n```python\ndef f(): pass\n```\n"
+    assert read_program(lua, replace(problem(), language="lua")) == "x = io.read()\n"
 
 
 # ---------------------------------------------------------------------- the three formats

@@ -148,7 +148,17 @@ def test_a_sandbox_failure_is_no_reward(sandbox):
     ],
 )
 def test_what_an_answer_is(text, program):
-    assert read_answer(text, "reasoning") == program
+    assert read_answer(text, "reasoning", PROBLEM) == program
+
+
+@pytest.mark.timeout(60)
+def test_an_answer_is_looked_for_once():
+    for text in (
+        "<reasoning>" * 100_000,
+        "<reasoning>" + "</reasoning>" * 100_000,
+        "<reasoning></reasoning><answer>" * 50_000,
+    ):
+        assert read_answer(text, "reasoning", PROBLEM) is None
 
 
 def test_without_the_format_there_is_nothing_to_judge(sandbox):
@@ -166,9 +176,9 @@ def test_without_the_format_there_is_nothing_to_judge(sandbox):
 
 
 def test_directly_the_last_block_or_all_of_it():
-    assert read_answer("```lua\nx = 1\n```", "direct") == "x = 1\n"
-    assert read_answer("x = 1", "direct") == "x = 1"
-    assert read_answer("", "direct") == ""
+    assert read_answer("```lua\nx = 1\n```", "direct", PROBLEM) == "x = 1\n"
+    assert read_answer("x = 1", "direct", PROBLEM) == "x = 1"
+    assert read_answer("", "direct", PROBLEM) == ""
 
 
 def test_the_prompt_says_which_format_and_language():

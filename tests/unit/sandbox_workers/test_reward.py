@@ -65,6 +65,13 @@ def test_what_was_not_judged_is_tried_again_and_then_no_reward(judge: Any) -> No
     assert len(service.asked) == 3 + reward_module.ATTEMPTS
 
 
+def test_a_program_is_looked_for_in_the_judged_language(judge: Any) -> None:
+    service, url = judge
+    completion = "```lua\nPASSED\n```\nIn Python:\n```python\ndef f(): pass\n```\n"
+    assert judge_reward(url, language="lua")(completions=[completion], tests=[["f(1)"]]) == [1.0]
+    assert service.asked[0]["program"] == "PASSED\n"
+
+
 @pytest.mark.parametrize("status", [400, 401, 413])
 def test_a_refused_request_is_an_error(judge: Any, status: int) -> None:
     with pytest.raises(RuntimeError, match=f"refused a request: {status}"):
