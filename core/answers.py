@@ -27,7 +27,7 @@ _TAG = re.compile(
 _BLANK = re.compile(r"(?:[ \t\r]*+\n)++|[ \t]*+")
 _INDENTATION = re.compile(r"[ \t]*+")
 _SAME_LANGUAGE = {
-    "nodejs": ("node", "javascript", "js"),
+    "javascript": ("js", "node", "nodejs"),
     "bash": ("sh", "shell"),
 }
 _GOES_ON = re.compile(r"[\s)\]}]|(?:else|elif|except|finally)\b")

@@ -149,7 +149,9 @@ def test_other_languages_have_the_last_block_of_theirs():
     assert extract_program(block("x = 1\n", "lua") + block(lua, "lua"), language="lua") == lua
     assert extract_program(block(lua, "") + block("3\n", "text"), language="lua") == lua
     assert extract_program(block("x = 1\n", "") + block(lua, ""), language="lua") == lua
-    assert extract_program(block("f(1)\n", "js") + block("node a.js\n", "sh"), language="nodejs") == "f(1)\n"
+    assert (
+        extract_program(block("f(1)\n", "js") + block("node a.js\n", "sh"), language="javascript") == "f(1)\n"
+    )
     assert extract_program(lua, language="lua") == lua
 
 
