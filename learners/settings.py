@@ -151,6 +151,9 @@ class LearnerSettings(Settings):
     otherwise (runtime/memory_plan.py)."""
     lora: LoraSettings | None = None
     """Train an adapter. Where both policies do so on the same model, they share it and one Ray Train run."""
+    lora_if_needed: bool = False
+    """Train an adapter of rank 16 if the model's own weights cannot be trained in the memory that there is; what was chosen
+    is printed (runtime/hardware.py)."""
     trainable_layers: int | None = Field(default=None, ge=1)
     """Train the last so many layers only; None: all weights."""
     precision: Literal["fp32", "bf16", "fp16"] | None = None

@@ -26,13 +26,14 @@ Not here: what the network reaches. A machine is offline where HF_HUB_OFFLINE or
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psutil
+from pydantic import ValidationError
 
 from actors.settings import MAX_NUM_SEQS
 from configs.layers import leaves, nested
@@ -40,8 +41,8 @@ from configs.schema import Config
 from configs.sections import EMBEDDED
 from core.evaluation import EVALUATION_PROBLEMS
 from embedded.teaching import SHIPPED
-from learners.settings import LOGITS_MB, MICROBATCH_TOKENS, LearnerSettings
-from runtime import memory_plan, placement
+from learners.settings import LOGITS_MB, MICROBATCH_TOKENS, LearnerSettings, LoraSettings, NoKl
+from runtime import host_plan, memory_plan, placement
 from runtime.placement import Node
 
 _OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
@@ -66,6 +67,10 @@ class Hardware:
     cpu_cores: int
     memory_gib: float
     offline: bool
+    free_gib: float | None = None
+    """Of the memory, what a run may still take; None: not known, as on a cluster."""
+    cpu_bf16: bool = False
+    """The processor computes in bfloat16 (AMX, AVX-512)."""
     cluster: tuple[Node, ...] = ()
     """The nodes of a cluster that the run joins; (): this machine alone."""
 
@@ -82,6 +87,12 @@ class Hardware:
     def gpu_bytes(self) -> int:
         """What a run may take of the smallest GPU."""
         return int(self.gpu_memory_gib * _GIB * memory_plan.USABLE)
+
+    @property
+    def host_bytes(self) -> int:
+        """What a run may take of the memory: Ray's monitor ends a process when 95% of it are in use."""
+        free = self.memory_gib if self.free_gib is None else self.free_gib
+        return int((free - 0.05 * self.memory_gib) * _GIB)
 
     @property
     def bf16(self) -> bool:
@@ -109,7 +120,14 @@ def detect() -> Hardware:
         cpu_cores=len(os.sched_getaffinity(0)),
         memory_gib=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / _GIB,
         offline=offline_by() is not None,
+        free_gib=free_memory() / _GIB,
+        cpu_bf16=_cpu_has_bf16(),
     )
+
+
+def _cpu_has_bf16(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
+    flags = cpuinfo.read_text().split() if cpuinfo.is_file() else []
+    return "amx_bf16" in flags or "avx512_bf16" in flags
 
 
 def of_engine(device: str, dtype: str | None) -> dict[str, str]:
@@ -163,11 +181,89 @@ def settled(config: Config, chosen: Mapping[str, Any]) -> Config:
 
 
 def choices(config: Config, hardware: Hardware, shape_of: ShapeOf = memory_plan.shape_of) -> dict[str, Any]:
-    """Dotted key -> value, of what the config leaves open. Raises pydantic's ValidationError as `settled` does.
+    """Dotted key -> value, of what the config leaves open, and of what follows if a policy is to have an adapter only if it
+    is needed (learner.lora_if_needed): the first way to learn that fits, else the last. Raises pydantic's ValidationError
+    as `settled` does.
 
     With device cuda and a driver that sees no GPU (a cluster that has yet to start one) the cautious values are
     chosen: those of the smallest and oldest.
     """
+    open_to_lora = [
+        role
+        for role in config.policies
+        if config.policy(role).learner.lora_if_needed and config.policy(role).learner.lora is None
+    ]
+    chosen = _choices(config, hardware, shape_of)
+    adapted: list[dict[str, Any]] = [{"lora": LoraSettings(), "trainable_layers": None}]
+    adapted.append(adapted[0] | {"offload": "all"})
+    for way in adapted if open_to_lora else ():
+        if fits(settled(config, chosen), hardware, shape_of):
+            break
+        if "offload" in way and "cuda" not in (config.device, hardware.device):
+            break  # there is nowhere to
+        tuned = memory_plan.changed(config, dict.fromkeys(open_to_lora, way))
+        keys = {
+            f"{role}.learner.{key}": value.model_dump() if isinstance(value, LoraSettings) else value
+            for role in open_to_lora
+            for key, value in way.items()
+            if value != getattr(config.policy(role).learner, key)
+        }
+        chosen = keys | _choices(tuned, hardware, shape_of)
+    # settled: a run that is resumed goes on as it began, whatever is free by then
+    return chosen | {f"{role}.learner.lora_if_needed": False for role in open_to_lora}
+
+
+def fits(config: Config, hardware: Hardware, shape_of: ShapeOf = memory_plan.shape_of) -> bool:
+    """Whether the memory is enough for a settled config, as far as that is known."""
+    shapes = shapes_of(config, shape_of)
+    if shapes is None:
+        return True
+    if config.device == "cuda":
+        return not hardware.gpus or not memory_plan.over(
+            memory_plan.demands(config, shapes), hardware.gpu_bytes
+        )
+    return sum(host_plan.parts_of(config, shapes).values()) <= hardware.host_bytes
+
+
+def ways_out(config: Config, hardware: Hardware, shape_of: ShapeOf = memory_plan.shape_of) -> Iterator[str]:
+    """Options that make a config fit, each by itself and with all that follows from it, those first that change least.
+
+    config: as it was given, with what it leaves open.
+    """
+    for options, change in _WAYS:
+        differs = any(
+            getattr(config.policy(role).learner, key) != value
+            for role in config.policies
+            for key, value in change.items()
+        )
+        if differs:
+            tuned = memory_plan.changed(config, dict.fromkeys(config.policies, change))
+            with suppress(ValidationError):  # does not go with what is given
+                if fits(settled(tuned, choices(tuned, hardware, shape_of)), hardware, shape_of):
+                    yield " ".join(
+                        f"--{role}.learner.{option}" for role in config.policies for option in options
+                    )
+
+
+_LORA = {"lora": LoraSettings(), "trainable_layers": None}
+_WAYS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
+    (
+        ("gradient-checkpointing", "microbatch-tokens 2048"),
+        {"gradient_checkpointing": True, "microbatch_tokens": 2048},
+    ),
+    (("kl.kind none",), {"kl": NoKl()}),
+    (("kl.kind none", "trainable-layers 4"), {"kl": NoKl(), "trainable_layers": 4}),
+    (("lora.rank 16",), _LORA),
+    (("lora.rank 16", "offload all"), _LORA | {"offload": "all"}),
+    (
+        ("lora.rank 16", "lora.quantize 4bit"),
+        _LORA | {"lora": LoraSettings(quantize="4bit")},
+    ),
+)
+"""Options of a learner, and the settings that they make."""
+
+
+def _choices(config: Config, hardware: Hardware, shape_of: ShapeOf) -> dict[str, Any]:
     device = hardware.device if config.device == "auto" else config.device
     on_gpu = device == "cuda"
     small = on_gpu and hardware.gpu_memory_gib < 24
@@ -199,8 +295,14 @@ def choices(config: Config, hardware: Hardware, shape_of: ShapeOf = memory_plan.
     else:
         suited["rollout.actors"] = 1
     suited |= of_policies
-    if on_gpu and (fits := _by_memory(settled(config, left_open(suited)), hardware, shape_of)):
-        suited |= fits
+    if on_gpu:
+        suited |= _by_memory(settled(config, left_open(suited)), hardware, shape_of)
+    elif any(config.policy(role).model != EMBEDDED for role in config.policies):
+        open_yet = [key for key in left_open(suited) if key.split(".")[-1] in host_plan.CHOSEN]
+        so_far = {key: value for key, value in left_open(suited).items() if key not in open_yet}
+        given_model = settled(config, so_far)
+        if shapes := shapes_of(given_model, shape_of):
+            suited |= host_plan.choose(given_model, shapes, hardware.host_bytes, hardware.cpu_bf16)
     return left_open(suited)
 
 
@@ -262,9 +364,14 @@ def said(config: Config, chosen: Mapping[str, Any]) -> str:
     words: list[str] = []
     for key, value in chosen.items():
         role, _, rest = key.partition(".")
-        shown = ("on" if value else "off") if isinstance(value, bool) else value
         alike = role in config.policies and all(chosen.get(f"{r}.{rest}") == value for r in config.policies)
-        word = f"{rest if alike else key} {shown}"
-        if word not in words:
+        name, shown = rest if alike else key, ("on" if value else "off") if isinstance(value, bool) else value
+        if rest == "learner.lora":
+            shown = f"of rank {value['rank']}, for there is no memory to tune in full"
+        if rest == "learner.lora_if_needed":
+            name, shown = name.replace("lora_if_needed", "lora"), "off, for there is memory to tune in full"
+            if f"{role}.learner.lora" in chosen:
+                continue
+        if (word := f"{name} {shown}") not in words:
             words.append(word)
     return ", ".join(words)

@@ -13,16 +13,16 @@ on GPUs, mixtures of experts (all experts are counted, their activations are not
 
 import itertools
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from actors.settings import ADAPTERS, KV_CACHE_MB, MAX_NUM_SEQS, Engine
+from actors.settings import ADAPTERS, MAX_NUM_SEQS, Engine
 from configs.schema import Config
 from configs.sections import EMBEDDED
 from core.weights import PART_BYTES
-from learners.settings import LOGITS_MB, MICROBATCH_TOKENS, LearnerSettings, LoraSettings, NoKl
+from learners.settings import LOGITS_MB, MICROBATCH_TOKENS, LearnerSettings
 from runtime.gguf import place_of
 from runtime.placement import UNIT, learner_groups, units
 
@@ -226,9 +226,9 @@ def demands(config: Config, shapes: Mapping[str, Shape], sequences: int = STARVE
     own.
 
     shapes: by role; sequences: in each engine's cache."""
-    learners = {role: _learner(config, role, shapes[role]) for role in config.policies}
+    learners = {role: learner_of(config, role, shapes[role]) for role in config.policies}
     actors = _actors_together(config)
-    by_policies = _engines(config, shapes, sequences)
+    by_policies = engines_of(config, shapes, sequences)
     engines, asleep = (
         {
             f"{roles[0]}'s engine's {name}": size * actors
@@ -289,7 +289,7 @@ def _in_turns(
     return at_rest, at_rest | busy | {"an update": passing}
 
 
-def _engines(
+def engines_of(
     config: Config, shapes: Mapping[str, Shape], sequences: int = STARVED
 ) -> dict[tuple[str, ...], dict[str, int]]:
     """What each kind of engine has on a GPU, by the policies that play on it."""
@@ -315,7 +315,7 @@ def _beside_learners(config: Config, learners: Sequence[str]) -> bool:
     return config.local or share * _actors_together(config) + least <= UNIT
 
 
-def _learner(config: Config, role: str, shape: Shape) -> dict[str, int]:
+def learner_of(config: Config, role: str, shape: Shape) -> dict[str, int]:
     """Without the backbone where another role has brought it (runtime/placement.learner_groups)."""
     own = config.policy(role)
     parts = learner_parts(shape, own.learner, own.engine.max_model_len)
@@ -340,7 +340,7 @@ def choose(config: Config, shapes: Mapping[str, Shape], have: int) -> dict[str, 
     suited: dict[str, Any] = {f"{role}.learner.{k}": v for role in config.policies for k, v in rung.items()}
     suited |= {f"{role}.engine.sleep": bool(on_rung.policy(role).engine.sleep) for role in config.policies}
     found = demands(on_rung, shapes)
-    engines = _engines(config, shapes)
+    engines = engines_of(config, shapes)
     apart = [roles for roles in engines if config.policy(roles[0]).engine.count is not None]
     held = (len(engines) - len(apart)) * _actors_together(config)
     for roles, parts in engines.items():
@@ -388,22 +388,6 @@ def over(found: Sequence[Demand], have: int) -> list[Demand]:
     return [demand for demand in found if demand.bytes > have]
 
 
-def host_bytes(config: Config, shapes: Mapping[str, Shape]) -> int:
-    """What learners and engines have on a CPU between two updates, and the gradients of one: no less will do. An update's
-    activations come besides, by the length of its sequences."""
-    total = 0
-    for role in config.policies:
-        learner = _learner(config, role, shapes[role])
-        of_one = sum(learner.get(part, 0) for part in (*HELD, "gradients", "critic's gradients"))
-        total += config.policy(role).learner.workers * of_one
-    for roles, parts in _engines(config, shapes).items():
-        engine = config.policy(roles[0]).engine
-        processes = engine.gpus_each * (1 if config.local else engine.count or config.rollout.actors or 1)
-        cache = (engine.kv_cache_mb or KV_CACHE_MB) << 20 if engine.kind == "vllm" else 0
-        total += processes * (parts["weights"] + cache)
-    return total
-
-
 def object_store_bytes(config: Config) -> int:
     """Host memory for the objects of a Ray of this run's own: two published models of each policy (the engines' and the
     next), the largest part on its way, and half a GiB for all else. Ray writes to disk what does not fit."""
@@ -421,45 +405,11 @@ def object_store_bytes(config: Config) -> int:
     return total
 
 
-def ways_out(config: Config, shapes: Mapping[str, Shape], have: int) -> list[str]:
-    """Options that make it fit, each by itself, those first that change least; at most three."""
-    found = []
-    for options, change in _ways(config):
-        if not over(demands(changed(config, dict.fromkeys(config.policies, change)), shapes), have):
-            words = [f"--{role}.learner.{option}" for role in config.policies for option in options]
-            found.append(" ".join(words))
-    return found[:3]
-
-
-def _ways(config: Config) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
-    """(options of a learner, the settings that they make)."""
-    learners = [config.policy(role).learner for role in config.policies]
-    checkpointing, _, tokens = RUNGS[-1]
-    last = {"gradient_checkpointing": checkpointing, "microbatch_tokens": tokens}
-    yield ("gradient-checkpointing", f"microbatch-tokens {tokens}"), last
-    only_watched = all(learner.kl.kind == "watched" for learner in learners)
-    if only_watched:
-        yield ("kl.kind none",), {"kl": NoKl()}
-    sharded = any(learner.sharding == "fsdp" for learner in learners)
-    if only_watched and not sharded:
-        yield ("kl.kind none", "trainable-layers 4"), {"kl": NoKl(), "trainable_layers": 4}
-    adapted = {"trainable_layers": None}
-    yield ("lora.rank 16",), adapted | {"lora": LoraSettings()}
-    if sharded:
-        return  # does not go with few bits
-    yield ("lora.rank 16", "lora.quantize 4bit"), adapted | {"lora": LoraSettings(quantize="4bit")}
-
-
-def refusal(found: Sequence[Demand], have: int, ways: Sequence[str]) -> str | None:
-    """Why it cannot run, and what to do; None where it can."""
-    if not (too_large := over(found, have)):
-        return None
-    how = (
-        "; or ".join(ways)
-        if ways
-        else "smaller models, or more GPUs (learner.workers, learner.sharding fsdp; engine.tensor_parallel)"
-    )
-    first = too_large[0]
+def refusal(found: Sequence[Demand], have: int, ways: Sequence[str]) -> str:
+    """Why it cannot run, and what to do. Something is over what a GPU has."""
+    instead = "smaller models, or more GPUs (learner.workers, learner.sharding fsdp; engine.tensor_parallel)"
+    first = over(found, have)[0]
     return (
-        f"{first.of} would have to hold {first.bytes / GB:.0f} GB and has {have / GB:.0f} to give: take {how}"
+        f"{first.of} would have to hold {first.bytes / GB:.0f} GB and has {have / GB:.0f} to give: take "
+        f"{'; or '.join([*ways, instead])}"
     )

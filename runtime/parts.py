@@ -1,6 +1,6 @@
 """What the driver drives. Both runtimes give exactly this."""
 
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -119,6 +119,10 @@ class Start:
     """That a run may take of the smallest GPU; 0 where none is seen."""
     nodes: tuple[Node, ...] = ()
     """That the parts of a run on GPUs are placed on."""
+    host_bytes: int | None = None
+    """That a run without a GPU may take of the memory; None: not known."""
+    ways_out: Callable[[], Iterable[str]] = tuple
+    """Options with which what was asked for would fit the memory."""
 
     @property
     def continues(self) -> bool:

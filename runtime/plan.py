@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,10 @@ from core.problem import Problem
 from curriculum.curriculum import Curriculum
 from learners.checkpoints import CheckpointError, base_of
 from learners.mirror import Mirror
-from runtime import memory_plan
+from runtime import host_plan, memory_plan
 from runtime.architectures import unknown_to_vllm
 from runtime.build import ordered_ids
-from runtime.hardware import free_memory, shapes_of
+from runtime.hardware import shapes_of
 from runtime.parts import Start
 from runtime.placement import Node, NoPlace, described, parts_of, place
 from sandbox_workers.backends import choose_backend
@@ -70,9 +71,8 @@ def make_plan(config: Config, start: Start, train: Sequence[Problem], held_out: 
     if config.device == "cuda" and start.gpu_bytes and (shapes := shapes_of(config)):
         found = memory_plan.demands(config, shapes)
         lines += [f"memory of {demand.describe(start.gpu_bytes)}" for demand in found]
-        ways = memory_plan.ways_out(config, shapes, start.gpu_bytes)
-        if refused := memory_plan.refusal(found, start.gpu_bytes, ways):
-            obstacles.append(refused)
+        if memory_plan.over(found, start.gpu_bytes):
+            obstacles.append(memory_plan.refusal(found, start.gpu_bytes, [*islice(start.ways_out(), 3)]))
     nodes = start.nodes
     if config.device == "cpu":  # Ray's own count is this one, or less
         here = Node(name="", address="this machine", gpus=0, cpus=os.cpu_count() or 1)
@@ -255,16 +255,16 @@ def _memory(config: Config, start: Start) -> Look:
     shapes = shapes_of(config) if config.device == "cpu" else None
     if shapes is None:
         return None, None
-    needed = memory_plan.host_bytes(config, shapes)
-    have = free_memory()
-    line = f"memory: about {needed / _GIB:.1f} GiB for weights, optimizers and caches; {have / _GIB:.1f} GiB are free"
-    if _joins(config):
-        return f"{line} on this node", None
+    parts, have = host_plan.parts_of(config, shapes), start.host_bytes
+    needed, line = sum(parts.values()), host_plan.describe(parts)
+    if have is None or _joins(config):
+        return line, None
+    line = f"{line}; {have / _GIB:.1f} GiB may be taken"
     if needed <= have:
         return line, None
+    ways = "; or ".join([*islice(start.ways_out(), 3), "smaller models", "a GPU (--device cuda)"])
     return line, (
-        f"this takes about {needed / _GIB:.0f} GiB of memory, and {have / _GIB:.0f} GiB are free: give smaller models, "
-        "--generator.learner.lora.rank 16 --discriminator.learner.lora.rank 16, or --device cuda"
+        f"this takes about {needed / _GIB:.0f} GiB of memory, and {have / _GIB:.0f} GiB may be taken: give {ways}"
     )
 
 

@@ -4,7 +4,7 @@ import json
 import os
 import time
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from learners.checkpoints import CheckpointStore, base_of, check_fits, read_chec
 from learners.mirror import fetch
 from runtime.architectures import check_generates_text
 from runtime.gguf import converted, source_of
-from runtime.hardware import Hardware, choices, detect, offline_by, said, settled
+from runtime.hardware import Hardware, choices, detect, offline_by, said, settled, ways_out
 from runtime.parts import Start
 from tracking.progress import say
 
@@ -36,7 +36,7 @@ def resolve(run: Run, recipe: str) -> tuple[Config, Start]:
     ):  # before anything imports the hub's library, and for what this process starts
         os.environ["HF_HUB_CACHE"] = str(config.model_cache.resolve())
     models = starting_models(config)
-    hardware = _hardware(config)
+    asked, hardware = config, _hardware(config)
     config = fit(config, hardware)
     models |= {role: config.policy(role).model for role in models if models[role] == AUTO}
     if not run.resume:
@@ -75,6 +75,8 @@ def resolve(run: Run, recipe: str) -> tuple[Config, Start]:
         state=state,
         gpu_bytes=hardware.gpu_bytes,
         nodes=hardware.nodes,
+        host_bytes=hardware.host_bytes,
+        ways_out=partial(ways_out, asked, hardware),
     )
 
 

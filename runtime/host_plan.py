@@ -1,0 +1,149 @@
+"""What a host without a GPU has to hold, in bytes, by arithmetic, and which form of a run fits there, before anything loads.
+
+Counted is the height of an update: what learners hold, gradients, activations and logits of those that update at the same
+time, the engines' weights and caches, the object store and the processes themselves. `PROCESSES` and `WORK_SPACE` were
+measured (docs/hardware.md). A run may take what is free but for the last twentieth of the memory, at which Ray's monitor
+ends the process that holds most.
+"""
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from actors.settings import KV_CACHE_MB, MAX_NUM_SEQS
+from configs.schema import Config
+from learners.settings import LOGITS_MB, MICROBATCH_TOKENS
+from runtime.memory_plan import (
+    HELD,
+    Shape,
+    bytes_of,
+    cache_bytes,
+    engines_of,
+    learner_of,
+    object_store_bytes,
+)
+from runtime.placement import learner_groups, learning_in_turn
+
+MIB = 1 << 20
+PROCESSES = {"driver and Ray": 2200 * MIB, "worker": 700 * MIB, "actor": 1100 * MIB, "alone": 1500 * MIB}
+"""Of interpreters and their libraries: all that a run always has; each learner's worker; each rollout actor or engine;
+with `local` all in one."""
+WORK_SPACE = 300 * MIB
+"""Of an engine beside weights and cache."""
+CHOSEN = frozenset(
+    (
+        "dtype",
+        "adapter",
+        "kv_cache_mb",
+        "gradient_checkpointing",
+        "microbatch_tokens",
+        "logits_mb",
+        "importance_cap",
+    )
+)
+"""Names of the keys that are chosen here."""
+_SEQUENCES = (32, 16, 8, 4)
+"""In full length that an engine's cache has room for. How many are decoded at once decides how quick a CPU is."""
+_RUNGS = ((False, MICROBATCH_TOKENS), (False, 4096), (True, 4096), (True, 2048))
+"""(gradient_checkpointing, microbatch_tokens), the fastest first."""
+
+
+def parts_of(config: Config, shapes: Mapping[str, Shape]) -> dict[str, int]:
+    """Bytes by part. shapes: by role."""
+    learners = {role: learner_of(config, role, shapes[role]) for role in config.policies}
+    workers = {role: config.policy(role).learner.workers for role in config.policies}
+    held: dict[str, int] = {}
+    for role, parts in learners.items():
+        for name in HELD & parts.keys():
+            kind = name.removeprefix("critic's ")
+            held[kind] = held.get(kind, 0) + workers[role] * parts[name]
+    passing = {
+        role: workers[role] * sum(size for name, size in parts.items() if name not in HELD)
+        for role, parts in learners.items()
+    }
+    update = max(sum(passing[role] for role in roles) for roles in learning_in_turn(config, config.policies))
+    weights, caches, processes = 0, 0, 0
+    for roles, parts in engines_of(config, shapes).items():
+        engine, shape = config.policy(roles[0]).engine, shapes[roles[0]]
+        count = engine.gpus_each * (1 if config.local else engine.count or config.rollout.actors or 1)
+        packed_head = bytes_of(engine.dtype) * shape.vocabulary * shape.hidden if engine.kind == "vllm" else 0
+        weights += count * (parts["weights"] + packed_head)
+        cache = (getattr(engine, "kv_cache_mb", None) or KV_CACHE_MB) * MIB if engine.kind == "vllm" else 0
+        caches += count * (cache + WORK_SPACE)
+        processes += engine.count or 0
+    if config.local:
+        own, store = PROCESSES["alone"], 0
+    else:
+        processes += config.rollout.actors or 1
+        ranks = sum(max(workers[role] for role in group) for group in learner_groups(config))
+        own = PROCESSES["driver and Ray"] + ranks * PROCESSES["worker"] + processes * PROCESSES["actor"]
+        store = object_store_bytes(config)
+    return {
+        **held,
+        "an update": update,
+        "engines": weights,
+        "caches": caches,
+        "object store": store,
+        "processes": own,
+    }
+
+
+def choose(config: Config, shapes: Mapping[str, Shape], have: int, bf16: bool) -> dict[str, Any]:
+    """Dotted key -> value of what follows from the memory: the first form that fits, else the last.
+
+    have: bytes. bf16: the processor computes in bfloat16.
+    """
+    suited: dict[str, Any] = {}
+    for suited in _forms(config, shapes, bf16):
+        if sum(parts_of(_with_open(config, suited), shapes).values()) <= have:
+            break
+    return suited
+
+
+def _forms(config: Config, shapes: Mapping[str, Shape], bf16: bool) -> Iterator[dict[str, Any]]:
+    """The quicker ones first: an engine for each policy, many sequences at once, no recomputation."""
+    can_share = all(config.policy(role).learner.lora for role in config.policies)
+    shared = (False, True) if can_share else (False,)
+    dtypes = ("bfloat16",) if bf16 else ("float32", "bfloat16")
+    for adapter, dtype, sequences, rung in itertools.product(shared, dtypes, _SEQUENCES, _RUNGS):
+        suited: dict[str, Any] = {}
+        for role in config.policies:
+            engine = config.policy(role).engine
+            suited |= {
+                f"{role}.engine.dtype": dtype,
+                f"{role}.engine.max_num_seqs": MAX_NUM_SEQS,
+                f"{role}.learner.gradient_checkpointing": rung[0],
+                f"{role}.learner.microbatch_tokens": rung[1],
+                f"{role}.learner.logits_mb": LOGITS_MB,
+            }
+            if (engine.dtype or dtype) != "float32":  # engine and learner round, each in its own way
+                suited[f"{role}.learner.importance_cap"] = 2.0
+            if engine.kind == "vllm":
+                one = cache_bytes(shapes[role], engine.model_copy(update={"dtype": engine.dtype or dtype}))
+                suited[f"{role}.engine.kv_cache_mb"] = math.ceil(sequences * one / MIB)
+                suited[f"{role}.engine.adapter"] = adapter
+        yield suited
+
+
+def _with_open(config: Config, suited: Mapping[str, Any]) -> Config:
+    """A copy in which these keys have these values, if they were left open."""
+    policies = {}
+    for role in config.policies:
+        policy = config.policy(role)
+        sections = {}
+        for name in ("engine", "learner"):
+            section = getattr(policy, name)
+            values = {
+                key.split(".")[2]: value
+                for key, value in suited.items()
+                if key.startswith(f"{role}.{name}.") and getattr(section, key.split(".")[2], 0) is None
+            }
+            sections[name] = section.model_copy(update=values)
+        policies[role] = policy.model_copy(update=sections)
+    return config.model_copy(update=policies)
+
+
+def describe(parts: Mapping[str, int]) -> str:
+    shown = ", ".join(f"{name} {size / 2**30:.1f}" for name, size in parts.items() if size >= 2**30 / 20)
+    return f"memory: about {sum(parts.values()) / 2**30:.1f} GiB at the height of an update ({shown})"
