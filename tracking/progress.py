@@ -122,7 +122,9 @@ class Display:
         doing = f"{self._phase}, {now - self._phase_began:.0f} s"
         if not self._total:
             return Text(textwrap.shorten(doing, room, placeholder=" …"))
-        rows = [(self._done, self._total, self._left(now), doing)]
+        rows: list[tuple[int, int | None, float | None, str]] = [
+            (self._done, self._total, self._left(now), doing)
+        ]
         if (play := self._play) is not None:
             left = play.left_s
             left = left if left is None else max(0.0, left - (now - self._heard))
