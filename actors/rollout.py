@@ -85,7 +85,7 @@ class RolloutShell:
 
     @ray.method(concurrency_group="health")
     async def progress(self, key: Any) -> PlayProgress | None:
-        """Returns how far the request with this key has come. None if it is not being played."""
+        """Returns how far the request with this key has come, also once it is done. None if it has not begun."""
         return self._progress.get(key)
 
     async def sleep(self) -> None:
@@ -95,12 +95,13 @@ class RolloutShell:
     async def play(self, request: PlayRequest) -> tuple[PlayResult, Any]:
         """Two references: to the result, and to the sealed transcripts."""
         key = request.key
+        if len(self._progress) >= REMEMBERED:
+            self._progress.pop(next(iter(self._progress)))
         self._count(len(request.problems))
         try:
             result, transcripts = await self._runner.play(request, partial(self._progress.__setitem__, key))
             return result, sealed(transcripts)
         finally:
-            self._progress.pop(key, None)
             self._count(-len(request.problems))
 
     def _count(self, change: int) -> None:
@@ -118,6 +119,8 @@ class RolloutShell:
 
 
 RolloutActor: Any = ray.remote(**HEALTH)(RolloutShell)
+REMEMBERED = 64
+"""Requests whose progress an actor can tell: more than it plays at the same time."""
 PROGRESS_S = 1.0
 """An actor that has not said within this how far it has come is not waited for."""
 _ENDED = (*DIED, Silent, EngineFailure)
@@ -246,16 +249,8 @@ class RayRollouts:
 
     def _tell(self, shares: Sequence[_Share]) -> None:
         """Tells how far the request has come, according to those of its actors that answer at once."""
-        asked = {}
-        for share in shares:
-            if ray.wait([share.playing], timeout=0)[0]:
-                last = share.progress
-                share.progress = replace(last, done=max(last.done, last.expected))
-            else:
-                asked[share.actor.progress.remote(share.request.key)] = share
-        for reference in (
-            ray.wait(list(asked), num_returns=len(asked), timeout=PROGRESS_S)[0] if asked else ()
-        ):
+        asked = {share.actor.progress.remote(share.request.key): share for share in shares}
+        for reference in ray.wait(list(asked), num_returns=len(asked), timeout=PROGRESS_S)[0]:
             with contextlib.suppress(*DIED):  # whoever waits for it will tell
                 asked[reference].progress = ray.get(reference) or asked[reference].progress
         self.heard(sum((share.progress for share in shares), PlayProgress()))

@@ -63,6 +63,7 @@ async def played(
     from games.multistage.game import MultistageGame
     from games.multistage.rules import MultistageRules
     from problems.formats import load_dataset
+    from runtime.hardware import detect
     from runtime.model import open_model
     from sandbox_workers.local import LocalSandbox
 
@@ -70,9 +71,10 @@ async def played(
     config = load_run(["--config", "chat"])[0].to_config()
     rules = MultistageRules.model_validate(config.game.model_dump())
     opened = open_model(model, "--model")
-    engine = VllmEngine(dtype="bfloat16", max_model_len=4096, max_num_seqs=64, kv_cache_mb=2048)
+    dtype = "bfloat16" if detect().cpu_bf16 else "float32"
+    engine = VllmEngine(dtype=dtype, max_model_len=4096, max_num_seqs=64, kv_cache_mb=2048)
     policy = VllmPolicy(opened.path, engine)
-    figures: dict[str, Any] = {"problems": len(problems), "threads": int(os.environ["OMP_NUM_THREADS"])}
+    figures: dict[str, Any] = {"problems": len(problems), "dtype": dtype, "threads": int(os.environ["OMP_NUM_THREADS"])}
     ratios: dict[str, float] = {}
     with LocalSandbox("auto", limits=rules.sandbox_limits) as sandbox:
         for arm, stages in (("at once", 0), ("in stages", None)):

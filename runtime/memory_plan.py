@@ -170,7 +170,7 @@ def learner_parts(shape: Shape, settings: LearnerSettings, longest: int) -> dict
 def activations(shape: Shape, half: bool, backbone_in_half: bool = False) -> int:
     """Bytes that one token leaves in one layer for the gradient, counted by autograd's own hooks (test_memory_plan)."""
     if backbone_in_half:
-        return 25 * shape.hidden + 8 * shape.intermediate + 4 * shape.keys
+        return 19 * shape.hidden + 8 * shape.intermediate + 3 * shape.keys
     if half:  # the residual stream is fp32, the maps' inputs are not
         return 32 * shape.hidden + 8 * shape.intermediate + 4 * shape.keys
     return 36 * shape.hidden + 16 * shape.intermediate + 8 * shape.keys

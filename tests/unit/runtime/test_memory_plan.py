@@ -17,9 +17,9 @@ from learners.models import score_tokens
 from learners.packing import row_of
 from learners.settings import LearnerSettings
 from learners.tuning import Backbone, LoraTuning
-from runtime import memory_plan, placement
-from runtime.hardware import Hardware, choices, settled
-from runtime.memory_plan import GB, Shape, activations, demands, refusal, shape_of, ways_out
+from runtime import host_plan, memory_plan, placement
+from runtime.hardware import Hardware, choices, fits, settled, ways_out
+from runtime.memory_plan import GB, Shape, activations, demands, shape_of
 
 PAGE = Path(__file__).parents[3] / "docs" / "hardware.md"
 QWEN = {  # Qwen2.5-Coder, by their config.json
@@ -180,8 +180,8 @@ def test_what_fits_one_gpu(size: str, policy: dict[str, Any], hardware: Hardware
     config = fitted(both(policy), hardware, lambda model: QWEN[size])
     shapes = dict.fromkeys(config.policies, QWEN[size])
     found = demands(config, shapes)
-    refused = refusal(found, hardware.gpu_bytes, ways_out(config, shapes, hardware.gpu_bytes))
-    assert (refused is None) == (gb is not None), [demand.describe(hardware.gpu_bytes) for demand in found]
+    refused = memory_plan.over(found, hardware.gpu_bytes)
+    assert bool(refused) == (gb is None), [demand.describe(hardware.gpu_bytes) for demand in found]
     if gb is not None:
         assert [round(demand.bytes / GB) for demand in found] == [gb]
 
@@ -201,10 +201,11 @@ NO_ROOM = {"gradient_checkpointing": False, "microbatch_tokens": 32768}
 )
 def test_ways_out_are_ways_out(learner: dict, size: str, hardware: Hardware, first: str | None) -> None:
     """Each option is one that the command line knows, and with it the plan fits."""
-    config = fitted(both({"learner": learner}), hardware, lambda model: QWEN[size])
+    asked = both({"learner": learner})
+    config = fitted(asked, hardware, lambda model: QWEN[size])
     shapes = dict.fromkeys(config.policies, QWEN[size])
     assert memory_plan.over(demands(config, shapes), hardware.gpu_bytes)
-    ways = ways_out(config, shapes, hardware.gpu_bytes)
+    ways = [*ways_out(asked, hardware, lambda model: QWEN[size])]
     assert (ways[0].split(".", 2)[2].split(" --")[0] if ways else None) == first
     for way in ways:
         options = [
@@ -213,8 +214,8 @@ def test_ways_out_are_ways_out(learner: dict, size: str, hardware: Hardware, fir
         taken = load_run([*options, "--generator-model", "a/b", "--discriminator-model", "a/b"])[
             0
         ].to_config()
-        asked = {"learner": taken.generator.learner.model_dump(exclude_unset=True)}
-        again = fitted(both(asked), hardware, lambda model: QWEN[size])
+        again = {"learner": learner | taken.generator.learner.model_dump(exclude_unset=True)}
+        again = fitted(both(again), hardware, lambda model: QWEN[size])
         assert not memory_plan.over(demands(again, shapes), hardware.gpu_bytes)
 
 
@@ -332,26 +333,96 @@ def test_larger_parts_of_logits_where_there_is_room() -> None:
         assert memory_plan.learner_parts(QWEN["1.5B"], settings, 0)["logits"] == 20 * mb * 2**20 // 4
 
 
-def test_on_a_cpu_what_is_held_and_the_gradients_are_counted() -> None:
-    """4 bytes each: weights, reference, gradients, two moments, the engine's weights; an adapter has no reference."""
-    shape = QWEN["1.5B"]
-    cpu = Hardware(
-        gpus=0, gpu=None, gpu_memory_gib=0.0, capability=(0, 0), cpu_cores=4, memory_gib=15.6, offline=False
-    )
+# ---------------------------------------------------------------------- without a GPU
+def host(gib: float, **more: Any) -> Hardware:
+    """With so much memory, of which all but 1.5 GiB are free."""
+    return Hardware(
+        gpus=0, gpu=None, gpu_memory_gib=0.0, capability=(0, 0), cpu_cores=4, memory_gib=gib, free_gib=gib - 1.5,
+        offline=False, **more,
+    )  # fmt: skip
 
-    def of(policy: dict[str, Any]) -> int:
-        config = fitted(both(policy), cpu, lambda model: shape)
-        return memory_plan.host_bytes(config, dict.fromkeys(config.policies, shape))
 
-    portable: dict[str, Any] = {"engine": {"kind": "transformers"}}
-    assert of(portable) == 2 * 24 * shape.parameters
-    assert of({}) == of(portable) + 2 * (1024 << 20)
-    assert of(portable | {"learner": {"kl": {"kind": "none"}}}) == 2 * 20 * shape.parameters
-    assert of(portable | LORA) == (4 + 2 * 4) * shape.parameters + 2 * 12 * 16 * shape.adapter, "one backbone"
-    of_three = of(portable | {"learner": {"workers": 3}})
-    assert of_three == 2 * (3 * 20 + 4) * shape.parameters, "each worker has all of it"
-    sharded = of(portable | {"learner": {"workers": 3, "sharding": "fsdp"}})
-    assert sharded == pytest.approx(2 * 24 * shape.parameters, rel=0.001), "or its part"
+def held_by(policy: dict[str, Any], size: str = "1.5B", **run: Any) -> dict[str, int]:
+    shape = QWEN[size]
+    config = Config.model_validate({"generator": policy, "discriminator": policy, **run})
+    settled_config = fitted(config, host(1000), lambda model: shape)
+    return host_plan.parts_of(settled_config, dict.fromkeys(config.policies, shape))
+
+
+def test_on_a_cpu_what_learners_hold_is_counted() -> None:
+    """4 bytes each: weights, reference, two moments; an adapter has no reference, and two share a backbone."""
+    count = QWEN["1.5B"].parameters
+    policy: dict[str, Any] = {"model": "a/b"}
+    full = held_by(policy)
+    assert (full["weights"], full["reference"], full["optimizer"]) == (8 * count, 8 * count, 16 * count)
+    assert held_by(policy | {"learner": {"kl": {"kind": "none"}}})["reference"] == 0
+    adapters = held_by(policy | LORA)
+    assert (adapters["weights"], adapters["reference"]) == (4 * count, 0)
+    of_three = held_by(policy | {"learner": {"workers": 3}})
+    assert of_three["weights"] == 3 * full["weights"] and of_three["processes"] > full["processes"]
+    sharded = held_by(policy | {"learner": {"workers": 3, "sharding": "fsdp"}})
+    assert sharded["weights"] == pytest.approx(full["weights"], rel=0.001)
+
+
+def test_on_a_cpu_an_update_is_counted() -> None:
+    """Its activations made the first command with a pretrained model end at its first update."""
+
+    def update(policy: dict[str, Any], **learner: Any) -> int:
+        return held_by(policy | {"learner": {**policy.get("learner", {}), **learner}})["an update"]
+
+    policy: dict[str, Any] = {"model": "a/b"} | LORA
+    small = {"microbatch_tokens": 4096, "gradient_checkpointing": True}
+    large = {"microbatch_tokens": 16384, "gradient_checkpointing": False}
+    assert update(policy, **large) > 10 * update(policy, **small)
+    apart = update({"model": "a/b"}, **small)  # each policy has a worker of its own: both update at once
+    assert apart > 2 * 4 * QWEN["1.5B"].parameters
+    assert held_by({"model": "a/b"}, local=True)["an update"] < held_by({"model": "a/b"})["an update"]
+
+
+@pytest.mark.parametrize("size", ["0.5B", "1.5B", "7B"])
+@pytest.mark.parametrize("gib", [8, 16, 24, 64, 200, 800])
+def test_on_a_cpu_less_memory_never_chooses_a_larger_form(size: str, gib: int) -> None:
+    """What is chosen fits if any form does, and with more memory it is never a slower one."""
+    config = both({"model": "a/b", "learner": {"lora_if_needed": True}})
+    shapes = dict.fromkeys(config.policies, QWEN[size])
+
+    def chosen(memory: int) -> tuple[bool, int]:
+        found = fitted(config, host(memory), lambda model: QWEN[size])
+        engine = found.generator.engine
+        assert engine.kind == "vllm" and engine.kv_cache_mb
+        in_full = found.generator.learner.lora is None
+        if in_full:
+            assert sum(host_plan.parts_of(found, shapes).values()) <= host(memory).host_bytes
+        return in_full, engine.kv_cache_mb if in_full else 0
+
+    assert chosen(gib) <= chosen(2 * gib)
+
+
+CARDS: dict[str, Hardware] = {
+    "16 GB CPU": host(15.6),
+    "T4": T4,
+    "24 GB": card(23.6),
+    "40 GB": card(39.4),
+    "80 GB": H100,
+}
+FORMS = {  # what the recipe chat takes: in full, by LoRA, or nothing fits
+    "0.5B": {"16 GB CPU": "lora", "T4": "lora", "24 GB": "lora", "40 GB": "full", "80 GB": "full"},
+    "1.5B": {"16 GB CPU": "lora", "T4": "lora", "24 GB": "lora", "40 GB": "lora", "80 GB": "full"},
+    "7B": {"16 GB CPU": None, "T4": None, "24 GB": "lora", "40 GB": "lora", "80 GB": "lora"},
+}
+
+
+@pytest.mark.parametrize("where", CARDS)
+@pytest.mark.parametrize("size", FORMS)
+def test_the_first_command_is_accepted_where_any_form_of_it_fits(size: str, where: str) -> None:
+    command = ["--generator-model", "a/b", "--discriminator-model", "a/b", "--problems-file", "p.json"]
+    config = load_run(command)[0].to_config()
+    found = fitted(config, CARDS[where], lambda model: QWEN[size])
+    form = "lora" if found.generator.learner.lora else "full"
+    fit = fits(found, CARDS[where], lambda model: QWEN[size])
+    assert (form if fit else None) == FORMS[size][where]
+    if not fit:
+        assert [*ways_out(config, CARDS[where], lambda model: QWEN[size])] == []
 
 
 def test_a_backbone_that_is_not_shared_is_counted_twice() -> None:
