@@ -220,7 +220,9 @@ class Backbone:
                 self.model.add_adapter(config, adapter_name=name)
             except ValueError as error:
                 raise ValueError(f"learner.lora.target_modules {lora.target_modules}: {error}") from None
-        layers = [(n, m) for n, m in self.model.named_modules() if isinstance(m, LoraLayer) and name in m.r]
+        layers: list[tuple[str, Any]] = [
+            (n, m) for n, m in self.model.named_modules() if isinstance(m, LoraLayer) and name in m.r
+        ]
         for place, layer in layers:
             # experts whose weights are stacked, embeddings: an adapter of theirs would be neither merged nor saved
             if name not in layer.lora_A or not hasattr(layer.base_layer, "weight"):
