@@ -171,7 +171,7 @@ class _Blocks:
         if words and begin <= opening.line_end:
             language = _split_language(opening.rest)[0]
         closed = closing is not None and not closing.names_a_language
-        end = closing.end if closed else self._content_end(closing)
+        end = closing.end if closing is not None and closed else self._content_end(closing)
         return Block(
             language=language, content=content, inline=False, closed=closed, start=opening.start, end=end
         )

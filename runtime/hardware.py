@@ -366,7 +366,7 @@ def said(config: Config, chosen: Mapping[str, Any]) -> str:
         role, _, rest = key.partition(".")
         alike = role in config.policies and all(chosen.get(f"{r}.{rest}") == value for r in config.policies)
         name, shown = rest if alike else key, ("on" if value else "off") if isinstance(value, bool) else value
-        if rest == "learner.lora":
+        if isinstance(value, Mapping):  # learner.lora
             shown = f"of rank {value['rank']}, for there is no memory to tune in full"
         if rest == "learner.lora_if_needed":
             name, shown = name.replace("lora_if_needed", "lora"), "off, for there is memory to tune in full"

@@ -19,7 +19,7 @@ from runtime.memory_plan import Shape
 from runtime.start import fit
 
 CPU = Hardware(
-    gpus=0, gpu=None, gpu_memory_gib=0.0, capability=(0, 0), cpu_cores=4, memory_gib=15.6, offline=False
+    gpus=0, gpu=None, gpu_memory_gib=0.0, capability=(0, 0), cpu_cores=4, memory_gib=1000.0, offline=False
 )
 V100 = replace(CPU, gpus=1, gpu="Tesla V100-SXM2-16GB", gpu_memory_gib=15.8, capability=(7, 0))
 A100 = replace(CPU, gpus=1, gpu="NVIDIA A100-SXM4-40GB", gpu_memory_gib=39.4, capability=(8, 0))
@@ -227,9 +227,9 @@ def test_any_gpu_gives_settings_that_hold_together(memory, capability, gpus, act
 
 # ---------------------------------------------------------------------- what is said
 def test_the_machine_in_one_line() -> None:
-    assert replace(CPU, offline=True).describe() == "this machine: no GPU; 4 CPU cores, 16 GiB; offline"
+    assert replace(CPU, offline=True).describe() == "this machine: no GPU; 4 CPU cores, 1000 GiB; offline"
     assert V100.describe() == (
-        "this machine: 1 x Tesla V100-SXM2-16GB (15.8 GiB, compute capability 7.0, no bf16); 4 CPU cores, 16 GiB"
+        "this machine: 1 x Tesla V100-SXM2-16GB (15.8 GiB, compute capability 7.0, no bf16); 4 CPU cores, 1000 GiB"
     )
 
 
@@ -277,13 +277,20 @@ def test_free_memory_is_the_least_of_the_machines_and_of_the_groups_around_it(tm
     assert free_memory(tmp_path / "none") == pytest.approx(free, rel=0.2)
 
 
+EMBEDDED = {"model": "embedded"}
+
+
 def test_a_run_prints_what_it_found_and_chose(monkeypatch, capsys) -> None:
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    config = fit(Config(device="cpu"), detect())
-    assert config == fitted(Config(device="cpu"), detect())
+    machine, own = (
+        detect(),
+        Config.model_validate({"device": "cpu", "generator": EMBEDDED, "discriminator": EMBEDDED}),
+    )
+    config = fit(own, machine)
+    assert config == fitted(own, machine)
     first, second = capsys.readouterr().out.splitlines()
     assert first.startswith("this machine: ") and second.startswith("chosen: evaluation.problems 100, ")
-    fit(config, detect())
+    fit(config, machine)
     assert "chosen" not in capsys.readouterr().out
 
 

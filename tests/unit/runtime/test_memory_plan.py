@@ -506,7 +506,7 @@ def test_the_page_says_what_a_recipe_takes_without_a_gpu(recipe: str) -> None:
     config = fitted(
         load_run(["--config", recipe])[0].to_config(), replace(card(0), gpus=0), lambda model: None
     )
-    taken = memory_plan.host_bytes(config, dict.fromkeys(config.policies, QWEN["1.5B"]))
+    taken = sum(host_plan.parts_of(config, dict.fromkeys(config.policies, QWEN["1.5B"])).values())
     assert f"| `{recipe}` | none | {taken / GB:.1f} |" in PAGE.read_text()
 
 

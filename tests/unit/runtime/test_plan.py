@@ -48,6 +48,8 @@ def planned(tmp_path: Path, *arguments: str, parameters: int = 1000, done: int =
         checkpoint=tmp_path / f"step_{done:06d}" if done else None,
         versions={},
         state={"step": done} if done else None,
+        host_bytes=20 << 30,
+        ways_out=lambda: ["--generator.learner.lora.rank 16"],
     )
     return plan.make_plan(config, start, (), ())
 
@@ -144,7 +146,7 @@ def test_models_beyond_memory_and_disk_are_refused_with_ways_out(
 ) -> None:
     monkeypatch.setattr(plan, "shapes_of", of_size(10**13))
     memory, disk = planned(tmp_path, parameters=10**13).obstacles
-    assert "GiB of memory" in memory and "lora.rank" in memory
+    assert "20 GiB may be taken" in memory and "--generator.learner.lora.rank 16; or" in memory
     assert str(tmp_path) in disk and "--output-dir" in disk and "lora.rank" in disk
     _, disk = planned(tmp_path, "--checkpoint.keep", "3", parameters=10**13).obstacles
     assert "--checkpoint.keep, now 3" in disk
@@ -243,9 +245,7 @@ def test_memory_of_a_cluster_is_not_that_of_this_node(
     assert any("GiB of memory" in obstacle for obstacle in planned(tmp_path).obstacles)
     monkeypatch.setenv("RAY_ADDRESS", "somewhere:6379")
     made = planned(tmp_path, "--no-local")
-    assert not made.obstacles and any(
-        line.startswith("memory: ") and "this node" in line for line in made.lines
-    )
+    assert not made.obstacles and any(line.startswith("memory: ") for line in made.lines)
 
 
 def test_a_cache_that_holds_not_one_sequence_is_refused(
