@@ -102,11 +102,12 @@ def choose(config: Config, shapes: Mapping[str, Shape], have: int, bf16: bool) -
 
 
 def _forms(config: Config, shapes: Mapping[str, Shape], bf16: bool) -> Iterator[dict[str, Any]]:
-    """The quicker ones first: an engine for each policy, many sequences at once, no recomputation."""
+    """The quicker ones first. A processor without bfloat16 takes a multiple of the time for it, adapters in one engine take
+    more than an engine for each policy, and few sequences at once more than recomputation."""
     can_share = all(config.policy(role).learner.lora for role in config.policies)
     shared = (False, True) if can_share else (False,)
     dtypes = ("bfloat16",) if bf16 else ("float32", "bfloat16")
-    for adapter, dtype, sequences, rung in itertools.product(shared, dtypes, _SEQUENCES, _RUNGS):
+    for dtype, adapter, sequences, rung in itertools.product(dtypes, shared, _SEQUENCES, _RUNGS):
         suited: dict[str, Any] = {}
         for role in config.policies:
             engine = config.policy(role).engine

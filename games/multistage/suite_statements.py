@@ -4,7 +4,7 @@ tree. Pure; nothing is executed.
 Found are assertions (`assert`, unittest's assertEqual and its kin) and, if calls are wanted, calls of the problem's function:
 at any depth, in loops over literal lists, by names that were given literals or the function's result before. Not found are
 tests that pytest would parametrise, fixtures, doctests. Code that does not parse is read in parts: each top-level statement
-for itself, and if that does not parse, each of its lines.
+for itself, without its last lines if those do not parse, which are then read one by one.
 """
 
 import ast
@@ -22,6 +22,8 @@ _MOST_STATEMENTS = 5_000
 """Statements that are looked at, with those of unrolled loops: the work is bounded whatever the answer holds."""
 _MOST_CHARS, _MOST_NAMES = 400, 20
 """Names are replaced by what they stand for if that is at most so long, and by so many in one statement."""
+_CUT_OFF = 8
+"""Lines that a part may be without."""
 _ALIAS = "candidate"
 """The name that the function has in HumanEval's check(candidate)."""
 
@@ -108,11 +110,17 @@ class _Reader:
                 yield from self._part(part)
 
     def _part(self, part: str) -> Iterator[Found]:
-        try:
-            yield from self._module(textwrap.dedent(part))
-        except SyntaxError:
-            for line in part.splitlines():
-                yield from self._line(line)
+        """Most parts that do not parse were cut off with the answer: without their last lines they do."""
+        lines = textwrap.dedent(part).splitlines()
+        for end in range(len(lines), max(0, len(lines) - _CUT_OFF), -1):
+            try:
+                yield from self._module("\n".join(lines[:end]))
+            except SyntaxError:
+                continue
+            lines = lines[end:]
+            break
+        for line in lines:
+            yield from self._line(line)
 
     def _line(self, line: str) -> Iterator[Found]:
         stripped = line.strip()

@@ -291,3 +291,47 @@ def test_an_assert_that_cannot_be_printed_does_not_parse(line):
 
 def test_a_huge_exponent_is_not_computed():
     assert one("f(10**10**10)", "input_only").fault == "literal"
+
+
+# ---------------------------------------------------------------------- where tests stand in an answer
+FENCE = "```"
+
+
+@pytest.mark.parametrize(
+    ("code", "calls"),
+    [
+        ("def f(x):\n    assert x > 0\n    return x\n\nassert f(1) == 2", ["f(1)"]),
+        (
+            "def test_f():\n    assert f(1) == 2\n    assert f(2) == 3\n\ntest_f()\nprint('ok')",
+            ["f(1)", "f(2)"],
+        ),
+        ("class T(unittest.TestCase):\n    def test(self):\n        self.assertEqual(f(1), 2)\n", ["f(1)"]),
+        ("def check(candidate):\n    assert candidate(1) == 2\n\ncheck(f)", ["f(1)"]),
+        ("assert f(\n    1\n) == (\n    2\n), 'one'", ["f(1)"]),
+        ("x = 1\nresult = f(x)\nassert result == 2\nx = [2]\nassert f(x) == 2", ["f(1)", "f([2])"]),
+        ("a, b = 1, 2\nassert f(a) == b\nassert f(b) == a", ["f(1)", "f(2)"]),
+        ("for x, y in [(1, 2), (3, 4)]:\n    assert f(x) == y", ["f(1)", "f(3)"]),
+        ("cases = [1, 2]\nfor x in cases:\n    assert f(x)", ["f(1)", "f(2)"]),
+        ("try:\n    assert f(1) == 2\nexcept ValueError:\n    assert f(2) == 2", ["f(1)", "f(2)"]),
+        ("if __name__ == '__main__':\n    assert f(1) == 2", ["f(1)"]),
+        ("assert f(1) == 2\nassert f(2) ==", ["f(1)"]),
+        ("def test_f():\n    x = 1\n    assert f(x) == 2\n    assert f(", ["f(1)"]),
+        ("with literal arguments only:\n    assert f(1) == 2", ["f(1)"]),
+    ],
+)
+def test_tests_are_found_wherever_they_stand(code, calls):
+    found = parse(f"Here they are:\n{FENCE}python\n{code}\n{FENCE}\nThey cover it.", "relabel")
+    assert [test.call for test in found if not test.fault] == calls
+
+
+def test_tests_of_all_blocks_are_read_and_no_other_languages():
+    text = f"{FENCE}python\nassert f(1) == 2\n{FENCE}\nthen\n{FENCE}\nassert f(2) == 3\n{FENCE}\n{FENCE}bash\nassert f(3)\n{FENCE}"
+    assert [test.call for test in parse(text, "relabel")] == ["f(1)", "f(2)"]
+
+
+def test_loops_and_names_do_not_grow_without_bound():
+    nested = "".join("    " * depth + f"for x{depth} in {list(range(100))}:\n" for depth in range(8))
+    bomb = "a = [1]\n" + "a = [a, a]\n" * 60 + "assert f(a) == a"
+    many = "x = 'y'\n" + f"assert f([{'x, ' * 4000}])"
+    for code in (nested + "    " * 8 + "assert f(x0) == 1", bomb, many):
+        assert len(parse_suite(code, problem(), test_format="relabel", limits=LIMITS)) <= 256
