@@ -74,7 +74,11 @@ async def played(
     dtype = "bfloat16" if detect().cpu_bf16 else "float32"
     engine = VllmEngine(dtype=dtype, max_model_len=4096, max_num_seqs=64, kv_cache_mb=2048)
     policy = VllmPolicy(opened.path, engine)
-    figures: dict[str, Any] = {"problems": len(problems), "dtype": dtype, "threads": int(os.environ["OMP_NUM_THREADS"])}
+    figures: dict[str, Any] = {
+        "problems": len(problems),
+        "dtype": dtype,
+        "threads": int(os.environ["OMP_NUM_THREADS"]),
+    }
     ratios: dict[str, float] = {}
     with LocalSandbox("auto", limits=rules.sandbox_limits) as sandbox:
         for arm, stages in (("at once", 0), ("in stages", None)):
