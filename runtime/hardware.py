@@ -4,7 +4,8 @@ Left open means None, or device auto. What is given is never changed. GPU memory
 smallest GPU, in GiB (a "24 GB" card has a little less than 24).
 
                                      CPU       GPU: < 24     < 60     more
-    learner.precision                fp32      bf16 from compute capability 8, fp16 from 7, else fp32 (fsdp: no fp16)
+    learner.precision                fp32      bf16 from compute capability 8, fp16 from 7, else fp32 (fsdp: no fp16); a GPU
+                                               that the installed torch has no kernels for is refused (CUDA 13: below 7.5)
     learner.importance_cap           -         2 with precision bf16, and with rollout.max_policy_lag
     learner.gradient_checkpointing   off       the fastest that fit by runtime/memory_plan.py; where the model's config
     learner.microbatch_tokens        16384     cannot be read: on, 4096, 128
@@ -22,10 +23,15 @@ smallest GPU, in GiB (a "24 GB" card has a little less than 24).
     evaluation.problems              100       40            100      100
     model (auto)                     1.5B      1.5B          3B       3B, of Qwen2.5-Coder-Instruct
 
+On a CPU, engine.dtype, adapter and kv_cache_mb, and the learner's gradient_checkpointing and microbatch_tokens of a model
+other than the embedded one follow from the memory that is free (runtime/host_plan.py). With learner.lora_if_needed a policy
+is tuned by LoRA if its own weights cannot be: the first of in full, by LoRA, and on a GPU by LoRA with offload all, that fits.
+
 Not here: what the network reaches. A machine is offline where HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE says so.
 """
 
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -69,6 +75,8 @@ class Hardware:
     offline: bool
     free_gib: float | None = None
     """Of the memory, what a run may still take; None: not known, as on a cluster."""
+    least_capability: tuple[int, int] = (0, 0)
+    """The oldest that this machine's torch has kernels for; (0, 0): not known."""
     cpu_bf16: bool = False
     """The processor computes in bfloat16 (AMX, AVX-512)."""
     cluster: tuple[Node, ...] = ()
@@ -120,9 +128,17 @@ def detect() -> Hardware:
         cpu_cores=len(os.sched_getaffinity(0)),
         memory_gib=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / _GIB,
         offline=offline_by() is not None,
+        least_capability=_least_capability() if found else (0, 0),
         free_gib=free_memory() / _GIB,
         cpu_bf16=_cpu_has_bf16(),
     )
+
+
+def _least_capability() -> tuple[int, int]:
+    import torch
+
+    known = [int(name[3:]) for name in torch.cuda.get_arch_list() if re.fullmatch(r"sm_\d+", name)]
+    return divmod(min(known), 10) if known else (0, 0)
 
 
 def _cpu_has_bf16(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
@@ -231,18 +247,21 @@ def ways_out(config: Config, hardware: Hardware, shape_of: ShapeOf = memory_plan
     config: as it was given, with what it leaves open.
     """
     for options, change in _WAYS:
-        differs = any(
-            getattr(config.policy(role).learner, key) != value
+        of_run = {key: value for key, value in change.items() if key == "local"}
+        of_learners = {key: value for key, value in change.items() if key != "local"}
+        same = all(
+            getattr(config.policy(role).learner, key) == value
             for role in config.policies
-            for key, value in change.items()
+            for key, value in of_learners.items()
         )
-        if differs:
-            tuned = memory_plan.changed(config, dict.fromkeys(config.policies, change))
-            with suppress(ValidationError):  # does not go with what is given
-                if fits(settled(tuned, choices(tuned, hardware, shape_of)), hardware, shape_of):
-                    yield " ".join(
-                        f"--{role}.learner.{option}" for role in config.policies for option in options
-                    )
+        if (same and of_learners) or (of_run and (config.local or hardware.gpus)):
+            continue
+        tuned = memory_plan.changed(config, dict.fromkeys(config.policies, of_learners))
+        tuned = tuned.model_copy(update=of_run)
+        with suppress(ValidationError):  # does not go with what is given
+            if fits(settled(tuned, choices(tuned, hardware, shape_of)), hardware, shape_of):
+                words = [f"--{role}.learner.{option}" for role in config.policies for option in options]
+                yield " ".join(["--local"] * bool(of_run) + words)
 
 
 _LORA = {"lora": LoraSettings(), "trainable_layers": None}
@@ -259,8 +278,10 @@ _WAYS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
         ("lora.rank 16", "lora.quantize 4bit"),
         _LORA | {"lora": LoraSettings(quantize="4bit")},
     ),
+    ((), {"local": True}),
+    (("lora.rank 16", "precision bf16"), _LORA | {"precision": "bf16", "local": True}),
 )
-"""Options of a learner, and the settings that they make."""
+"""Options of a learner, and the settings that they and --local make."""
 
 
 def _choices(config: Config, hardware: Hardware, shape_of: ShapeOf) -> dict[str, Any]:

@@ -26,10 +26,10 @@ from runtime.memory_plan import (
 from runtime.placement import learner_groups, learning_in_turn
 
 MIB = 1 << 20
-PROCESSES = {"driver and Ray": 2200 * MIB, "worker": 700 * MIB, "actor": 1100 * MIB, "alone": 1500 * MIB}
+PROCESSES = {"driver and Ray": 2200 * MIB, "worker": 1200 * MIB, "actor": 1100 * MIB, "alone": 1500 * MIB}
 """Of interpreters and their libraries: all that a run always has; each learner's worker; each rollout actor or engine;
 with `local` all in one."""
-WORK_SPACE = 300 * MIB
+WORK_SPACE = 1000 * MIB
 """Of an engine beside weights and cache."""
 CHOSEN = frozenset(
     (

@@ -105,6 +105,12 @@ def fit(config: Config, hardware: Hardware) -> Config:
     say(hardware.describe())
     if config.device == "cuda" and not hardware.gpus and (config.local or not os.environ.get("RAY_ADDRESS")):
         raise SparringError("device cuda: torch finds no GPU on this machine; use --device cpu, or auto")
+    if config.device != "cpu" and hardware.gpus and hardware.capability < hardware.least_capability:
+        has, needs = (".".join(map(str, pair)) for pair in (hardware.capability, hardware.least_capability))
+        raise SparringError(
+            f"{hardware.gpu}: has compute capability {has}, and the installed torch has no kernels below {needs}: use a newer "
+            "GPU, install a torch built for this one, or give --device cpu"
+        )
     try:
         chosen = choices(config, hardware)
         if chosen:

@@ -334,3 +334,20 @@ def test_an_engine_outside_of_a_run_is_as_the_machine_has_it(
 ) -> None:
     monkeypatch.setattr(hardware_of_runs, "detect", lambda: machine)
     assert tuple(of_engine(device, dtype).values()) == expected
+
+
+def test_a_gpu_that_torch_has_no_kernels_for_is_refused(monkeypatch) -> None:
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    old = replace(V100, least_capability=(7, 5))
+    with pytest.raises(SparringError, match=r"Tesla V100.*capability 7\.0.*below 7\.5"):
+        fit(Config(), old)
+    own = Config.model_validate({"device": "cpu", "generator": EMBEDDED, "discriminator": EMBEDDED})
+    assert fit(own, old).device == "cpu"
+    assert fit(own.model_copy(update={"device": "auto"}), V100).device == "cuda"
+
+
+def test_the_oldest_kernels_of_torch_are_known(monkeypatch) -> None:
+    monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: ["sm_75", "sm_80", "sm_120", "compute_120"])
+    assert hardware_of_runs._least_capability() == (7, 5)
+    monkeypatch.setattr(torch.cuda, "get_arch_list", list)
+    assert hardware_of_runs._least_capability() == (0, 0)

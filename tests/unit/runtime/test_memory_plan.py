@@ -166,14 +166,14 @@ def test_shapes_are_read_from_a_config_alone(tmp_path) -> None:
     [
         ("1.5B", {}, H100, 74),  # two in full on a card of 80 GB
         ("7B", {}, H100, None),
-        ("7B", LORA, H100, 56),
+        ("7B", LORA, H100, 55),
         ("14B", LORA, H100, 79),
         ("1.5B", {}, L4, None),
         ("1.5B", LORA, L4, 19),
         ("7B", LORA, L4, None),
         ("32B", LORA, H100, None),
         ("0.5B", {}, L4, None),
-        ("0.5B", LORA, L4, 21),
+        ("0.5B", LORA, L4, 19),
     ],
 )
 def test_what_fits_one_gpu(size: str, policy: dict[str, Any], hardware: Hardware, gb: int | None) -> None:
@@ -407,7 +407,7 @@ CARDS: dict[str, Hardware] = {
 }
 FORMS = {  # what the recipe chat takes: in full, by LoRA, or nothing fits
     "0.5B": {"16 GB CPU": "lora", "T4": "lora", "24 GB": "lora", "40 GB": "full", "80 GB": "full"},
-    "1.5B": {"16 GB CPU": "lora", "T4": "lora", "24 GB": "lora", "40 GB": "lora", "80 GB": "full"},
+    "1.5B": {"16 GB CPU": None, "T4": "lora", "24 GB": "lora", "40 GB": "lora", "80 GB": "full"},
     "7B": {"16 GB CPU": None, "T4": None, "24 GB": "lora", "40 GB": "lora", "80 GB": "lora"},
 }
 
@@ -421,8 +421,8 @@ def test_the_first_command_is_accepted_where_any_form_of_it_fits(size: str, wher
     form = "lora" if found.generator.learner.lora else "full"
     fit = fits(found, CARDS[where], lambda model: QWEN[size])
     assert (form if fit else None) == FORMS[size][where]
-    if not fit:
-        assert [*ways_out(config, CARDS[where], lambda model: QWEN[size])] == []
+    ways = [*ways_out(config, CARDS[where], lambda model: QWEN[size])]
+    assert fit or bool(ways) == (size == "1.5B"), "in one process, in bfloat16"
 
 
 def test_a_backbone_that_is_not_shared_is_counted_twice() -> None:
