@@ -18,7 +18,7 @@ from learners.checkpoints import STATE, base_of
 from learners.train_spec import LearnerSpec
 from problems.loader import ProblemFileError
 from runtime.parts import Start
-from runtime.start import format_of
+from runtime.start import format_of, open_tokenizer
 from tracking.progress import say
 
 
@@ -77,15 +77,13 @@ def build_runner(
     index: int = 0,
 ) -> EpisodeRunner:
     """apart: by role, on each of the engines that are held elsewhere."""
-    from transformers import AutoTokenizer
-
     policies = {role: (policy,) for role, policy in build_policies(config, models).items()} | dict(
         apart or {}
     )
     speakers = {}
     for role in config.policies:
         settings = config.policy(role)
-        tokenizer = AutoTokenizer.from_pretrained(models[role])
+        tokenizer = open_tokenizer(models[role])
         first, *more = policies[role]
         speakers[role] = Speaker(
             policy=first,

@@ -240,17 +240,30 @@ def format_of(model: str, tokenizer: Any) -> PromptFormat:
     return format_for(tokenizer, [ends] if isinstance(ends, int) else ends or ())
 
 
+def open_tokenizer(model: str) -> Any:
+    """Raises OSError or ValueError if it cannot be read."""
+    from transformers import AutoTokenizer
+
+    tokenizer: Any = AutoTokenizer.from_pretrained(model)
+    for name in tokenizer.SPECIAL_TOKENS_ATTRIBUTES:
+        if (
+            getattr(tokenizer, name, None) == ""
+        ):  # some published tokenizers have such a one: as if it had none
+            setattr(tokenizer, name, None)
+    return tokenizer
+
+
 def load_tokenizer(model: str, key: str, otherwise: str = "") -> Any:
     """Raises SparringError, which names the key, where this is no model, or not a whole one. otherwise: what else the
     key may be."""
-    from transformers import AutoConfig, AutoTokenizer
+    from transformers import AutoConfig
 
     base = base_of(model) or model
     try:
         check_generates_text(AutoConfig.from_pretrained(base))
         for place in dict.fromkeys((model, base)):
             _check_weights(Path(place))
-        tokenizer = AutoTokenizer.from_pretrained(model)
+        tokenizer = open_tokenizer(model)
         # transformers makes an empty tokenizer where the files of a known class are missing
         if not tokenizer.encode("def f(x): return 1", add_special_tokens=False):
             raise ValueError("its tokenizer knows no text: tokenizer.json is missing")

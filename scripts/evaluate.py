@@ -322,7 +322,8 @@ def _need_references(settings: EvaluateOptions, problems: Sequence[Problem]) -> 
 def _print(report: Mapping[str, Any]) -> None:
     title = f"{report['problems']} problems of {report['dataset']}: {report['policy']}"
     arms = report.get("ablation") or {"": report}
-    print_scores(title, {arm: {**of["scores"], **of.get("statuses", {})} for arm, of in arms.items()})
+    shown = {arm: {k: v for k, v in of["scores"].items() if k != "cut_off"} for arm, of in arms.items()}
+    print_scores(title, {arm: {**shown[arm], **of.get("statuses", {})} for arm, of in arms.items()})
     if report.get("without_reference"):
         print(f"{report['without_reference']} problems have no reference solution and are in no score")
     if report.get("without_near_inputs"):

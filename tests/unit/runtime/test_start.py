@@ -18,7 +18,15 @@ from core.errors import SparringError
 from embedded.teaching import SHIPPED
 from runtime import start
 from runtime.hardware import detect
-from runtime.start import _differences, find_model, load_tokenizers, resolve, starting_models
+from runtime.start import (
+    _differences,
+    find_model,
+    format_of,
+    load_tokenizers,
+    open_tokenizer,
+    resolve,
+    starting_models,
+)
 
 
 def test_offline_a_hub_id_without_a_copy_says_where_to_put_one(tmp_path, monkeypatch) -> None:
@@ -208,3 +216,24 @@ def test_the_model_auto_is_the_one_that_the_hardware_takes(
     assert (
         began.models["discriminator"] == config.discriminator.model == load_run(given)[0].discriminator.model
     )
+
+
+def test_an_empty_special_token_is_none(tmp_path: Path) -> None:
+    there = Path(shutil.copytree(SHIPPED / "generator", tmp_path / "model"))
+    file = there / "tokenizer_config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"unk_token": ""}))
+    tokenizer = open_tokenizer(str(there))
+    assert tokenizer.unk_token is None
+    assert tokenizer.convert_tokens_to_ids("no such token") is None
+
+
+def test_a_model_stops_at_each_end_token_of_its_generation_config(tmp_path: Path) -> None:
+    there = Path(shutil.copytree(SHIPPED / "generator", tmp_path / "model"))
+    tokenizer = open_tokenizer(str(there))
+    tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }}{% endfor %}"
+    vocabulary = {f"a{i}": i for i in range(9)}
+    tokenizer.get_vocab = lambda: vocabulary  # no marker tokens: a chat model
+    own = set(format_of(str(there), tokenizer).stop_token_ids())
+    (there / "generation_config.json").write_text(json.dumps({"eos_token_id": [7, 8]}))
+    assert set(format_of(str(there), tokenizer).stop_token_ids()) >= {7, 8}
+    assert own - {7, 8} <= set(format_of(str(there), tokenizer).stop_token_ids())
