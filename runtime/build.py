@@ -18,7 +18,7 @@ from learners.checkpoints import STATE, base_of
 from learners.train_spec import LearnerSpec
 from problems.loader import ProblemFileError
 from runtime.parts import Start
-from runtime.start import format_of, open_tokenizer
+from runtime.start import end_token_ids, open_tokenizer
 from tracking.progress import say
 
 
@@ -87,7 +87,7 @@ def build_runner(
         first, *more = policies[role]
         speakers[role] = Speaker(
             policy=first,
-            format=format_of(models[role], tokenizer),
+            format=format_for(tokenizer, end_token_ids(models[role])),
             decode=tokenizer.decode,
             max_tokens=settings.max_tokens,
             probe_tolerance=settings.engine.tolerance,

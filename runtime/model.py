@@ -24,11 +24,11 @@ from evaluation.writing import ProgramGame, SuiteGame, Writer
 from games import USUAL, GameRules, at_one_go, in_stages
 from games.multistage.rules import MultistageRules
 from games.programs.game import SolverGame, SolverRules
-from games.prompts import TaggedFormat
+from games.prompts import TaggedFormat, format_for
 from games.rules import Rules
 from learners.checkpoints import ADAPTER, base_of
 from runtime.architectures import unknown_to_vllm
-from runtime.start import find_model, format_of, load_tokenizer
+from runtime.start import end_token_ids, find_model, load_tokenizer
 from tracking.model_card import read_embedded
 from tracking.runs import find_run, read_section
 
@@ -45,11 +45,13 @@ class Model:
     tokenizer: Any
     context: int | None
     """Tokens of the longest sequence that it can take, where its config says so."""
+    end_token_ids: tuple[int, ...] = ()
+    """Those that its generation config names."""
     run: Mapping[str, Any]
     """Config of the run that it is a checkpoint of; empty for others."""
 
     def style(self) -> PromptFormat:
-        return format_of(self.path, self.tokenizer)
+        return format_for(self.tokenizer, self.end_token_ids)
 
     @property
     def game(self) -> Mapping[str, Any]:
@@ -117,7 +119,13 @@ def open_model(name: str, key: str) -> Model:
     path = find_model(name, key)
     tokenizer = load_tokenizer(path, key)
     context = getattr(AutoConfig.from_pretrained(base_of(path) or path), "max_position_embeddings", None)
-    return Model(path=path, tokenizer=tokenizer, context=context, run=_run_of(Path(path)))
+    return Model(
+        path=path,
+        tokenizer=tokenizer,
+        context=context,
+        end_token_ids=end_token_ids(path),
+        run=_run_of(Path(path)),
+    )
 
 
 def _is_model(directory: Path) -> bool:

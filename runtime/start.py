@@ -15,8 +15,6 @@ from configs.load import Run, latest_run
 from configs.schema import Config
 from configs.sections import AUTO, EMBEDDED
 from core.errors import SparringError
-from core.interfaces import PromptFormat
-from games.prompts import format_for
 from learners.checkpoints import CheckpointStore, base_of, check_fits, read_checkpoint
 from learners.mirror import fetch
 from runtime.architectures import check_generates_text
@@ -228,16 +226,16 @@ def load_tokenizers(models: Mapping[str, str]) -> dict[str, Any]:
     return {role: load_tokenizer(m, f"{role}.model", ", or 'embedded'") for role, m in models.items()}
 
 
-def format_of(model: str, tokenizer: Any) -> PromptFormat:
-    """How a model is spoken to. It ends its answers with the tokens that its generation config names, too: many models name
-    several, and their tokenizer one of them."""
+def end_token_ids(model: str) -> tuple[int, ...]:
+    """The tokens that end an answer by the model's generation config: many models name several there, of which their
+    tokenizer names one."""
     from transformers import GenerationConfig
 
     try:
         ends = GenerationConfig.from_pretrained(base_of(model) or model).eos_token_id
     except OSError:  # it has none
         ends = None
-    return format_for(tokenizer, [ends] if isinstance(ends, int) else ends or ())
+    return (ends,) if isinstance(ends, int) else tuple(ends or ())
 
 
 def open_tokenizer(model: str) -> Any:

@@ -59,7 +59,7 @@ class UnitTestsRules(SolverRules):
         signature = problem.function_signature
         full = _TASK.format(
             language=problem.language,
-            description=problem.description,
+            description=_shown(problem),
             signature=f"Signature: {signature}\n" if signature else "",
             form=form.format(language=problem.language),
         )
@@ -99,6 +99,13 @@ class UnitTestsRules(SolverRules):
             return "the answer does not keep the format (game.answer_format), so there is no program"
         base, bonus = components["base"], components["bonus"]
         return f"{base:.2f} for the share of tests passed + {bonus:.2f} for passing all"
+
+
+def _shown(problem: Problem) -> str:
+    """The description. One that is Python, as HumanEval's, stands in a block: models are used to code in blocks."""
+    if not problem.description.startswith(("def ", "from ", "import ")):
+        return problem.description
+    return f"\n```python\n{problem.description}\n```"
 
 
 def read_answer(text: str, answer_format: str, problem: Problem) -> str | None:
