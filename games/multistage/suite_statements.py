@@ -2,7 +2,8 @@
 tree. Pure; nothing is executed.
 
 Found are assertions (`assert`, unittest's assertEqual and its kin) and, if calls are wanted, calls of the problem's function:
-at any depth, in loops over literal lists, by names that were given literals or the function's result before. Not found are
+at any depth, in loops over literal lists, by names that were given literals or the function's result before, with arguments
+such as `[0] * 3` and `range(5)`, which are written out. Not found are
 tests that pytest would parametrise, fixtures, doctests. Code that does not parse is read in parts: each top-level statement
 for itself, without its last lines if those do not parse, which are then read one by one.
 """
@@ -13,7 +14,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from core.source import is_literal, parse
+from core.source import is_literal, literal, parse
 from games.parsing import code_blocks
 
 MOST_TESTS = 256
@@ -217,7 +218,51 @@ class _Replace(ast.NodeTransformer):
         name = getattr(node.func, "id", None) or getattr(node.func, "attr", None)
         if name in (self._entry_point, _ALIAS):  # solution.f(1), candidate(1)
             node.func = ast.Name(self._entry_point, ast.Load())
-        return node
+            return node
+        return _sequence(node) or node
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        self.generic_visit(node)
+        return _computed(node) or node
+
+
+def _computed(node: ast.BinOp) -> ast.expr | None:
+    """What a sum, a difference or a product of literals is, such as 2 + 3 and [0] * 3; None if it is none, or large."""
+    try:
+        match ast.literal_eval(node.left), node.op, ast.literal_eval(node.right):
+            case int() | float() as a, ast.Add() | ast.Sub() | ast.Mult() as op, int() | float() as b:
+                value = a + b if isinstance(op, ast.Add) else a - b if isinstance(op, ast.Sub) else a * b
+            case str() | list() | tuple() as a, ast.Add(), str() | list() | tuple() as b if type(a) is type(
+                b
+            ):
+                value = a + b  # type: ignore[operator]
+            case str() | list() | tuple() as a, ast.Mult(), int() as b if len(a) * b <= _MOST_CHARS:
+                value = a * b
+            case _:
+                return None
+        return _written(value)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError, OverflowError):
+        return None
+
+
+def _sequence(node: ast.Call) -> ast.expr | None:
+    """The list that range(...) of literals counts, and what list(...), tuple(...) and set(...) make of literals."""
+    try:
+        values = [ast.literal_eval(argument) for argument in node.args]
+        match getattr(node.func, "id", ""), values:
+            case "range", [int(), *_] if len(found := range(*values)) <= _MOST_CHARS:
+                return _written([*found])
+            case "list" | "tuple" | "set" as name, [list() | tuple() | str() as items] if not node.keywords:
+                return _written({"list": list, "tuple": tuple, "set": set}[name](items))
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return None
+    return None
+
+
+def _written(value: object) -> ast.expr | None:
+    """A value as an expression; None if that is long."""
+    source = literal(value)
+    return ast.parse(source, mode="eval").body if len(source) <= _MOST_CHARS else None
 
 
 def _bound(target: ast.expr, value: ast.expr, entry_point: str) -> dict[str, ast.expr]:

@@ -84,7 +84,7 @@ def test_strict_takes_any_assert(line):
         ("assert f(1) is None", "None"),
         ("assert f(1)", "True"),
         ("assert not f(1)", "False"),
-        ("assert f(1) == [0] * 3", None),
+        ("assert f(1) == [0] * 3", "[0, 0, 0]"),
         ("assert f(1) == g(2)", None),
         ("assert f(1) > 2", None),
         ("assert f(1) == 2 == 2", None),
@@ -166,7 +166,7 @@ def test_fault_parse(line, test_format):
     [
         "assert f(x) == 2",
         "assert f(1) == g(2)",
-        "assert f(1 + 1) == 2",
+        "assert f(1 / 2) == 2",
         "assert f(*[1]) == 2",
         "assert f(**{'x': 1}) == 2",
         "assert f(open('/etc/passwd')) == 2",
@@ -327,6 +327,33 @@ def test_tests_are_found_wherever_they_stand(code, calls):
 def test_tests_of_all_blocks_are_read_and_no_other_languages():
     text = f"{FENCE}python\nassert f(1) == 2\n{FENCE}\nthen\n{FENCE}\nassert f(2) == 3\n{FENCE}\n{FENCE}bash\nassert f(3)\n{FENCE}"
     assert [test.call for test in parse(text, "relabel")] == ["f(1)", "f(2)"]
+
+
+@pytest.mark.parametrize(
+    ("argument", "written"),
+    [
+        ("1 + 11", "12"),
+        ("-2 * 3", "-6"),
+        ("'ab' * 2 + 'c'", "'ababc'"),
+        ("[0] * 3 + [1]", "[0, 0, 0, 1]"),
+        ("range(3)", "[0, 1, 2]"),
+        ("list(range(1, 7, 2))", "[1, 3, 5]"),
+        ("tuple([1, 2])", "(1, 2)"),
+        ("set([2, 1])", "{1, 2}"),
+        ("list('ab')", "['a', 'b']"),
+    ],
+)
+def test_simple_arguments_are_written_out(argument, written):
+    (test,) = parse(f"assert f({argument}) == 1", "relabel")
+    assert (test.call, test.fault) == (f"f({written})", "")
+
+
+@pytest.mark.parametrize(
+    "argument", ["9 ** 9 ** 9", "[0] * 10 ** 9", "'a' * 1000", "range(10 ** 9)", "1 + x", "list(x)"]
+)
+def test_what_is_large_or_unknown_is_not(argument):
+    (test,) = parse(f"assert f({argument}) == 1", "relabel")
+    assert test.fault == "literal"
 
 
 def test_loops_and_names_do_not_grow_without_bound():
