@@ -34,6 +34,9 @@ BENCHMARKS = {
     "sandbox_soak": Benchmark(module="sandbox_soak", speaks_of=("sandbox_workers", "docker"), hours=True),
     "judge_service": Benchmark(module="judge_service", speaks_of=("sandbox_workers", "docker", "web")),
     "rollout": Benchmark(module="rollout", speaks_of=("actors", "core", "games")),
+    "real_model": Benchmark(
+        module="real_model", speaks_of=("actors", "games", "runtime/host_plan.py"), hours=True
+    ),
     "serve": Benchmark(
         module="serve", speaks_of=(*(f"serving/{name}.py" for name in SERVICE), "web", "scripts/serve.py")
     ),

@@ -37,7 +37,7 @@ _HELD_OUT = 8
 
 def main() -> None:
     parser = arguments(__doc__)
-    parser.add_argument("--model", required=True, help="directory or hub id")
+    parser.add_argument("--model", default="smollm2", help="directory, GGUF file or hub id")
     parser.add_argument("--dataset", default=_EXAMPLES, help="file of problems with reference solutions")
     parser.add_argument("--format", default="problems", help="its format, as scripts.evaluate takes it")
     parser.add_argument("--split", help="of the data set")

@@ -26,11 +26,13 @@ from runtime.memory_plan import (
 from runtime.placement import learner_groups, learning_in_turn
 
 MIB = 1 << 20
-PROCESSES = {"driver and Ray": 2200 * MIB, "worker": 1200 * MIB, "actor": 1100 * MIB, "alone": 1500 * MIB}
+PROCESSES = {"driver and Ray": 2200 * MIB, "worker": 700 * MIB, "actor": 900 * MIB, "alone": 1500 * MIB}
 """Of interpreters and their libraries: all that a run always has; each learner's worker; each rollout actor or engine;
 with `local` all in one."""
-WORK_SPACE = 1000 * MIB
-"""Of an engine beside weights and cache."""
+WORK_SPACE, WORK_SHARE = 150 * MIB, 0.35
+"""Of an engine beside weights and cache: always, and as a share of its weights."""
+UNUSED_SHARE = 0.35
+"""Of what an update takes: what the allocator has besides."""
 CHOSEN = frozenset(
     (
         "dtype",
@@ -45,6 +47,8 @@ CHOSEN = frozenset(
 """Names of the keys that are chosen here."""
 _SEQUENCES = (32, 16, 8, 4)
 """In full length that an engine's cache has room for. How many are decoded at once decides how quick a CPU is."""
+_LEAST_CACHE = 16
+"""That an engine takes, in MiB."""
 _RUNGS = ((False, MICROBATCH_TOKENS), (False, 4096), (True, 4096), (True, 2048))
 """(gradient_checkpointing, microbatch_tokens), the fastest first."""
 
@@ -70,7 +74,7 @@ def parts_of(config: Config, shapes: Mapping[str, Shape]) -> dict[str, int]:
         packed_head = bytes_of(engine.dtype) * shape.vocabulary * shape.hidden if engine.kind == "vllm" else 0
         weights += count * (parts["weights"] + packed_head)
         cache = (getattr(engine, "kv_cache_mb", None) or KV_CACHE_MB) * MIB if engine.kind == "vllm" else 0
-        caches += count * (cache + WORK_SPACE)
+        caches += count * (cache + WORK_SPACE + int(WORK_SHARE * parts["weights"]))
         processes += engine.count or 0
     if config.local:
         own, store = PROCESSES["alone"], 0
@@ -81,7 +85,7 @@ def parts_of(config: Config, shapes: Mapping[str, Shape]) -> dict[str, int]:
         store = object_store_bytes(config)
     return {
         **held,
-        "an update": update,
+        "an update": int((1 + UNUSED_SHARE) * update),
         "engines": weights,
         "caches": caches,
         "object store": store,
@@ -122,7 +126,7 @@ def _forms(config: Config, shapes: Mapping[str, Shape], bf16: bool) -> Iterator[
                 suited[f"{role}.learner.importance_cap"] = 2.0
             if engine.kind == "vllm":
                 one = cache_bytes(shapes[role], engine.model_copy(update={"dtype": engine.dtype or dtype}))
-                suited[f"{role}.engine.kv_cache_mb"] = math.ceil(sequences * one / MIB)
+                suited[f"{role}.engine.kv_cache_mb"] = max(_LEAST_CACHE, math.ceil(sequences * one / MIB))
                 suited[f"{role}.engine.adapter"] = adapter
         yield suited
 

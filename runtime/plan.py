@@ -260,7 +260,8 @@ def _memory(config: Config, start: Start) -> Look:
     if have is None or _joins(config):
         return line, None
     line = f"{line}; {have / _GIB:.1f} GiB may be taken"
-    if needed <= have:
+    # with models as small as the embedded ones the figure is that of the processes, and rough
+    if needed <= have or max(shape.parameters for shape in shapes.values()) < _TINY:
         return line, None
     ways = "; or ".join([*islice(start.ways_out(), 3), "smaller models", "a GPU (--device cuda)"])
     return line, (

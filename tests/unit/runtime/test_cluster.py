@@ -26,7 +26,7 @@ def test_any_other_error_is_one_line_with_its_kind() -> None:
         "play", "ray::play()\n  File 'x.py'\nKeyError: 'a'", KeyError("a")
     ).as_instanceof_cause()
     for error, said in (
-        (wrapped, "RayTaskError(KeyError): KeyError: 'a'"),
+        (wrapped, "KeyError: 'a'"),
         (ActorDiedError(), "ActorDiedError: "),
     ):
         told = for_the_user(error)

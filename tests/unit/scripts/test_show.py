@@ -44,7 +44,8 @@ def show(capsys) -> Show:
 
 @pytest.fixture
 def run(tmp_path: Path, sandbox) -> Path:
-    rules = MultistageRules(rewards=RewardRules(validity_slots=3, validity_weight=0.3))
+    rewards = RewardRules(validity_slots=3, validity_weight=0.3)
+    rules = MultistageRules(test_format="strict", rewards=rewards)
     suites = ["assert f(1) == 2\nassert f(3) == 6\nassert f(3)==6", "hm", "assert f(1) == 5"]
     record(tmp_path / "a", rules, [spar(rules, PROGRAMS, suites, sandbox)], [])
     return tmp_path / "a"
