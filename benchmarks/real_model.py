@@ -2,7 +2,7 @@
 what a run with it takes until its first evaluation.
 
     python -m benchmarks.real_model --model DIR --dataset mbpp.jsonl --format mbpp
-    python -m benchmarks.real_model --model DIR --quick       8 of the example problems, no run
+    python -m benchmarks.real_model --model DIR --quick       two problems, the program at once, 32 tokens a turn, no run
 
 By the recipe `chat`: programs at once and in R0's stages, suites of at most four tests, temperature 1. Baseline of the
 speed: bare vLLM on the same prompts with as many tokens, in the same process and with as many threads. A run is one step
@@ -26,6 +26,7 @@ from typing import Any
 from actors.rollout import ENGINE_ENVIRONMENT
 from benchmarks.end_to_end import watch_memory
 from benchmarks.report import arguments, publish
+from problems.formats import load_dataset
 
 os.environ |= ENGINE_ENVIRONMENT
 os.environ["OMP_NUM_THREADS"] = os.environ.get("THREADS", "1")
@@ -44,31 +45,28 @@ def main() -> None:
     parser.add_argument("--problems", type=int, default=24, help="the first so many")
     parser.add_argument("--no-run", action="store_true", help="the game alone, without a training run")
     options = parser.parse_args()
-    count = 8 if options.quick else options.problems
+    problems = load_dataset(options.dataset, options.format, split=options.split)
     figures, ratios = asyncio.run(
-        played(options.model, options.dataset, options.format, options.split, count)
+        played(options.model, problems[: 2 if options.quick else options.problems], options.quick)
     )
     if not (options.quick or options.no_run):
         figures |= run(options.model, options.dataset, options.format)
     publish(options.json, {"model": Path(options.model).name, **figures}, ratios)
 
 
-async def played(
-    model: str, dataset: str, form: str, split: str | None, count: int
-) -> tuple[dict[str, Any], dict[str, float]]:
+async def played(model: str, problems: Sequence[Any], quick: bool) -> tuple[dict[str, Any], dict[str, float]]:
     """(figures, speed against bare vLLM)."""
     from actors.settings import VllmEngine
     from actors.vllm_policy import VllmPolicy
     from configs.load import load_run
     from games.multistage.game import MultistageGame
     from games.multistage.rules import MultistageRules
-    from problems.formats import load_dataset
     from runtime.hardware import detect
     from runtime.model import open_model
     from sandbox_workers.local import LocalSandbox
 
-    problems = load_dataset(dataset, form, split=split)[:count]
-    config = load_run(["--config", "chat"])[0].to_config()
+    short = [f"--{role}.max-tokens=32" for role in ("generator", "discriminator")] if quick else []
+    config = load_run(["--config", "chat", *short])[0].to_config()
     rules = MultistageRules.model_validate(config.game.model_dump())
     opened = open_model(model, "--model")
     dtype = "bfloat16" if detect().cpu_bf16 else "float32"
@@ -81,7 +79,7 @@ async def played(
     }
     ratios: dict[str, float] = {}
     with LocalSandbox("auto", limits=rules.sandbox_limits) as sandbox:
-        for arm, stages in (("at once", 0), ("in stages", None)):
+        for arm, stages in (("at once", 0), ("in stages", None))[: 1 if quick else 2]:
             game = MultistageGame(rules.model_copy(update={"stages": stages}))
             start = time.perf_counter()
             episodes = await _episodes(game, problems, policy, opened.style(), config, sandbox)
