@@ -1,8 +1,8 @@
 """What a host without a GPU has to hold, in bytes, by arithmetic, and which form of a run fits there, before anything loads.
 
 Counted is the height of an update: what learners hold, gradients, activations and logits of those that update at the same
-time, the engines' weights and caches, the object store and the processes themselves. `PROCESSES` and `WORK_SPACE` were
-measured (docs/hardware.md). A run may take what is free but for the last twentieth of the memory, at which Ray's monitor
+time, the engines' weights and caches, the object store and the processes themselves. The constants
+below were fitted to two runs (a 0.5B by LoRA, the recipe embedded), so they are estimates. A run may take what is free but for the last twentieth of the memory, at which Ray's monitor
 ends the process that holds most.
 """
 
