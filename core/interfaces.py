@@ -116,7 +116,13 @@ class PromptFormat(Protocol):
         beginning of the answer if the message gives one."""
         ...
 
-    def stop_token_ids(self) -> tuple[int, ...]: ...
+    def stop_token_ids(self, begins: str = "") -> tuple[int, ...]:
+        """Return the tokens that end an answer: those that end the model's turn and, if the answer begins a code block,
+        those that close it. What would come after the block is not used.
+
+        begins: the message's `begins`.
+        """
+        ...
 
     def own_turn(self, completion: Completion) -> Completion:
         """Return the completion up to the end of the model's own turn: a base model that knows no end token for it may go

@@ -26,6 +26,8 @@ _PLAIN_TEMPLATE = (
     "{% for m in messages %}### {{ m['role'] | capitalize }}\n{{ m['content'] }}\n\n{% endfor %}"
     "{% if add_generation_prompt %}### Assistant\n{% endif %}"
 )
+FENCE = "```"
+"""It begins and ends a block of code in a chat answer."""
 _NEXT_USER = "### User\n"
 """With this heading a base model begins to write the next user message itself."""
 _TAIL = 16
@@ -63,7 +65,7 @@ class TaggedFormat:
         closed = not message.brief and said[-1:] == [self._id[asks]]  # the model went on by itself
         return said if closed else [*said, self._id[asks]]
 
-    def stop_token_ids(self) -> tuple[int, ...]:
+    def stop_token_ids(self, begins: str = "") -> tuple[int, ...]:
         return self._structural
 
     def own_turn(self, completion: Completion) -> Completion:
@@ -98,6 +100,7 @@ class ChatFormat:
         self.template: str = _PLAIN_TEMPLATE if self._is_base else _default_template(tokenizer)
         self._begin = [tokenizer.bos_token_id] if self._is_base and tokenizer.bos_token else []
         self._stop = self._end_of_turn_ids(end_token_ids)
+        self._fences = sorted(i for token, i in tokenizer.get_vocab().items() if token.startswith(FENCE))
 
     def say(self, tokens: Sequence[int], message: Message) -> list[int]:
         begun = self._encode(message.begins)
@@ -111,8 +114,8 @@ class ChatFormat:
             ids = ids[1:]
         return [*tokens, *ids, *begun]
 
-    def stop_token_ids(self) -> tuple[int, ...]:
-        return self._stop
+    def stop_token_ids(self, begins: str = "") -> tuple[int, ...]:
+        return (*self._stop, *self._fences) if begins.startswith(FENCE) else self._stop
 
     def own_turn(self, completion: Completion) -> Completion:
         tokens = completion.tokens

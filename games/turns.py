@@ -21,7 +21,7 @@ async def take_turn(
     writing = player.writing
     sampling = Sampling(
         max_tokens=player.max_tokens,
-        stop_token_ids=player.format.stop_token_ids(),
+        stop_token_ids=player.format.stop_token_ids(begins),
         temperature=player.temperature,
         seed=derive_seed(player.seed, attempt, place),
         top_p=player.top_p,

@@ -16,6 +16,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from actors.settings import ADAPTERS, MAX_NUM_SEQS, Engine
@@ -72,24 +73,26 @@ class Shape:
     key_heads: int
 
 
-@lru_cache
 def shape_of(model: str) -> Shape | None:
     """Of a model by any of its names (see find_model), of which no more than the config is read; None where that is not to
     be had."""
+    place = place_of(model)
+    return _shape_at(place, place.is_dir())
+
+
+@lru_cache  # failures, too: a hub that does not answer is asked once
+def _shape_at(place: Path, _exists: bool) -> Shape | None:
+    """The second argument is there for the cache: a GGUF file's directory comes to be when the file is converted."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
     try:
-        config: Any = AutoConfig.from_pretrained(place_of(model)).get_text_config()
+        config: Any = AutoConfig.from_pretrained(place).get_text_config()
         with torch.device("meta"):
             network = AutoModelForCausalLM.from_config(config)
         key_heads, size = keys_of(config)
-    except (
-        OSError,
-        ValueError,
-        AttributeError,
-    ):  # said when its tokenizer is loaded, if it is an error at all
-        return None
+    except (OSError, ValueError, AttributeError):
+        return None  # if this is an error at all, it is raised when the tokenizer is loaded
     ends = {network.get_input_embeddings().weight, network.get_output_embeddings().weight}
     maps = [p for p in network.parameters() if p.dim() == 2 and p not in ends]
     return Shape(

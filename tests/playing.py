@@ -37,7 +37,7 @@ class Letters:
             said = f"{message.brief}!"
         return [*tokens, *map(ord, said + message.begins * self._full)]
 
-    def stop_token_ids(self) -> tuple[int, ...]:
+    def stop_token_ids(self, begins: str = "") -> tuple[int, ...]:
         return (STOP,)
 
     def own_turn(self, completion: Completion) -> Completion:

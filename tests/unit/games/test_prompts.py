@@ -297,6 +297,15 @@ def test_a_chat_models_answer_may_be_begun(template, request):
     assert style._tokenizer.decode(later_prompt).endswith("```python\n")
 
 
+def test_an_answer_that_begins_a_block_ends_with_the_block():
+    tokenizer = byte_tokenizer(CHATML)
+    tokenizer.add_tokens(["```", "```\n", "x```"])
+    style = ChatFormat(tokenizer)
+    turn, block = style.stop_token_ids(), style.stop_token_ids(BEGUN.begins)
+    assert block[: len(turn)] == turn
+    assert [tokenizer.decode(i) for i in block[len(turn) :]] == ["```", "```\n"]
+
+
 def test_a_model_with_markers_answers_from_the_start(tagged):
     assert tagged.say((), BEGUN) == tagged.say((), replace(BEGUN, begins=""))
     assert tagged.text(tagged.completion("x"), BEGUN.begins) == "x"
