@@ -80,6 +80,11 @@ class Evaluator(Protocol):
         """What the untrained players are to play once, as a yardstick for later; None where there is none."""
         return None
 
+    @property
+    def shows_bank(self) -> bool:
+        """Whether the bank's programs are in what is played for the scores, so that they must be there before."""
+        return False
+
     async def bank_of(self, episodes: Sequence[Episode]) -> Any:
         """The yardstick, plain JSON; never asked for where there is no request."""
 

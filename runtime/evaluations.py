@@ -43,14 +43,15 @@ class Evaluations:
             self._evaluator = config.game.evaluator(held_out, parts.sandbox, config.evaluation)
         self.shown = self._evaluator.shown if self._evaluator is not None else ()
         self._bank: dict[str, list[str]] = {}
+        self._await_bank: Callable[[], None] = lambda: None
 
     def prepare(self) -> None:
-        """The yardstick: played at the start of a run, read again where it goes on."""
+        """Begin to play the yardstick at the start of a run; read it if the run goes on."""
         if self._evaluator is None or (request := self._evaluator.bank_request()) is None:
             return
         file = self._start.run_directory / "bank.json"
         if self._start.checkpoint is None:
-            return self._play_bank(request, file)
+            return self._begin_bank(request, file)
         if not file.is_file():  # the other run's, so that the scores can be compared
             shutil.copy(_bank_beside(self._start.checkpoint), file)
         self._bank = json.loads(file.read_text())
@@ -59,16 +60,23 @@ class Evaluations:
                 f"{len(new)} of {len(request.problems)} held-out problems are not of the run before: their yardstick is "
                 "played by the models as they are now"
             )
-            self._play_bank(replace(request, problems=new), file)
+            self._begin_bank(replace(request, problems=new), file)
+            self._await_bank()  # the models learn before the next scores
 
-    def _play_bank(self, request: PlayRequest, file: Path) -> None:
-        """Of the request's problems, besides what there is."""
-        assert self._evaluator is not None
+    def _begin_bank(self, request: PlayRequest, file: Path) -> None:
+        """Play the request's problems, besides those that the bank has."""
         self._show.phase("baseline programs")
-        episodes = self._parts.rollouts.begin(request)().episodes
-        self._bank |= self._parts.wait(self._evaluator.bank_of(episodes))
-        write_json(file, self._bank)
-        self._clock.lap("evaluation")
+        playing = self._parts.rollouts.begin(request)
+
+        def wait() -> None:
+            assert self._evaluator is not None
+            self._show.phase("baseline programs")
+            self._bank |= self._parts.wait(self._evaluator.bank_of(playing().episodes))
+            write_json(file, self._bank)
+            self._clock.lap("evaluation")
+            self._await_bank = lambda: None
+
+        self._await_bank = wait
 
     def due(self, step: int, last_of_stage: bool = False) -> bool:
         """Whether there are scores after this step."""
@@ -84,13 +92,17 @@ class Evaluations:
         """
         if self._evaluator is None or not self.due(step, last_of_stage):
             return None
-        self._show.phase(f"step {step}: evaluation" if step else "evaluation before the first step")
-        return partial(
-            self._scores, [self._parts.rollouts.begin(r) for r in self._evaluator.requests(self._bank)]
-        )
+        if self._evaluator.shows_bank:
+            self._await_bank()
+        phase = f"step {step}: evaluation" if step else "evaluation before the first step"
+        self._show.phase(phase)
+        requests = self._evaluator.requests(self._bank)
+        return partial(self._scores, phase, [self._parts.rollouts.begin(request) for request in requests])
 
-    def _scores(self, playing: Sequence[Callable[[], PlayResult]]) -> Scores:
+    def _scores(self, phase: str, playing: Sequence[Callable[[], PlayResult]]) -> Scores:
         assert self._evaluator is not None
+        self._await_bank()
+        self._show.phase(phase)
         played = [wait().episodes for wait in playing]
         scores = self._parts.wait(self._evaluator.scores(played, self._bank))
         gap = scores.values.get("proxy_gold_gap")

@@ -49,6 +49,10 @@ class MultistageEvaluator:
     def bank_request(self) -> PlayRequest:
         return self._request("bank", {GENERATOR: self._bank_programs, DISCRIMINATOR: 0}, temperature=1.0)
 
+    @property
+    def shows_bank(self) -> bool:
+        return self._rules.attack == "program"
+
     def requests(self, bank: Bank) -> list[PlayRequest]:
         """One greedy program and a few sampled suites per problem; where their author is shown programs, one against that
         one and one against each of the bank."""

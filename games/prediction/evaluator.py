@@ -21,6 +21,7 @@ class PredictionEvaluator:
     """
 
     shown = ("author_valid", "author_stumps", "opponent_predicts_bank")
+    shows_bank = True
 
     def __init__(self, problems: Sequence[Problem], programs: int) -> None:
         self._problems, self._programs = tuple(problems), programs

@@ -30,14 +30,22 @@ class Game:
 
     shown = ("score",)
 
-    def __init__(self, gap: float | None = None, held_out: str = "a") -> None:
+    def __init__(self, gap: float | None = None, held_out: str = "a", shows_bank: bool = True) -> None:
         self.values, self.played = {} if gap is None else {"proxy_gold_gap": gap}, 0
-        self.held_out = held_out
+        self.held_out, self.shows_bank = held_out, shows_bank
+        self.events: list[str] = []
 
     def begin(self, request: PlayRequest) -> Any:
         bank = request.address == ("bank",)
         self.played += bank
-        return lambda: SimpleNamespace(episodes=[p.id for p in request.problems] if bank else [])
+        name = "bank" if bank else "held out"
+        self.events.append(f"{name} begins")
+
+        def wait() -> Any:
+            self.events.append(f"{name} is there")
+            return SimpleNamespace(episodes=[p.id for p in request.problems] if bank else [])
+
+        return wait
 
     def bank_request(self) -> PlayRequest:
         problems = tuple(
@@ -49,10 +57,11 @@ class Game:
         return {problem: [f"played {self.played}"] for problem in episodes}
 
     def requests(self, bank: Any) -> list[PlayRequest]:
-        assert bank.keys() >= set(self.held_out)
+        assert not self.shows_bank or bank.keys() >= set(self.held_out)
         return [PlayRequest(address=("held out",), problems=(), attempts={}, temperatures={})]
 
     async def scores(self, played: Any, bank: Any) -> Scores:
+        assert bank.keys() >= set(self.held_out)
         return Scores(self.values, 0.0)
 
 
@@ -113,8 +122,22 @@ def test_the_yardstick_is_played_once_and_goes_with_the_run_and_with_those_that_
     assert game.played == 1
 
 
+@pytest.mark.parametrize("shows_bank", [False, True])
+def test_the_yardstick_is_played_beside_the_first_scores_unless_its_programs_are_shown_there(
+    made, tmp_path, shows_bank
+) -> None:
+    game = Game(shows_bank=shows_bank)
+    run = made(tmp_path, game)
+    run.prepare()
+    assert scored(run, 0) is not None
+    last = ["bank is there", "held out begins"] if shows_bank else ["held out begins", "bank is there"]
+    assert game.events == ["bank begins", *last, "held out is there"]
+
+
 def test_held_out_problems_that_the_run_before_did_not_have_get_their_yardstick(made, tmp_path, said) -> None:
-    made(tmp_path / "a", Game(held_out="ab")).prepare()
+    before = made(tmp_path / "a", Game(held_out="ab"))
+    before.prepare()
+    assert scored(before, 0) is not None
     evaluated = made(tmp_path / "b", Game(held_out="bcd"), tmp_path / "a" / "checkpoints" / "step_000003")
     evaluated.prepare()
     assert scored(evaluated, 4, last_of_stage=True) is not None
