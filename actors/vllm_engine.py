@@ -101,6 +101,7 @@ def _room(rank: int) -> int:
 class _Waiting(NamedTuple):
     answer: asyncio.Future[Any]
     adapter: int | None
+    heard: Callable[[Sequence[int]], None] | None
 
 
 class Engine:
@@ -204,15 +205,22 @@ class Engine:
             self._asleep -= set(tags)
 
     async def complete(
-        self, tokens: Sequence[int], params: SamplingParams, adapter: LoRARequest | None = None
+        self,
+        tokens: Sequence[int],
+        params: SamplingParams,
+        adapter: LoRARequest | None = None,
+        heard: Callable[[Sequence[int]], None] | None = None,
     ) -> Any:
-        """vLLM's RequestOutput once the request is finished."""
+        """Return vLLM's RequestOutput once the request is finished.
+
+        heard: is told all tokens so far after each of the engine's steps, if params ask for them.
+        """
 
         def add(name: str) -> None:
             self.wake("weights", "kv_cache")
             self._llm.add_request(name, tokens_input(list(tokens)), params, lora_request=adapter)
 
-        return await self.ask(add, adapter.lora_int_id if adapter else None)
+        return await self.ask(add, adapter.lora_int_id if adapter else None, heard)
 
     def serves(self, adapter: LoRARequest) -> bool:
         """Whether somebody waits for a completion by it."""
@@ -242,7 +250,12 @@ class Engine:
         self._llm.engine_core.shutdown()
 
     # ------------------------------------------------------------------ between the loop and the engine's thread
-    async def ask(self, act: Callable[[str], Any], adapter: int | None = None) -> Any:
+    async def ask(
+        self,
+        act: Callable[[str], Any],
+        adapter: int | None = None,
+        heard: Callable[[Sequence[int]], None] | None = None,
+    ) -> Any:
         """What act(name) returns on the engine's thread, or where that is None, the output of the request that it made
         under this name. Raises what act raises, and EngineFailure; a request that nobody waits for any more is aborted."""
         if self._death is not None:
@@ -250,7 +263,7 @@ class Engine:
         self._loop = asyncio.get_running_loop()
         name = str(next(self._ids))
         answer = self._loop.create_future()
-        self._waiting[name] = _Waiting(answer, adapter)
+        self._waiting[name] = _Waiting(answer, adapter, heard)
         self._commands.put((name, act))
         try:
             return await answer
@@ -269,8 +282,8 @@ class Engine:
             while self._obey():
                 with _STEP:
                     outputs = self._llm.step()
-                if finished := [(output.request_id, output) for output in outputs if output.finished]:
-                    self._loop.call_soon_threadsafe(self._settle, finished)
+                if outputs:
+                    self._loop.call_soon_threadsafe(self._settle, [(o.request_id, o) for o in outputs])
         except Exception as error:
             log.exception("a vLLM engine ended")
             self._death = EngineFailure(f"vLLM ended: {_in_words(error)}")
@@ -292,14 +305,17 @@ class Engine:
         return True
 
     def _settle(self, results: Sequence[tuple[str, Any]]) -> None:
-        """On the loop: give those who wait their results, or raise them."""
+        """On the loop: give those who wait their results, or what there is of them, or raise errors."""
         for name, result in results:
             waiting = self._waiting.get(name)
             if waiting is None or waiting.answer.done():
                 continue
             if isinstance(result, Exception):
                 waiting.answer.set_exception(result)
-            else:
+                continue
+            if waiting.heard is not None:
+                waiting.heard(result.outputs[0].token_ids)
+            if getattr(result, "finished", True):
                 waiting.answer.set_result(result)
 
 

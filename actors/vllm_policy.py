@@ -31,7 +31,9 @@ def sampling_params(sampling: Sampling) -> SamplingParams:
         logprobs=0,
         flat_logprobs=True,
         detokenize=False,
-        output_kind=RequestOutputKind.FINAL_ONLY,
+        output_kind=RequestOutputKind.FINAL_ONLY
+        if sampling.heard is None
+        else RequestOutputKind.CUMULATIVE,
     )
 
 
@@ -64,7 +66,8 @@ async def complete(
     """Raises ValueError where prompt and completion do not fit max_model_len."""
     if len(prompt) >= engine.max_model_len:
         raise ValueError(f"prompt of {len(prompt)} tokens does not fit max_model_len {engine.max_model_len}")
-    return completion_of(await engine.complete(prompt, sampling_params(sampling), adapter), version)
+    output = await engine.complete(prompt, sampling_params(sampling), adapter, sampling.heard)
+    return completion_of(output, version)
 
 
 async def score(engine: Engine, tokens: Sequence[int], adapter: LoRARequest | None = None) -> list[float]:

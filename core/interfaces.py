@@ -61,8 +61,7 @@ class Sampling:
     top_k: int = 0
     """Sample among so many likeliest tokens, before top_p; 0: all."""
     heard: Callable[[Sequence[int]], None] | None = None
-    """Told after each token all tokens so far, if the engine is in this process and decodes token by token
-    (transformers); other engines answer with the whole completion only."""
+    """Is told all tokens so far after each token, if the engine is in this process."""
 
 
 class Actor(Protocol):

@@ -166,9 +166,9 @@ def test_max_tokens_bounds_the_completion(subject):
     assert completion.finish_reason is FinishReason.LENGTH
 
 
-def test_the_transformers_engine_tells_of_each_token_as_it_comes(transformers: Subject) -> None:
+def test_an_engine_tells_of_each_token_as_it_comes(engine: Subject) -> None:
     told: list[list[int]] = []
-    said = transformers.generate(max_tokens=6, heard=lambda tokens: told.append(list(tokens)))
+    said = engine.generate(max_tokens=6, heard=lambda tokens: told.append(list(tokens)))
     assert told == [list(said.tokens)[:count] for count in range(1, len(said.tokens) + 1)]
 
 
