@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 import ray
-import ray.train.torch
+import ray.train
 import torch
 from ray.cluster_utils import Cluster
 
+import learners.train_backend
 import learners.train_loop
 import runtime.cluster
 from configs.schema import Config
@@ -89,8 +90,8 @@ def started(config: Config, directory: Path, monkeypatch) -> list[tuple[str, str
         def over(self) -> bool:
             return self.ended
 
-    torch_config = ray.train.torch.TorchConfig
-    monkeypatch.setattr(ray.train.torch, "TorchConfig", lambda backend, timeout_s: torch_config("gloo"))
+    process_group = learners.train_backend.TorchGroup
+    monkeypatch.setattr(learners.train_backend, "TorchGroup", lambda backend, timeout_s: process_group("gloo"))
     monkeypatch.setattr(learners.train_loop, "_train_loop", loop)
     monkeypatch.setattr(runtime.cluster, "_build_runner", lambda *_: Nothing())
     monkeypatch.setattr(
