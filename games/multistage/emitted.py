@@ -3,7 +3,6 @@
 import ast
 import cmath
 from dataclasses import dataclass
-from itertools import islice
 
 from pydantic import Field
 
@@ -11,7 +10,6 @@ from core.problem import Problem
 from core.settings import Settings
 from core.source import is_literal, literal, parse_signature
 from games.multistage.suite_statements import (
-    MOST_TESTS,
     Found,
     calls_of,
     is_equation,
@@ -53,10 +51,8 @@ class EmittedTest:
         return self.call or self.source
 
 
-def parse_suite(
-    text: str, problem: Problem, *, test_format: str, limits: InputLimits, max_tests: int = MOST_TESTS
-) -> list[EmittedTest]:
-    """Read the tests of a discriminator's answer, the first `max_tests` of them, in the order in which they stand there.
+def parse_suite(text: str, problem: Problem, *, test_format: str, limits: InputLimits) -> list[EmittedTest]:
+    """Read the tests of a discriminator's answer, in the order in which they stand there.
 
     They are read from the syntax tree of the answer's code blocks (`suite_statements.tests_in`), so they may stand in
     functions, classes and loops, and go over several lines.
@@ -66,7 +62,7 @@ def parse_suite(
     """
     wants_calls = test_format == "input_only"
     found = tests_in(text, problem.entry_point, wants_calls=wants_calls)
-    return [_read_test(test, problem, test_format, limits) for test in islice(found, max_tests)]
+    return [_read_test(test, problem, test_format, limits) for test in found]
 
 
 def _read_test(found: Found, problem: Problem, test_format: str, limits: InputLimits) -> EmittedTest:
@@ -74,7 +70,7 @@ def _read_test(found: Found, problem: Problem, test_format: str, limits: InputLi
     if test is None:
         return EmittedTest(source=written, fault="parse")
     wants_call = test_format == "input_only"
-    if test_format == "strict" and not is_equation(test):
+    if test_format == "strict" and not is_equation(test, problem.entry_point):
         return _any_assert(test, written, problem.entry_point, limits)
     call_node, expected_node = (test, None) if wants_call else split_assertion(test, problem.entry_point)
     if test_format == "relabel" and expected_node is not None and not is_literal(expected_node):
@@ -89,10 +85,11 @@ def _read_test(found: Found, problem: Problem, test_format: str, limits: InputLi
             raise ValueError
         rendered = [literal(a) for a in arguments]
         rendered += [f"{name}={literal(value)}" for name, value in keywords.items()]
+        asserted = "" if wants_call else ast.unparse(ast.Assert(test))
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return EmittedTest(source=written, fault="literal")
     call = f"{problem.entry_point}({', '.join(rendered)})"
-    source = call if expected is None else f"assert {call} == {expected}"
+    source = f"assert {call} == {expected}" if expected is not None else asserted or call
     values = [*arguments, *keywords.values()]
     if len(source) > limits.chars or not all(_small_enough(v, limits) for v in values):
         fault = "size"

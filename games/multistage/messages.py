@@ -113,7 +113,7 @@ def _expected_in(test: str, call: str) -> str | None:
 _EXAMPLES = {"int": "3", "float": "2.5", "str": "'abc'", "bool": "True", "bytes": "b'abc'", "list": "[3, 1, 2]",
              "List": "[3, 1, 2]", "tuple": "(3, 1)", "Tuple": "(3, 1)", "dict": "{'a': 1}", "Dict": "{'a': 1}",
              "set": "{1, 2}", "Set": "{1, 2}"}  # fmt: skip
-_ITEMS = {"str": "'b', 'a'", "float": "2.5, 0.5", "bool": "True, False"}
+_ITEMS = {"int": "3, 1, 2", "str": "'b', 'a'", "float": "2.5, 0.5", "bool": "True, False"}
 
 
 def _placeholders(signature: str) -> list[str]:
@@ -123,18 +123,24 @@ def _placeholders(signature: str) -> list[str]:
         return []
     parameters = function.args.posonlyargs + function.args.args
     required = parameters[: len(parameters) - len(function.args.defaults)]
-    return [_placeholder(parameter) for parameter in required]
+    return [_literal_of(parameter.annotation) or f"<{parameter.arg}>" for parameter in required]
 
 
-def _placeholder(parameter: ast.arg) -> str:
-    match parameter.annotation:
-        case ast.Name(id=name) if name in _EXAMPLES:
-            return _EXAMPLES[name]
-        case ast.Subscript(value=ast.Name(id="list" | "List"), slice=ast.Name(id=item)) if item in _ITEMS:
-            return f"[{_ITEMS[item]}]"
-        case ast.Subscript(value=ast.Name(id=name)) if name in _EXAMPLES:
-            return _EXAMPLES[name]
-    return f"<{parameter.arg}>"
+def _literal_of(annotation: ast.expr | None) -> str | None:
+    """A literal of this type; None if the type is another than these."""
+    match annotation:
+        case ast.Name(id=name):
+            return _EXAMPLES.get(name)
+        case ast.Subscript(value=ast.Name(id="list" | "List" | "set" | "Set" as name), slice=item):
+            items = _ITEMS.get(getattr(item, "id", "")) or _literal_of(item)
+            return items and (f"[{items}]" if name.lower() == "list" else f"{{{items}}}")
+        case ast.Subscript(value=ast.Name(id="tuple" | "Tuple"), slice=ast.Tuple(elts=[first, second])):
+            one, other = _literal_of(first), _literal_of(second)
+            return one and other and f"({one}, {other})"
+        case ast.Subscript(value=ast.Name(id="dict" | "Dict"), slice=ast.Tuple(elts=[key, value])):
+            one, other = _literal_of(key), _literal_of(value)
+            return one and other and f"{{{one}: {other}}}"
+    return None
 
 
 def _bare(program: str) -> str:

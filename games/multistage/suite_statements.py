@@ -19,7 +19,7 @@ from games.parsing import code_blocks
 
 MOST_TESTS = 256
 """Tests that are read of one answer."""
-_MOST_STATEMENTS = 5_000
+_MOST_STATEMENTS = 1_000
 """Statements that are looked at, with those of unrolled loops: the work is bounded whatever the answer holds."""
 _MOST_CHARS, _MOST_NAMES = 400, 20
 """Names are replaced by what they stand for if that is at most so long, and by so many in one statement."""
@@ -75,12 +75,13 @@ def split_assertion(test: ast.expr, entry_point: str) -> tuple[ast.expr | None, 
     return next(iter(calls.values()), None), None
 
 
-def is_equation(test: ast.expr) -> bool:
-    """Whether it has the form `call == expression`."""
+def is_equation(test: ast.expr, entry_point: str) -> bool:
+    """Whether it has the form `call == expression`, the call being the function's or, if there is none, another's."""
     return (
         isinstance(test, ast.Compare)
         and isinstance(test.left, ast.Call)
         and [*map(type, test.ops)] == [ast.Eq]
+        and (_is_call(test.left, entry_point) or not calls_of(entry_point, test))
     )
 
 
@@ -99,91 +100,104 @@ class _Reader:
     def __init__(self, entry_point: str, wants_calls: bool, is_bare: bool) -> None:
         """is_bare: the answer has no code blocks."""
         self._entry_point, self._wants_calls, self._is_bare = entry_point, wants_calls, is_bare
-        self._left = _MOST_STATEMENTS
+        self._left, self._tests_left = _MOST_STATEMENTS, MOST_TESTS
         self._defined: set[str] = set()
         """Functions and classes of the answer."""
 
     def block(self, code: str) -> Iterator[Found]:
+        names: dict[str, ast.expr] = {}
         try:
-            yield from self._module(code)
+            yield from self._module(code, names)
         except SyntaxError:
             for part in _top_level_parts(code):
-                yield from self._part(part)
+                yield from self._part(part, names)
 
-    def _part(self, part: str) -> Iterator[Found]:
+    def _part(self, part: str, names: dict[str, ast.expr]) -> Iterator[Found]:
         """Most parts that do not parse were cut off with the answer: without their last lines they do."""
         lines = textwrap.dedent(part).splitlines()
         for end in range(len(lines), max(0, len(lines) - _CUT_OFF), -1):
             try:
-                yield from self._module("\n".join(lines[:end]))
+                yield from self._module("\n".join(lines[:end]), names)
             except SyntaxError:
                 continue
             lines = lines[end:]
             break
         for line in lines:
-            yield from self._line(line)
+            yield from self._line(line, names)
 
-    def _line(self, line: str) -> Iterator[Found]:
+    def _line(self, line: str, names: dict[str, ast.expr]) -> Iterator[Found]:
         stripped = line.strip()
         try:
-            yield from self._module(stripped)
+            yield from self._module(stripped, names)
         except SyntaxError:
             is_meant = stripped.startswith("assert") or self._entry_point + "(" in stripped
             if is_meant or (self._is_bare and not line[:1].isspace()):
                 yield Found(None, stripped)
 
-    def _module(self, code: str) -> Iterator[Found]:
+    def _module(self, code: str, names: dict[str, ast.expr]) -> Iterator[Found]:
         """Raises SyntaxError before anything is yielded."""
         body = parse(code).body
         self._lines = code.splitlines()
-        yield from self._statements(body, {}, top=True)
+        yield from self._statements(body, names, top=True)
 
-    def _statements(self, body: Sequence[ast.stmt], names: Names, *, top: bool) -> Iterator[Found]:
-        """top: these are statements of the module."""
+    def _statements(
+        self, body: Sequence[ast.stmt], names: dict[str, ast.expr], *, top: bool
+    ) -> Iterator[Found]:
+        """names: is changed by what the statements do. top: these are statements of the module."""
         self._defined |= {s.name for s in body if isinstance(s, ast.FunctionDef | ast.ClassDef)}
-        names = dict(names)
         for statement in body:
             self._left -= 1
-            if self._left < 0:
+            if self._left < 0 or self._tests_left <= 0:
                 return
             try:
                 yield from list(self._statement(statement, names, top))
-            except (
-                ValueError,
-                RecursionError,
-            ):  # an integer too long to be written down, an expression too deep
+            except (ValueError, ArithmeticError, RecursionError):
+                # an integer too long to be written down, an expression too deep
                 yield self._found(None, statement)
 
     def _found(self, test: ast.expr | None, statement: ast.stmt) -> Found:
+        self._tests_left -= 1
         lines = self._lines[statement.lineno - 1 : statement.end_lineno]
         return Found(test, "\n".join(lines).strip())
 
     def _statement(self, statement: ast.stmt, names: dict[str, ast.expr], top: bool) -> Iterator[Found]:
-        """names: is changed by an assignment."""
+        """names: those that the statement changes are dropped, or stand for something else."""
         match statement:
-            case ast.FunctionDef(name=name, body=body) | ast.AsyncFunctionDef(name=name, body=body):
+            case (
+                ast.FunctionDef(name=name, args=parameters, body=body)
+                | ast.AsyncFunctionDef(name=name, args=parameters, body=body)
+            ):
                 if name != self._entry_point:  # else the model solves the problem
-                    yield from self._statements(body, names, top=False)
+                    yield from self._statements(body, _without(names, _changed(parameters)), top=False)
+                return
+            case ast.ClassDef(body=body):
+                yield from self._statements(body, dict(names), top=False)
+                return
+            case ast.Assign(targets=[target], value=value) | ast.AnnAssign(
+                target=target, value=ast.expr() as value
+            ):
+                value, changed = self._replaced(value, names), _changed(statement)
+                calls = calls_of(self._entry_point, value) if self._wants_calls else []
+                yield from (self._found(call, statement) for call in calls)
+                for name in changed:
+                    names.pop(name, None)
+                names |= _bound(target, value, self._entry_point)
+                return
+        for name in _changed(statement):
+            names.pop(name, None)
+        match statement:
             case ast.For(target=target, iter=items, body=body):
                 for bound in _bindings(target, self._replaced(items, names)):
                     yield from self._statements(body, names | bound, top=False)
-            case ast.Assign(targets=[target], value=value):
-                value = self._replaced(value, names)
-                calls = calls_of(self._entry_point, value) if self._wants_calls else []
-                yield from (self._found(call, statement) for call in calls)
-                for node in ast.walk(target):
-                    names.pop(getattr(node, "id", ""), None)
-                names |= _bound(target, value, self._entry_point)
             case ast.Assert(test=value) | ast.Expr(value=value):
                 value = self._replaced(value, names)
                 asserted = value if isinstance(statement, ast.Assert) else _unittest_assertion(value)
                 for test in self._tests(value, asserted, top):
                     yield self._found(test, statement)
             case _:
-                for field in ("body", "orelse", "handlers", "finalbody"):
-                    for child in getattr(statement, field, []):
-                        inner = child.body if isinstance(child, ast.ExceptHandler) else [child]
-                        yield from self._statements(inner, names, top=False)
+                fields = (getattr(statement, field, []) for field in ("body", "orelse", "finalbody"))
+                for inner in (*fields, *(h.body for h in getattr(statement, "handlers", []))):
+                    yield from self._statements(inner, dict(names), top=False)
 
     def _tests(self, value: ast.expr, asserted: ast.expr | None, top: bool) -> Sequence[ast.expr | None]:
         """Of an assertion, or of an expression that stands by itself."""
@@ -215,10 +229,14 @@ class _Replace(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         self.generic_visit(node)
-        name = getattr(node.func, "id", None) or getattr(node.func, "attr", None)
-        if name in (self._entry_point, _ALIAS):  # solution.f(1), candidate(1)
-            node.func = ast.Name(self._entry_point, ast.Load())
-            return node
+        match node.func:
+            case (
+                ast.Name(id=name)  # candidate(1)
+                | ast.Attribute(value=ast.Name(), attr=name)  # solution.f(1)
+                | ast.Attribute(value=ast.Call(func=ast.Name(), args=[], keywords=[]), attr=name)  # Solution().f(1)
+            ) if name in (self._entry_point, _ALIAS):
+                node.func = ast.Name(self._entry_point, ast.Load())
+                return node
         return _sequence(node) or node
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
@@ -254,7 +272,7 @@ def _sequence(node: ast.Call) -> ast.expr | None:
                 return _written([*found])
             case "list" | "tuple" | "set" as name, [list() | tuple() | str() as items] if not node.keywords:
                 return _written({"list": list, "tuple": tuple, "set": set}[name](items))
-    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError, OverflowError):
         return None
     return None
 
@@ -283,6 +301,42 @@ def _bound(target: ast.expr, value: ast.expr, entry_point: str) -> dict[str, ast
                 pairs = zip(targets, values, strict=True)
                 return {k: v for one, part in pairs for k, v in _bound(one, part, entry_point).items()}
     return {}
+
+
+_CHANGING = frozenset(
+    (
+        *("append", "extend", "insert", "remove", "pop", "clear", "sort", "reverse"),
+        *("update", "setdefault", "popitem", "add", "discard"),
+        *("difference_update", "intersection_update", "symmetric_difference_update"),
+    )
+)
+"""Methods that change a list, dictionary or set."""
+
+
+def _changed(node: ast.AST) -> set[str]:
+    """The names that may stand for something else, or for a changed object, after this code: what it assigns and deletes,
+    its parameters, and what it changes in place."""
+    found = set()
+    for part in ast.walk(node):
+        match part:
+            case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.arg(arg=name):
+                found.add(name)
+            case ast.Call(func=ast.Attribute(attr=method) as changed) if method in _CHANGING:
+                found.add(_owner(changed))
+            case (ast.Subscript() | ast.Attribute()) as changed if not isinstance(changed.ctx, ast.Load):
+                found.add(_owner(changed))
+    return found
+
+
+def _owner(node: ast.expr) -> str:
+    """The name that an expression such as xs[0].items begins with; "" if it begins with none."""
+    while isinstance(node, ast.Subscript | ast.Attribute):
+        node = node.value
+    return getattr(node, "id", "")
+
+
+def _without(names: Names, dropped: set[str]) -> dict[str, ast.expr]:
+    return {name: value for name, value in names.items() if name not in dropped}
 
 
 def _bindings(target: ast.expr, items: ast.expr) -> Iterator[dict[str, ast.expr]]:

@@ -51,7 +51,7 @@ values = st.recursive(
 
 def parse(text: str, test_format: str, max_tests: int = 8, **limits):
     limit = InputLimits(**limits) if limits else LIMITS
-    return parse_suite(text, PROBLEM, test_format=test_format, max_tests=max_tests, limits=limit)
+    return parse_suite(text, PROBLEM, test_format=test_format, limits=limit)[:max_tests]
 
 
 @examples
@@ -168,14 +168,14 @@ def test_a_canonical_test_evaluates_back_to_the_same_literals(arguments, expecte
     )
     line = f"assert f({', '.join(map(repr, arguments))}) == {expected!r}"
     limits = InputLimits(chars=10_000)
-    (test,) = parse_suite(line, problem, test_format="relabel", max_tests=1, limits=limits)
+    (test,) = parse_suite(line, problem, test_format="relabel", limits=limits)
     assert test.fault == ""
     got: list = []
     namespace = {"f": lambda *a: got.extend(a)}
     eval(test.call, namespace)
     assert got == arguments and [type(a) for a in got] == [type(a) for a in arguments]
     assert ast.literal_eval(test.expected) == expected
-    (again,) = parse_suite(test.source, problem, test_format="relabel", max_tests=1, limits=limits)
+    (again,) = parse_suite(test.source, problem, test_format="relabel", limits=limits)
     assert again.identity == test.identity
 
 

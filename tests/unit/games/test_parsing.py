@@ -20,7 +20,7 @@ def problem(signature: str = "def f(x: int) -> int:") -> Problem:
 
 
 def parse(text: str, test_format: str = "strict", signature: str = "def f(x):", max_tests: int = 8):
-    return parse_suite(text, problem(signature), test_format=test_format, max_tests=max_tests, limits=LIMITS)
+    return parse_suite(text, problem(signature), test_format=test_format, limits=LIMITS)[:max_tests]
 
 
 def one(line: str, test_format: str = "strict", signature: str = "def f(x):") -> EmittedTest:
@@ -285,7 +285,7 @@ def test_hostile_text_is_parsed_or_refused_but_never_raises(text, test_format):
 )
 def test_an_assert_that_cannot_be_printed_does_not_parse(line):
     limits = InputLimits(chars=100_000)
-    (test,) = parse_suite(line, problem(), test_format="strict", max_tests=1, limits=limits)
+    (test,) = parse_suite(line, problem(), test_format="strict", limits=limits)
     assert test.fault == "parse"
 
 
@@ -349,11 +349,56 @@ def test_simple_arguments_are_written_out(argument, written):
 
 
 @pytest.mark.parametrize(
-    "argument", ["9 ** 9 ** 9", "[0] * 10 ** 9", "'a' * 1000", "range(10 ** 9)", "1 + x", "list(x)"]
+    "argument",
+    ["9 ** 9 ** 9", "[0] * 10 ** 9", "'a' * 1000", "range(10 ** 9)", "range(10 ** 30)", "1 + x", "list(x)"],
 )
 def test_what_is_large_or_unknown_is_not(argument):
     (test,) = parse(f"assert f({argument}) == 1", "relabel")
     assert test.fault == "literal"
+
+
+@pytest.mark.parametrize(
+    ("code", "calls"),
+    [
+        ("n = 5\nn += 1\nassert f(n) == 1", [""]),
+        ("xs = [3]\nxs.append(0)\nassert f(xs) == 1", [""]),
+        ("xs = [3]\nxs[0] = 1\nassert f(xs) == 1", [""]),
+        ("xs = [3]\nys = xs.copy()\nassert f(xs) == 1", ["f([3])"]),
+        ("x = 3\nfor x in read():\n    assert f(x) == 1", [""]),
+        ("n = 5\nfor x in [1, 2]:\n    assert f(n) == 1\n    n += x", ["", ""]),
+        ("n = 5\nwith make() as n:\n    assert f(n) == 1", [""]),
+        ("with make():\n    n = 5\n    assert f(n) == 1", ["f(5)"]),
+        ("x = 5\ndef test(x):\n    assert f(x) == 1\nassert f(x) == 1", ["", "f(5)"]),
+        ("xs: list[int] = [3]\nassert f(xs) == 1", ["f([3])"]),
+        ("xs = [3]\nassert f(xs) == 1\nassert f(xs, [", ["f([3])", ""]),
+    ],
+)
+def test_a_name_stands_for_what_it_was_given_last(code, calls):
+    assert [test.call for test in parse(code, "relabel")] == calls
+
+
+@pytest.mark.parametrize("receiver", ["[1, 2]", "'a'", "make().inner", "g(1)"])
+def test_a_method_of_a_value_is_not_the_function(receiver):
+    (test,) = parse(f"assert {receiver}.f(1) == 3", "relabel")
+    assert test.fault
+
+
+@pytest.mark.parametrize("asserted", ["sorted(f([1])) == [9, 9]", "len(f([2])) == 7", "round(f(1), 1) == 5"])
+def test_a_strict_test_keeps_what_is_asserted(asserted):
+    (test,) = parse(f"assert {asserted}", "strict")
+    assert (test.source, test.fault) == (f"assert {asserted}", "")
+
+
+@pytest.mark.parametrize("asserted", ["f(3) > 2", "sorted(f([1])) == [1]", "f(3) == g(4)"])
+def test_a_relabelled_test_without_a_literal_result_is_read_again_as_itself(asserted):
+    (test,) = parse(f"assert {asserted}", "relabel")
+    (again,) = parse(test.source, "relabel")
+    assert again == test and test.call and not test.fault
+
+
+def test_as_many_tests_are_read_as_count_whatever_loops_hold():
+    loops = "for a in range(100):\n for b in range(100):\n  for c in range(100):\n   assert f([a, b, c]) == a"
+    assert len(parse_suite(loops, problem(), test_format="relabel", limits=LIMITS)) <= 256
 
 
 def test_loops_and_names_do_not_grow_without_bound():

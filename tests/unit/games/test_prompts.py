@@ -332,7 +332,7 @@ def test_the_program_and_the_suite_are_begun_and_no_earlier_stage(chatml):
         (
             "def f(xs: list[str], d: dict[str, int]):",
             (),
-            "assert f(['b', 'a'], {'a': 1}) == <the right result>",
+            "assert f(['b', 'a'], {'abc': 3}) == <the right result>",
         ),
         ("def f(tree):", (), "assert f(<tree>) == <the right result>"),
         ("def f():", (), "assert f() == <the right result>"),
