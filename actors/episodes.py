@@ -43,12 +43,12 @@ class EpisodeRunner:
         seats: Mapping[str, str],
         run_seed: int,
         index: int = 0,
-        turns: int = 1,
+        stages: Sequence[int] = (),
     ) -> None:
         """speakers: by policy; seats: whose policy each player is (in self-play two have one); index: among the runners
-        that deal out problems to the same engines; turns: completions of an attempt of the generator."""
+        that deal out problems to the same engines; stages: the numbers of the generator's, in a game that has them."""
         self._game, self._speakers, self._seats, self._run_seed = game, speakers, seats, run_seed
-        self._index, self._turns = index, turns
+        self._index, self._stages = index, stages or (0,)
         self._sandbox = sandbox
 
     async def play(
@@ -78,9 +78,9 @@ class EpisodeRunner:
         """Returns the number of completions that the request takes, unless attempts are repeated or matches are long."""
         each = 0
         for player, policy in self._seats.items():
-            attempts, turns = request.attempts[player], self._turns if policy == GENERATOR else 1
+            attempts, stages = request.attempts[player], self._stages if policy == GENERATOR else (0,)
             branching = request.branching.get(player)
-            each += branching.turns(attempts, turns) if branching else attempts * turns
+            each += branching.turns(attempts, stages) if branching else attempts * len(stages)
         return each * len(request.problems)
 
     def _recorded(self, episodes: Sequence[Episode], begins: Mapping[str, Any]) -> list[Episode]:

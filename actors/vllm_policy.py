@@ -31,9 +31,7 @@ def sampling_params(sampling: Sampling) -> SamplingParams:
         logprobs=0,
         flat_logprobs=True,
         detokenize=False,
-        output_kind=RequestOutputKind.FINAL_ONLY
-        if sampling.heard is None
-        else RequestOutputKind.CUMULATIVE,
+        output_kind=RequestOutputKind.FINAL_ONLY if sampling.heard is None else RequestOutputKind.CUMULATIVE,
     )
 
 

@@ -24,6 +24,7 @@ from core.snippets import Rank, Snippet
 _TAG = re.compile(
     r"(?m)(^[ \t]*+)?(?:<(/?)(?:think|thinking|thought|reasoning)>|\[(/?)THINK\])", re.IGNORECASE
 )
+_FENCE = re.compile(r"(?m)^[ \t]*+```")
 _BLANK = re.compile(r"(?:[ \t\r]*+\n)++|[ \t]*+")
 _INDENTATION = re.compile(r"[ \t]*+")
 _SAME_LANGUAGE = {
@@ -103,11 +104,16 @@ def without_thinking(text: str) -> str:
     If the thinking never ends, this is what stands before it, or if there is nothing, all of it.
     """
     begin, opened = 0, None
+    seen, in_block = 0, False
     for tag in _TAG.finditer(text):
         leads, after = tag[1] is not None, text[tag.end() : tag.end() + 3]
+        in_block ^= bool(len(_FENCE.findall(text, seen, tag.start())) % 2)
+        seen = tag.start()
         if not (tag[2] or tag[3]):
             if leads and opened is None:
                 opened = tag
+        elif opened is None and in_block and not leads:
+            continue  # a program speaks of the tag
         elif (
             leads
             or after == "```"

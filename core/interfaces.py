@@ -158,9 +158,9 @@ class Branching:
         prefix, branch = self.place(attempt)
         return prefix if stage < self.stage else branch if stage == self.stage else attempt
 
-    def turns(self, attempts: int, stages: int) -> int:
-        """Returns the number of distinct turns of so many attempts of so many stages."""
-        return len({(s, self.node(a, s)) for s in range(1, stages + 1) for a in range(attempts)})
+    def turns(self, attempts: int, stages: Sequence[int]) -> int:
+        """Returns the number of distinct turns of so many attempts. stages: the numbers of those that are played."""
+        return len({(s, self.node(a, s)) for s in stages for a in range(attempts)})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -72,7 +72,8 @@ class Snippet:
     def is_tests(self) -> bool:
         """Whether it only tests functions that stand elsewhere."""
         outer = [node.name for node in self.tree.body if isinstance(node, _DEFINITIONS)] if self.tree else []
-        return bool(outer) and all(_TEST.search(name) for name in outer)
+        named = bool(outer) and all(_TEST.search(name) for name in outer)
+        return named and (bool(self.needs) or any(isinstance(node, ast.Assert) for node in self.nodes))
 
     @property
     def only_defines(self) -> bool:

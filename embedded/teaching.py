@@ -155,11 +155,12 @@ def save_model(model: Any, tokenizer: Any, target: Path) -> None:
     """Write beside the target and rename: a directory that is there is complete."""
     target.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(prefix=".draft-", dir=target.parent))
-    model.save_pretrained(draft)
-    tokenizer.save_pretrained(draft)
     try:
+        model.save_pretrained(draft)
+        tokenizer.save_pretrained(draft)
         draft.rename(target)
-    except OSError:  # another process was quicker; its result is the same
+    except OSError:  # another process was quicker, and its result is the same
         if not target.is_dir():
             raise
-        shutil.rmtree(draft)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)

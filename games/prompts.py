@@ -107,7 +107,8 @@ class ChatFormat:
         if not tokens:
             return [*self._begin, *self._encode(self._render([_user(message.full)])), *begun]
         between = self._between(message.full)
-        if self._is_base and self._tokenizer.decode(tokens[-_TAIL:]).endswith(_NEXT_USER):
+        _, heading, after = self._tokenizer.decode(tokens[-_TAIL:]).rpartition(_NEXT_USER)
+        if self._is_base and heading and not after.strip():  # a token may go beyond it
             between = between.split(_NEXT_USER, 1)[1]
         ids = self._encode(between)
         if ids and tokens[-1] == ids[0]:  # the model closed its own turn
@@ -137,7 +138,7 @@ class ChatFormat:
     def text(self, completion_tokens: Sequence[int], begins: str = "") -> str:
         tokens = [*self._encode(begins), *completion_tokens]
         text = self._tokenizer.decode(tokens, skip_special_tokens=True)
-        return text.removesuffix(_NEXT_USER) if self._is_base else text
+        return text.partition(_NEXT_USER)[0] if self._is_base else text
 
     def completion(self, text: str, closes: str = END) -> list[int]:
         return [*self._encode(text), self._stop[0]]

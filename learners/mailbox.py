@@ -55,7 +55,9 @@ class Mailbox:
         self._losses: list[str] = []
         """Of workers, which nobody has been told of yet."""
         self._halvings = 0
-        """How often micro-batches must be halved by workers that begin now."""
+        """How often the workers that began last had to halve micro-batches."""
+        self._kills = 0
+        """Workers' ends for memory since then."""
         self._worker_pid = 0
 
     def __repr__(self) -> str:
@@ -157,7 +159,7 @@ class Mailbox:
         """Workers ended, and others take their place; for_memory: they were killed for the memory that they used."""
         async with self._changed:
             self._losses.append(f"{by}; micro-batches are halved" if for_memory else by)
-            self._halvings += for_memory
+            self._kills += for_memory
 
     async def take_losses(self) -> list[str]:
         """Those since the last call."""
@@ -167,7 +169,7 @@ class Mailbox:
     async def halvings(self, own: int) -> int:
         """How often workers that begin must have halved their micro-batches. own: how often the state that they begin from
         has."""
-        self._halvings = max(self._halvings, own)
+        self._halvings, self._kills = max(self._halvings, own) + self._kills, 0
         return self._halvings
 
     async def stop(self, failure: RunFailed | None = None) -> None:

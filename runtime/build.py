@@ -94,7 +94,7 @@ def build_runner(
             more=tuple(more),
         )
     game = config.game
-    return EpisodeRunner(game.game(), sandbox, speakers, config.seats, config.seed, index, game.turns)
+    return EpisodeRunner(game.game(), sandbox, speakers, config.seats, config.seed, index, game.stage_numbers)
 
 
 def credit_of(config: Config, role: str) -> Credit:

@@ -34,7 +34,7 @@ from core.weights import WeightUpdate, joined
 from learners.train_loop import NODE_LABEL, TrainRun
 from learners.train_spec import LearnerSpec
 from runtime.build import build_engine, build_runner, learner_specs, ordered_ids
-from runtime.hardware import Hardware, detect, free_memory
+from runtime.hardware import Hardware, detect, host_memory
 from runtime.memory_plan import object_store_bytes
 from runtime.monitoring import Monitor
 from runtime.parts import Parts, Start
@@ -144,7 +144,7 @@ def _require_answer(address: str) -> None:
 def _store_bytes(config: Config) -> int:
     """What the models want, as far as there is room: beyond 10 GB Ray refuses a store that /dev/shm cannot hold."""
     shared = shutil.disk_usage("/dev/shm").free if os.path.isdir("/dev/shm") else 0
-    room = min(max(shared, 10**10), free_memory() // 3)
+    room = min(max(shared, 10**10), host_memory().free // 3)
     return max(512 << 20, min(object_store_bytes(config), room))
 
 
@@ -156,7 +156,8 @@ def detect_on_cluster(config: Config) -> Hardware:
     connect(config)
     gpus = int(ray.cluster_resources().get("GPU", 0))
     if not gpus:
-        return detect()
+        alone = sum(node["Alive"] for node in ray.nodes()) == 1
+        return detect() if alone else replace(detect(), free_gib=None)  # parts are on any node
     task = ray.remote(num_cpus=0, num_gpus=_A_LITTLE)(detect).options(name="look at the GPU").remote()
     try:
         found = ray.get(task, timeout=_PATIENCE_S)

@@ -35,7 +35,7 @@ def source_of(model: str) -> str:
         files = distribution(_PACKAGE).files or ()
     except PackageNotFoundError:
         return _ON_A_HUB
-    return next(str(file.locate()) for file in files if file.suffix == ".gguf")
+    return next((str(file.locate()) for file in files if file.suffix == ".gguf"), _ON_A_HUB)
 
 
 def place_of(model: str) -> Path:
@@ -63,7 +63,7 @@ def converted(file: Path, key: str) -> Path:
         say(f"{key} {file}: is converted into {folder}, once, which takes about a minute for each 100 MB")
         try:
             _convert(file, config, folder)
-        except (*_DAMAGED, NotImplementedError) as error:
+        except (*_DAMAGED, RuntimeError, ImportError) as error:
             raise _refusal(
                 file, key, f"cannot be converted by transformers {version('transformers')}", error
             ) from error

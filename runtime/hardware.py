@@ -36,7 +36,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import psutil
 from pydantic import ValidationError
@@ -74,7 +74,7 @@ class Hardware:
     memory_gib: float
     offline: bool
     free_gib: float | None = None
-    """Of the memory, what a run may still take; None: not known, as on a cluster."""
+    """Of the memory, what a run may still take; None: not known, as on a cluster of several nodes."""
     least_capability: tuple[int, int] = (0, 0)
     """The oldest that this machine's torch has kernels for; (0, 0): not known."""
     cpu_bf16: bool = False
@@ -97,10 +97,9 @@ class Hardware:
         return int(self.gpu_memory_gib * _GIB * memory_plan.USABLE)
 
     @property
-    def host_bytes(self) -> int:
-        """What a run may take of the memory: Ray's monitor ends a process when 95% of it are in use."""
-        free = self.memory_gib if self.free_gib is None else self.free_gib
-        return int((free - 0.05 * self.memory_gib) * _GIB)
+    def host_bytes(self) -> int | None:
+        """What a run may take of the memory, if that is known: Ray's monitor ends a process when 95% of it are in use."""
+        return None if self.free_gib is None else int((self.free_gib - 0.05 * self.memory_gib) * _GIB)
 
     @property
     def bf16(self) -> bool:
@@ -118,7 +117,7 @@ class Hardware:
 
 
 def detect() -> Hardware:
-    found = _gpus()
+    found, memory = _gpus(), host_memory()
     smallest = min(found, key=lambda gpu: gpu.total_memory, default=None)
     return Hardware(
         gpus=len(found),
@@ -126,10 +125,10 @@ def detect() -> Hardware:
         gpu_memory_gib=smallest.total_memory / _GIB if smallest else 0.0,
         capability=(smallest.major, smallest.minor) if smallest else (0, 0),
         cpu_cores=len(os.sched_getaffinity(0)),
-        memory_gib=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / _GIB,
+        memory_gib=memory.total / _GIB,
         offline=offline_by() is not None,
         least_capability=_least_capability() if found else (0, 0),
-        free_gib=free_memory() / _GIB,
+        free_gib=memory.free / _GIB,
         cpu_bf16=_cpu_has_bf16(),
     )
 
@@ -166,10 +165,18 @@ def _gpus() -> list[Any]:
     return [torch.cuda.get_device_properties(i) for i in range(count)]
 
 
-def free_memory(groups: Path = Path("/sys/fs/cgroup"), own: str | None = None) -> int:
-    """Bytes that this process and those it starts may still take: of the machine, or of a control group that it is in
-    (a container's, a Slurm job's) where that leaves less. groups, own: as Linux has them."""
-    free = psutil.virtual_memory().available
+class HostMemory(NamedTuple):
+    """In bytes, of the machine or, if that has less, of a control group that this process is in."""
+
+    total: int
+    free: int
+    """What this process and those it starts may still take."""
+
+
+def host_memory(groups: Path = Path("/sys/fs/cgroup"), own: str | None = None) -> HostMemory:
+    """Control groups are a container's or a Slurm job's. groups, own: as Linux has them."""
+    memory = psutil.virtual_memory()
+    total, free = memory.total, memory.available
     if own is None:
         lines = Path("/proc/self/cgroup").read_text().splitlines() if groups.is_dir() else []
         own = next((line.partition("::")[2] for line in lines if line.startswith("0::")), "/")
@@ -178,10 +185,11 @@ def free_memory(groups: Path = Path("/sys/fs/cgroup"), own: str | None = None) -
         with suppress(OSError, ValueError):  # the root has no limit, nor has one that says "max"
             statistics = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
             taken = int((group / "memory.current").read_text()) - int(statistics["inactive_file"])
-            free = min(free, max(0, int((group / "memory.max").read_text()) - taken))
+            limit = int((group / "memory.max").read_text())
+            total, free = min(total, limit), min(free, max(0, limit - taken))
         if group == groups:
             break
-    return free
+    return HostMemory(total, free)
 
 
 def offline_by() -> str | None:
@@ -207,12 +215,12 @@ def choices(config: Config, hardware: Hardware, shape_of: ShapeOf = memory_plan.
     open_to_lora = [
         role
         for role in config.policies
-        if config.policy(role).learner.lora_if_needed and config.policy(role).learner.lora is None
+        if (learner := config.policy(role).learner).lora_if_needed
+        and learner.lora is None
+        and learner.trainable_layers is None
     ]
     chosen = _choices(config, hardware, shape_of)
-    adapted: list[dict[str, Any]] = [{"lora": LoraSettings(), "trainable_layers": None}]
-    adapted.append(adapted[0] | {"offload": "all"})
-    for way in adapted if open_to_lora else ():
+    for way in (_LORA, _LORA | {"offload": "all"}) if open_to_lora else ():
         if fits(settled(config, chosen), hardware, shape_of):
             break
         if "offload" in way and "cuda" not in (config.device, hardware.device):
@@ -238,7 +246,8 @@ def fits(config: Config, hardware: Hardware, shape_of: ShapeOf = memory_plan.sha
         return not hardware.gpus or not memory_plan.over(
             memory_plan.demands(config, shapes), hardware.gpu_bytes
         )
-    return sum(host_plan.parts_of(config, shapes).values()) <= hardware.host_bytes
+    have = hardware.host_bytes
+    return have is None or sum(host_plan.parts_of(config, shapes).values()) <= have
 
 
 def ways_out(config: Config, hardware: Hardware, shape_of: ShapeOf = memory_plan.shape_of) -> Iterator[str]:
@@ -256,6 +265,9 @@ def ways_out(config: Config, hardware: Hardware, shape_of: ShapeOf = memory_plan
         )
         if (same and of_learners) or (of_run and (config.local or hardware.gpus)):
             continue
+        kls = {config.policy(role).learner.kl.kind for role in config.policies}
+        if "kl" in change and kls & {"reward", "loss"}:  # what is learnt would be something else
+            continue
         tuned = memory_plan.changed(config, dict.fromkeys(config.policies, of_learners))
         tuned = tuned.model_copy(update=of_run)
         with suppress(ValidationError):  # does not go with what is given
@@ -264,7 +276,7 @@ def ways_out(config: Config, hardware: Hardware, shape_of: ShapeOf = memory_plan
                 yield " ".join(["--local"] * bool(of_run) + words)
 
 
-_LORA = {"lora": LoraSettings(), "trainable_layers": None}
+_LORA: dict[str, Any] = {"lora": LoraSettings(), "trainable_layers": None}
 _WAYS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
     (
         ("gradient-checkpointing", "microbatch-tokens 2048"),

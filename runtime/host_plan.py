@@ -93,14 +93,14 @@ def parts_of(config: Config, shapes: Mapping[str, Shape]) -> dict[str, int]:
     }
 
 
-def choose(config: Config, shapes: Mapping[str, Shape], have: int, bf16: bool) -> dict[str, Any]:
+def choose(config: Config, shapes: Mapping[str, Shape], have: int | None, bf16: bool) -> dict[str, Any]:
     """Dotted key -> value of what follows from the memory: the first form that fits, else the last.
 
-    have: bytes. bf16: the processor computes in bfloat16.
+    have: bytes; None if that is not known: the first form. bf16: the processor computes in bfloat16.
     """
     suited: dict[str, Any] = {}
     for suited in _forms(config, shapes, bf16):
-        if sum(parts_of(_with_open(config, suited), shapes).values()) <= have:
+        if have is None or sum(parts_of(_with_open(config, suited), shapes).values()) <= have:
             break
     return suited
 
@@ -108,7 +108,8 @@ def choose(config: Config, shapes: Mapping[str, Shape], have: int, bf16: bool) -
 def _forms(config: Config, shapes: Mapping[str, Shape], bf16: bool) -> Iterator[dict[str, Any]]:
     """The quicker ones first. A processor without bfloat16 takes a multiple of the time for it, adapters in one engine take
     more than an engine for each policy, and few sequences at once more than recomputation."""
-    can_share = all(config.policy(role).learner.lora for role in config.policies)
+    adapters = [config.policy(role).learner.lora for role in config.policies]
+    can_share = all(lora is not None and lora.quantize is None for lora in adapters)
     shared = (False, True) if can_share else (False,)
     dtypes = ("bfloat16",) if bf16 else ("float32", "bfloat16")
     for dtype, adapter, sequences, rung in itertools.product(dtypes, shared, _SEQUENCES, _RUNGS):
@@ -117,7 +118,6 @@ def _forms(config: Config, shapes: Mapping[str, Shape], bf16: bool) -> Iterator[
             engine = config.policy(role).engine
             suited |= {
                 f"{role}.engine.dtype": dtype,
-                f"{role}.engine.max_num_seqs": MAX_NUM_SEQS,
                 f"{role}.learner.gradient_checkpointing": rung[0],
                 f"{role}.learner.microbatch_tokens": rung[1],
                 f"{role}.learner.logits_mb": LOGITS_MB,
@@ -126,7 +126,8 @@ def _forms(config: Config, shapes: Mapping[str, Shape], bf16: bool) -> Iterator[
                 suited[f"{role}.learner.importance_cap"] = 2.0
             if engine.kind == "vllm":
                 one = cache_bytes(shapes[role], engine.model_copy(update={"dtype": engine.dtype or dtype}))
-                suited[f"{role}.engine.kv_cache_mb"] = max(_LEAST_CACHE, math.ceil(sequences * one / MIB))
+                at_once = min(sequences, engine.max_num_seqs or MAX_NUM_SEQS)
+                suited[f"{role}.engine.kv_cache_mb"] = max(_LEAST_CACHE, math.ceil(at_once * one / MIB))
                 suited[f"{role}.engine.adapter"] = adapter
         yield suited
 

@@ -301,10 +301,14 @@ def saving(config: Config, start: Start) -> Saving:
 
 def _checkpoint_bytes(config: Config, start: Start) -> int | None:
     """Returns None if a model is not on this machine yet."""
+    shapes = shapes_of(config) or {}
     sizes = {role: parameters(start.models[role]) for role in config.policies}
+    for role, shape in shapes.items():
+        if config.policy(role).model != EMBEDDED:  # else it may not be made yet
+            sizes[role] = sizes[role] or shape.parameters
     if not all(sizes.values()):
         return None
-    for role, shape in (shapes_of(config) or {}).items():
+    for role, shape in shapes.items():
         if lora := config.policy(role).learner.lora:
             sizes[role] = lora.rank * shape.adapter
         estimator = config.policy(role).learner.estimator

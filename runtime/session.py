@@ -338,7 +338,7 @@ class Session:
         if credit.kind != "tree" or "generator" not in assignment.learning:
             return {}
         branches, continuations = credit.branches, credit.continuations
-        if assignment.stage == self.config.game.turns:  # nothing follows that could differ
+        if assignment.stage == self.config.game.stage_numbers[-1]:  # nothing follows that could differ
             branches, continuations = credit.size, 1
         return {
             "generator": Branching(stage=assignment.stage, branches=branches, continuations=continuations)

@@ -7,7 +7,7 @@ from core.errors import SparringError
 from core.play import GENERATOR
 from learners.checkpoints import base_of
 from runtime.architectures import unknown_to_vllm
-from runtime.hardware import free_memory
+from runtime.hardware import host_memory
 from runtime.memory_plan import bytes_of, keys_of
 from runtime.model import Model, check_writes_programs, find_policy, open_model
 from runtime.plan import parameters
@@ -76,7 +76,7 @@ def fitting(models: Mapping[str, Model], wanted: int, dtype: str, kv_cache_mb: i
         name: parameters(model.path) * bytes_of(dtype) + (kv_cache_mb << 20) + _ENGINE_BYTES
         for name, model in models.items()
     }
-    return at_once(needs, wanted, free_memory())
+    return at_once(needs, wanted, host_memory().free)
 
 
 def at_once(needs: Mapping[str, int], wanted: int, free: int) -> int:

@@ -88,9 +88,9 @@ class Display:
     def step(self, row: Mapping[str, Any]) -> None:
         """A step is done."""
         now, step = self._clock(), row["step"]
-        if self._timed is None:
-            self._timed = now - row["seconds"]["total"], self._done
-        self._done, self._stepped = step, now
+        before, self._done, self._stepped = self._done, step, now
+        if self._timed is None:  # last: another thread draws meanwhile
+            self._timed = now - row["seconds"]["total"], before
         line, width = _step_line(row, self._total), self._console.width
         shown.info(line)
         for left_out in ("tokens_per_s", "phase", "stage") if self._console.is_terminal else ():

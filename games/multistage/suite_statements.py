@@ -173,8 +173,9 @@ class _Reader:
             case ast.ClassDef(body=body):
                 yield from self._statements(body, dict(names), top=False)
                 return
-            case ast.Assign(targets=[target], value=value) | ast.AnnAssign(
-                target=target, value=ast.expr() as value
+            case (
+                ast.Assign(targets=[target], value=value)
+                | ast.AnnAssign(target=target, value=ast.expr() as value)
             ):
                 value, changed = self._replaced(value, names), _changed(statement)
                 calls = calls_of(self._entry_point, value) if self._wants_calls else []
@@ -233,7 +234,9 @@ class _Replace(ast.NodeTransformer):
             case (
                 ast.Name(id=name)  # candidate(1)
                 | ast.Attribute(value=ast.Name(), attr=name)  # solution.f(1)
-                | ast.Attribute(value=ast.Call(func=ast.Name(), args=[], keywords=[]), attr=name)  # Solution().f(1)
+                | ast.Attribute(
+                    value=ast.Call(func=ast.Name(), args=[], keywords=[]), attr=name
+                )  # Solution().f(1)
             ) if name in (self._entry_point, _ALIAS):
                 node.func = ast.Name(self._entry_point, ast.Load())
                 return node

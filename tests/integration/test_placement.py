@@ -91,7 +91,9 @@ def started(config: Config, directory: Path, monkeypatch) -> list[tuple[str, str
             return self.ended
 
     process_group = learners.train_backend.TorchGroup
-    monkeypatch.setattr(learners.train_backend, "TorchGroup", lambda backend, timeout_s: process_group("gloo"))
+    monkeypatch.setattr(
+        learners.train_backend, "TorchGroup", lambda backend, timeout_s: process_group("gloo")
+    )
     monkeypatch.setattr(learners.train_loop, "_train_loop", loop)
     monkeypatch.setattr(runtime.cluster, "_build_runner", lambda *_: Nothing())
     monkeypatch.setattr(

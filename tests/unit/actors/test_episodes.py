@@ -81,22 +81,28 @@ def test_play_for_training_answers_what_was_earned_and_leaves_the_rest_apart() -
 
 
 @pytest.mark.parametrize(
-    ("attempts", "turns", "branching", "expected"),
+    ("attempts", "stages", "branching", "expected"),
     [
-        ({"generator": 2, "discriminator": 0}, 1, None, 2),
-        ({"generator": 2, "discriminator": 3}, 5, None, 13),
+        ({"generator": 2, "discriminator": 0}, (), None, 2),
+        ({"generator": 2, "discriminator": 3}, (1, 2, 3, 4, 5), None, 13),
         # 2 prefixes of 2 branches of 2 continuations: 2 turns of each stage before, 4 of this one, 8 of each after it
-        ({"generator": 8, "discriminator": 3}, 5, Branching(stage=3, branches=2, continuations=2), 27),
+        (
+            {"generator": 8, "discriminator": 3},
+            (1, 2, 3, 4, 5),
+            Branching(stage=3, branches=2, continuations=2),
+            27,
+        ),
+        ({"generator": 8, "discriminator": 3}, (1, 5), Branching(stage=5, branches=8, continuations=1), 12),
     ],
 )
 def test_a_play_tells_how_many_completions_of_how_many_are_there(
-    attempts: dict[str, int], turns: int, branching: Branching | None, expected: int
+    attempts: dict[str, int], stages: tuple[int, ...], branching: Branching | None, expected: int
 ) -> None:
     games: Any = SimpleNamespace(play=lambda problem, players, *_: spoken(problem, players["generator"]))
     policy = ScriptedPolicy(lambda prompt, sampling: [*map(ord, "ab"), STOP])
     speaker = Speaker(policy=policy, format=Letters(), decode=letters, max_tokens=9, probe_tolerance=1.0)
     seats = {"generator": "generator", "discriminator": "discriminator"}
-    runner = EpisodeRunner(games, NoSandbox(), dict.fromkeys(seats, speaker), seats, 0, turns=turns)
+    runner = EpisodeRunner(games, NoSandbox(), dict.fromkeys(seats, speaker), seats, 0, stages=stages)
     request = PlayRequest(
         address=("step", 1),
         problems=tuple(match("letters", name) for name in "pqr"),

@@ -167,6 +167,11 @@ def test_a_tag_in_a_program_ends_no_thinking():
     assert without_thinking(f"<think>\nx\n</think>\n{block(program)}") == block(program)
 
 
+def test_a_tag_inside_a_line_of_a_block_ends_no_thinking_that_never_began():
+    program = "def f(s):\n    return s.replace('</think> ', '')\n"
+    assert extract_program(block(program)) == program
+
+
 def test_thinking_that_never_ends_leaves_what_stands_before_it():
     assert extract_program(f"{block()}<think>\n{block(BAD)}") == GOOD
 

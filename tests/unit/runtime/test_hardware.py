@@ -14,7 +14,7 @@ from configs.schema import Config
 from core.errors import SparringError
 from runtime import hardware as hardware_of_runs
 from runtime import memory_plan
-from runtime.hardware import Hardware, detect, free_memory, of_engine, said, settled
+from runtime.hardware import Hardware, HostMemory, detect, host_memory, of_engine, said, settled
 from runtime.memory_plan import Shape
 from runtime.start import fit
 
@@ -258,8 +258,8 @@ def test_this_machine_is_found() -> None:
     assert (found.gpu is None) == (found.gpus == 0) == (found.capability == (0, 0))
 
 
-def test_free_memory_is_the_least_of_the_machines_and_of_the_groups_around_it(tmp_path) -> None:
-    free = psutil.virtual_memory().available
+def test_memory_is_the_least_of_the_machines_and_of_the_groups_around_it(tmp_path) -> None:
+    machine = psutil.virtual_memory()
     job = tmp_path / "slurm" / "job"
     job.mkdir(parents=True)
 
@@ -268,13 +268,22 @@ def test_free_memory_is_the_least_of_the_machines_and_of_the_groups_around_it(tm
         (group / "memory.current").write_text(f"{current}\n")
         (group / "memory.stat").write_text(f"anon 1\ninactive_file {cached}\n")
 
-    assert free_memory(tmp_path, "/slurm/job") == pytest.approx(free, rel=0.2)  # no group says a limit
+    def found(root: Path = tmp_path) -> HostMemory:
+        return host_memory(root, "/slurm/job")
+
+    whole = HostMemory(machine.total, pytest.approx(machine.available, rel=0.2))  # type: ignore[arg-type]
+    assert found() == whole, "no group says a limit"
     limited(job, "max", 5000, 0)
     limited(tmp_path / "slurm", "9000", 5000, 1000)
-    assert free_memory(tmp_path, "/slurm/job") == 9000 - 5000 + 1000  # files that are cached give way
+    assert found() == (9000, 9000 - 5000 + 1000), "files that are cached give way"
     limited(job, "7000", 7500, 0)
-    assert free_memory(tmp_path, "/slurm/job") == 0
-    assert free_memory(tmp_path / "none") == pytest.approx(free, rel=0.2)
+    assert found() == (7000, 0)
+    assert host_memory(tmp_path / "none") == whole
+
+
+def test_of_a_groups_memory_a_twentieth_of_its_own_is_left() -> None:
+    assert replace(CPU, memory_gib=32.0, free_gib=31.0).host_bytes == int((31 - 1.6) * 2**30)
+    assert CPU.host_bytes is None, "not known"
 
 
 EMBEDDED = {"model": "embedded"}

@@ -198,6 +198,13 @@ def test_a_plan_says_how_often_checkpoints_are_written_and_how_many_are_kept(
     assert said in disk
 
 
+def test_of_a_hubs_model_that_is_known_the_checkpoint_is_known(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(plan, "shapes_of", of_size(4 * 10**7))
+    hub = ("--generator-model", "a", "--discriminator-model", "a")
+    (disk,) = (line for line in planned(tmp_path, *hub, parameters=0).lines if line.startswith("disk"))
+    assert "written after every step" in disk
+
+
 def test_models_that_are_made_first_are_small(tmp_path: Path) -> None:
     """The embedded ones, before their warm start."""
     (disk,) = (line for line in planned(tmp_path, parameters=0).lines if line.startswith("disk"))
