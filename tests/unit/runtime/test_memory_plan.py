@@ -398,6 +398,36 @@ def test_on_a_cpu_less_memory_never_chooses_a_larger_form(size: str, gib: int) -
     assert chosen(gib) <= chosen(2 * gib)
 
 
+def test_on_a_cpu_a_quantised_adapter_stays_out_of_the_engine() -> None:
+    quantised = {"model": "a/b", "learner": {"lora": {"rank": 16, "quantize": "4bit"}}}
+    for gib in (4, 16, 64):
+        found = fitted(both(quantised), host(gib), lambda model: QWEN["0.5B"])
+        assert not found.generator.engine.adapter
+
+
+def test_a_cache_is_no_larger_than_its_sequences() -> None:
+    def cache(**engine: Any) -> int:
+        found = fitted(both({"model": "a/b", "engine": engine}), host(1000), lambda model: QWEN["0.5B"])
+        assert found.generator.engine.kind == "vllm"
+        return found.generator.engine.kv_cache_mb or 0
+
+    assert 8 * cache(kind="vllm", max_num_seqs=4) == cache(kind="vllm")
+
+
+def test_layers_that_are_given_are_what_is_trained() -> None:
+    layers = both({"model": "a/b", "learner": {"lora_if_needed": True, "trainable_layers": 4}})
+    found = fitted(layers, host(16), lambda model: QWEN["7B"])
+    assert found.generator.learner.lora is None and found.generator.learner.trainable_layers == 4
+
+
+@pytest.mark.parametrize(("kind", "offered"), [("watched", True), ("loss", False), ("reward", False)])
+def test_a_penalty_that_was_set_is_not_offered_to_go(kind: str, offered: bool) -> None:
+    kl: dict[str, Any] = {"kind": kind} | ({} if offered else {"coefficient": 0.1})
+    config = both({"model": "a/b", "learner": {"kl": kl}})
+    ways = " ".join(ways_out(config, card(39.4), lambda model: QWEN["1.5B"]))
+    assert ("kl.kind none" in ways) == offered and "lora" in ways
+
+
 CARDS: dict[str, Hardware] = {
     "16 GB CPU": host(15.6),
     "T4": T4,
