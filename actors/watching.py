@@ -27,9 +27,10 @@ HEALTH: dict[str, Any] = {"concurrency_groups": {"health": 1}}
 
 
 GONE = (ActorDiedError, OutOfMemoryError)
-"""What Ray says of an actor that does not come back: the second if its memory monitor has ended it."""
+"""Errors of a call to an actor that will not come back. OutOfMemoryError: Ray's memory monitor killed it. Catch these to
+give the actor up."""
 DIED = (RayActorError, OutOfMemoryError)
-"""What Ray says of an actor that does not come back, or is away."""
+"""Errors of a call to an actor that has died or cannot be reached for now; Ray may restart it. Catch these to ask again."""
 
 
 class Silent(Exception):

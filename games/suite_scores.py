@@ -30,7 +30,7 @@ class SuiteRecord:
     validity: float
     """As rewards take it: |V| / max(slots, |T|), where a corrected output costs its part."""
     surplus: int = 0
-    """Tests of the answer beyond the rules' max_tests, which were not read."""
+    """Tests of the answer beyond the rules' max_tests, which do not count."""
     wrong: Killed = ()
     mutants: Killed = ()
     correct: Killed = ()

@@ -57,8 +57,8 @@ class Evaluations:
         self._bank = json.loads(file.read_text())
         if new := tuple(p for p in request.problems if p.id not in self._bank):
             self._show.say(
-                f"{len(new)} of {len(request.problems)} held-out problems are not of the run before: their yardstick is "
-                "played by the models as they are now"
+                f"{len(new)} of {len(request.problems)} held-out problems are not of the run before: their baseline "
+                "programs are written by the models as they are now"
             )
             self._begin_bank(replace(request, problems=new), file)
             self._await_bank()  # the models learn before the next scores
@@ -85,10 +85,10 @@ class Evaluations:
         return at and self._evaluator is not None
 
     def begin(self, step: int, last_of_stage: bool = False) -> Callable[[], Scores] | None:
-        """After this step; 0: before the first. Who waits for the scores; None where none are due. They are of the weights that
-        are published now: none may be until they are there.
+        """Begin the evaluation that is due after this step (0: before the first step); return a function that waits for its
+        scores, or None if none is due. No weights may be published until the scores are there.
 
-        The wait raises SparringError where checkpoints are to be chosen by a score that the game does not have.
+        The function raises SparringError if evaluation.best_by names a score that the game does not have.
         """
         if self._evaluator is None or not self.due(step, last_of_stage):
             return None

@@ -1,9 +1,11 @@
-"""What a host without a GPU has to hold, in bytes, by arithmetic, and which form of a run fits there, before anything loads.
+"""Calculates the memory, in bytes, that a run takes on a host without a GPU, and chooses the form of the run that fits,
+before anything loads.
 
-Counted is the height of an update: what learners hold, gradients, activations and logits of those that update at the same
-time, the engines' weights and caches, the object store and the processes themselves. The constants
-below were fitted to two runs (a 0.5B by LoRA, the recipe embedded), so they are estimates. A run may take what is free but for the last twentieth of the memory, at which Ray's monitor
-ends the process that holds most.
+The figure is the peak, which is during an update: what learners hold, the gradients, activations and logits of those that
+update at the same time, the engines' weights and caches, the object store and the processes themselves. Not counted are the
+keys and values of an engine of kind transformers. The constants below were fitted to two runs (a 0.5B by LoRA, the recipe
+embedded), so they are estimates. The last twentieth of the memory stays free: if it is taken, Ray's monitor kills the process
+that holds most.
 """
 
 import itertools
@@ -27,12 +29,12 @@ from runtime.placement import learner_groups, learning_in_turn
 
 MIB = 1 << 20
 PROCESSES = {"driver and Ray": 2200 * MIB, "worker": 700 * MIB, "actor": 900 * MIB, "alone": 1500 * MIB}
-"""Of interpreters and their libraries: all that a run always has; each learner's worker; each rollout actor or engine;
-with `local` all in one."""
+"""Bytes of the interpreters and their libraries: of what every run has; of each learner's worker; of each rollout actor or
+engine; of the one process of a run with `local`."""
 WORK_SPACE, WORK_SHARE = 150 * MIB, 0.35
-"""Of an engine beside weights and cache: always, and as a share of its weights."""
+"""Bytes that an engine takes besides its weights and cache: a constant, and a share of its weights."""
 UNUSED_SHARE = 0.35
-"""Of what an update takes: what the allocator has besides."""
+"""Memory that the allocator holds besides what an update uses, as a share of it."""
 CHOSEN = frozenset(
     (
         "dtype",
@@ -46,9 +48,9 @@ CHOSEN = frozenset(
 )
 """Names of the keys that are chosen here."""
 _SEQUENCES = (32, 16, 8, 4)
-"""In full length that an engine's cache has room for. How many are decoded at once decides how quick a CPU is."""
+"""Numbers of sequences of full length that an engine's cache may have room for, the quickest first."""
 _LEAST_CACHE = 16
-"""That an engine takes, in MiB."""
+"""Size in MiB of the smallest cache with which an engine starts."""
 _RUNGS = ((False, MICROBATCH_TOKENS), (False, 4096), (True, 4096), (True, 2048))
 """(gradient_checkpointing, microbatch_tokens), the fastest first."""
 
