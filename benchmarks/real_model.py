@@ -77,7 +77,8 @@ async def played(model: str, problems: Sequence[Any], quick: bool) -> tuple[dict
         "dtype": dtype,
         "threads": int(os.environ["OMP_NUM_THREADS"]),
     }
-    ratios: dict[str, float] = {}
+    played: dict[str, tuple[Sequence[Any], float]] = {}
+    """By arm, the attempts and the seconds that they took."""
     with LocalSandbox("auto", limits=rules.sandbox_limits) as sandbox:
         for arm, stages in (("at once", 0), ("in stages", None))[: 1 if quick else 2]:
             game = MultistageGame(rules.model_copy(update={"stages": stages}))
@@ -86,11 +87,16 @@ async def played(model: str, problems: Sequence[Any], quick: bool) -> tuple[dict
             seconds = time.perf_counter() - start
             attempts = [t for episode in episodes for t in episode.trajectories]
             tokens = sum(t.token_count for t in attempts)
-            figures |= {f"{arm}: {name}": value for name, value in _worth(attempts, rules.max_tests).items()}
-            figures |= {f"{arm}: tokens": tokens, f"{arm}: tokens/s": tokens / seconds}
-            ratios[f"{arm}: against bare vLLM"] = _bare_seconds(opened.path, engine, attempts) / seconds
-    await policy.close()
-    return figures, ratios
+            worth = _worth(attempts, rules.max_tests) | {"tokens": tokens, "tokens/s": tokens / seconds}
+            figures |= {f"{arm}: {name}": value for name, value in worth.items()}
+            print(f"{arm}: " + ", ".join(f"{name} {value:.3g}" for name, value in worth.items()), flush=True)
+            played[arm] = attempts, seconds
+    await policy.close()  # an engine that ends takes vLLM's globals with it
+    bare = _bare_seconds(opened.path, engine, [attempts for attempts, _ in played.values()])
+    return figures, {
+        f"{arm}: against bare vLLM": alone / seconds
+        for (arm, (_, seconds)), alone in zip(played.items(), bare, strict=True)
+    }
 
 
 async def _episodes(
@@ -136,18 +142,20 @@ def _worth(attempts: Sequence[Any], slots: int) -> dict[str, float]:
     }
 
 
-def _bare_seconds(model: str, engine: Any, attempts: Sequence[Any]) -> float:
-    """Of vLLM alone, with the same requests."""
+def _bare_seconds(model: str, engine: Any, arms: Sequence[Sequence[Any]]) -> list[float]:
+    """Return the seconds that vLLM alone takes for the requests of each arm's attempts."""
     from vllm.v1.engine.llm_engine import LLMEngine
 
     from actors.vllm_engine import engine_args
     from benchmarks.rollout import chain_of, step_through
 
     bare = LLMEngine.from_engine_args(engine_args(model, engine, "cpu"))
-    chains = [("model", chain_of(t)[1]) for t in attempts]
-    start = time.perf_counter()
-    step_through({"model": bare}, chains, {"seed": 1, "logprobs": 0})
-    seconds = time.perf_counter() - start
+    seconds = []
+    for attempts in arms:
+        chains = [("model", chain_of(t)[1]) for t in attempts]
+        start = time.perf_counter()
+        step_through({"model": bare}, chains, {"seed": 1, "logprobs": 0})
+        seconds.append(time.perf_counter() - start)
     bare.engine_core.shutdown()
     return seconds
 
