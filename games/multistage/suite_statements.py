@@ -18,7 +18,7 @@ from core.source import is_literal, literal, parse
 from games.parsing import code_blocks
 
 MOST_TESTS = 256
-"""Tests that are read of one answer."""
+"""An answer is read until so many tests are found."""
 _MOST_STATEMENTS = 1_000
 """Statements that are looked at, with those of unrolled loops: the work is bounded whatever the answer holds."""
 _MOST_CHARS, _MOST_NAMES = 400, 20
