@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from core.verdict import Limits, Test
 
 _FUNCTION_NAME = re.compile(r"def\s+([A-Za-z_]\w*)\s*\(")
+_FUTURE = re.compile(r"^from __future__ import .*\n?", re.MULTILINE)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,6 +35,8 @@ class Problem:
     other_solutions: tuple[str, ...] = ()
     """Correct ones besides the reference."""
     wrong_solutions: tuple[str, ...] = ()
+    preamble: str = ""
+    """Python that the data set's harness puts before each program: imports, the prompt's other functions."""
 
     @property
     def entry_point(self) -> str:
@@ -44,6 +47,13 @@ class Problem:
                 f"problem {self.id}: function_signature {self.function_signature!r} has no 'def name('"
             )
         return match.group(1)
+
+    def with_preamble(self, program: str) -> str:
+        """The program as it is judged."""
+        if not self.preamble:
+            return program
+        futures = "".join(_FUTURE.findall(program))  # Python wants them first
+        return f"{futures}{self.preamble}\n{_FUTURE.sub('', program)}"
 
     def limits_over(self, run: Limits) -> Limits:
         return self.limits.over(run) if self.limits is not None else run

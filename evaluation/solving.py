@@ -165,7 +165,8 @@ class Solver:
             if self.best_of > 1 and self.sandbox is not None and self.tester is not None:
                 tests = await self.tester.tests(problem)
                 limits = problem.limits_over(self.limits)
-                counted = await votes([p.artifact for p in programs], tests, self.sandbox, limits)
+                sources = [problem.with_preamble(p.artifact) for p in programs]
+                counted = await votes(sources, tests, self.sandbox, limits)
             chosen = counted.index(max(counted)) if counted else 0
             attempt = programs[chosen]
             vote = counted[chosen] if counted else None
@@ -197,7 +198,10 @@ class Solver:
         if self.sandbox is None or not tests:
             return None
         verdicts = await self.sandbox.judge(
-            attempt.artifact, tests, limits=problem.limits_over(self.limits), language=problem.language
+            problem.with_preamble(attempt.artifact),
+            tests,
+            limits=problem.limits_over(self.limits),
+            language=problem.language,
         )
         shown = outcomes_of(given, verdicts[: len(given)])
         return [*shown, *outcomes_of(tests[len(given) :], verdicts[len(given) :], "hidden")]

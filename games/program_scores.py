@@ -39,7 +39,10 @@ async def judge_program(
     tests = problem.evaluation_tests if tests is None else tests
     try:
         verdicts = await sandbox.judge(
-            program, tests, limits=problem.limits_over(limits), language=problem.language
+            problem.with_preamble(program),
+            tests,
+            limits=problem.limits_over(limits),
+            language=problem.language,
         )
     except SandboxFailure as failure:
         return JudgedProgram(program=program, test_rate=None, status=Status.SANDBOX_ERROR, error=str(failure))

@@ -41,7 +41,10 @@ async def _judge_reference(problem: Problem, sandbox: Sandbox) -> tuple[Problem,
         return problem, []
     tests = problem.baseline_tests + problem.hidden_tests
     verdicts = await sandbox.judge(
-        problem.reference_solution, tests, limits=problem.limits, language=problem.language
+        problem.with_preamble(problem.reference_solution),
+        tests,
+        limits=problem.limits,
+        language=problem.language,
     )
     offences = [
         Offence(verdict.status, _told(problem, position, verdict))

@@ -124,7 +124,7 @@ class Suites:
         asks = list(
             dict.fromkeys(t.source if self._strict else t.call for suite in suites for t in suite.distinct)
         )
-        reference = self._problem.reference_solution
+        reference = self._problem.with_preamble(self._problem.reference_solution)
         runs = await asyncio.gather(
             *(judged(self._sandbox.judge(reference, asks, limits=self._limits, run=n)) for n in (0, 1))
         )
@@ -162,6 +162,7 @@ class Suites:
 
     async def meet(self, program: str, groups: Sequence[Mapping[str, float]]) -> Met | None:
         """None if the sandbox failed."""
+        program = self._problem.with_preamble(program)
         runs = await asyncio.gather(
             *(judged(self._sandbox.judge(program, list(group), limits=self._limits)) for group in groups)
         )

@@ -76,7 +76,7 @@ class UnitTestsRules(SolverRules):
         if attempt.components["format"]:
             verdicts = await judged(
                 sandbox.judge(
-                    attempt.artifact,
+                    problem.with_preamble(attempt.artifact),
                     tests,
                     limits=problem.limits_over(self.sandbox_limits),
                     language=problem.language,

@@ -16,7 +16,7 @@ from pydantic import AliasChoices, Field
 from core.problem import Problem
 from core.verdict import OutputTest, Test
 from problems.formats.records import Entry, Record, entries
-from problems.formats.sources import call_test, limits_for, python_solutions, signature_of
+from problems.formats.sources import HARNESS_IMPORTS, call_test, limits_for, python_solutions, signature_of
 from problems.loader import kind_of
 
 log = logging.getLogger(__name__)
@@ -138,7 +138,9 @@ class _Question(Record):
 
 
 def apps(path: Path) -> list[Problem]:
-    """All tests are the baseline. The first solution in Python 3 is the reference. Raises ProblemFileError."""
+    """All tests are the baseline. The first solution in Python 3 is the reference. Where a function is called, programs get the imports of LeetCode.
+
+    Raises ProblemFileError."""
     return with_tests([_problem(e, e.validated(_Question)) for e in entries(path, "apps")], path)
 
 
@@ -172,6 +174,7 @@ def _problem(entry: Entry, question: _Question) -> Problem:
             _amount(question.memory_limit, {"megabyte": 1.0, "kilobyte": 1 / 1024, "gigabyte": 1024.0}),
         ),
         other_solutions=right[1:],
+        preamble=HARNESS_IMPORTS if name else "",
     )
 
 

@@ -18,7 +18,7 @@ from pydantic import Field
 
 from core.problem import Problem
 from core.source import literal
-from problems.formats.humaneval import Task, check_test, checked_signature
+from problems.formats.humaneval import Task, check_test, checked_signature, helpers
 from problems.formats.records import Entry, entries
 from problems.formats.sources import parse_python
 
@@ -68,6 +68,7 @@ def _mbpp_problem(entry: Entry, task: _MbppPlus) -> Problem:
         function_signature=checked_signature(entry, task),
         baseline_tests=tuple("\n".join([*imports, ast.unparse(node)]) for node in asserts),
         reference_solution=task.prompt + task.canonical_solution,
+        preamble=helpers(task),
         hidden_tests=tuple(_differential_tests(task, inputs, _comparison(asserts, task.entry_point))),
     )
 
@@ -82,6 +83,7 @@ def _humaneval_problem(entry: Entry, task: _HumanEvalPlus) -> Problem:
         function_signature=checked_signature(entry, task),
         baseline_tests=(check_test(task, task.test),) if task.test.strip() else base,
         reference_solution=task.prompt + task.canonical_solution,
+        preamble=helpers(task),
         hidden_tests=base + plus,
     )
 

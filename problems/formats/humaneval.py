@@ -35,6 +35,7 @@ def _problem(entry: Entry, task: _Tested) -> Problem:
         function_signature=checked_signature(entry, task),
         baseline_tests=(check_test(task, task.test),),
         reference_solution=task.prompt + task.canonical_solution,
+        preamble=helpers(task),
     )
 
 
@@ -53,11 +54,11 @@ def checked_signature(entry: Entry, task: Task) -> str:
 
 def check_test(task: Task, test: str) -> str:
     """The official test. It brings the prompt's helpers along, so that it does not depend on the program's."""
-    return f"{_helpers(task)}{test.strip()}\n\ncheck({task.entry_point})\n"
+    return f"{helpers(task)}{test.strip()}\n\ncheck({task.entry_point})\n"
 
 
-def _helpers(task: Task) -> str:
-    """The prompt's imports and other functions; some tests call them."""
+def helpers(task: Task) -> str:
+    """The prompt's imports and other functions: some tests call them, and an answer may leave them out."""
     tree = parse_python(task.prompt)
     kept = [
         node

@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from core.problem import Problem
 from core.verdict import OutputTest, Test
 from problems.formats.records import Entry, Record, entries
-from problems.formats.sources import call_test, limits_for, signature_of
+from problems.formats.sources import HARNESS_IMPORTS, call_test, limits_for, signature_of
 
 _CASES = 'a JSON list of {"input", "output", "testtype": "stdin" or "functional"}'
 
@@ -73,6 +73,7 @@ def _problem(entry: Entry, question: _Question) -> Problem:
         tags=tuple(tag for tag in (question.platform, question.contest_date[:10]) if tag),
         hidden_tests=tuple(everything),
         limits=limits_for(everything),
+        preamble=HARNESS_IMPORTS,
     )
 
 

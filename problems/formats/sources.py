@@ -17,6 +17,18 @@ MOST_SOLUTIONS = 16
 """Of a problem, right and wrong ones each: contests have thousands."""
 
 
+_MODULES = "string re datetime collections heapq bisect copy math random statistics itertools functools operator io sys json"
+HARNESS_IMPORTS = "\n".join(
+    (
+        *(f"from {module} import *" for module in ("typing", *_MODULES.split(), "builtins")),
+        f"import {_MODULES.replace(' ', ', ')}",
+    )
+)
+"""What the harnesses of LiveCodeBench, APPS and TACO put before a program, as LeetCode does: `List`, `Counter`, `inf` are
+there without an import. The builtins come late, for `math` and `operator` have a `pow` of their own; and then the modules,
+since `datetime`, `copy` and `bisect` are names of both."""
+
+
 def parse_python(source: str) -> ast.Module | None:
     """None where it is no Python 3."""
     try:

@@ -34,6 +34,14 @@ SOLUTIONS = {  # of the data set that has none
     "livecodebench/ours_a": "a, b = map(int, input().split())\nprint(a + b)",
     "livecodebench/9001": "class Solution:\n    def repeatAll(self, words, k):\n        return [w * k for w in words]",
 }
+ANSWERS = {
+    "humaneval": ("HumanEval/9000", "def grow_all(xs: List[int]): return [grow(x) for x in xs]"),
+    "humaneval_plus": ("HumanEval/9000", "def grow_all(xs: List[int]): return [grow(x) for x in xs]"),
+    "apps": ("apps/9001", "def pair(n) -> List[int]: return [n, pow(n, 2, inf and 10**9)]"),
+    "taco": ("taco/1", "def longest(words): return reduce(lambda a, b: max(a, b, key=len), deque(words))"),
+    "livecodebench": ("livecodebench/ours_a", "print(sum(map(int, stdin.read().split())))"),
+}
+"""By format, a problem's id and an answer that leaves out what the harness imports or the prompt defines."""
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +65,9 @@ def judge(sandbox: LocalSandbox, problem: Problem, program: str) -> list[Verdict
     tests = dict.fromkeys(problem.baseline_tests + problem.hidden_tests)
     try:
         return asyncio.run(
-            sandbox.judge(program, list(tests), limits=problem.limits, language=problem.language)
+            sandbox.judge(
+                problem.with_preamble(program), list(tests), limits=problem.limits, language=problem.language
+            )
         )
     except UnknownLanguage as missing:  # a sandbox without containers has what the host has
         pytest.skip(str(missing))
@@ -80,6 +90,14 @@ def test_wrong_solutions_fail(sandbox: LocalSandbox) -> None:
     assert len(problem.wrong_solutions) == 2
     for program in problem.wrong_solutions:
         assert not all(v.passed for v in judge(sandbox, problem, program))
+
+
+@pytest.mark.parametrize("format", ANSWERS)
+def test_an_answer_finds_what_its_harness_puts_before_it(sandbox: LocalSandbox, format: str) -> None:
+    id, answer = ANSWERS[format]
+    (problem,) = (p for p in load_dataset(DATA / FILES[format], format) if p.id == id)
+    assert all(verdict.passed for verdict in judge(sandbox, problem, answer))
+    assert not any(v.passed for v in judge(sandbox, replace(problem, preamble=""), answer))
 
 
 def test_a_reference_never_reaches_the_program(sandbox: LocalSandbox) -> None:

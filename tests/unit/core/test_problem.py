@@ -36,3 +36,12 @@ def test_a_signature_without_a_name_is_an_error_that_names_the_problem(signature
 def test_evaluation_uses_hidden_tests_where_there_are_any():
     assert problem().evaluation_tests == ("assert f(2) == 4",)
     assert problem(hidden_tests=("assert f(3) == 6",)).evaluation_tests == ("assert f(3) == 6",)
+
+
+def test_a_preamble_stands_before_the_program_and_behind_what_python_wants_first():
+    with_helper = problem(preamble="import math\n\ndef twice(n): return n * 2\n")
+    program = "from __future__ import annotations\ndef f(n: Unknown): return math.floor(twice(n))"
+    names: dict = {}
+    exec(compile(with_helper.with_preamble(program), "program", "exec", dont_inherit=True), names)
+    assert names["f"](2) == 4
+    assert problem().with_preamble(program) == program

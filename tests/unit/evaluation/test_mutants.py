@@ -1,5 +1,6 @@
 import ast
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -113,6 +114,21 @@ def test_a_mutant_that_never_ends_is_met_by_no_more_tests_than_show_it(breaking)
     probes = [f"f([{n}])" for n in range(2, 40)]
     assert bugs(breaking, ENDLESS, probes=probes) == [ENDLESS]
     assert [len(tests) for program, tests, *_ in breaking.jobs if program == ENDLESS.source] == [1]
+
+
+def test_what_the_reference_needs_stands_before_its_mutants(sandbox):
+    source = "def f(x): return floor(x) > 0"
+    problem = replace(
+        PROBLEM,
+        preamble="from math import floor",
+        reference_solution=source,
+        baseline_tests=("assert f(1)",),
+        hidden_tests=(),
+    )
+    mutated = [
+        replace(BASELINE, source=source.replace(old, new)) for old, new in (("> 0", "> 1"), ("> 0", ">= 0"))
+    ]
+    assert asyncio.run(non_equivalent(problem, mutated, sandbox)) == mutated[:1]
 
 
 def test_mutants_of_a_real_reference_are_sifted(sandbox):

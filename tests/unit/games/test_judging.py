@@ -1,17 +1,22 @@
 """What a sandbox's verdicts say for the record."""
 
 import asyncio
+from dataclasses import replace
+
+import pytest
 
 from core.episode import OUTCOME_CHARACTERS, Outcome
 from core.verdict import OutputTest, Status, Verdict
 from games.judging import outcomes_of
+from games.multistage.game import MultistageGame
+from games.multistage.rules import MultistageRules
 from games.prediction.game import OutputPredictionGame
 from games.prediction.rules import OutputPredictionRules
 from games.programs.code_execution import CodeExecutionRules
 from games.programs.code_golf import CodeGolfRules
 from games.programs.game import SolverGame
 from games.programs.unit_tests import UnitTestsRules
-from tests.playing import play, reader, with_tests
+from tests.playing import Breaking, play, player, reader, with_tests
 
 
 def statuses(trajectory) -> list[str]:
@@ -79,3 +84,28 @@ def test_a_prediction_shows_what_was_printed(table, sandbox):
     assert statuses(author) == ["PASSED", "PASSED"]
     assert (right.outcomes[0].test, statuses(right)) == ("the program prints '6'", ["PASSED"])
     assert (wrong.outcomes[0].owner, statuses(wrong)) == ("author #0", ["WRONG_ANSWER"])
+
+
+@pytest.mark.parametrize(
+    "game",
+    [
+        SolverGame(UnitTestsRules()),
+        SolverGame(CodeExecutionRules()),
+        MultistageGame(MultistageRules(stages=0)),
+    ],
+)
+def test_programs_are_judged_behind_the_problems_preamble(table, sandbox, game):
+    """And the record shows them without it."""
+    problem = replace(
+        with_tests(table.problem, "assert f(1) == 2"),
+        preamble="one = 1",
+        reference_solution="def f(n): return n + one",
+    )
+    judges = Breaking(sandbox, on=set())
+    program = "def f(n): return one + n"
+    seats = [player("generator", lambda *_: program), player("discriminator", lambda *_: "assert f(3) == 4")]
+    episode = play(game, problem, seats if isinstance(game, MultistageGame) else seats[:1], judges)
+    assert judges.jobs and all(source.startswith("one = 1\n") for source, *_ in judges.jobs)
+    (attempt,) = (t for t in episode.trajectories if t.player == "generator")
+    assert attempt.artifact == program
+    assert {outcome.status for outcome in attempt.outcomes} == {"PASSED"}
