@@ -24,6 +24,7 @@ from runtime.memory_plan import (
     engines_of,
     learner_of,
     object_store_bytes,
+    with_open,
 )
 from runtime.placement import learner_groups, learning_in_turn
 
@@ -102,7 +103,7 @@ def choose(config: Config, shapes: Mapping[str, Shape], have: int | None, bf16: 
     """
     suited: dict[str, Any] = {}
     for suited in _forms(config, shapes, bf16):
-        if have is None or sum(parts_of(_with_open(config, suited), shapes).values()) <= have:
+        if have is None or sum(parts_of(with_open(config, suited), shapes).values()) <= have:
             break
     return suited
 
@@ -132,24 +133,6 @@ def _forms(config: Config, shapes: Mapping[str, Shape], bf16: bool) -> Iterator[
                 suited[f"{role}.engine.kv_cache_mb"] = max(_LEAST_CACHE, math.ceil(at_once * one / MIB))
                 suited[f"{role}.engine.adapter"] = adapter
         yield suited
-
-
-def _with_open(config: Config, suited: Mapping[str, Any]) -> Config:
-    """A copy in which these keys have these values, if they were left open."""
-    policies = {}
-    for role in config.policies:
-        policy = config.policy(role)
-        sections = {}
-        for name in ("engine", "learner"):
-            section = getattr(policy, name)
-            values = {
-                key.split(".")[2]: value
-                for key, value in suited.items()
-                if key.startswith(f"{role}.{name}.") and getattr(section, key.split(".")[2], 0) is None
-            }
-            sections[name] = section.model_copy(update=values)
-        policies[role] = policy.model_copy(update=sections)
-    return config.model_copy(update=policies)
 
 
 def describe(parts: Mapping[str, int]) -> str:

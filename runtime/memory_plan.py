@@ -334,13 +334,22 @@ def choose(config: Config, shapes: Mapping[str, Shape], have: int) -> dict[str, 
     """Dotted key -> value: the fastest rung on which all fits, else the last, and the engines' shares.
 
     have: bytes of the smallest GPU."""
-    asleep = (False, True) if can_sleep(config) else (False,)
-    for sleep, sequences, (checkpointing, logits, tokens) in itertools.product(asleep, (FED, STARVED), RUNGS):
+    may_sleep = (False, True) if can_sleep(config) else (False,)
+    for sleep, sequences, (checkpointing, logits, tokens) in itertools.product(
+        may_sleep, (FED, STARVED), RUNGS
+    ):
         rung = {"gradient_checkpointing": checkpointing, "logits_mb": logits, "microbatch_tokens": tokens}
-        on_rung = changed(with_sleep(config, sleep), dict.fromkeys(config.policies, rung), open_only=True)
+        suited: dict[str, Any] = {
+            f"{role}.learner.{k}": v for role in config.policies for k, v in rung.items()
+        }
+        asleep = {
+            f"{role}.engine.sleep": sleep
+            for role in config.policies
+            if config.policy(role).engine.count is None
+        }
+        on_rung = with_open(config, suited | asleep)
         if not over(demands(on_rung, shapes, sequences), have):
             break
-    suited: dict[str, Any] = {f"{role}.learner.{k}": v for role in config.policies for k, v in rung.items()}
     suited |= {f"{role}.engine.sleep": bool(on_rung.policy(role).engine.sleep) for role in config.policies}
     found = demands(on_rung, shapes)
     engines = engines_of(config, shapes)
@@ -365,25 +374,30 @@ def can_sleep(config: Config) -> bool:
     return bool(held) and not ahead and _beside_learners(config, config.policies) and len(of_vllm) < 2
 
 
-def with_sleep(config: Config, sleep: bool) -> Config:
-    """A copy in which engines sleep or do not, where that was left open."""
-    policies = {role: config.policy(role) for role in config.policies}
-    return config.model_copy(
-        update={
-            role: policy.model_copy(update={"engine": policy.engine.model_copy(update={"sleep": sleep})})
-            for role, policy in policies.items()
-            if policy.engine.sleep is None and policy.engine.count is None
-        }
-    )
+def with_open(config: Config, suited: Mapping[str, Any]) -> Config:
+    """A copy in which these keys have these values, if they were left open."""
+    policies = {}
+    for role in config.policies:
+        policy = config.policy(role)
+        sections = {}
+        for name in ("engine", "learner"):
+            section = getattr(policy, name)
+            values = {
+                key.split(".")[2]: value
+                for key, value in suited.items()
+                if key.startswith(f"{role}.{name}.") and getattr(section, key.split(".")[2], 0) is None
+            }
+            sections[name] = section.model_copy(update=values)
+        policies[role] = policy.model_copy(update=sections)
+    return config.model_copy(update=policies)
 
 
-def changed(config: Config, learners: Mapping[str, Mapping[str, Any]], *, open_only: bool = False) -> Config:
-    """A copy with other settings of learners, by role; open_only: only where they are None."""
+def changed(config: Config, learners: Mapping[str, Mapping[str, Any]]) -> Config:
+    """A copy with other settings of learners, by role."""
     policies = {}
     for role, values in learners.items():
         policy = config.policy(role)
-        taken = {k: v for k, v in values.items() if not open_only or getattr(policy.learner, k) is None}
-        policies[role] = policy.model_copy(update={"learner": policy.learner.model_copy(update=taken)})
+        policies[role] = policy.model_copy(update={"learner": policy.learner.model_copy(update=dict(values))})
     return config.model_copy(update=policies)
 
 

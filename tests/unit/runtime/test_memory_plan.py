@@ -272,9 +272,7 @@ def test_where_not_all_fits_one_engine_sleeps(policy: dict[str, Any], sleeps: bo
     found = demands(config, shapes)
     assert bool(memory_plan.over(found, hardware.gpu_bytes)) != sleeps
     if sleeps:
-        awake = memory_plan.with_sleep(
-            fitted(both(AWAKE | policy), hardware, lambda model: QWEN[size]), False
-        )
+        awake = fitted(both(AWAKE | policy), hardware, lambda model: QWEN[size])
         assert memory_plan.over(demands(awake, shapes), hardware.gpu_bytes)
         update, play = found
         assert (update.of, play.of) == ("the GPU in an update", "the GPU in play")
