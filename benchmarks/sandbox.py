@@ -119,7 +119,7 @@ def make_job(number: int, code: bool, tests: int) -> JobSource:
     program = f"def f(n):\n    total = {number}\n    for i in range(4000):\n        total += i * n\n    return total\n"
     answers = {n: number + 7_998_000 * n for n in range(1, tests + 1)}
     if code:
-        return program, [f"assert sorted([f({n})]) == [{answer}]" for n, answer in answers.items()]
+        return program, [f"import os\nassert f({n}) == {answer}" for n, answer in answers.items()]
     return program, [f"assert f({n}) == {answer}" for n, answer in answers.items()]
 
 

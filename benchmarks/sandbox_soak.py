@@ -98,7 +98,7 @@ def soak(options: Namespace) -> tuple[dict[str, Any], dict[str, float], bool]:
         for tenth in range(TENTHS):
             jobs = list(itertools.islice(schedule, options.jobs // TENTHS))
             tenths.append(timed(sandbox, kind, run_id, jobs, tallies))
-            probes.append(timed(sandbox, kind, run_id, take_honest(probe, inert_only=True), tallies))
+            probes.append(timed(sandbox, kind, run_id, take_honest(probe, data_only=True), tallies))
             print(progress(tenth, tenths[-1], probes[-1], tallies), flush=True)
         after = idle_state(sandbox, kind, run_id, tallies)
         grown = {}
@@ -180,7 +180,7 @@ def timed(sandbox: LocalSandbox, kind: str, run_id: str, jobs: Sequence[SoakJob]
 
 def idle_state(sandbox: LocalSandbox, kind: str, run_id: str, tallies: Tallies) -> dict[str, float]:
     """Once every slot has its evaluator, as after any honest job."""
-    run_jobs(sandbox, take_honest(60, inert_only=True), tallies)
+    run_jobs(sandbox, take_honest(60, data_only=True), tallies)
     processes = SandboxProcesses.find(kind, run_id)
     return {
         "containers": containers(kind, run_id),

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, Protocol
 
 from benchmarks.hostile_jobs import HOSTILE, LIMITS, TEST, Hostile
 from core.interfaces import Sandbox
-from core.verdict import Limits, OutputTest, PlainTest, Status, Test, Verdict, known_by
+from core.verdict import KnownTest, Limits, OutputTest, Status, Test, Verdict, known_by
 from tests.attacks import conftest, test_forgery
 from tests.honest.jobs import LIMITS as HONEST_LIMITS
 from tests.honest.jobs import Job, read_corpus
@@ -159,13 +159,13 @@ def whole_program(n: int) -> Honest:
     )
 
 
-INERT_KINDS = (right, wrong_once, raises, prints)
-HONEST_KINDS = (*INERT_KINDS * 5, *(does_not_parse, tested_by_code) * 2, whole_program)
+DATA_KINDS = (right, wrong_once, raises, prints)
+HONEST_KINDS = (*DATA_KINDS * 5, *(does_not_parse, tested_by_code) * 2, whole_program)
 
 
-def take_honest(count: int, inert_only: bool = False) -> list[Honest]:
+def take_honest(count: int, data_only: bool = False) -> list[Honest]:
     """All kinds in turn."""
-    kinds = itertools.cycle(INERT_KINDS if inert_only else HONEST_KINDS)
+    kinds = itertools.cycle(DATA_KINDS if data_only else HONEST_KINDS)
     return [make(next(numbers)) for make in itertools.islice(kinds, count)]
 
 
@@ -304,7 +304,7 @@ def attacks_of(theme: ModuleType) -> Iterator[Attack]:
         yield Attack(name=f"{named}: {name}", steps=[both])
     for name, (reference, program, test) in getattr(theme, "KNOWN", {}).items():
         right = ask(reference, test, lambda verdict: verdict.passed and not verdict.asked_objects)
-        wrong = ask(program, PlainTest(test), partial(got, {WRONG, ERROR}, False))
+        wrong = ask(program, KnownTest(test), partial(got, {WRONG, ERROR}, False))
         yield Attack(name=f"{named}: {name}", steps=[[right], [wrong]])
 
 

@@ -58,6 +58,9 @@ class Verdict:
 
     asked_objects: bool = False
     """The test asked something that only an object of one of the program's own classes can answer."""
+    data: bool = False
+    """The test is data: calls, and comparisons of copies of their results, in a process that runs no code of the test's and
+    none of the program's (sandbox_workers/runner/data_tests.py)."""
 
     @property
     def passed(self) -> bool:
@@ -99,11 +102,27 @@ class OutputTest:
         return replace(verdict, status=Status.WRONG_ANSWER, error="other output than expected")
 
 
-class PlainTest(str):
-    """Python source of a test that asked the reference's results for nothing but plain values, calls and iterations: it
-    asks no other program's objects for more, for they could answer what the test wants to hear."""
+class KnownTest(str):
+    """Python source of a test that a reference has passed, and how it was judged there: programs are judged in the same way."""
 
-    __slots__ = ()
+    __slots__ = ("data", "plain")
+    data: bool
+    """As data: see Verdict.data. No object of a program's can make code of it."""
+    plain: bool
+    """It asked the reference's results for nothing but values, calls and iterations: it asks no other program's objects for
+    more, for they could answer what the test wants to hear."""
+
+    def __new__(cls, source: str, *, data: bool = False, plain: bool = True) -> "KnownTest":
+        test = super().__new__(cls, source)
+        test.data, test.plain = data, plain
+        return test
+
+    def __reduce__(self) -> tuple:
+        return _known, (str(self), self.data, self.plain)
+
+
+def _known(source: str, data: bool, plain: bool) -> KnownTest:
+    return KnownTest(source, data=data, plain=plain)
 
 
 @overload
@@ -112,8 +131,11 @@ def known_by(test: str, reference: Iterable[Verdict]) -> str: ...
 def known_by(test: "Test", reference: Iterable[Verdict]) -> "Test": ...
 def known_by(test: "Test", reference: Iterable[Verdict]) -> "Test":
     """The test, as programs meet it once the reference has passed it."""
-    plain = all(verdict.passed and not verdict.asked_objects for verdict in reference)
-    return PlainTest(test) if plain and not isinstance(test, OutputTest) else test
+    verdicts = list(reference)
+    if isinstance(test, OutputTest) or not all(verdict.passed for verdict in verdicts):
+        return test
+    plain = not any(verdict.asked_objects for verdict in verdicts)
+    return KnownTest(test, data=all(verdict.data for verdict in verdicts), plain=plain)
 
 
 Test = str | OutputTest

@@ -16,8 +16,8 @@ from typing import Protocol
 from cachetools import LRUCache
 
 from core.interfaces import SandboxFailure
-from core.verdict import Limits, OutputTest, PlainTest, Status, Test, Verdict
-from sandbox_workers.jobs import BackendDied, Job, WorkerLost, is_inert
+from core.verdict import KnownTest, Limits, OutputTest, Status, Test, Verdict
+from sandbox_workers.jobs import BackendDied, Job, WorkerLost, is_data
 
 NEVER_CACHED = frozenset({Status.TIME_LIMIT, Status.MEMORY_LIMIT, Status.SANDBOX_ERROR})
 """Verdicts that depend on the machine's state as well as on the program."""
@@ -44,15 +44,17 @@ def verdict_keys(
     """Content address of each test's verdict, before the output of an OutputTest is compared.
 
     Tests that are code share a process and could forge each other's verdicts: their verdicts are valid in the
-    company of these tests only. Inert tests can do nothing of the kind.
+    company of these tests only. Tests that are data can do nothing of the kind.
     """
     common = hashlib.sha256()
     for part in (version, limits.model_dump_json(), str(run), language, program):
         _add(common, part)
     sources = [test for test in tests if isinstance(test, str)]
-    company = [part for test in sources for part in (_kind(test), test)]
-    if all(map(is_inert, sources)):
-        company = []
+    together = hashlib.sha256()
+    for test in sources:
+        _add(together, _kind(test))
+        _add(together, test)
+    company = [] if all(map(is_data, sources)) else [together.hexdigest()]
     keys = []
     for test in tests:
         digest = common.copy()
@@ -67,7 +69,7 @@ def verdict_keys(
 
 
 def _kind(test: str) -> str:
-    return "plain" if isinstance(test, PlainTest) else "source"
+    return f"known {test.data} {test.plain}" if isinstance(test, KnownTest) else "source"
 
 
 def _add(digest: "hashlib._Hash", part: str) -> None:

@@ -1,8 +1,7 @@
 """What client, workers and backends say to each other."""
 
-import ast
-import builtins
 import hashlib
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from threading import Lock
@@ -11,10 +10,10 @@ from typing import Protocol
 from cachetools import LRUCache, cached
 
 from core.errors import SparringError
-from core.source import parse
-from core.verdict import Limits, OutputTest, PlainTest, Test, Verdict
+from core.verdict import KnownTest, Limits, OutputTest, Test, Verdict
 from sandbox_workers.languages import UnknownLanguage, language_of
 from sandbox_workers.runner.commands import BUILD_FACTOR
+from sandbox_workers.runner.data_tests import read
 from sandbox_workers.runner.stop import MOST_RETRIES
 from sandbox_workers.runner.wall import PATIENCE
 
@@ -61,8 +60,7 @@ class Job:
         message = {"program": self.program, "limits": self.limits.model_dump()}
         if not outputs and self.language == "python":
             return message | {
-                "tests": [[test, isinstance(test, PlainTest)] for test in self.tests],
-                "inert": all(is_inert(test) for test in self.tests if isinstance(test, str)),
+                "tests": [_message(test) for test in self.tests if isinstance(test, str)],
                 "language": None,
             }
         if len(outputs) < len(self.tests):
@@ -70,7 +68,13 @@ class Job:
                 f"tests of a {self.language} program must be OutputTests, not Python source"
             )
         tests = [{"code": test.code, "stdin": test.stdin} for test in outputs]
-        return message | {"tests": tests, "inert": False, "language": language_of(self.language).message()}
+        return message | {"tests": tests, "language": language_of(self.language).message()}
+
+
+def _message(test: str) -> list:
+    if isinstance(test, KnownTest):
+        return [test, test.plain, "data" if test.data else "code"]
+    return [test, False, "either" if is_data(test) else "code"]
 
 
 def _digest(test: str) -> bytes:
@@ -79,47 +83,16 @@ def _digest(test: str) -> bytes:
 
 # Kept not by its text: a service's clients may send long ones.
 @cached(LRUCache(100_000), key=_digest, lock=Lock())
-def is_inert(test: str) -> bool:
-    """Whether a test is data rather than code: `f(<literals>)` or `assert f(<literals>) == <literal>`, f no builtin.
-
-    Such a test can do nothing but call the program, so a test process that has judged it is as good as new.
-    """
+def is_data(test: str) -> bool:
+    """Whether a test can be walked: see runner/data_tests.py."""
+    if len(test) > MOST_TEST_CHARS:
+        return False
     try:
-        (statement,) = parse(test, most_chars=MOST_TEST_CHARS).body
-    except (SyntaxError, ValueError):
+        with warnings.catch_warnings(action="ignore", category=SyntaxWarning):
+            read(test)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
-    if isinstance(statement, ast.Assert):
-        comparison = statement.test
-        if statement.msg is not None or not isinstance(comparison, ast.Compare):
-            return False
-        if len(comparison.ops) != 1 or not isinstance(comparison.ops[0], ast.Eq):
-            return False
-        call, literals = comparison.left, list(comparison.comparators)
-    elif isinstance(statement, ast.Expr):
-        call, literals = statement.value, []
-    else:
-        return False
-    if (
-        not isinstance(call, ast.Call)
-        or not isinstance(call.func, ast.Name)
-        or hasattr(builtins, call.func.id)
-    ):
-        return False
-    literals += [*call.args, *(keyword.value for keyword in call.keywords)]
-    return all(_is_literal(node) for node in literals)
-
-
-def _is_literal(node: ast.expr) -> bool:
-    match node:
-        case ast.Constant():
-            return True
-        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float())):
-            return True
-        case ast.List(elts=items) | ast.Tuple(elts=items) | ast.Set(elts=items):
-            return all(map(_is_literal, items))
-        case ast.Dict(keys=keys, values=values):
-            return all(key is not None and _is_literal(key) for key in keys) and all(map(_is_literal, values))
-    return False
+    return True
 
 
 class Backend(Protocol):

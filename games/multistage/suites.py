@@ -1,7 +1,8 @@
 """Test suites of one problem, from a completion's text to kills: the one meaning of a valid test and of a kill.
 
-A test is valid where it is well formed, repeats no other of its suite, and passes on the reference solution twice, with
-equal outcomes. It kills a program that fails it: `rewards.outcome`.
+A test is valid where it is well formed, repeats no other of its suite, is data (`Verdict.data`: code of a player's could
+remember its runs, or judge a program's text), and passes on the reference solution twice, with equal outcomes, the second
+time without the reference's other names: a test asks for the entry point alone. It kills a program that fails it: `rewards.outcome`.
 """
 
 import ast
@@ -17,6 +18,14 @@ from games.multistage.emitted import EmittedTest, parse_suite
 from games.multistage.rewards import RewardRules, needed_cpu_ms, outcome, validity
 from games.multistage.rules import MultistageRules
 from games.suite_scores import SuiteRecord
+
+_ALONE = """\
+_names = {{"__name__": "program"}}
+exec(compile({source!r}, "program.py", "exec"), _names)
+{name} = _names[{name!r}]
+del _names
+"""
+"""A program in which a reference has no name but its entry point's."""
 
 
 @dataclass(slots=True)
@@ -125,8 +134,12 @@ class Suites:
             dict.fromkeys(t.source if self._strict else t.call for suite in suites for t in suite.distinct)
         )
         reference = self._problem.with_preamble(self._problem.reference_solution)
+        programs = (reference, _ALONE.format(source=reference, name=self._problem.entry_point))
         runs = await asyncio.gather(
-            *(judged(self._sandbox.judge(reference, asks, limits=self._limits, run=n)) for n in (0, 1))
+            *(
+                judged(self._sandbox.judge(program, asks, limits=self._limits, run=run))
+                for run, program in enumerate(programs)
+            )
         )
         if runs[0] is None or runs[1] is None:
             return False
@@ -139,7 +152,7 @@ class Suites:
     def _enter(self, suite: Suite, test: EmittedTest, runs: tuple[Verdict, Verdict]) -> None:
         first, second = runs
         confirmed = first.passed and second.passed and first.value == second.value
-        if not confirmed or not (self._strict or _is_literal(first.value)):
+        if not confirmed or not (first.data and second.data if self._strict else _is_literal(first.value)):
             suite.rejected[test.identity] = _refusal(first, second)
             return
         source = known_by(test.source if self._strict else f"assert {test.call} == {first.value}", runs)
@@ -183,6 +196,8 @@ class Suites:
 
 def _refusal(first: Verdict, second: Verdict) -> tuple[str, str]:
     """Why the reference does not confirm a test: (status, error)."""
+    if first.passed and second.passed and not (first.data and second.data):
+        return "contract", "more than calls and comparisons of their results"
     if first.passed and second.passed and first.value == second.value:
         return "no_literal", f"the reference gives {first.value}"
     if first.status != second.status or first.value != second.value:

@@ -16,3 +16,4 @@ class Judged(NamedTuple):
     memory_bytes: int = 0
     test_cpu_ms: float = 0.0
     asked_objects: bool = False
+    data: bool = False

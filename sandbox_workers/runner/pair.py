@@ -1,7 +1,7 @@
 """A Python program and its tests, seen from the supervisor: content in, verdicts out, limits kept.
 
-The program's process (S) is forked anew for each round. So is the tests' (T), unless the tests are inert: data in
-fixed shapes rather than code, which cannot touch T. Then the slot's evaluator, a T that stays, takes them.
+The program's process (S) is forked anew for each round. So is the tests' (T), unless the tests are data: those are
+walked, not run, and cannot touch T. Then the slot's evaluator, a T that stays, takes them.
 """
 
 import contextlib
@@ -16,6 +16,7 @@ from .child import Child
 from .framing import pack
 from .judged import Judged
 from .peer import ASKING, TESTING
+from .roles import NOT_DATA
 from .round import TICK_S, Round
 from .stop import Stop, killed_for_memory, set_up_failed
 from .zygote import TEST_MEMORY_MB, Settings
@@ -40,6 +41,7 @@ STATUSES = frozenset(
         "MEMORY_LIMIT",
         "OUTPUT_LIMIT",
         "UNSUPPORTED",
+        NOT_DATA,
     )
 )
 """What a test process may say."""
@@ -57,9 +59,9 @@ class Evaluators:
         self._kept: Child | None = None
         self._jobs = 0
 
-    def take(self, inert: bool, limits: dict) -> Child:
+    def take(self, data: bool, limits: dict) -> Child:
         memory_mb = test_memory_mb(limits)
-        if inert and self._kept is not None and self._jobs < EVALUATOR_JOBS and memory_mb == TEST_MEMORY_MB:
+        if data and self._kept is not None and self._jobs < EVALUATOR_JOBS and memory_mb == TEST_MEMORY_MB:
             self._jobs += 1
             return self._kept
         if self._kept is not None:
@@ -84,10 +86,10 @@ class Pair(Round):
     """The two processes of one round: started, watched, ended."""
 
     def __init__(
-        self, zygote: socket.socket, evaluators: Evaluators, settings: Settings, limits: dict, inert: bool
+        self, zygote: socket.socket, evaluators: Evaluators, settings: Settings, limits: dict, data: bool
     ) -> None:
         super().__init__(zygote, settings, limits)
-        self._evaluators, self._inert = evaluators, inert
+        self._evaluators, self._data = evaluators, data
         self._frames = bytearray()
         self._verdicts: list[Judged] = []
         self._gone_since: float | None = None
@@ -109,7 +111,7 @@ class Pair(Round):
             self._zygote, "program", self._settings, self.limits, streams=("stdout", "stderr"), rpc=theirs
         )
         theirs.close()
-        self.test = self._evaluators.take(self._inert, self.limits)
+        self.test = self._evaluators.take(self._data, self.limits)
         self.test.delay_s = self.test.run_delay_s()
         self._start_clock(self.program, self.test)
         self._wanted = len(tests)
@@ -131,10 +133,10 @@ class Pair(Round):
         self.test.control.settimeout(self.limits["wall_s"])
         self.program.control.settimeout(self.limits["wall_s"])
         with contextlib.suppress(OSError):  # the child is dead: its exit says so
-            self.program.control.sendall(pack({"program": program}))
+            self.program.control.sendall(pack({"program": program, "data": self._data}))
         with contextlib.suppress(OSError):
             socket.send_fds(self.test.control, [b"."], [rpc.fileno()])
-            self.test.control.sendall(pack({"tests": tests, "inert": self._inert}))
+            self.test.control.sendall(pack({"tests": tests, "data": self._data}))
         rpc.close()
         self.test.control.setblocking(False)
 
@@ -145,7 +147,7 @@ class Pair(Round):
         """Have what is not kept ended and wiped."""
         went_well = self.stop is None and not self._last
         order = b"end" if went_well else b"kill"
-        if self._inert and went_well:
+        if self._data and went_well:
             self._evaluators.keep(self.test)
         else:
             self._evaluators.end(self.test, order)
@@ -175,7 +177,7 @@ class Pair(Round):
         return max(left, 0.0)
 
     def _look(self) -> None:
-        if not self._inert:
+        if not self._data:
             self.test.look()
             self._was_asking = self.test.pid is not None and kernel.name_of(self.test.pid) == ASKING
             if self.test.holds_more_than(memory_mb := test_memory_mb(self.limits)):
@@ -184,9 +186,9 @@ class Pair(Round):
         super()._look()
 
     def _test_is_to_blame(self) -> bool:
-        """Inert tests do nothing, and a test that waits for the program, or reads what it sent, does nothing of its
-        own. The majority of LOOKS decides."""
-        if self._inert or self.test.pid is None:
+        """A test that waits for the program, or reads what it sent, does nothing of its own. The majority of LOOKS
+        decides."""
+        if self.test.pid is None:
             return False
         testing = 0
         for _ in range(LOOKS):
@@ -213,10 +215,10 @@ class Pair(Round):
         if code == -9 and kernel.oom_kills() > self._oom_before:
             self.program.look()
             stop = killed_for_memory(self.test, self.program.alone and peak_kib <= TEST_RESIDENT_MB << 10)
-            if stop.status == "MEMORY_LIMIT" and self.program.alone and not (self._inert or self._was_asking):
+            if stop.status == "MEMORY_LIMIT" and self.program.alone and not (self._data or self._was_asking):
                 return replace(stop, error=f"test: {stop.error}", by_test=True)
             return stop
-        if self._inert:  # what was evaluated is the program's; that it fell is ours, unless it does so again
+        if self._data:  # what was evaluated is the program's; that it fell is ours, unless it does so again
             return Stop("RUNTIME_ERROR", f"its values end the evaluator, code {code}", may_be_ours=True)
         error = f"test: its process ended with code {code} and no verdict"
         return Stop("RUNTIME_ERROR", error, by_test=True, may_be_ours=code == -9)
@@ -282,7 +284,7 @@ class Pair(Round):
         if frame.get("gone"):
             self._gone_since = time.monotonic()  # its exit code says why: see _check
             return
-        self._verdicts.append(Judged(**said, **self._measured()))
+        self._verdicts.append(Judged(**said, **self._measured(), data=self._data))
         self._last = frame.get("last") is True
         if not self._last and len(self._verdicts) < self._wanted:
             self._next_test()

@@ -11,11 +11,11 @@ import importlib
 import symtable
 import sys
 import types
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
+from .data_tests import ORACLES
 from .errors import is_from_program
 from .library import is_in_library
 from .peer import Peer
@@ -28,14 +28,6 @@ USUAL = (  # noqa: SIM905
 ).split()
 """Modules that a test may use, and whose functions and classes, as if it had imported them: the programs that tests are
 written with have."""
-ORACLES = frozenset(
-    (  # noqa: SIM905
-        "Counter OrderedDict defaultdict deque Decimal Fraction isclose isnan isinf sqrt floor ceil gcd "
-        "lcm comb perm prod factorial fsum mean median permutations combinations product chain accumulate "
-        "reduce partial deepcopy"
-    ).split()
-)
-"""Of them what tests compare with: a program's own would decide."""
 COMPARING = ("assert", "isclose")
 """How functions that compare their arguments are called, or begin to be."""
 
@@ -61,15 +53,9 @@ class Suite:
     """Of these, those that the body of a class statement uses: the interpreter does not ask a namespace for them."""
 
 
-def read(source: str, inert: bool = False) -> Suite:
-    """`inert` is a test that is known to call one function with literals (jobs.py).
-
-    Raises:
-        SyntaxError, ValueError, RecursionError, MemoryError: it cannot be read.
-    """
+def read(source: str) -> Suite:
+    """Raises SyntaxError, ValueError, RecursionError or MemoryError if it cannot be read."""
     tree = ast.parse(source, "test.py")
-    if inert:
-        return _read_inert(tree.body[0])
     table = symtable.symtable(source, "test.py", "exec")
     free, in_classes = _free_names(table), _names_in_classes(table)
     nodes = list(ast.walk(tree))
@@ -86,14 +72,6 @@ def read(source: str, inert: bool = False) -> Suite:
     return Suite(
         code, is_expression, frozenset(free), frozenset(called), only_loads, frozenset(in_classes & free)
     )
-
-
-def _read_inert(statement: Any) -> Suite:
-    is_expression = isinstance(statement, ast.Expr)
-    call = statement.value if is_expression else statement.test.left
-    compiled: Any = ast.Expression(call) if is_expression else ast.Module([statement], [])
-    code = compile(compiled, "test.py", "eval" if is_expression else "exec", dont_inherit=True)
-    return Suite(code, is_expression, frozenset((call.func.id,)), frozenset((call.func.id,)))
 
 
 def _free_names(table: symtable.SymbolTable) -> set[str]:
@@ -198,7 +176,7 @@ def _seams(peer: Peer) -> dict[str, Callable]:
 class Namespace(dict):
     """A test's module. What is missing is looked up where it is used: a program's variables change."""
 
-    def __init__(self, suite: Suite, names: Set[str], modules: dict[str, str], peer: Peer) -> None:
+    def __init__(self, suite: Suite, names: Set[str], modules: Mapping[str, str], peer: Peer) -> None:
         super().__init__(_seams(peer), __name__=TEST, __builtins__=builtins)
         wanted = suite.free.intersection(names)
         librarys = {name for name in wanted if _is_librarys(name, suite)}
@@ -306,15 +284,12 @@ class _Program(types.ModuleType):
 # ---------------------------------------------------------------- running
 
 
-def run(suite: Suite, names: Set[str], modules: dict[str, str], peer: Peer) -> str | None:
+def run(suite: Suite, names: Set[str], modules: Mapping[str, str], peer: Peer) -> str | None:
     """Run statements and return None, or evaluate a single expression and return the repr of its value.
 
     Raises:
         NeverAsked: a test that asked the program for nothing.
     """
-    if not peer.codec.shared:  # data: one call of one function, one request
-        namespace: dict[str, Any] = {name: partial(peer.ask_function, name) for name in suite.free & names}
-        return _evaluate(suite, namespace)
     namespace = Namespace(suite, names, modules, peer)
     sys.modules[TEST] = _Module(TEST, namespace)
     sys.modules["program"] = sys.modules["solution"] = _Program(names, peer)

@@ -1,7 +1,7 @@
 """First process of a sandbox: reads job frames on stdin, has its slots judge them, writes verdict frames on
 stdout.
 
-    {"id", "program", "tests", "limits", "inert", "language"}
+    {"id", "program", "tests", "limits", "language"}
         -> {"id", "verdicts": [Judged, ...]}
 
 `language` is None for a Python program with Python tests: a Pair judges it. Otherwise it holds commands.
@@ -26,6 +26,7 @@ from .commands import Commands
 from .framing import Frames, pack
 from .judged import Judged
 from .pair import Evaluators, Pair
+from .roles import NOT_DATA
 from .stop import MOST_RETRIES
 from .zygote import ROLES, Settings, Zygote
 
@@ -46,14 +47,24 @@ class Slot:
         self.commands = Commands(self.zygotes["program"], settings)
 
     def judge(self, job: dict) -> list[Judged]:
-        """One per test. A test of `language` None is [its source, whether its results are plain]: see roles.judge_job."""
+        """One per test. A test of `language` None is [its source, whether its results are plain, "data", "code" or
+        "either"]: either is data unless what the program gives makes it code."""
         if job["language"] is not None:
             return self.commands.judge(job)
-        tests, limits = job["tests"], job["limits"]
+        found: dict[int, Judged] = {}
+        data = [index for index, (_, _, is_data) in enumerate(job["tests"]) if is_data != "code"]
+        found.update(zip(data, self._judge(job, data, True), strict=True))
+        rest = [i for i in range(len(job["tests"])) if i not in found or found[i].status == NOT_DATA]
+        found.update(zip(rest, self._judge(job, rest, False), strict=True))
+        return [found[index] for index in range(len(job["tests"]))]
+
+    def _judge(self, job: dict, chosen: list[int], data: bool) -> list[Judged]:
+        """The tests of these indices, in order."""
+        tests, limits = [job["tests"][index] for index in chosen], job["limits"]
         verdicts: list[Judged] = []
         retried_at, retries = -1, 0
         while len(verdicts) < len(tests):
-            pair = Pair(self.zygotes["program"], self.evaluators, self.settings, limits, job["inert"])
+            pair = Pair(self.zygotes["program"], self.evaluators, self.settings, limits, data)
             verdicts += pair.judge(job["program"], tests[len(verdicts) :])
             if pair.stop is None or len(verdicts) == len(tests):
                 continue

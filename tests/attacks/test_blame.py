@@ -61,7 +61,7 @@ ATTACKS: dict[str, tuple] = {
         "def f(x):\n    threading.Thread(target=drain, daemon=True).start()\n"
         "    while True: os.write(11, many)",
         ANSWER,
-        {TIME},
+        {TIME, ERROR},
     ),
     "reply that takes long to read": (
         'import os, struct\n__body = b\'{"v":[\' + b\'{"s":[],"f":1},\' * 1_000_000 + b\'1],"m":[]}\'\n'
@@ -82,15 +82,15 @@ ATTACKS: dict[str, tuple] = {
         {ERROR, WRONG, MEMORY, OUTPUT},
     ),
     "length below zero": (
-        "import sys\npeer = sys.modules['runner.peer']\nsend = peer.send_frame\n"
+        "import sys\npeer = sys.modules['runner.calls']\nsend = peer.send_frame\n"
         "class A:\n    def __len__(self): return 3\n"
         "def forge(c, m, *cap):\n    if m.get('v') == 3: m['v'] = -3\n    send(c, m)\n"
         "peer.send_frame = forge\ndef f(x): return A()",
         "assert len(f(1)) == 2",
-        {ERROR},
+        {ERROR, WRONG},
     ),
     "truth that is a handle on itself": (
-        "import sys\npeer = sys.modules['runner.peer']\nsend = peer.send_frame\n"
+        "import sys\npeer = sys.modules['runner.calls']\nsend = peer.send_frame\n"
         "peer.send_frame = lambda c, m, *cap: send(c, {**m, 'v': {'h': [1, [2]]}})\ndef f(x): return 5",
         "assert f(1)",
         {ERROR, TIME},

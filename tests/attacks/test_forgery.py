@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from core.verdict import PlainTest, Status, known_by
+from core.verdict import KnownTest, Status, known_by
 from sandbox_workers.local import LocalSandbox
 from tests.attacks.conftest import judge
 
@@ -22,7 +22,16 @@ def forge(connection, message, *cap):
     send(connection, message, *cap)
 roles.send_frame = forge
 """
-REPLY = HELLO.replace("roles", "peer").replace('"names" in message', 'message.get("v") == 5')
+REPLY = """
+import sys
+sends = {name: sys.modules["runner." + name].send_frame for name in ("peer", "calls")}
+def forge_by(send):
+    def forge(connection, message, *cap):
+        if message.get("v") == 5: edit(message)
+        send(connection, message, *cap)
+    return forge
+for name, send in sends.items(): sys.modules["runner." + name].send_frame = forge_by(send)
+"""
 SECRET = "expected = 'zq' + '7771'; expected += 'zq'; held = [expected]; assert f() == expected"
 SEARCH = "def seen(t): return isinstance(t, str) and t.startswith('zq7771') and t.endswith('zq')\n"
 
@@ -541,6 +550,6 @@ def test_a_test_draws_the_same_numbers_whoever_it_meets_and_in_any_company(
     program = "def f(x): return x * x"
     (alone,) = judge(warm, program, test)
     known, again = judge(
-        warm, program, PlainTest(test), PlainTest("import random\nassert f(1) == random.random()")
+        warm, program, KnownTest(test), KnownTest("import random\nassert f(1) == random.random()")
     )
     assert (known.status, again.status) == (alone.status, WRONG)

@@ -80,11 +80,8 @@ ATTACKS: dict[str, tuple] = {
         {MEMORY},
     ),
     "memory of children while the test holds much": (
-        HOLD + "import json, struct\n"
-        'def f(x):\n    body = b\'{"t":1,"i":999,"o":"call","a":[[\' + b\'"x",\' * 2_000_000 + b\'1]],"k":{}}\'\n'
-        "    os.write(11, struct.pack('>I', len(body)))\n"
-        "    while body: body = body[os.write(11, body):]\n    hold(lambda: bytearray(90 << 20))",
-        "a = 1\nassert f(a) == 2",
+        HOLD + "def f(x): return ['x'] * 2_000_000\ndef g(x): hold(lambda: bytearray(90 << 20))",
+        "a = f(1)\nassert g(1) == len(a)",
         {MEMORY},
     ),
 }

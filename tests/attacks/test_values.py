@@ -69,7 +69,7 @@ ATTACKS: dict[str, tuple[str, str, set[Status]]] = {
         ANSWER,
         {ERROR},
     ),
-    "list that holds itself": ("def f(x):\n    a = []; a.append(a); return a", ANSWER, {ERROR}),
+    "list that holds itself": ("def f(x):\n    a = []; a.append(a); return a", ANSWER, {ERROR, WRONG}),
     "float with methods of its own": (
         "class Yes(float):\n    def __eq__(self, o): return True\n    def __sub__(self, o): return 0.0\n"
         "    __rsub__ = __sub__\ndef f(x): return Yes(5)",

@@ -24,8 +24,8 @@ from benchmarks.soak_jobs import (
     right,
     take_honest,
 )
-from core.verdict import PlainTest, Status, Verdict
-from sandbox_workers.jobs import is_inert
+from core.verdict import KnownTest, Status, Verdict
+from sandbox_workers.jobs import is_data
 from sandbox_workers.languages import languages
 from tests.attacks.test_forgery import EQUALLY_RIGHT
 from tests.honest.not_served import NOT_SERVED
@@ -73,7 +73,7 @@ def test_jobs_are_distinct_right_and_of_the_kind_asked_for() -> None:
         assert len({program for program, _ in jobs}) == 3
         for program, tests in jobs:
             names = run(program)
-            assert len(tests) == 5 and all(is_inert(test) != code for test in tests)
+            assert len(tests) == 5 and all(is_data(test) != code for test in tests)
             for test in tests:
                 exec(test, names)
 
@@ -159,10 +159,10 @@ def test_another_program_meets_the_test_as_the_reference_left_it() -> None:
     assert not wrong(job, passed) and len(wrong(job, replace(passed, status=Status.RUNTIME_ERROR))) == 2
     sandbox = Same(passed)
     asyncio.run(job.judge(sandbox, 1))
-    assert [type(test) for test in sandbox.tests] == [str, PlainTest]
+    assert type(sandbox.tests[0]) is str and sandbox.tests[1].plain
     sandbox = Same(replace(passed, asked_objects=True))
     asyncio.run(job.judge(sandbox, 1))
-    assert [type(test) for test in sandbox.tests] == [str, str]
+    assert isinstance(sandbox.tests[1], KnownTest) and not sandbox.tests[1].plain
 
 
 def test_no_attack_holds_whatever_the_sandbox_says() -> None:
@@ -182,7 +182,7 @@ def test_a_program_that_blames_its_test_does_not_hold() -> None:
 
 def test_honest_jobs_are_honest() -> None:
     """Judged here by running them: the statuses expected are those deserved."""
-    for job in take_honest(60, inert_only=True):
+    for job in take_honest(60, data_only=True):
         names = run(job.program)
         for test, expected in zip(job.tests, job.expected, strict=True):
             assert isinstance(test, str)

@@ -105,7 +105,29 @@ def test_programs_are_judged_behind_the_problems_preamble(table, sandbox, game):
     program = "def f(n): return one + n"
     seats = [player("generator", lambda *_: program), player("discriminator", lambda *_: "assert f(3) == 4")]
     episode = play(game, problem, seats if isinstance(game, MultistageGame) else seats[:1], judges)
-    assert judges.jobs and all(source.startswith("one = 1\n") for source, *_ in judges.jobs)
+    assert judges.jobs and all("one = 1" in source for source, *_ in judges.jobs)
     (attempt,) = (t for t in episode.trajectories if t.player == "generator")
     assert attempt.artifact == program
     assert {outcome.status for outcome in attempt.outcomes} == {"PASSED"}
+
+
+REMEMBERS = "assert f(2) == 4 and (__import__('os').getpid() or True)"
+LOOKS_INTO = "assert f(2) == 4 and f.__code__.co_nlocals == 1"
+ASKS_A_HELPER = "assert f(2) == 4 and helper(2)"
+
+
+@pytest.mark.parametrize(
+    "test", [REMEMBERS, LOOKS_INTO, ASKS_A_HELPER, "assert f(2) == 4 and print(1) is None"]
+)
+def test_a_players_test_is_calls_of_the_entry_point_and_comparisons(table, sandbox, test):
+    """Code could remember its runs, and fail every right program; or judge the program's style, or its helpers."""
+    problem = replace(
+        table.problem, reference_solution="def helper(n): return n\ndef f(n): return helper(n) * 2"
+    )
+    players = [
+        player("generator", lambda *_: "def f(x):\n    y = x + x\n    return y"),
+        reader("discriminator", [test, f"{test}\nassert f(3) == 6"]),
+    ]
+    episode = play(MultistageGame(MultistageRules(stages=0, test_format="strict")), problem, players, sandbox)
+    none, one = (t for t in episode.trajectories if t.player == "discriminator")
+    assert (none.components["valid"], one.components["valid"]) == (0, 1)

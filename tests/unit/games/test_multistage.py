@@ -113,10 +113,8 @@ def test_a_test_that_two_runs_of_the_reference_disagree_on_is_invalid(table):
     table.sandbox.flaky = {"assert f(1) == 2"}
     parts = components(table.play([RIGHT], ["assert f(1) == 2\nassert f(3) == 6"]))
     assert (parts["valid"], parts["fault_rejected"]) == (1, 1)
-    assert {run for program, _, run in table.sandbox.jobs if program == table.problem.reference_solution} == {
-        0,
-        1,
-    }
+    of_reference = [run for p, _, run in table.sandbox.jobs if table.problem.reference_solution in p]
+    assert set(of_reference) == {0, 1}
 
 
 def test_a_value_that_changes_from_run_to_run_is_invalid(table):

@@ -1,13 +1,14 @@
 """Reference solutions on their own tests."""
 
 import asyncio
+import pickle
 import re
 from dataclasses import replace
 
 import pytest
 
 from core.interfaces import SandboxFailure
-from core.verdict import PlainTest, Status, Verdict, known_by
+from core.verdict import KnownTest, Status, Verdict, known_by
 from problems.loader import ProblemFileError, load_problems
 from problems.references import Offence, judge_references, validate_references
 from runtime.problem_sets import without_failing
@@ -118,7 +119,7 @@ def test_a_test_is_known_by_what_the_reference_was_asked(tmp_path):
         write(tmp_path, changed(baseline_tests=["assert double(2) == 4", "assert double(3) == 6"]))
     )
     (known,), failing = asyncio.run(judge_references(problem, Asks()))
-    assert [type(test) for test in known.baseline_tests] == [str, PlainTest]
+    assert [isinstance(t, KnownTest) and t.plain for t in known.baseline_tests] == [False, True]
     assert (known.baseline_tests, failing) == (problem[0].baseline_tests, {})
 
 
@@ -126,4 +127,16 @@ def test_a_test_is_known_by_what_the_reference_was_asked(tmp_path):
 def test_what_the_reference_did_not_pass_says_nothing_of_its_results(status):
     assert type(known_by("assert f(1).x == 2", [Verdict(status=status)])) is str
     assert type(known_by("f(1)", [Verdict(status=Status.PASSED), Verdict(status=status)])) is str
-    assert type(known_by("f(1)", [Verdict(status=Status.PASSED)] * 2)) is PlainTest
+    assert type(known_by("f(1)", [Verdict(status=Status.PASSED)] * 2)) is KnownTest
+
+
+@pytest.mark.parametrize(
+    "seen", [{"data": True}, {"asked_objects": True}, {"data": True, "asked_objects": True}, {}]
+)
+def test_a_test_is_known_as_its_reference_was_judged_wherever_it_goes(seen):
+    test = pickle.loads(pickle.dumps(known_by("assert f(1)", [Verdict(status=Status.PASSED, **seen)])))
+    assert isinstance(test, KnownTest) and test == "assert f(1)"
+    assert (test.data, test.plain) == (seen.get("data", False), not seen.get("asked_objects", False))
+    assert not known_by(
+        "f(1)", [Verdict(status=Status.PASSED, data=True), Verdict(status=Status.PASSED)]
+    ).data  # type: ignore[attr-defined]

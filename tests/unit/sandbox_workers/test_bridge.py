@@ -27,7 +27,7 @@ from sandbox_workers.runner.errors import NotServed, ProgramLied, Refused
 from sandbox_workers.runner.mirrors import Mirrors
 from sandbox_workers.runner.peer import Peer
 from sandbox_workers.runner.permits import TEST
-from sandbox_workers.runner.roles import judge, load
+from sandbox_workers.runner.roles import Program, judge, load
 from sandbox_workers.runner.zygote import RECURSION_LIMIT
 
 
@@ -485,7 +485,7 @@ def test_what_was_not_asked_explains_the_test_that_failed_by_it_and_no_other(
     monkeypatch.setattr(kernel, "set_name", lambda name: None)
     with program(DECIDING) as peer:
         tests = ["assert make() == 1", "assert make() is None", "assert make() == 1, 'mine'"]
-        errors = [judge(suite.read(test), frozenset({"make"}), {}, peer)["error"] for test in tests]
+        errors = [judge(suite.read(test), Program(frozenset({"make"})), peer)["error"] for test in tests]
     assert errors == ["not served: __eq__ of a Yes of the program with a int", "", "mine"]
 
 

@@ -26,7 +26,7 @@ def test_the_test_is_blamed_by_what_it_mostly_does(
 ) -> None:
     """A look at list(f(1)) with an endless f found the test between two questions 1 time in 25."""
     nobody: Any = None
-    pair = Pair(nobody, nobody, nobody, {}, inert=False)
+    pair = Pair(nobody, nobody, nobody, {}, data=False)
     monkeypatch.setattr(pair, "test", SimpleNamespace(pid=1), raising=False)
     looks = iter(seen)
     monkeypatch.setattr(pair_module.kernel, "name_of", lambda pid: next(looks))
@@ -54,7 +54,7 @@ def test_only_a_process_without_company_was_killed_for_others(
 
 
 @pytest.mark.parametrize(
-    ("program_alone", "asking", "inert", "peak_kib", "status", "by_test"),
+    ("program_alone", "asking", "data", "peak_kib", "status", "by_test"),
     [
         (True, False, False, LARGE, "MEMORY_LIMIT", True),
         (True, True, False, LARGE, "MEMORY_LIMIT", False),  # it held what the program had sent
@@ -67,7 +67,7 @@ def test_whose_memory_it_was_that_a_test_was_killed_for(
     monkeypatch: pytest.MonkeyPatch,
     program_alone: bool,
     asking: bool,
-    inert: bool,
+    data: bool,
     peak_kib: int,
     status: str,
     by_test: bool,
@@ -75,7 +75,7 @@ def test_whose_memory_it_was_that_a_test_was_killed_for(
     nobody: Any = None
     kills = iter([3, 4])
     monkeypatch.setattr(pair_module.kernel, "oom_kills", lambda: next(kills))
-    pair = Pair(nobody, nobody, nobody, {}, inert=inert)
+    pair = Pair(nobody, nobody, nobody, {}, data=data)
     program = SimpleNamespace(alone=program_alone, look=lambda: None)
     monkeypatch.setattr(pair, "program", program, raising=False)
     test = SimpleNamespace(alone=True, end=[-9, 0.1, peak_kib])

@@ -81,7 +81,7 @@ def test_what_is_too_much_is_refused_unread(monkeypatch: pytest.MonkeyPatch) -> 
     def read(_: str) -> bool:
         raise AssertionError("a test was parsed")
 
-    monkeypatch.setattr(jobs, "is_inert", read)
+    monkeypatch.setattr(jobs, "is_data", read)
     with service(Scripted()) as url:
         refused = httpx.post(f"{url}/judge", json={"program": "", "tests": ["f()"] * 1000}, timeout=60)
     assert (

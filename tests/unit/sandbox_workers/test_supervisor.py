@@ -32,8 +32,8 @@ def judged(monkeypatch: pytest.MonkeyPatch, tests: int, stop: Stop, loaded: bool
     monkeypatch.setattr(supervisor, "Pair", ScriptedPair)
     slot: Any = object.__new__(Slot)
     slot.zygotes, slot.evaluators, slot.settings = {"program": None}, None, None
-    names = [f"assert f({n}) == {n}" for n in range(tests)]
-    verdicts = slot.judge({"program": "", "tests": names, "limits": {}, "inert": True, "language": None})
+    asked = [[f"assert f({n}) == {n}", False, "either"] for n in range(tests)]
+    verdicts = slot.judge({"program": "", "tests": asked, "limits": {}, "language": None})
     return [verdict.status for verdict in verdicts], len(started)
 
 

@@ -1,0 +1,97 @@
+"""Values as JSON, by copy: what a program and a data test say to each other. No object of one ever is the other's.
+
+| message | value |
+|---|---|
+| an atom; a list | itself |
+| `{"t": items}` `{"s": items}` `{"z": items}` | tuple, set, frozenset |
+| `{"d": pairs}` `{"o": pairs}` `{"c": pairs}` | dict, OrderedDict, Counter |
+| `{"m": pairs}` | a dict that makes up what it has not |
+| `{"q": [items, maxlen]}` | deque |
+| `{"v": [tag, body]}` | a value of another plain type: plain.py |
+| `{"h": [number, class]}` | an object that stays in the program |
+| `{"b": [number, class, value]}` | one that a test makes, of a class that derives from a plain type, and that type's value |
+| `{"n": name}` | what the program calls so |
+"""
+
+import collections
+import enum
+from collections.abc import Callable
+from typing import Any
+
+from . import library, plain
+from .data_tests import NotData
+from .values import ATOMS, MAX_DEPTH, base_value
+
+MOST_DIGITS = 1 << 13_000
+"""Beyond about as many bits JSON's own way to write an int is refused by the interpreter."""
+Outside = Callable[[Any], Any]
+
+
+def encode(value: Any, outside: Outside, depth: int = 0) -> Any:
+    """outside: makes the message of what is no plain value, or raises."""
+    kind = type(value)
+    if kind in ATOMS and (kind is not int or -MOST_DIGITS < value < MOST_DIGITS):
+        return value
+    if depth > MAX_DEPTH:
+        raise RecursionError("a value nested too deeply")
+    deeper = depth + 1
+    if kind is list:
+        return [encode(item, outside, deeper) for item in value]
+    if (tag := _ITEMS.get(kind)) is not None:
+        return {tag: [encode(item, outside, deeper) for item in value]}
+    if (tag := _PAIRS.get(kind)) is not None:
+        return {tag: [[encode(k, outside, deeper), encode(v, outside, deeper)] for k, v in dict.items(value)]}
+    if kind is collections.deque:
+        return {"q": [[encode(item, outside, deeper) for item in value], value.maxlen]}
+    if kind in plain.PLAIN and (known := plain.PLAIN[kind])[0] not in _NOT_READ:
+        return {"v": [known[0], known[1](value)]}
+    if (name := library.class_name(kind)) in plain.BY_TEXT:
+        return {"v": plain.named(name, value)}
+    keeps_more = issubclass(kind, enum.Enum) or (issubclass(kind, dict) and hasattr(kind, "__missing__"))
+    if not keeps_more and (base := base_value(value)) is not None:
+        return encode(base[0], outside, depth)
+    return outside(value)
+
+
+_NOT_READ = ("member", "re")
+"""Tags of values whose reading would import a module or compile a pattern."""
+_ITEMS = {tuple: "t", set: "s", frozenset: "z"}
+_PAIRS = {dict: "d", collections.OrderedDict: "o", collections.Counter: "c"}
+
+
+class Copied(dict):
+    """Of a dict that makes up what it has not: the copy does not know how."""
+
+    def __missing__(self, key: Any) -> Any:
+        raise NotData("an item that a dict makes up")
+
+
+_READ: dict[str, Callable[[Any], Any]] = {
+    "t": tuple,
+    "s": set,
+    "z": frozenset,
+    "d": dict,
+    "o": collections.OrderedDict,
+    "m": Copied,
+    "c": lambda pairs: collections.Counter(dict(pairs)),
+}
+
+
+def decode(message: Any, outside: Callable[[str, Any], Any]) -> Any:
+    """outside: gives what `{"h": body}` or `{"n": body}` stands for, by tag and body. Raises ValueError, TypeError or
+    KeyError if it is no such message."""
+    kind = type(message)
+    if kind is list:
+        return [decode(item, outside) for item in message]
+    if kind is not dict:
+        return message
+    ((tag, body),) = message.items()
+    if tag in ("d", "o", "c", "m"):
+        return _READ[tag]((decode(key, outside), decode(value, outside)) for key, value in body)
+    if tag in _READ:
+        return _READ[tag](decode(item, outside) for item in body)
+    if tag == "q":
+        return collections.deque((decode(item, outside) for item in body[0]), body[1])
+    if tag == "v" and body[0] not in _NOT_READ:
+        return plain.READERS[body[0]](body[1])
+    return outside(tag, body)
