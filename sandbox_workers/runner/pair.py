@@ -16,7 +16,7 @@ from .child import Child
 from .framing import pack
 from .judged import Judged
 from .peer import ASKING, TESTING
-from .roles import NOT_DATA
+from .roles import MAX_ERROR, NOT_DATA
 from .round import TICK_S, Round
 from .stop import Stop, killed_for_memory, set_up_failed
 from .zygote import TEST_MEMORY_MB, Settings
@@ -278,6 +278,8 @@ class Pair(Round):
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             self.stop = Stop("RUNTIME_ERROR", "test: wrote to the verdict pipe", by_test=True)
             return
+        # A test may have written the frame itself.
+        said["error"] = "".join(c for c in said["error"][:MAX_ERROR] if c.isprintable() or c == "\n")
         self._flush()  # it flushes before each reply
         if self.stop is not None:
             return

@@ -49,6 +49,7 @@ def attack(warm: LocalSandbox) -> Iterator[Callable[..., Verdict]]:
         (verdict,) = judge(warm, program, test, limits=LIMITS.model_copy(update=changed))
         assert len(verdict.stdout) <= LIMITS.output_kb << 10
         (verdict.error + verdict.stdout + str(verdict.value)).encode()  # whatever logs it must be able to
+        assert len(verdict.error) < 1000 and "\x1b" not in verdict.error
         return verdict
 
     yield attack

@@ -22,6 +22,13 @@ ATTACKS: dict[str, tuple[str, str, set[Status]]] = {
         WRITE + "write(index=0, status='SANDBOX_ERROR', value=None, error='')\ntime.sleep(9)",
         {ERROR, TIME},
     ),
+    "test writes an error text that no file takes": (
+        RIGHT,
+        WRITE
+        + "write(index=0, status='RUNTIME_ERROR', value=None, error='\\udcff\\x1b[2J' + 'x' * 60000, by_test=True, "
+        "asked_objects=False)\ntime.sleep(9)",
+        {ERROR},
+    ),
     "test says that its program is gone, then floods": (
         RIGHT,
         WRITE
