@@ -68,53 +68,18 @@ class Foreign:
 
 # ---------------------------------------------------------------- what a test may use of Python
 
-BUILTINS: dict[str, Any] = {
-    name: getattr(builtins, name)
-    for name in [
-        "abs",
-        "all",
-        "any",
-        "ascii",
-        "bin",
-        "bool",
-        "bytearray",
-        "bytes",
-        "chr",
-        "complex",
-        "dict",
-        "divmod",
-        "enumerate",
-        "filter",
-        "float",
-        "frozenset",
-        "hex",
-        "int",
-        "isinstance",
-        "len",
-        "list",
-        "map",
-        "max",
-        "min",
-        "next",
-        "iter",
-        "oct",
-        "ord",
-        "pow",
-        "range",
-        "repr",
-        "reversed",
-        "round",
-        "set",
-        "slice",
-        "sorted",
-        "str",
-        "sum",
-        "tuple",
-        "type",
-        "zip",
-        "object",
-    ]
-}
+_WORDS = (
+    "abs all any ascii bin bool bytearray bytes chr complex dict divmod enumerate filter float frozenset hex int isinstance "
+    "iter len list map max min next oct ord pow range repr reversed round set slice sorted str sum tuple zip"
+)
+BUILTINS: dict[str, Any] = {name: getattr(builtins, name) for name in _WORDS.split()}
+
+
+def _type(value: Any, /) -> type:
+    return type(value)
+
+
+BUILTINS["type"] = _type
 EXCEPTIONS = {
     name: value
     for name, value in vars(builtins).items()
@@ -137,26 +102,15 @@ _PURE: dict[str, tuple[Any, str]] = {
         string,
         "ascii_letters ascii_lowercase ascii_uppercase digits hexdigits octdigits printable punctuation whitespace",
     ),
-    "heapq": (heapq, "heapify heappop heappush nlargest nsmallest"),
-    "bisect": (bisect, "bisect bisect_left bisect_right insort"),
+    "heapq": (heapq, "nlargest nsmallest"),
+    "bisect": (bisect, "bisect bisect_left bisect_right"),
     "operator": (operator, "add itemgetter mul sub"),
 }
 MODULES: dict[str, dict[str, Any]] = {
     name: {word: getattr(module, word) for word in words.split() if hasattr(module, word)}
     for name, (module, words) in _PURE.items()
 }
-RANDOM = [
-    "choice",
-    "choices",
-    "gauss",
-    "randint",
-    "random",
-    "randrange",
-    "sample",
-    "seed",
-    "shuffle",
-    "uniform",
-]
+RANDOM = frozenset("choice choices gauss randint random randrange sample seed uniform".split())  # noqa: SIM905
 """Methods of the test's own generator."""
 IGNORED = frozenset(("typing", "__future__"))
 """Modules that may be imported, of which nothing is used but in annotations."""
@@ -168,37 +122,10 @@ ANYWHERE = {
 }
 """Functions and classes that are there without an import, if the program has no such name."""
 ORACLES = frozenset(
-    [
-        "Counter",
-        "OrderedDict",
-        "defaultdict",
-        "deque",
-        "Decimal",
-        "Fraction",
-        "isclose",
-        "isnan",
-        "isinf",
-        "sqrt",
-        "floor",
-        "ceil",
-        "gcd",
-        "lcm",
-        "comb",
-        "perm",
-        "prod",
-        "factorial",
-        "fsum",
-        "mean",
-        "median",
-        "permutations",
-        "combinations",
-        "product",
-        "chain",
-        "accumulate",
-        "reduce",
-        "partial",
-        "deepcopy",
-    ]
+    (  # noqa: SIM905
+        "Counter OrderedDict defaultdict deque Decimal Fraction isclose isnan isinf sqrt floor ceil gcd lcm comb perm prod "
+        "factorial fsum mean median permutations combinations product chain accumulate reduce partial deepcopy"
+    ).split()
 )
 """What tests compare with: a program's own would decide."""
 LIBRARY: dict[str, Any] = {
@@ -224,30 +151,10 @@ METHODS: dict[type, frozenset[str]] = {
     )
 }
 MUTATING = frozenset(
-    [
-        "add",
-        "append",
-        "appendleft",
-        "clear",
-        "difference_update",
-        "discard",
-        "extend",
-        "extendleft",
-        "insert",
-        "intersection_update",
-        "move_to_end",
-        "pop",
-        "popitem",
-        "popleft",
-        "remove",
-        "reverse",
-        "rotate",
-        "setdefault",
-        "sort",
-        "subtract",
-        "symmetric_difference_update",
-        "update",
-    ]
+    (  # noqa: SIM905
+        "add append appendleft clear difference_update discard extend extendleft insert intersection_update move_to_end "
+        "pop popitem popleft remove reverse rotate setdefault sort subtract symmetric_difference_update update"
+    ).split()
 )
 """Methods that change a value: a copy's change would not be the program's, nor the other way round."""
 METHODS[bool] = METHODS[int]
@@ -286,23 +193,12 @@ _PARTS = (
 )  # fmt: skip
 _TAKES_ALL = frozenset(map(id, (list, tuple, set, frozenset, sorted, sum, max, min, collections.Counter)))
 """Functions that read what they are given to its end."""
-_LOOKS_INTO = frozenset(map(id, (isinstance, type, dict, copy.copy, copy.deepcopy)))
+_LOOKS_INTO = frozenset(map(id, (isinstance, _type, dict, copy.copy, copy.deepcopy)))
 """Functions that ask for more of what they are given than a copy has."""
+_WRITES = frozenset(map(id, (str, repr, ascii)))
+"""Functions that make a text of what they are given: of an iterator or a function that would tell an address."""
 _TAKE_FUNCTIONS = frozenset(
-    [
-        "filter",
-        "map",
-        "max",
-        "min",
-        "reduce",
-        "sorted",
-        "sort",
-        "takewhile",
-        "groupby",
-        "accumulate",
-        "nlargest",
-        "nsmallest",
-    ]
+    "filter map max min reduce sorted sort takewhile groupby accumulate nlargest nsmallest".split()  # noqa: SIM905
 )
 """What may be given a function of the test's, or of the program's."""
 
@@ -685,7 +581,10 @@ class Walk:
             case ast.UnaryOp(op=op, operand=operand):
                 return _UNARY[type(op)](self.value(operand, scope))
             case ast.BinOp(left=left, op=op, right=right):
-                return _BINARY[type(op)](self.value(left, scope), self.value(right, scope))
+                first, second = self.value(left, scope), self.value(right, scope)
+                if isinstance(op, ast.Mod) and isinstance(first, str | bytes):
+                    _written(second)
+                return _BINARY[type(op)](first, second)
             case ast.BoolOp(op=op, values=values):
                 ends = isinstance(op, ast.Or)
                 for operand in values[:-1]:
@@ -713,9 +612,9 @@ class Walk:
             case ast.Lambda():
                 return self._function(node, scope)
             case ast.JoinedStr(values=parts):
-                return "".join(str(self.value(part, scope)) for part in parts)
+                return "".join(self.value(part, scope) for part in parts)
             case ast.FormattedValue(value=value, conversion=conversion):
-                found = self.value(value, scope)
+                found = _written(self.value(value, scope))
                 return {ord("r"): repr, ord("a"): ascii}.get(conversion, str)(found)
         raise _not_data(node, type(node).__name__)
 
@@ -787,6 +686,8 @@ class Walk:
                 raise NotData(f"{function.__name__} of an object")
             if id(function) in _TAKES_ALL:
                 args[0] = args[0].items()
+        if id(function) in _WRITES and args:
+            _written(args[0])
         return function(*args, **kwargs)
 
     def call(self, function: Function, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -826,6 +727,21 @@ def _attribute(value: Any, name: str) -> Any:
     if name in METHODS.get(kind, ()) and name not in MUTATING:
         return getattr(value, name)
     raise NotData(f".{name} of a {kind.__name__}")
+
+
+def _written(value: Any) -> Any:
+    """The value, of which a text is to be made. Raises NotData where the text would tell more than the value."""
+    parts: list[Any] = [value]
+    for part in parts:
+        if isinstance(part, BaseException):
+            parts += part.args
+        elif isinstance(part, dict):
+            parts += [*part, *part.values()]
+        elif isinstance(part, list | tuple | set | frozenset | collections.deque):
+            parts += part
+        elif part is not None and not isinstance(part, Foreign | type) and type(part) not in METHODS:
+            raise NotData(f"the text of a {type(part).__name__}")
+    return value
 
 
 def _catches(handler: ast.ExceptHandler, error: Exception) -> bool:

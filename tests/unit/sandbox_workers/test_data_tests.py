@@ -101,6 +101,10 @@ CODE = [
     "del f",
 ]
 MADE_CODE = [
+    "assert str(iter([])) != ''",
+    "assert f'{[map(f, [])]}'",
+    "assert '%s' % (lambda: 1)",
+    "import heapq\nxs = pair(1)[1]\nheapq.heappop(xs)",
     "xs = [1]\ngrow(xs)\nassert xs == [1, 0]",
     "xs = pair(1)[1]\nxs.append(2)",
     "try:\n    fail('no')\nexcept KeyError as e:\n    assert e.args == ('no',)",
