@@ -25,10 +25,14 @@ _ATTACK = """Write tests that expose mistakes in {whose} to solve this problem. 
 Problem: {description}
 Signature: {signature}
 {program}
-Write at most {count} tests, one per line, in one ```python block, each of the form
-{form}
-with literal arguments only. Prefer inputs on which a plausible but wrong program fails: boundaries, empty
-inputs, negative numbers, ties. Every test must hold for a correct solution; no two tests may be the same."""
+Write {count} different tests, one per line, in one ```python block, and nothing else. Choose inputs on which a plausible
+but wrong program fails: boundaries, empty inputs, negative numbers, ties. Every test must hold for a correct solution.
+Write literal arguments of the same types as in this example of a test:
+{form}"""
+
+
+_OPENING = re.compile(r"""[^(]*\([\[({'"]?""")
+"""Of a test: up to where its first argument shows its type."""
 
 
 def solve(problem: Problem, stage: ReasoningStage) -> Message:
@@ -66,8 +70,12 @@ def closing(stage: ReasoningStage) -> str:
 
 
 def attack(problem: Problem, rules: MultistageRules, program: str | None = None) -> Message:
-    """To the discriminator. program: the one that it is to break; None: it is told of the problem alone."""
+    """To the discriminator. program: the one that it is to break; None: it is told of the problem alone.
+
+    Its answer is begun as far as the example's first argument shows its type: a small model takes numbers for any else.
+    """
     writes_inputs = rules.test_format == "input_only"
+    example = example_test(problem, with_value=not writes_inputs)
     shown = None if program is None else _bare(program)[: rules.shown_chars]
     full = _ATTACK.format(
         whose="programs that try" if shown is None else "the program below, which tries",
@@ -75,10 +83,10 @@ def attack(problem: Problem, rules: MultistageRules, program: str | None = None)
         description=problem.description,
         signature=problem.function_signature,
         count=rules.max_tests,
-        form=example_test(problem, with_value=not writes_inputs),
+        form=example,
     )
     brief = problem.description if shown is None else f"{problem.description}\n{shown}"
-    begins = f"```python\n{'' if writes_inputs else 'assert '}{problem.entry_point}("
+    begins = f"```python\n{_OPENING.match(example)[0]}"  # type: ignore[index]
     return Message(brief=brief, full=full, marks=(ATTACK, TESTS), begins=begins)
 
 
