@@ -229,7 +229,9 @@ def test_the_discriminator_is_told_how_many_tests_and_in_which_form(chatml):
     inputs = chatml.decode(suite(ChatFormat(chatml), 7, test_format="input_only"))
     assert "7 different tests" in strict
     assert "assert total([1, 2]) == 2" in strict and strict.endswith("```python\nassert total([")
-    assert "total([1, 2])" in inputs and inputs.endswith("```python\ntotal([") and "assert total" not in inputs
+    assert (
+        "total([1, 2])" in inputs and inputs.endswith("```python\ntotal([") and "assert total" not in inputs
+    )
 
 
 # ---------------------------------------------------------------------- fewer stages
