@@ -30,6 +30,8 @@ from .values import ATOMS, CONTAINERS, base_value
 
 MOST_TAKEN = 1 << 16
 """Items of one answer."""
+SINGLE = 1000
+"""Items of an iterator that are asked for one by one."""
 MOST_WATCHED = 100
 """Arguments of a test whose changes would be seen; one with more is code."""
 _OF_OBJECTS: dict[str, Callable[..., Any]] = {
@@ -350,11 +352,11 @@ class Handle(Foreign):
 
     def __iter__(self) -> Iterator[Any]:
         iterator = self._iterator()
-        goes_on, count = True, 1
-        while goes_on:
-            items, goes_on = iterator._ask("take", count)
+        goes_on, taken = True, 1
+        while goes_on:  # far into a long one it is read ahead
+            items, goes_on = iterator._ask("take" if taken < SINGLE else "drain", min(taken, SINGLE))
             yield from items
-            count *= 2
+            taken += len(items)
 
     def __next__(self) -> Any:
         items, _ = self._ask("take", 1)

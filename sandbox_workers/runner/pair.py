@@ -279,7 +279,7 @@ class Pair(Round):
             self.stop = Stop("RUNTIME_ERROR", "test: wrote to the verdict pipe", by_test=True)
             return
         # A test may have written the frame itself.
-        said["error"] = "".join(c for c in said["error"][:MAX_ERROR] if c.isprintable() or c == "\n")
+        said["error"] = said["error"][:MAX_ERROR].replace("\x1b", "").encode("utf-8", "replace").decode()
         self._flush()  # it flushes before each reply
         if self.stop is not None:
             return
