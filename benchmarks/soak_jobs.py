@@ -20,11 +20,12 @@ from typing import Any, NamedTuple, Protocol
 
 from benchmarks.hostile_jobs import HOSTILE, LIMITS, TEST, Hostile
 from core.interfaces import Sandbox
-from core.verdict import KnownTest, Limits, OutputTest, Status, Test, Verdict, known_by
+from core.verdict import KnownTest, Limits, OutputTest, ReferenceTest, Status, Test, Verdict, known_by
 from tests.attacks import conftest, test_forgery
+from tests.attacks.not_held import NOT_HELD
 from tests.honest.jobs import LIMITS as HONEST_LIMITS
 from tests.honest.jobs import Job, read_corpus
-from tests.honest.not_served import NOT_SERVED
+from tests.honest.not_served import NOT_SERVED, NOT_SERVED_ALONE
 from tests.honest.products import products
 
 KINDS = ("generated", "corpus", "hostile", "attack")
@@ -201,7 +202,7 @@ def corpus(languages: Sequence[str]) -> list[FromCorpus]:
     return [
         FromCorpus(job=job, program=program)
         for job in (*read_corpus(), *products())
-        if str(job) not in NOT_SERVED and job.language in languages
+        if str(job) not in NOT_SERVED | NOT_SERVED_ALONE and job.language in languages
         for program in job.programs()
     ]
 
@@ -217,7 +218,7 @@ class EquallyRight:
     kind: str = "corpus"
 
     async def judge(self, sandbox: Sandbox, run: int) -> Judged:
-        (reference,) = await sandbox.judge(self.reference, [self.test], run=run)
+        (reference,) = await sandbox.judge(self.reference, [ReferenceTest(self.test)], run=run)
         (verdict,) = await sandbox.judge(self.program, [known_by(self.test, [reference])], run=run)
         failed = [one for one in (reference, verdict) if not one.passed]
         return Judged([f"{self.name}: {one.status} {one.error[:200]}" for one in failed], [])
@@ -283,7 +284,7 @@ class Attack:
 
 
 def attacks(languages: Sequence[str]) -> list[Attack]:
-    """All of tests/attacks, in these languages."""
+    """All of tests/attacks that is held, in these languages."""
     themes = sorted(path.stem for path in Path(conftest.__file__).parent.glob("test_*.py"))
     return [
         attack
@@ -295,17 +296,23 @@ def attacks(languages: Sequence[str]) -> list[Attack]:
 
 def attacks_of(theme: ModuleType) -> Iterator[Attack]:
     named = theme.__name__.rpartition("test_")[2]
-    for name, row in getattr(theme, "ATTACKS", {}).items():
+    for name, row in held(theme, "ATTACKS"):
         yield Attack(name=f"{named}: {name}", steps=steps(theme, row))
     for name, program in getattr(theme, "MEETINGS", {}).items():
         both = [
             ask(program, f"f({me!r}, {you!r})", found("'alone'"), limits=None) for me, you in ("ab", "ba")
         ]
         yield Attack(name=f"{named}: {name}", steps=[both])
-    for name, (reference, program, test) in getattr(theme, "KNOWN", {}).items():
-        right = ask(reference, test, lambda verdict: verdict.passed and not verdict.asked_objects)
-        wrong = ask(program, KnownTest(test), partial(got, {WRONG, ERROR}, False))
+    for name, (reference, program, test) in held(theme, "KNOWN"):
+        right = ask(
+            reference, ReferenceTest(test), lambda verdict: verdict.passed and not verdict.asked_objects
+        )
+        wrong = ask(program, KnownTest(test, data=True), partial(got, {WRONG, ERROR}, False))
         yield Attack(name=f"{named}: {name}", steps=[[right], [wrong]])
+
+
+def held(theme: ModuleType, table: str) -> Iterator[tuple[str, Any]]:
+    return ((name, row) for name, row in getattr(theme, table, {}).items() if name not in NOT_HELD)
 
 
 def steps(theme: ModuleType, row: Any) -> list[list[Ask]]:

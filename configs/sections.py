@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from actors.settings import EngineSettings, VllmEngine
-from core.interfaces import SandboxKind
+from core.interfaces import CodeTests, SandboxKind
 from core.settings import Settings, kind_unless_said, refuse_password
 from learners.settings import LearnerSettings
 
@@ -126,6 +126,10 @@ class SandboxSettings(Settings):
     """Sandbox actors, each with a container of its own."""
     slots: int = Field(default=2, ge=1, le=31)
     """Programs judged at once in one container."""
+    code_tests: CodeTests = "run"
+    """Tests that are code run in the program's interpreter, where a program that looks for its test can find it
+    (docs/sandbox.md). run: they count; how many there are is in a step's `shared_tests`. refuse: their verdict is UNSUPPORTED, so a
+    problem with such a test is left out or refused (problems.failing_references)."""
     patience_s: float = Field(default=600.0, ge=0)
     """How long a run waits where no node with the resource `sandbox` is left; then the step's attempts are dropped."""
 

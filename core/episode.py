@@ -83,6 +83,8 @@ class Outcome:
     error: str = ""
     counts: bool = True
     """False where the reward leaves it out."""
+    shared: bool = False
+    """The test ran in the program's interpreter: core.verdict.Verdict.isolation."""
     kills: tuple[int, ...] = ()
     """Attempts whose programs fail this test."""
 

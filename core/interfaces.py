@@ -11,6 +11,7 @@ from core.verdict import Limits, Test, Verdict
 from core.weights import PublishReceipt, WeightUpdate
 
 SandboxKind = Literal["auto", "docker", "namespace", "process"]
+CodeTests = Literal["run", "refuse"]
 """auto: the first of the others that runs here (sandbox_workers/backends.py)."""
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import overload
+from typing import Literal, overload
 
 from pydantic import Field
 
@@ -19,7 +19,7 @@ class Status(StrEnum):
     MEMORY_LIMIT = "MEMORY_LIMIT"
     OUTPUT_LIMIT = "OUTPUT_LIMIT"
     UNSUPPORTED = "UNSUPPORTED"
-    """Program and test would need one interpreter for what one asked of the other. Of a reference: the test is lost."""
+    """The sandbox cannot, or shall not, run the test: it is code, and `sandbox.code_tests` refuses that."""
     SANDBOX_ERROR = "SANDBOX_ERROR"
 
     def is_infrastructure(self) -> bool:
@@ -55,12 +55,14 @@ class Verdict:
     by_test: bool = False
     """It was the test that broke or hung, not the program under it. Where the test is known to be good it may
     have broken on what the program returned."""
-
     asked_objects: bool = False
-    """The test asked something that only an object of one of the program's own classes can answer."""
-    data: bool = False
-    """The test is data: calls, and comparisons of copies of their results, in a process that runs no code of the test's and
-    none of the program's (sandbox_workers/runner/data_tests.py)."""
+    """The test asked something that only an object of one of the program's own classes can answer, or the program has changed
+    what the test gave it."""
+    isolation: Literal["separate", "shared"] = "separate"
+    """Separate: nothing that the program does can make it pass but the right results. The test is data, calls and comparisons of
+    copies of what they return, evaluated in a process that runs no code of the program's (sandbox_workers/runner/data_tests.py);
+    or it is what a whole program prints. Shared: the test is code and ran in the program's interpreter, as it would under pytest:
+    a program that looks for its test can find it, and can say that it passed."""
 
     @property
     def passed(self) -> bool:
@@ -102,15 +104,23 @@ class OutputTest:
         return replace(verdict, status=Status.WRONG_ANSWER, error="other output than expected")
 
 
+class ReferenceTest(str):
+    """Python source of a test that a reference solution is judged by. A reference is trusted: if its results cannot be compared as
+    data, the test is code for all programs (known_by). No other program has a say in that."""
+
+    __slots__ = ()
+
+
 class KnownTest(str):
     """Python source of a test that a reference has passed, and how it was judged there: programs are judged in the same way."""
 
     __slots__ = ("data", "plain")
     data: bool
-    """As data: see Verdict.data. No object of a program's can make code of it."""
+    """As data: see Verdict.isolation. No object of a program's can make code of it."""
     plain: bool
-    """It asked the reference's results for nothing but values, calls and iterations: it asks no other program's objects for
-    more, for they could answer what the test wants to hear."""
+    """Of data: it asked the reference's results for nothing but values, calls and iterations, and the reference changed nothing
+    that it was given. Of no other program's objects it asks for more, for they could answer what the test wants to hear; and
+    what a program does to its arguments does not help it."""
 
     def __new__(cls, source: str, *, data: bool = False, plain: bool = True) -> "KnownTest":
         test = super().__new__(cls, source)
@@ -135,7 +145,7 @@ def known_by(test: "Test", reference: Iterable[Verdict]) -> "Test":
     if isinstance(test, OutputTest) or not all(verdict.passed for verdict in verdicts):
         return test
     plain = not any(verdict.asked_objects for verdict in verdicts)
-    return KnownTest(test, data=all(verdict.data for verdict in verdicts), plain=plain)
+    return KnownTest(test, data=all(verdict.isolation == "separate" for verdict in verdicts), plain=plain)
 
 
 Test = str | OutputTest

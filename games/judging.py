@@ -20,7 +20,13 @@ def outcomes_of(
 ) -> tuple[Outcome, ...]:
     """For the record, and for who tries again."""
     return tuple(
-        Outcome(test=str(test), owner=owner, status=verdict.status, error=_error(test, verdict))
+        Outcome(
+            test=str(test),
+            owner=owner,
+            status=verdict.status,
+            error=_error(test, verdict),
+            shared=verdict.isolation == "shared",
+        )
         for test, verdict in zip(tests, verdicts, strict=True)
     )
 

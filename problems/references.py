@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from core.interfaces import Sandbox
 from core.problem import Problem
-from core.verdict import Status, Verdict, known_by
+from core.verdict import ReferenceTest, Status, Verdict, known_by
 from problems.loader import ProblemFileError
 
 _NAMED = 3
@@ -42,7 +42,7 @@ async def _judge_reference(problem: Problem, sandbox: Sandbox) -> tuple[Problem,
     tests = problem.baseline_tests + problem.hidden_tests
     verdicts = await sandbox.judge(
         problem.with_preamble(problem.reference_solution),
-        tests,
+        [ReferenceTest(test) if isinstance(test, str) else test for test in tests],
         limits=problem.limits,
         language=problem.language,
     )

@@ -388,6 +388,7 @@ def _pool(config: Config, start: Start) -> SandboxPool | NoSandbox:
         slots=config.sandbox.slots,
         run_id=str(start.run_directory.resolve()),
         limits=config.sandbox_limits,
+        code_tests=config.sandbox.code_tests,
         trusted=config.trusts_programs,
         patience_s=config.sandbox.patience_s,
         end=functools.partial(end, again=True),

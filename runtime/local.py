@@ -122,6 +122,7 @@ def _sandbox(config: Config, start: Start) -> LocalSandbox | NoSandbox:
         slots=config.sandbox.slots,
         run_id=str(start.run_directory.resolve()),
         limits=config.sandbox_limits,
+        code_tests=config.sandbox.code_tests,
         trusted=config.trusts_programs,
     )
 

@@ -89,9 +89,7 @@ def without_failing(problems: Sequence[Problem], failing: Mapping[str, Sequence[
         unserved = sum(
             any(offence.status is Status.UNSUPPORTED for offence in failing[name]) for name in dropped
         )
-        why = (
-            f"; of {unserved} a test needs one interpreter with the program (UNSUPPORTED)" if unserved else ""
-        )
+        why = f"; of {unserved} a test is not run here: it is code (sandbox.code_tests)" if unserved else ""
         say(f"{_named(dropped, 'problems')} left out, for their references fail their own tests{why}")
     return kept
 

@@ -24,12 +24,12 @@ from pydantic import ValidationError
 
 from core.commands import plain_endings
 from core.errors import SparringError
-from core.interfaces import SandboxFailure, SandboxKind
+from core.interfaces import CodeTests, SandboxFailure, SandboxKind
 from core.verdict import Limits, Status, Verdict
 from sandbox_workers.backends import MOST_SLOTS
 from sandbox_workers.check_host import check_host
 from sandbox_workers.languages import UnknownLanguage
-from sandbox_workers.lines import JobRequest, line_of
+from sandbox_workers.lines import JobRequest, judge_request, line_of
 from sandbox_workers.local import LocalSandbox
 from web.options import add_options
 
@@ -54,7 +54,7 @@ def read_jobs(lines: Iterable[str], name: str, memory_mb: int) -> Iterator[JobLi
             where = ".".join(str(part) for part in first["loc"] if part != "OutputTestLine")
             raise SparringError(
                 f"{name}:{number}: {where + ': ' if where else ''}{first['msg'].removeprefix('Value error, ')}; expected "
-                '{"id", "program", "tests": ["assert …" or {"stdout", "stdin"?, "code"?}], "language"?, "limits"?}'
+                '{"id", "program", "tests": ["assert …" or {"stdout", "stdin"?, "code"?}], "reference"?, "language"?, "limits"?}'
             ) from None
         if "memory_mb" in job.limits.model_fields_set and job.limits.memory_mb > memory_mb:
             raise SparringError(
@@ -83,8 +83,7 @@ async def judge_all(jobs: Iterator[JobLine], sandbox: LocalSandbox) -> int:
     try:
         # In a thread: whoever writes the next job may be waiting for the answer to the last one.
         while (job := await asyncio.to_thread(next, jobs, None)) is not None:
-            judging = sandbox.judge(job.program, job.judged_tests(), limits=job.limits, language=job.language)
-            waiting.append((job, asyncio.create_task(judging)))
+            waiting.append((job, asyncio.create_task(judge_request(sandbox, job, job.limits))))
             await asyncio.sleep(0)
             while waiting and (len(waiting) > IN_FLIGHT or waiting[0][1].done()):
                 await finish_first()
@@ -108,7 +107,12 @@ def open_input(path: str) -> TextIO:
 def judge(options: argparse.Namespace) -> int:
     with (
         open_input(options.jobs) as lines,
-        LocalSandbox(options.backend, slots=options.slots, memory_mb=options.memory_mb) as sandbox,
+        LocalSandbox(
+            options.backend,
+            slots=options.slots,
+            memory_mb=options.memory_mb,
+            code_tests=options.code_tests,
+        ) as sandbox,
     ):
         print(sandbox.description, file=sys.stderr)
         jobs = read_jobs(lines, options.jobs, options.memory_mb)
@@ -125,7 +129,11 @@ def serve(options: argparse.Namespace) -> int:
     check(options)
     most = Most(memory_mb=options.memory_mb, seconds=options.cpu_s, waiting=options.waiting)
     with LocalSandbox(
-        options.backend, slots=options.slots, memory_mb=options.memory_mb, cache_size=CACHED
+        options.backend,
+        slots=options.slots,
+        memory_mb=options.memory_mb,
+        cache_size=CACHED,
+        code_tests=options.code_tests,
     ) as sandbox:
         print(sandbox.description, file=sys.stderr)
         run(guarded(make_app(sandbox, most), options), options)
@@ -148,6 +156,12 @@ def main(arguments: list[str] | None = None) -> int:
             choices=get_args(SandboxKind),
             default="auto",
             help="default: auto",
+        )
+        command.add_argument(
+            "--code-tests",
+            choices=get_args(CodeTests),
+            default="run",
+            help="what to do with tests that are code, which share the program's interpreter; refuse: UNSUPPORTED; default: run",
         )
         command.add_argument(
             "--slots", type=int, default=min(os.cpu_count() or 1, MOST_SLOTS), help="programs judged at once"

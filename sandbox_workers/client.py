@@ -15,8 +15,8 @@ from typing import Protocol
 
 from cachetools import LRUCache
 
-from core.interfaces import SandboxFailure
-from core.verdict import KnownTest, Limits, OutputTest, Status, Test, Verdict
+from core.interfaces import CodeTests, SandboxFailure
+from core.verdict import KnownTest, Limits, OutputTest, ReferenceTest, Status, Test, Verdict
 from sandbox_workers.jobs import BackendDied, Job, WorkerLost, is_data
 
 NEVER_CACHED = frozenset({Status.TIME_LIMIT, Status.MEMORY_LIMIT, Status.SANDBOX_ERROR})
@@ -69,7 +69,9 @@ def verdict_keys(
 
 
 def _kind(test: str) -> str:
-    return f"known {test.data} {test.plain}" if isinstance(test, KnownTest) else "source"
+    if isinstance(test, KnownTest):
+        return f"known {test.data} {test.plain}"
+    return "reference" if isinstance(test, ReferenceTest) else "source"
 
 
 def _add(digest: "hashlib._Hash", part: str) -> None:
@@ -126,11 +128,18 @@ class SandboxClient:
     """Before the second, third, ... attempt: they give an actor the time to restart where there is no other."""
 
     def __init__(
-        self, transport: Transport, *, version: str, limits: Limits | None = None, cache_size: int = 100_000
+        self,
+        transport: Transport,
+        *,
+        version: str,
+        limits: Limits | None = None,
+        cache_size: int = 100_000,
+        code_tests: CodeTests = "run",
     ) -> None:
         self._transport = transport
         self._version = version
         self._limits = limits or Limits()
+        self._code_tests: CodeTests = code_tests
         self._cache: LRUCache[bytes, Verdict] = LRUCache(cache_size)
         self._stats = ClientStats()
         self._afresh = itertools.count()
@@ -185,7 +194,13 @@ class SandboxClient:
             of_kind = {key: test for key, test in fresh.items() if isinstance(test, kind)}
             if of_kind:
                 self._stats.jobs += 1
-                job = Job(program=program, tests=tuple(of_kind.values()), limits=limits, language=language)
+                job = Job(
+                    program=program,
+                    tests=tuple(of_kind.values()),
+                    limits=limits,
+                    language=language,
+                    code_tests=self._code_tests,
+                )
                 self._enqueue(Pending(job=job, keys=tuple(of_kind), kept=run is not None))
         if awaited:
             await asyncio.wait(awaited.values())  # unlike gather, cancels nothing that others wait for

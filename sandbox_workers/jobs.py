@@ -10,7 +10,8 @@ from typing import Protocol
 from cachetools import LRUCache, cached
 
 from core.errors import SparringError
-from core.verdict import KnownTest, Limits, OutputTest, Test, Verdict
+from core.interfaces import CodeTests
+from core.verdict import KnownTest, Limits, OutputTest, ReferenceTest, Test, Verdict
 from sandbox_workers.languages import UnknownLanguage, language_of
 from sandbox_workers.runner.commands import BUILD_FACTOR
 from sandbox_workers.runner.data_tests import read
@@ -42,6 +43,7 @@ class Job:
     tests: tuple[Test, ...]
     limits: Limits
     language: str = "python"
+    code_tests: CodeTests = "run"
 
     def longest_s(self) -> float:
         """How long it may take by its limits. Some tests, and building the program, may be tried twice, and each may
@@ -57,7 +59,11 @@ class Job:
             UnknownLanguage: the language, or Python source as a test of another language.
         """
         outputs = [test for test in self.tests if isinstance(test, OutputTest)]
-        message = {"program": self.program, "limits": self.limits.model_dump()}
+        message = {
+            "program": self.program,
+            "limits": self.limits.model_dump(),
+            "refuses_code": self.code_tests == "refuse",
+        }
         if not outputs and self.language == "python":
             return message | {
                 "tests": [_message(test) for test in self.tests if isinstance(test, str)],
@@ -72,9 +78,12 @@ class Job:
 
 
 def _message(test: str) -> list:
+    """See runner/supervisor.py, Slot.judge."""
     if isinstance(test, KnownTest):
         return [test, test.plain, "data" if test.data else "code"]
-    return [test, False, "either" if is_data(test) else "code"]
+    if not is_data(test):
+        return [test, False, "code"]
+    return [test, False, "reference" if isinstance(test, ReferenceTest) else "text"]
 
 
 def _digest(test: str) -> bytes:

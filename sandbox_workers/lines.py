@@ -1,11 +1,13 @@
 """A job and its verdicts as JSON, in a file (`judge`) or over HTTP (`serve`)."""
 
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
-from core.verdict import Limits, OutputTest, Test, Verdict
+from core.verdict import Limits, OutputTest, ReferenceTest, Test, Verdict, known_by
+from sandbox_workers.client import SandboxClient
 from sandbox_workers.jobs import Job
 
 
@@ -20,6 +22,8 @@ class JobRequest(BaseModel):
     model_config = ConfigDict(extra="forbid")
     program: str
     tests: list[str | OutputTestLine]
+    reference: str | None = None
+    """A program that is right. What it returns decides how each test is judged, not what `program` returns."""
     language: str = "python"
     limits: Limits = Limits()
 
@@ -34,8 +38,21 @@ class JobRequest(BaseModel):
         return [test if isinstance(test, str) else OutputTest(**test.model_dump()) for test in self.tests]
 
 
+async def judge_request(
+    sandbox: SandboxClient, job: JobRequest, limits: Limits, run: int | None = 0
+) -> list[Verdict]:
+    """Raises SandboxFailure and UnknownLanguage."""
+    judge = partial(sandbox.judge, limits=limits, run=run, language=job.language)
+    tests = job.judged_tests()
+    if job.reference is not None:
+        asked = [ReferenceTest(test) if isinstance(test, str) else test for test in tests]
+        found = await judge(job.reference, asked)
+        tests = [known_by(test, [verdict]) for test, verdict in zip(tests, found, strict=True)]
+    return await judge(job.program, tests)
+
+
 def line_of(verdict: Verdict) -> dict[str, Any]:
     fields = asdict(verdict)
     return {"status": str(verdict.status), "time_ms": fields.pop("cpu_ms")} | {
-        name: fields[name] for name in ("value", "memory_bytes", "stdout", "stderr", "error")
+        name: fields[name] for name in ("value", "isolation", "memory_bytes", "stdout", "stderr", "error")
     }

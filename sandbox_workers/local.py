@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from types import TracebackType
 
-from core.interfaces import SandboxKind
+from core.interfaces import CodeTests, SandboxKind
 from core.verdict import Limits, Verdict
 from sandbox_workers.backends import Choice, choose_backend
 from sandbox_workers.client import SandboxClient
@@ -53,6 +53,7 @@ class LocalSandbox(SandboxClient):
         limits: Limits | None = None,
         memory_mb: int = 512,
         cache_size: int = 100_000,
+        code_tests: CodeTests = "run",
         trusted: bool = False,
     ) -> None:
         choice: Choice = choose_backend(kind, runtime, trusted=trusted)
@@ -63,7 +64,9 @@ class LocalSandbox(SandboxClient):
         )
         self.description = choice.description
         self._threads = ThreadTransport(self.worker, slots)
-        super().__init__(self._threads, version=choice.version, limits=limits, cache_size=cache_size)
+        super().__init__(
+            self._threads, version=choice.version, limits=limits, cache_size=cache_size, code_tests=code_tests
+        )
 
     def close(self) -> None:
         """End the sandbox. Idempotent."""

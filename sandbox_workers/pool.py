@@ -13,7 +13,7 @@ from ray.exceptions import ActorDiedError, GetTimeoutError, RayActorError, RayEr
 from ray.util.metrics import Counter, Gauge, Histogram
 
 from core.errors import SparringError
-from core.interfaces import SandboxKind
+from core.interfaces import CodeTests, SandboxKind
 from core.verdict import Limits, Verdict
 from sandbox_workers.backends import Choice, choose_backend
 from sandbox_workers.client import SandboxClient
@@ -192,8 +192,10 @@ class SandboxPool:
         limits: Limits | None,
         patience_s: float,
         end: Callable[[Any], None],
+        code_tests: CodeTests,
     ) -> None:
         self.actors = list(actors)
+        self._code_tests: CodeTests = code_tests
         self._end = end
         self.description = f"{len(self.actors)} x {choice.description}"
         self._choice = choice
@@ -203,7 +205,9 @@ class SandboxPool:
     def client(self) -> SandboxClient:
         """A client of all workers, with a cache of its own."""
         transport = RayTransport(self.actors, self._patience_s, self._end)
-        return SandboxClient(transport, version=self._choice.version, limits=self._limits)
+        return SandboxClient(
+            transport, version=self._choice.version, limits=self._limits, code_tests=self._code_tests
+        )
 
     def shutdown(self) -> None:
         """Close the sandboxes, then end the actors; a sandbox whose worker does not answer ends with it."""
@@ -224,6 +228,7 @@ def start_pool(
     trusted: bool = False,
     patience_s: float = 0.0,
     end: Callable[[Any], None],
+    code_tests: CodeTests = "run",
 ) -> SandboxPool:
     """Start `size` workers of `slots` slots each and wait until all are ready. `trusted`: see choose_backend;
     `patience_s`, `end`: see RayTransport.
@@ -246,7 +251,7 @@ def start_pool(
         for index in range(size)
     ]
     try:
-        return SandboxPool(actors, _common_choice(actors), limits, patience_s, end)
+        return SandboxPool(actors, _common_choice(actors), limits, patience_s, end, code_tests)
     except SandboxUnavailable:
         for actor in actors:
             ray.kill(actor, no_restart=True)

@@ -25,6 +25,7 @@ def judge_reward(
     *,
     key: str | None = None,
     column: str = "tests",
+    reference: str | None = None,
     language: str = "python",
     limits: dict[str, float] | None = None,
     in_flight: int = 32,
@@ -35,13 +36,15 @@ def judge_reward(
         url: of `python -m sandbox_workers serve`, such as "http://127.0.0.1:8080".
         key: where the service asks for one.
         column: of the data set, with each row's tests as `POST /judge` takes them: ["assert f(1) == 2", ...].
+        reference: of the data set, the column with a right program for each row. Then nothing that a completion returns decides how a
+            test is judged; without it a program can have some tests run in its own interpreter (docs/sandbox.md).
         limits: of a program, {"cpu_s": 2, ...}; None: the service's.
     """
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     client = httpx.Client(base_url=url, headers=headers, timeout=600)
 
-    def reward(program: str, tests: Sequence[Any]) -> float | None:
-        asked = {"program": program, "tests": tests, "language": language}
+    def reward(program: str, tests: Sequence[Any], right: str | None) -> float | None:
+        asked = {"program": program, "tests": tests, "reference": right, "language": language}
         verdicts = ask(client, asked | ({"limits": limits} if limits else {}))
         return (
             sum(verdict["status"] == "PASSED" for verdict in verdicts) / len(verdicts) if verdicts else None
@@ -50,7 +53,8 @@ def judge_reward(
     def judge(completions: Sequence[Any], **columns: Any) -> list[float | None]:
         programs = [program_in(completion, language) for completion in completions]
         with ThreadPoolExecutor(in_flight) as threads:
-            return list(threads.map(reward, programs, columns[column]))
+            right = columns[reference] if reference else [None] * len(programs)
+            return list(threads.map(reward, programs, columns[column], right))
 
     return judge
 

@@ -25,7 +25,7 @@ from core.interfaces import SandboxFailure
 from core.verdict import Limits, Status, Verdict
 from sandbox_workers.client import SandboxClient
 from sandbox_workers.languages import UnknownLanguage
-from sandbox_workers.lines import JobRequest, line_of
+from sandbox_workers.lines import JobRequest, judge_request, line_of
 from web.guard import error_answer
 
 VERDICTS = Counter("sparring_verdicts", "Verdicts given by the service", ["status"])
@@ -109,13 +109,7 @@ def make_app(sandbox: SandboxClient, most: Most) -> FastAPI:
             raise Busy(f"{waiting} requests are being judged; try again")
         waiting += 1
         try:
-            verdicts = await sandbox.judge(
-                request.program,
-                request.judged_tests(),
-                limits=limits,
-                run=run,
-                language=request.language,
-            )
+            verdicts = await judge_request(sandbox, request, limits, run)
         except UnknownLanguage as error:
             raise Refused(str(error)) from None
         except SandboxFailure as error:

@@ -335,7 +335,7 @@ def _print(report: Mapping[str, Any]) -> None:
         unserved = sum(Status.UNSUPPORTED in statuses for statuses in failing.values())
         print(
             f"{len(failing)} problems cannot be solved: their own references fail a test, {unserved} of them since the "
-            "test needs one interpreter with the program (UNSUPPORTED)"
+            "test is not run here (UNSUPPORTED)"
         )
     if report["scores"].get("cut_off"):
         print(

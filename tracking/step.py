@@ -35,6 +35,9 @@ def episode_metrics(players: Iterable[str], result: PlayResult) -> dict[str, Any
             )
             for name in names
         }
+        shared = [outcome.shared for t in judged for outcome in t.outcomes if outcome.counts]
+        if any(shared):
+            row[f"{player}_components"]["shared_tests"] = mean(shared)
     suites = row.get("discriminator_components", {})
     row["validity"], row["kill_rate"] = suites.get("validity"), suites.get("kill_rate")
     row["dropped"] = {

@@ -264,6 +264,7 @@ def _reward_program(program: Trajectory, met: Met | None, owners: Mapping[str, s
             owner=owners.get(test, "problem"),
             status=verdict.status,
             error=verdict.error,
+            shared=verdict.isolation == "shared",
             counts=met.outcomes[test] is not None,
         )
         for test, verdict in met.verdicts.items()

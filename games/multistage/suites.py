@@ -1,7 +1,7 @@
 """Test suites of one problem, from a completion's text to kills: the one meaning of a valid test and of a kill.
 
-A test is valid where it is well formed, repeats no other of its suite, is data (`Verdict.data`: code of a player's could
-remember its runs, or judge a program's text), and passes on the reference solution twice, with equal outcomes, the second
+A test is valid where it is well formed, repeats no other of its suite, is data (`Verdict.isolation`: code of a player's
+could remember its runs, or judge a program's text), and passes on the reference solution twice, with equal outcomes, the second
 time without the reference's other names: a test asks for the entry point alone. It kills a program that fails it: `rewards.outcome`.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from core.interfaces import Sandbox
 from core.problem import Problem
-from core.verdict import Verdict, known_by
+from core.verdict import ReferenceTest, Verdict, known_by
 from games.judging import judged
 from games.multistage.emitted import EmittedTest, parse_suite
 from games.multistage.rewards import RewardRules, needed_cpu_ms, outcome, validity
@@ -137,7 +137,9 @@ class Suites:
         programs = (reference, _ALONE.format(source=reference, name=self._problem.entry_point))
         runs = await asyncio.gather(
             *(
-                judged(self._sandbox.judge(program, asks, limits=self._limits, run=run))
+                judged(
+                    self._sandbox.judge(program, list(map(ReferenceTest, asks)), limits=self._limits, run=run)
+                )
                 for run, program in enumerate(programs)
             )
         )
@@ -152,7 +154,8 @@ class Suites:
     def _enter(self, suite: Suite, test: EmittedTest, runs: tuple[Verdict, Verdict]) -> None:
         first, second = runs
         confirmed = first.passed and second.passed and first.value == second.value
-        if not confirmed or not (first.data and second.data if self._strict else _is_literal(first.value)):
+        separate = first.isolation == second.isolation == "separate"
+        if not (confirmed and separate and (self._strict or _is_literal(first.value))):
             suite.rejected[test.identity] = _refusal(first, second)
             return
         source = known_by(test.source if self._strict else f"assert {test.call} == {first.value}", runs)
@@ -196,7 +199,7 @@ class Suites:
 
 def _refusal(first: Verdict, second: Verdict) -> tuple[str, str]:
     """Why the reference does not confirm a test: (status, error)."""
-    if first.passed and second.passed and not (first.data and second.data):
+    if first.passed and second.passed and "shared" in (first.isolation, second.isolation):
         return "contract", "more than calls and comparisons of their results"
     if first.passed and second.passed and first.value == second.value:
         return "no_literal", f"the reference gives {first.value}"

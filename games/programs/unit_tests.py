@@ -57,6 +57,10 @@ class UnitTestsRules(SolverRules):
     def message(self, problem: Problem, memory: Sequence[str] = ()) -> Message:
         form = _REASONING if self.answer_format == "reasoning" else _DIRECT
         signature = problem.function_signature
+        if (
+            signature in problem.description
+        ):  # a model that reads it twice solves fewer problems: docs/real_models.md
+            signature = ""
         full = _TASK.format(
             language=problem.language,
             description=_shown(problem),

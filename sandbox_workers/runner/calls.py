@@ -1,9 +1,10 @@
 """How a data test and the program that it is about speak: calls in, copies out. `Server` is the program's end, `Caller` the
 test's.
 
-    {"o": operation, "f": name or number, "a": args, "k": kwargs, "w": watched, "y": numbers of objects to let go of}
-        -> {"v": value} or {"x": [names of the exception's classes, text]}, with {"w": 1} where an argument was changed;
-           or {"big": why}
+    {"o": operation, "f": name or number, "a": args, "k": kwargs, "w": numbers of the args and kwargs,
+     "y": numbers of objects to let go of}
+        -> {"v": value} or {"x": [names of the exception's classes, text]}, with {"w": [[number, value]]} of what was given and
+           is changed; or {"big": why}
 
 | operation | of | does |
 |---|---|---|
@@ -16,24 +17,28 @@ test's.
 | take, drain | an iterator | one item, or up to so many: [items, whether it goes on] |
 """
 
+import itertools
 import socket
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import Any
 from weakref import WeakValueDictionary
 
 from . import copies, kernel, streams
-from .data_tests import METHODS, Foreign, NotData, NotPlain, ProgramRaised
+from .data_tests import METHODS, DataTest, Foreign, NotData, NotPlain, ProgramRaised
 from .errors import Fatal, ProgramGone, ProgramLied, ValueTooLarge, describe, of_reading
 from .framing import MAX_VALUE, Frames, FrameTooLarge, send_frame
-from .peer import ASKING, TESTING
 from .values import ATOMS, CONTAINERS, base_value
 
+ASKING, TESTING = b"asking", b"testing"
+"""What a test's process calls itself while it waits for the program, or reads what it sent; and else. The supervisor looks when
+a limit is passed: what the program makes the test do is the program's."""
 MOST_TAKEN = 1 << 16
 """Items of one answer."""
 SINGLE = 1000
 """Items of an iterator that are asked for one by one."""
 MOST_WATCHED = 100
-"""Arguments of a test whose changes would be seen; one with more is code."""
+"""Arguments whose changes a test sees: the last ones."""
 _OF_OBJECTS: dict[str, Callable[..., Any]] = {
     "len": len,
     "bool": bool,
@@ -66,8 +71,8 @@ class Server:
         self._objects: dict[int, Any] = {}
         self._numbers: dict[int, int] = {}
         """By id: an object that is kept has one number."""
-        self._watched: list[tuple[Any, str]] = []
-        """What was given to the program, which may keep it, and what it was then."""
+        self._watched: deque[tuple[int, Any, str]] = deque(maxlen=MOST_WATCHED)
+        """What was given to the program, which may keep it: (number, value, what it was when it was last told)."""
         self._next = 0
 
     def serve(self) -> None:
@@ -88,19 +93,28 @@ class Server:
             args = [copies.decode(value, self._known) for value in request.get("a", ())]
             kwargs = {name: copies.decode(value, self._known) for name, value in request.get("k", {}).items()}
             if "w" in request:
-                self._watch((*args, *kwargs.values()))
+                self._watch(request["w"], (*args, *kwargs.values()))
             reply = {"v": self._encoded(self._perform(request, args, kwargs))}
         except BaseException as error:
             reply = _raised(error)
-        if len(self._watched) > MOST_WATCHED or any(
-            was != repr(self._encoded(value)) for value, was in self._watched
-        ):
-            reply["w"] = 1
+        if changed := self._changed():
+            reply["w"] = changed
         return reply
 
-    def _watch(self, given: Sequence[Any]) -> None:
+    def _watch(self, numbers: Sequence[int], given: Sequence[Any]) -> None:
         """Remember what they are, by its text: nan is the same there."""
-        self._watched += [(v, repr(self._encoded(v))) for v in given if type(v) not in ATOMS]
+        for number, value in zip(numbers, given, strict=True):
+            if type(value) not in ATOMS:
+                self._watched.append((number, value, repr(self._encoded(value))))
+
+    def _changed(self) -> list:
+        changed = []
+        for index, (number, value, was) in enumerate(self._watched):
+            now = self._encoded(value)
+            if (text := repr(now)) != was:
+                self._watched[index] = number, value, text
+                changed.append([number, now])
+        return changed
 
     def _perform(self, request: dict, args: list, kwargs: dict) -> Any:
         operation, target = request["o"], request["f"]
@@ -179,17 +193,30 @@ class Caller:
         self.asked = 0
         """Requests so far."""
         self.fatal: BaseException | None = None
-        self.plain = False
-        """The reference gave nothing but values and iterators, and left its arguments as they were: what this program does
-        beyond that is not seen."""
-        self.more_than_results = False
-        """The program was asked for something of an object of its own."""
-        self.watches = False
-        """Arguments may be the test's own values, which would see it if they were changed."""
-        self.named: Set[str] = frozenset()
-        """Names of the program's that the test uses: objects of such classes may have methods that plain values have, too."""
+        self._numbers = itertools.count()
+        self.begin(None, False)
         self._handles: WeakValueDictionary[int, Handle] = WeakValueDictionary()
         self._dropped: list[int] = []
+
+    def begin(self, test: DataTest | None, plain: bool) -> None:
+        """Another test.
+
+        plain: the reference gave nothing but values and iterators, and changed nothing that it was given. So no more is asked of
+            this program's objects; and if it changes what it is given, the test is to pass as if it had not, too: see `again`.
+        """
+        self.plain = plain
+        self.more_than_results = False
+        """The program was asked for something of an object of its own, or has changed what it was given."""
+        self._log: list[dict] = []
+        """All answers, if an argument may be changed."""
+        self._replayed: Iterator[dict] | None = None
+        self._watches = test is not None and test.keeps
+        """Arguments may be the test's own values, which are changed where the program changes its copies."""
+        self.named: Set[str] = frozenset() if test is None else test.free
+        """Names of the program's that the test uses: objects of such classes may have methods that plain values have, too."""
+        self._given: dict[int, Any] = {}
+        self._changes: list[tuple[Any, Any]] = []
+        """(a value of the test's, what its copy has become), not yet seen."""
 
     def ask(
         self,
@@ -201,6 +228,8 @@ class Caller:
         """Raises ProgramRaised, NotPlain, NotData and Fatal."""
         if self.fatal is not None:
             raise self.fatal
+        if self._replayed is not None:
+            return self._replay()
         self.asked += 1
         if operation in _OF_OBJECTS:
             if self.plain:
@@ -210,11 +239,13 @@ class Caller:
         if self._dropped:
             request["y"], self._dropped = self._dropped, []
         try:
-            request["a"] = [copies.encode(value, _refer) for value in args]
-            if self.watches and (args or kwargs):
-                request["w"] = 1
+            request["a"] = [copies.encode(self._now(value), _refer) for value in args]
+            if self._watches and (args or kwargs):
+                given = (*args, *kwargs.values())
+                request["w"] = [next(self._numbers) for _ in given]
+                self._given |= zip(request["w"], given, strict=True)
             if kwargs:
-                request["k"] = {name: copies.encode(value, _refer) for name, value in kwargs.items()}
+                request["k"] = {name: copies.encode(self._now(v), _refer) for name, v in kwargs.items()}
         except RecursionError:
             raise NotData("a value nested too deeply to pass to the program") from None
         kernel.set_name(ASKING)
@@ -225,6 +256,20 @@ class Caller:
             raise
         finally:
             kernel.set_name(TESTING)
+
+    def again(self) -> bool:
+        """Whether the test is to be walked again, with the same answers, its own values as they were. Else a program that clears
+        what it is given would pass `r = f(xs)`, `assert r == sorted(xs)` by an empty list."""
+        if not (self.plain and self._log and any("w" in reply for reply in self._log)):
+            return False
+        self._replayed = iter(self._log)
+        return True
+
+    def _replay(self) -> Any:
+        reply = next(self._replayed or iter(()), None)
+        if reply is None:
+            raise NotPlain("the test goes another way after the program has changed what it was given")
+        return self._result(reply)
 
     def _answer(self, request: dict) -> Any:
         try:
@@ -237,17 +282,35 @@ class Caller:
             reply = self.frames.next()
             if "big" in reply:
                 raise ValueTooLarge(str(reply["big"]))
-            if "w" in reply and not self.plain:
-                raise NotData("an argument that the program changes")
-            if "x" not in reply:
-                return copies.decode(reply["v"], self._stands_for)
-            names, text = reply["x"]
-            raised = ProgramRaised([str(name) for name in names], str(text))
-        except (NotData, ValueTooLarge):
+            self._take_changes(reply)
+            if self._watches:
+                self._log.append(reply)
+            result = self._result(reply)
+        except (NotData, ValueTooLarge, ProgramRaised):
             raise
         except Exception as error:
             raise of_reading(error) from None
-        raise raised
+        return result
+
+    def _take_changes(self, reply: dict) -> None:
+        for number, value in reply.get("w", ()):
+            if number in self._given:  # else it is an earlier test's
+                self._changes.append((self._given[number], copies.decode(value, self._stands_for)))
+                self.more_than_results |= not self.plain
+
+    def _result(self, reply: dict) -> Any:
+        if "x" not in reply:
+            return copies.decode(reply["v"], self._stands_for)
+        names, text = reply["x"]
+        raise ProgramRaised([str(name) for name in names], str(text))
+
+    def _now(self, value: Any) -> Any:
+        """What the program has made of it, though the test does not see it yet."""
+        return next((changed for known, changed in reversed(self._changes) if known is value), value)
+
+    def see_changes(self) -> None:
+        while self._changes:
+            _fill(*self._changes.pop(0))
 
     def _stands_for(self, tag: str, body: Any) -> Any:
         number, kind, *base = body
@@ -263,6 +326,35 @@ class Caller:
 
     def drop(self, number: int) -> None:
         self._dropped.append(number)
+
+
+def _fill(value: Any, changed: Any) -> None:
+    """Make a container what its copy has become, and what it holds likewise: the test may have names for the parts, too."""
+    if type(value) is not type(changed):
+        raise NotPlain("the program makes an object of an argument")
+    if isinstance(value, dict):
+        parts = {key: _filled(value.get(key), item) for key, item in changed.items()}
+        value.clear()
+        value.update(parts)
+    elif isinstance(value, set):
+        value.clear()
+        value.update(changed)
+    elif isinstance(value, list | deque):
+        before = [*value, *[None] * (len(changed) - len(value))]
+        items = [_filled(one, other) for one, other in zip(before, changed, strict=False)]
+        value.clear()
+        value.extend(items)
+    elif isinstance(value, tuple) and len(value) == len(changed):
+        for one, other in zip(value, changed, strict=True):
+            _filled(one, other)
+
+
+def _filled(value: Any, changed: Any) -> Any:
+    """The value, filled, where both are containers of a kind; else what stands in its place now."""
+    if type(value) is not type(changed) or not isinstance(value, (*CONTAINERS, deque)):
+        return changed
+    _fill(value, changed)
+    return value
 
 
 class _HasNone(ProgramRaised, TypeError):
@@ -364,6 +456,9 @@ class Handle(Foreign):
             raise StopIteration
         return items[0]
 
+    def __contains__(self, item: object) -> bool:
+        return any(item is found or item == found for found in self)
+
     def items(self) -> list[Any]:
         iterator, every, goes_on = self._iterator(), [], True
         while goes_on:
@@ -381,7 +476,7 @@ class Handle(Foreign):
         if other is None:
             return False
         if not self.is_derived:
-            raise self._not_plain()
+            return self._decides(other)
         return self._ask("base") == (
             other._ask("base") if isinstance(other, Handle) and other.is_derived else other
         )

@@ -12,7 +12,7 @@ import socket
 
 from .child import Child, ZygoteGone
 from .framing import MAX_FRAME, pack
-from .judged import Judged
+from .judged import REFUSED, Judged
 from .round import Round
 from .stop import MOST_RETRIES, Stop
 from .zygote import Settings
@@ -82,6 +82,9 @@ class Commands:
         built, not_built = None, None
         self._retries = 0
         for test in job["tests"]:
+            if test["code"] and job["refuses_code"]:
+                verdicts.append(REFUSED)
+                continue
             if verdicts and verdicts[-1].status == "SANDBOX_ERROR":  # what failed us will do so again
                 verdicts.append(verdicts[-1])
                 continue
@@ -151,7 +154,7 @@ def prepared(language: dict, program: str, code: str, token: str) -> tuple[dict,
 def check_end(verdict: Judged, token: str) -> Judged:
     """Take the token out of the output; without it the test's code did not come to its end."""
     before, found, after = verdict.stdout.partition(token)
-    verdict = verdict._replace(stdout=before + after)
+    verdict = verdict._replace(stdout=before + after, isolation="shared")
     if verdict.status == "PASSED" and not found:
         return verdict._replace(status="RUNTIME_ERROR", error="the program ended before the test's code did")
     return verdict

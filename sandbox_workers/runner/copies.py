@@ -18,7 +18,7 @@ import enum
 from collections.abc import Callable
 from typing import Any
 
-from . import library, plain
+from . import plain
 from .data_tests import NotData
 from .values import ATOMS, MAX_DEPTH, base_value
 
@@ -43,18 +43,16 @@ def encode(value: Any, outside: Outside, depth: int = 0) -> Any:
         return {tag: [[encode(k, outside, deeper), encode(v, outside, deeper)] for k, v in dict.items(value)]}
     if kind is collections.deque:
         return {"q": [[encode(item, outside, deeper) for item in value], value.maxlen]}
-    if kind in plain.PLAIN and (known := plain.PLAIN[kind])[0] not in _NOT_READ:
+    if (known := plain.PLAIN.get(kind)) is not None:
         return {"v": [known[0], known[1](value)]}
-    if (name := library.class_name(kind)) in plain.BY_TEXT:
-        return {"v": plain.named(name, value)}
+    if (text := plain.by_text(value)) is not None:
+        return {"v": text}
     keeps_more = issubclass(kind, enum.Enum) or (issubclass(kind, dict) and hasattr(kind, "__missing__"))
     if not keeps_more and (base := base_value(value)) is not None:
         return encode(base[0], outside, depth)
     return outside(value)
 
 
-_NOT_READ = ("member", "re")
-"""Tags of values whose reading would import a module or compile a pattern."""
 _ITEMS = {tuple: "t", set: "s", frozenset: "z"}
 _PAIRS = {dict: "d", collections.OrderedDict: "o", collections.Counter: "c"}
 
@@ -92,6 +90,6 @@ def decode(message: Any, outside: Callable[[str, Any], Any]) -> Any:
         return _READ[tag](decode(item, outside) for item in body)
     if tag == "q":
         return collections.deque((decode(item, outside) for item in body[0]), body[1])
-    if tag == "v" and body[0] not in _NOT_READ:
+    if tag == "v":
         return plain.READERS[body[0]](body[1])
     return outside(tag, body)

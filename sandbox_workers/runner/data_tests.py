@@ -54,6 +54,10 @@ class Foreign:
         raise NotImplementedError
 
     def _decides(self, *others: Any) -> Any:
+        """With a value of the test's its methods would decide what the test wants to know; with another object they say what
+        they say in Python."""
+        if others and all(isinstance(other, Foreign) for other in others):
+            raise NotData("an operation between objects of the program's")
         raise NotPlain("the program gave an object where a plain value is due")
 
     __contains__ = __lt__ = __le__ = __gt__ = __ge__ = __hash__ = _decides  # pyright: ignore
@@ -110,8 +114,8 @@ MODULES: dict[str, dict[str, Any]] = {
     name: {word: getattr(module, word) for word in words.split() if hasattr(module, word)}
     for name, (module, words) in _PURE.items()
 }
-RANDOM = frozenset("choice choices gauss randint random randrange sample seed uniform".split())  # noqa: SIM905
-"""Methods of the test's own generator."""
+RANDOM = frozenset("choice choices gauss randint random randrange sample uniform".split())  # noqa: SIM905
+"""Methods of the test's own generator; a `seed` would be the program's, too."""
 IGNORED = frozenset(("typing", "__future__"))
 """Modules that may be imported, of which nothing is used but in annotations."""
 ANYWHERE = {
@@ -434,6 +438,10 @@ class Walk:
     program: Callable[[str], Any]
     shadowing: Set[str] = frozenset()
     """Names of the library's that are the program's here."""
+    see_changes: Callable[[], None] = lambda: None
+    """Does to values of the test's what the program has done to its copies of them. Not while a comparison goes on: else
+    `f(data) == sorted(data)` could be forged."""
+    _comparing: int = 0
     _random: Any = None
 
     def run(self) -> str | None:
@@ -455,7 +463,13 @@ class Walk:
 
     def _body(self, statements: Sequence[ast.stmt], scope: ChainMap[str, Any]) -> None:
         for statement in statements:
+            self._see()
             self._statement(statement, scope)
+        self._see()
+
+    def _see(self) -> None:
+        if not self._comparing:
+            self.see_changes()
 
     def _statement(self, node: ast.stmt, scope: ChainMap[str, Any]) -> None:
         match node:
@@ -590,6 +604,7 @@ class Walk:
                 for operand in values[:-1]:
                     if bool(found := self.value(operand, scope)) is ends:
                         return found
+                    self._see()
                 return self.value(values[-1], scope)
             case ast.IfExp(test=test, body=body, orelse=orelse):
                 return self.value(body if self.value(test, scope) else orelse, scope)
@@ -622,12 +637,20 @@ class Walk:
         items: list[Any] = []
         for node in nodes:
             if isinstance(node, ast.Starred):
-                items += self.value(node.value, scope)
+                items.extend(self.value(node.value, scope))
             else:
                 items.append(self.value(node, scope))
         return items
 
     def _compare(self, node: ast.Compare, scope: ChainMap[str, Any]) -> bool:
+        self._comparing += 1
+        try:
+            return self._compared(node, scope)
+        finally:
+            self._comparing -= 1
+            self._see()
+
+    def _compared(self, node: ast.Compare, scope: ChainMap[str, Any]) -> bool:
         left, holds = self.value(node.left, scope), True
         for op, other in zip(node.ops, node.comparators, strict=True):
             right = self.value(other, scope)

@@ -2,9 +2,10 @@
 
 from .framing import FrameTooLarge
 
-FROM_PROGRAM = "_from_program"
 MAX_TEXT = 2000
 """Characters of an exception's text that cross the socket."""
+MAX_ERROR = 500
+"""Characters of an error text in a verdict."""
 
 
 class ProgramGone(BaseException):
@@ -23,18 +24,6 @@ class ValueTooLarge(BaseException):
 Fatal = (ProgramGone, ProgramLied, ValueTooLarge)
 
 
-class NotServed(TypeError):
-    """What program and test would need one interpreter for; the text names it."""
-
-
-class StackEnded(NotServed):
-    """The stack ended while a message was written: its value is nested too deeply, or questions are."""
-
-
-class Refused(AttributeError):
-    """What a program may not ask of a test's object is not there."""
-
-
 def of_reading(error: Exception) -> BaseException:
     """What it means that a message of the program's could not be read."""
     if isinstance(error, EOFError | ConnectionError):
@@ -42,21 +31,6 @@ def of_reading(error: Exception) -> BaseException:
     if isinstance(error, FrameTooLarge | MemoryError):
         return ValueTooLarge(str(error))
     return ProgramLied(type(error).__name__)
-
-
-def mark_from_program(error: BaseException) -> BaseException:
-    """The error, marked as the program's own."""
-    error.__dict__[FROM_PROGRAM] = True
-    return error
-
-
-def is_from_program(error: BaseException) -> bool:
-    return FROM_PROGRAM in error.__dict__
-
-
-def not_plain() -> BaseException:
-    """An object of the program's where its own methods would decide."""
-    return mark_from_program(TypeError("the program returned an object that is not a plain value"))
 
 
 def describe(error: BaseException) -> str:

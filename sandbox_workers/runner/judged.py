@@ -16,4 +16,9 @@ class Judged(NamedTuple):
     memory_bytes: int = 0
     test_cpu_ms: float = 0.0
     asked_objects: bool = False
-    data: bool = False
+    isolation: str = "separate"
+
+
+REFUSED = Judged(
+    "UNSUPPORTED", error="the test is code, which sandbox.code_tests refuses", isolation="shared"
+)

@@ -1,22 +1,26 @@
 """A Python program and its tests, seen from the supervisor: content in, verdicts out, limits kept.
 
-The program's process (S) is forked anew for each round. So is the tests' (T), unless the tests are data: those are
-walked, not run, and cannot touch T. Then the slot's evaluator, a T that stays, takes them.
+The program's process (S) is forked anew for each round. Tests that are data are walked by the slot's evaluator (T), a process
+that stays: `Pair`. Tests that are code run in S: `Shared`.
 """
 
 import contextlib
 import json
+import os
 import socket
 import struct
 import time
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from . import kernel
+from .calls import TESTING
 from .child import Child
+from .errors import MAX_ERROR
 from .framing import pack
 from .judged import Judged
-from .peer import ASKING, TESTING
-from .roles import MAX_ERROR, NOT_DATA
+from .roles import LOAD_FAILURES, NOT_DATA
 from .round import TICK_S, Round
 from .stop import Stop, killed_for_memory, set_up_failed
 from .zygote import TEST_MEMORY_MB, Settings
@@ -47,10 +51,6 @@ STATUSES = frozenset(
 """What a test process may say."""
 
 
-def test_memory_mb(limits: dict) -> int:
-    return max(TEST_MEMORY_MB, limits["memory_mb"])
-
-
 class Evaluators:
     """The T of a slot: the one that stays, or a new one."""
 
@@ -59,9 +59,9 @@ class Evaluators:
         self._kept: Child | None = None
         self._jobs = 0
 
-    def take(self, data: bool, limits: dict) -> Child:
-        memory_mb = test_memory_mb(limits)
-        if data and self._kept is not None and self._jobs < EVALUATOR_JOBS and memory_mb == TEST_MEMORY_MB:
+    def take(self, limits: dict) -> Child:
+        memory_mb = max(TEST_MEMORY_MB, limits["memory_mb"])
+        if self._kept is not None and self._jobs < EVALUATOR_JOBS and memory_mb == TEST_MEMORY_MB:
             self._jobs += 1
             return self._kept
         if self._kept is not None:
@@ -82,46 +82,204 @@ class Evaluators:
         child.finish(order)
 
 
-class Pair(Round):
-    """The two processes of one round: started, watched, ended."""
+class Judging(Round):
+    """A round whose verdicts come in frames, one for each test in order."""
 
-    def __init__(
-        self, zygote: socket.socket, evaluators: Evaluators, settings: Settings, limits: dict, data: bool
-    ) -> None:
+    teller: Child
+    """It writes them."""
+
+    def __init__(self, zygote: socket.socket, settings: Settings, limits: dict, tests: list[list]) -> None:
         super().__init__(zygote, settings, limits)
-        self._evaluators, self._data = evaluators, data
+        self._tests = tests
         self._frames = bytearray()
         self._verdicts: list[Judged] = []
-        self._gone_since: float | None = None
-        self._was_asking = False
-        """So the test process was seen at the last look."""
         self._last = False
-        """The test process judges no further: the program is lost to it."""
+        """The teller judges no further: the program is lost to it."""
 
-    # ------------------------------------------------------------ from start to end
-
-    def judge(self, program: str, tests: list[list]) -> list[Judged]:
+    def judge(self, program: str) -> list[Judged]:
         """Verdicts of the first tests: of all of them, or up to the one that `stop` is about.
 
         Raises:
             ZygoteGone: the slot is broken.
         """
+        raise NotImplementedError
+
+    def _is_over(self) -> bool:
+        return self.stop is not None or self._last or len(self._verdicts) >= len(self._tests)
+
+    def _watch_all(self, sources: dict[int, Callable[[], bool]]) -> None:
+        self.teller.control.setblocking(False)
+        self._watch(self._sources() | {self.teller.control.fileno(): self._read_frames} | sources)
+
+    def _finish_program(self, order: bytes) -> None:
+        """Processes that the program started are on nobody's clock while they run: all its verdicts pay for them."""
+        started_s = self.program.finish(order) - self.program.clock_s
+        if started_s > self.limits["cpu_s"] * max(1, len(self._verdicts)):
+            error = f"what it started used {started_s:.2g} s of CPU"
+            self._verdicts = [
+                verdict._replace(status="TIME_LIMIT", value=None, error=error, by_test=False)
+                for verdict in self._verdicts
+            ]
+
+    # ------------------------------------------------------------ output and verdicts
+
+    def _read_frames(self) -> bool:
+        """Never wait for the rest of a frame: who runs code may write to this pipe what it likes."""
+        try:
+            chunk = self.teller.control.recv(65536)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        self._frames += chunk
+        while self.stop is None and len(self._frames) >= 4:
+            (length,) = struct.unpack(">I", self._frames[:4])
+            if length > MAX_VERDICT_FRAME:
+                self._refuse()
+                break
+            if len(self._frames) < 4 + length:
+                break
+            body = bytes(self._frames[4 : 4 + length])
+            del self._frames[: 4 + length]
+            try:
+                self._take(json.loads(body))
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+                self._refuse()
+        return bool(chunk)
+
+    def _refuse(self) -> None:
+        self.stop = Stop("RUNTIME_ERROR", "something wrote to the verdict pipe")
+
+    def _take(self, frame: dict) -> None:
+        """Raises ValueError and the like if the frame is none that is due."""
+        raise NotImplementedError
+
+    def _take_verdict(self, frame: dict, **more: Any) -> None:
+        said = {key: frame[key] for key in ("status", "value", "error", "by_test")}
+        plain = (said["value"] is None or type(said["value"]) is str) and type(said["error"]) is str
+        plain = plain and type(said["by_test"]) is bool
+        if said["status"] not in STATUSES or frame["index"] != len(self._verdicts) or not plain:
+            raise ValueError
+        said["error"] = cleaned(said["error"])
+        self._flush()  # it flushes before each reply
+        if self.stop is not None:
+            return
+        self._verdicts.append(Judged(**said, **more, **self._measured()))
+        self._last = frame.get("last") is True
+        if not self._is_over():
+            self._next_test()
+
+    def _begin_tests(self) -> None:
+        self._flush()
+        self.loaded = True
+        for name, text in self.program.read.items():
+            self._load_output[name] = bytes(text)
+            text.clear()
+        self._load_cpu = self.program.cpu_s()
+        self._next_test()
+
+    def _next_test(self) -> None:
+        self._start_clock(*self._wall.cpu_before)
+        if not self.loaded:
+            return  # the program failed: all tests fare alike
+        for text in self.program.read.values():
+            text.clear()
+        with contextlib.suppress(OSError):
+            self.teller.control.send(b".")
+
+
+def cleaned(error: str) -> str:
+    """A test that runs may have written the frame itself."""
+    return error[:MAX_ERROR].replace("\x1b", "").encode("utf-8", "replace").decode()
+
+
+# ---------------------------------------------------------------- tests that are code
+
+
+class Shared(Judging):
+    """The program's process runs its tests, too. A verdict bears a token that was drawn for this round, and is told to the
+    process once the program is loaded."""
+
+    def judge(self, program: str) -> list[Judged]:
+        self.program = self.teller = Child(
+            self._zygote, "program", self._settings, self.limits, streams=("stdout", "stderr")
+        )
+        self._is_set_up = False
+        self._token = os.urandom(16).hex()  # `secrets` would load `random` before the zygote does
+        self._start_clock(self.program)
+        try:
+            self.program.control.settimeout(self.limits["wall_s"])
+            with contextlib.suppress(OSError):  # the child is dead: its exit says so
+                self.program.control.sendall(pack({"program": program}))
+            self._watch_all({})
+        finally:
+            self._finish_program(b"end" if self.stop is None else b"kill")
+        return [verdict._replace(memory_bytes=self._memory_bytes()) for verdict in self._verdicts]
+
+    def _check(self) -> float:
+        if self.program.end is not None:
+            self._read_frames()  # what it said before it ended
+            if not self._is_over():
+                self.stop = self._end("" if self.loaded else " while it was loaded")
+        return super()._check()
+
+    def _take(self, frame: dict) -> None:
+        """In this order: it is set up, the program is loaded, and then verdicts."""
+        if not self._is_set_up:
+            self._is_set_up = frame.get("ready") is True
+            if not self._is_set_up:
+                self.stop = set_up_failed(str(frame["set_up"]))
+        elif self.loaded:
+            if frame["token"] != self._token:
+                raise ValueError
+            self._take_verdict(frame, isolation="shared")
+        elif "failed" in frame:
+            status = frame["failed"] if frame["failed"] in LOAD_FAILURES else "RUNTIME_ERROR"
+            self.stop = Stop(status, cleaned(str(frame["error"])))
+        else:
+            asked = {"tests": [source for source, _, _ in self._tests], "token": self._token}
+            self.program.control.settimeout(self.limits["wall_s"])
+            with contextlib.suppress(OSError):
+                self.program.control.sendall(pack(asked))
+            self.program.control.setblocking(False)
+            self._begin_tests()
+
+    def judged(self, stop: Stop) -> Judged:
+        return super().judged(stop)._replace(isolation="shared")
+
+
+# ---------------------------------------------------------------- tests that are data
+
+
+class Pair(Judging):
+    """The program's process, and the evaluator that asks it."""
+
+    def __init__(
+        self,
+        zygote: socket.socket,
+        evaluators: Evaluators,
+        settings: Settings,
+        limits: dict,
+        tests: list[list],
+    ) -> None:
+        super().__init__(zygote, settings, limits, tests)
+        self._evaluators = evaluators
+        self._gone_since: float | None = None
+
+    def judge(self, program: str) -> list[Judged]:
         ours, theirs = socket.socketpair()
         self.program = Child(
             self._zygote, "program", self._settings, self.limits, streams=("stdout", "stderr"), rpc=theirs
         )
         theirs.close()
-        self.test = self._evaluators.take(self._data, self.limits)
+        self.test = self.teller = self._evaluators.take(self.limits)
         self.test.delay_s = self.test.run_delay_s()
         self._start_clock(self.program, self.test)
-        self._wanted = len(tests)
         try:
-            self._hand_over(ours, program, tests)
-            self._watch(
-                self._sources()
-                | {
+            self._hand_over(ours, program)
+            self._watch_all(
+                {
                     self.test.zygote.fileno(): lambda: bool(self.test.take_news()),
-                    self.test.control.fileno(): self._read_verdicts,
                     self.test.outputs["output"]: self._read_test_output,
                 }
             )
@@ -129,44 +287,30 @@ class Pair(Round):
             self._finish()
         return [verdict._replace(memory_bytes=self._memory_bytes()) for verdict in self._verdicts]
 
-    def _hand_over(self, rpc: socket.socket, program: str, tests: list[list]) -> None:
+    def _hand_over(self, rpc: socket.socket, program: str) -> None:
         self.test.control.settimeout(self.limits["wall_s"])
         self.program.control.settimeout(self.limits["wall_s"])
         with contextlib.suppress(OSError):  # the child is dead: its exit says so
-            self.program.control.sendall(pack({"program": program, "data": self._data}))
+            self.program.control.sendall(pack({"program": program}))
         with contextlib.suppress(OSError):
             socket.send_fds(self.test.control, [b"."], [rpc.fileno()])
-            self.test.control.sendall(pack({"tests": tests, "data": self._data}))
+            self.test.control.sendall(pack({"tests": self._tests}))
         rpc.close()
-        self.test.control.setblocking(False)
-
-    def _is_over(self) -> bool:
-        return self.stop is not None or self._last or len(self._verdicts) >= self._wanted
 
     def _finish(self) -> None:
         """Have what is not kept ended and wiped."""
-        went_well = self.stop is None and not self._last
-        order = b"end" if went_well else b"kill"
-        if self._data and went_well:
+        if self.stop is None and not self._last:
             self._evaluators.keep(self.test)
+            self._finish_program(b"end")
         else:
-            self._evaluators.end(self.test, order)
-        started_s = self.program.finish(order) - self.program.clock_s
-        if started_s > self.limits["cpu_s"] * max(1, len(self._verdicts)):
-            self._charge(f"what it started used {started_s:.2g} s of CPU")
-
-    def _charge(self, error: str) -> None:
-        """Processes that the program started are on nobody's clock while they run: all its verdicts pay for them."""
-        self._verdicts = [
-            verdict._replace(status="TIME_LIMIT", value=None, error=error, by_test=False)
-            for verdict in self._verdicts
-        ]
+            self._evaluators.end(self.test, b"kill")
+            self._finish_program(b"kill")
 
     # ------------------------------------------------------------ limits
 
     def _check(self) -> float:
         if self.test.end is not None and self._gone_since is None:
-            self._read_verdicts()  # what it said before it ended
+            self._read_frames()  # what it said before it ended
             if self._gone_since is None and not self._is_over():
                 self.stop = self._end_of_test()
         if self._gone_since is None:
@@ -175,15 +319,6 @@ class Pair(Round):
         if self.program.end is not None or left <= 0:
             self.stop = self.stop or self._end_of_program()
         return max(left, 0.0)
-
-    def _look(self) -> None:
-        if not self._data:
-            self.test.look()
-            self._was_asking = self.test.pid is not None and kernel.name_of(self.test.pid) == ASKING
-            if self.test.holds_more_than(memory_mb := test_memory_mb(self.limits)):
-                error = f"test: its processes hold more than {memory_mb} MiB"
-                self.stop = Stop("MEMORY_LIMIT", error, by_test=True)
-        super()._look()
 
     def _test_is_to_blame(self) -> bool:
         """A test that waits for the program, or reads what it sent, does nothing of its own. The majority of LOOKS
@@ -214,14 +349,9 @@ class Pair(Round):
         code, _, peak_kib = self.test.end
         if code == -9 and kernel.oom_kills() > self._oom_before:
             self.program.look()
-            stop = killed_for_memory(self.test, self.program.alone and peak_kib <= TEST_RESIDENT_MB << 10)
-            if stop.status == "MEMORY_LIMIT" and self.program.alone and not (self._data or self._was_asking):
-                return replace(stop, error=f"test: {stop.error}", by_test=True)
-            return stop
-        if self._data:  # what was evaluated is the program's; that it fell is ours, unless it does so again
-            return Stop("RUNTIME_ERROR", f"its values end the evaluator, code {code}", may_be_ours=True)
-        error = f"test: its process ended with code {code} and no verdict"
-        return Stop("RUNTIME_ERROR", error, by_test=True, may_be_ours=code == -9)
+            return killed_for_memory(self.test, self.program.alone and peak_kib <= TEST_RESIDENT_MB << 10)
+        # What was evaluated is the program's; that it fell is ours, unless it does so again.
+        return Stop("RUNTIME_ERROR", f"its values end the evaluator, code {code}", may_be_ours=True)
 
     # ------------------------------------------------------------ output and verdicts
 
@@ -229,81 +359,18 @@ class Pair(Round):
         return super()._measured() | {"test_cpu_ms": round(self._cpu_s(self.test) * 1e3, 3)}
 
     def _read_test_output(self) -> bool:
-        cap = self.limits["output_kb"] << 10
-        goes_on = self.test.read_output("output", cap)
-        if len(self.test.read["output"]) > cap:
-            error = f"test: more than {self.limits['output_kb']} KiB"
-            self.stop = self.stop or Stop("OUTPUT_LIMIT", error, by_test=True)
-        return goes_on
+        """An interpreter's last words."""
+        return self.test.read_output("output", self.limits["output_kb"] << 10)
 
-    def _read_verdicts(self) -> bool:
-        """Never wait for the rest of a frame: a test may write to this pipe what it likes."""
-        try:
-            chunk = self.test.control.recv(65536)
-        except BlockingIOError:
-            return True
-        except OSError:
-            return False
+    def _take(self, frame: dict) -> None:
         if self._gone_since is not None:
-            return bool(chunk)  # nothing it says now counts
-        self._frames += chunk
-        while self.stop is None and self._gone_since is None and len(self._frames) >= 4:
-            (length,) = struct.unpack(">I", self._frames[:4])
-            if length > MAX_VERDICT_FRAME:
-                self.stop = Stop("RUNTIME_ERROR", "test: wrote to the verdict pipe", by_test=True)
-                break
-            if len(self._frames) < 4 + length:
-                break
-            body = bytes(self._frames[4 : 4 + length])
-            del self._frames[: 4 + length]
-            self._take(body)
-        return bool(chunk)
-
-    def _take(self, body: bytes) -> None:
-        """One frame of the test's: loaded, or a verdict."""
-        try:
-            frame = json.loads(body)
-            if "set_up" in frame and not self.loaded and not self._verdicts:
-                self.stop = set_up_failed(str(frame["set_up"]))
-                return
-            if frame.get("loaded") is True and not self.loaded and not self._verdicts:
-                self._flush()
-                self._begin_tests()
-                return
-            said = {key: frame[key] for key in ("status", "value", "error", "by_test", "asked_objects")}
-            plain = (said["value"] is None or type(said["value"]) is str) and type(said["error"]) is str
-            plain = plain and type(said["by_test"]) is type(said["asked_objects"]) is bool
-            if said["status"] not in STATUSES or frame["index"] != len(self._verdicts) or not plain:
-                raise ValueError
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            self.stop = Stop("RUNTIME_ERROR", "test: wrote to the verdict pipe", by_test=True)
-            return
-        # A test may have written the frame itself.
-        said["error"] = said["error"][:MAX_ERROR].replace("\x1b", "").encode("utf-8", "replace").decode()
-        self._flush()  # it flushes before each reply
-        if self.stop is not None:
-            return
-        if frame.get("gone"):
+            return  # nothing it says now counts
+        if "set_up" in frame:
+            self.stop = set_up_failed(str(frame["set_up"]))
+        elif frame.get("loaded") is True:
+            self._begin_tests()
+        elif frame.get("gone"):
+            self._flush()
             self._gone_since = time.monotonic()  # its exit code says why: see _check
-            return
-        self._verdicts.append(Judged(**said, **self._measured(), data=self._data))
-        self._last = frame.get("last") is True
-        if not self._last and len(self._verdicts) < self._wanted:
-            self._next_test()
-
-    def _begin_tests(self) -> None:
-        self.loaded = True
-        for name, text in self.program.read.items():
-            self._load_output[name] = bytes(text)
-            text.clear()
-        self._load_cpu = self.program.cpu_s()
-        self._next_test()
-
-    def _next_test(self) -> None:
-        self._start_clock(self.program, self.test)
-        if not self.loaded:
-            return  # the program failed: all tests fare alike
-        for text in self.program.read.values():
-            text.clear()
-        with contextlib.suppress(OSError):
-            self.test.control.send(b".")
+        else:
+            self._take_verdict(frame, asked_objects=frame["asked_objects"])

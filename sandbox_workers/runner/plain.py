@@ -3,34 +3,33 @@
 import array
 import datetime
 import decimal
-import enum
 import fractions
-import re
+import importlib
+import sys
 from collections.abc import Callable
 from typing import Any
-
-from .library import class_name, class_named
 
 BY_TEXT = frozenset(
     "uuid:UUID zoneinfo:ZoneInfo ipaddress:IPv4Address ipaddress:IPv6Address ipaddress:IPv4Network "  # noqa: SIM905
     "pathlib:PurePosixPath pathlib:PureWindowsPath pathlib:PosixPath".split()
 )
-"""Classes whose objects are what their text says."""
+"""Classes whose objects are what their text says, as module:name."""
 
 
-def named(name: str | None, value: Any) -> list | None:
-    """An object of the library's class of this name; None where its name and a text do not say all."""
-    if name in BY_TEXT:
-        return ["text", [name, str(value)]]
-    if name is not None and issubclass(type(value), enum.Enum) and value.name in type(value).__members__:
-        return ["member", [name, value.name]]
-    return None
+def by_text(value: Any) -> list | None:
+    """[tag, body] of an object of such a class; None of any other."""
+    kind = type(value)
+    name = f"{kind.__module__}:{kind.__qualname__}"
+    if name not in BY_TEXT or getattr(sys.modules.get(kind.__module__), kind.__qualname__, None) is not kind:
+        return None
+    return ["text", [name, str(value)]]
 
 
 def _read_text(body: list) -> Any:
     if body[0] not in BY_TEXT:
         raise ValueError("no class that its text makes")
-    return class_named(body[0])(body[1])
+    module, _, name = body[0].partition(":")
+    return getattr(importlib.import_module(module), name)(body[1])
 
 
 def _read_decimal(text: str) -> decimal.Decimal:
@@ -45,7 +44,7 @@ def _pack_datetime(value: datetime.datetime) -> Any:
     zone = value.tzinfo
     if zone is None:
         return value.isoformat()
-    packed = named(class_name(type(zone)), zone)
+    packed = by_text(zone)
     if type(zone) is datetime.timezone:
         tag, pack, _ = PLAIN[datetime.timezone]
         packed = [tag, pack(zone)]
@@ -99,13 +98,11 @@ PLAIN: dict[type, tuple[str, Callable[[Any], Any], Callable[[Any], Any]]] = {
         lambda value: [value.utcoffset(None).total_seconds(), value.tzname(None)],
         lambda body: datetime.timezone(datetime.timedelta(seconds=body[0]), body[1]),
     ),
-    re.Pattern: ("re", lambda value: [value.pattern, value.flags], lambda body: re.compile(*body)),
     type(NotImplemented): ("N", lambda value: None, lambda body: NotImplemented),
     type(...): ("...", lambda value: None, lambda body: ...),
 }
 """Class: (tag, to JSON, from JSON)."""
 READERS: dict[str, Callable[[Any], Any]] = {
-    "member": lambda body: class_named(body[0])[body[1]],
     "text": _read_text,
     **{tag: read for tag, _, read in PLAIN.values()},
 }

@@ -1,66 +1,45 @@
-"""The two children of a pair: `run_program` (S) and `run_tests` (T). Untrusted from the first exec on.
+"""What the children of a slot do: `run_program` (S) and `evaluate` (T). S is untrusted from the program's first line on. T runs
+no line of a program and none of a test: it reads tests that are data, and asks S for what they call.
 
-Only T has the verdict pipe. All tests of one job share S and T, as a test file would: give each author its
-own job. A T that was given nothing but data tests may judge further jobs.
+A test that is code runs in S.
 """
 
 import os
 import socket
 import sys
-import time
 import types
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from . import calls, data_tests, kernel, streams, suite
-from .errors import (
-    NotServed,
-    ProgramGone,
-    ProgramLied,
-    ValueTooLarge,
-    describe,
-    is_from_program,
-    of_reading,
-)
+from . import calls, code_tests, data_tests, kernel, streams
+from .calls import ASKING, TESTING
+from .errors import MAX_ERROR, ProgramGone, ProgramLied, ValueTooLarge, describe, of_reading
 from .framing import MAX_VALUE, Frames, FrameTooLarge, recv_frame, send_frame
-from .peer import ASKING, TESTING, Peer
-from .permits import TEST
 from .values import NotPlain, TooLong
 
-PICKLED = {
-    "builtins": "set frozenset bytearray complex range slice",
-    "collections": "Counter OrderedDict deque defaultdict",
-    "datetime": "date datetime time timedelta",
-    "decimal": "Decimal",
-    "fractions": "Fraction",
-    "copyreg": "_reconstructor",
-}
-"""What a pickle may name, in a test."""
-NOT_TOLD = frozenset("__builtins__ __name__ __doc__ __file__ __loader__ __spec__ __package__".split())  # noqa: SIM905
-"""Names that every module has."""
 NOT_DATA = "NOT_DATA"
 """Status of a test that has to be judged as code. Only a supervisor ever sees it."""
-MAX_ERROR = 500
-"""Characters of an error text in a verdict."""
+LOAD_FAILURES = ("SYNTAX_ERROR", "RUNTIME_ERROR", "MEMORY_LIMIT")
 
 
 # ---------------------------------------------------------------- S: the program
 
 
-def run_program(control: socket.socket, rpc: socket.socket) -> None:
-    """Load the program, tell T its names, then serve T until T is gone."""
-    job = recv_frame(control)
-    control.close()
+def run_program(control: socket.socket, rpc: socket.socket | None) -> None:
+    """Load the program. Then serve T until T is gone, or, without a T, run the tests."""
+    if rpc is None:
+        send_frame(control, {"ready": True})  # what fails from here on is the program's
+    source = recv_frame(control)["program"]
     module = types.ModuleType("program")
-    sys.modules["program"] = sys.modules["solution"] = module
-    server: Peer | calls.Server
-    if job["data"]:
-        server = calls.Server(rpc, module.__dict__)
-    else:
-        server = Peer(rpc, "program")
-        server.names = module.__dict__
-    streams.remember()
-    hello = load(job["program"], module)
+    for name in code_tests.MODULES:
+        sys.modules[name] = module
+    if rpc is None:
+        send_frame(control, load(source, module))
+        run_code_tests(control, module)
+        return
+    control.close()
+    server = calls.Server(rpc, module.__dict__)
+    hello = load(source, module)
     streams.flush()
     try:
         send_frame(rpc, hello, MAX_VALUE)
@@ -74,7 +53,7 @@ def run_program(control: socket.socket, rpc: socket.socket) -> None:
 def load(source: str, module: types.ModuleType) -> dict:
     """What the program has to say first: its names, or why it has none."""
     try:
-        code = compile(source, "program.py", "exec", dont_inherit=True)
+        code = compile(source, code_tests.PROGRAM_FILE, "exec", dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError) as error:
         return failed("SYNTAX_ERROR", error)
     except MemoryError as error:
@@ -87,7 +66,7 @@ def load(source: str, module: types.ModuleType) -> dict:
         return failed("RUNTIME_ERROR", error)
     names, variables, modules = [], [], {}
     for name, value in list(module.__dict__.items()):
-        if type(name) is not str or name in NOT_TOLD:
+        if type(name) is not str or name in code_tests.OF_EVERY_MODULE:
             continue
         if isinstance(value, types.ModuleType):
             modules[name] = str(value.__name__)
@@ -102,7 +81,60 @@ def failed(status: str, error: BaseException) -> dict:
     return {"failed": status, "error": f"{type(error).__name__}: {describe(error)}"[:MAX_ERROR]}
 
 
-# ---------------------------------------------------------------- T: the tests
+def run_code_tests(control: socket.socket, module: types.ModuleType) -> None:
+    """In order, a frame each, with the token that the supervisor drew for this round."""
+    import random  # loaded by the zygote, in its own way
+
+    streams.flush()
+    own_pid, sys.modules[code_tests.TEST] = os.getpid(), module
+    asked = recv_frame(control)
+    tests = [_read(code_tests.read, source) for source in asked["tests"]]
+    for index, (test, source) in enumerate(zip(tests, asked["tests"], strict=True)):
+        control.recv(1)  # the supervisor has read what was printed and the clocks: this test's begin at zero
+        random.seed(source)  # the same numbers in any company
+        try:
+            if isinstance(test, BaseException):
+                raise test
+            outcome = passed(code_tests.run(test, module))
+        except BaseException as error:
+            outcome = outcome_of_code(error)
+        if os.getpid() != own_pid:  # a child that the program forked, or its test
+            os._exit(0)
+        streams.flush()
+        send_frame(control, {"index": index, "token": asked["token"], **outcome})
+
+
+def outcome_of_code(error: BaseException) -> dict:
+    text = f"{type(error).__name__}: {describe(error)}"
+    if isinstance(error, TooLong):
+        return outcome("OUTPUT_LIMIT", describe(error))
+    if isinstance(error, NotPlain):
+        return outcome("RUNTIME_ERROR", describe(error))
+    if code_tests.is_programs(error):
+        return outcome("MEMORY_LIMIT" if isinstance(error, MemoryError) else "RUNTIME_ERROR", text)
+    if isinstance(error, AssertionError):
+        return outcome("WRONG_ANSWER", describe(error))
+    status = "SYNTAX_ERROR" if isinstance(error, SyntaxError) else "RUNTIME_ERROR"
+    return outcome(status, f"test: {text}", by_test=True)
+
+
+def passed(value: str | None) -> dict:
+    return outcome("PASSED", "") | {"value": value}
+
+
+def outcome(status: str, error: str, by_test: bool = False) -> dict:
+    return {"status": status, "value": None, "error": error[:MAX_ERROR], "by_test": by_test}
+
+
+def _read(reader: Callable[[str], Any], test: str) -> Any:
+    """The test as it is run, or why it cannot be."""
+    try:
+        return reader(test)
+    except BaseException as error:
+        return error
+
+
+# ---------------------------------------------------------------- T: tests that are data
 
 
 class LoadFailed(Exception):
@@ -119,63 +151,71 @@ class Program(NamedTuple):
     """What it imports, by its own names."""
 
 
-def run_tests(control: socket.socket) -> None:
+def evaluate(control: socket.socket) -> None:
     """Judge jobs until the supervisor closes the connection: a byte with the RPC's end, then a frame with tests."""
-    sys.addaudithook(refuse_pickled_code)
-    main = sys.modules[TEST]
     while True:
         _, descriptors, _, _ = socket.recv_fds(control, 1, 1)
         if not descriptors:
             os._exit(0)
         with socket.socket(fileno=descriptors[0]) as rpc:
-            job = recv_frame(control)
-            (judge_data if job["data"] else judge_job)(control, rpc, job["tests"])
-        for name in (TEST, "program", "solution"):  # what a job left there would be the next one's burden
-            sys.modules.pop(name, None)
-        sys.modules[TEST] = main
-
-
-def refuse_pickled_code(event: str, args: tuple) -> None:
-    """A test that unpickles what the program gave it shall not run the program's code."""
-    if event == "pickle.find_class" and args[1] not in PICKLED.get(args[0], "").split():
-        raise PermissionError(f"a pickle that wants {args[0]}.{args[1]}")
+            judge_data(control, rpc, recv_frame(control)["tests"])
 
 
 def judge_data(control: socket.socket, rpc: socket.socket, tests: list[list]) -> None:
-    """As `judge_job`, of tests that are data: this process is as good as new afterwards."""
+    """Judge the tests in order, a frame each; stop after one that lost the program.
+
+    Args:
+        tests: of each [its source, whether its results must be plain, its kind: see Slot.judge].
+    """
     kernel.set_name(TESTING)
     caller = calls.Caller(rpc)
+    # All before the program runs on: it can see how long that takes.
     read_tests = [_read(data_tests.read, source) for source, _, _ in tests]
     kernel.set_name(ASKING)
     try:
         program = meet_program(caller.frames)
     except BaseException as error:
-        _tell_all(control, outcome_of(error), len(tests))
+        for index in range(len(tests)):
+            send_frame(control, {"index": index, "asked_objects": False, **outcome_of(error)})
         return
     send_frame(control, {"loaded": True})
     for index, (test, (_, plain, kind)) in enumerate(zip(read_tests, tests, strict=True)):
-        control.recv(1)
+        control.recv(1)  # see run_code_tests
         kernel.set_name(TESTING)
-        caller.plain, caller.more_than_results = plain, False
-        if isinstance(test, data_tests.DataTest):
-            caller.watches, caller.named = test.keeps, test.free
+        caller.begin(test if isinstance(test, data_tests.DataTest) else None, plain)
         try:
-            outcome = {
-                "status": "PASSED",
-                "value": run_data(test, program, caller),
-                "error": "",
-                "by_test": False,
-            }
-        except (data_tests.NotData, data_tests.NotPlain) as error:
-            outcome = outcome_of(error) | ({"status": NOT_DATA} if kind == "either" else {})
+            said = passed(run_data(test, program, caller))
+        except data_tests.NotData as error:
+            said = outcome_of(error) | ({} if kind == "data" else {"status": NOT_DATA})
+        except data_tests.NotPlain as error:
+            said = outcome_of(error) | ({"status": NOT_DATA} if kind == "reference" else {})
         except BaseException as error:
-            outcome = outcome_of(error)
+            said = outcome_of(error)
         if caller.fatal is not None:  # sticky
-            outcome = outcome_of(caller.fatal)
-        outcome |= {"asked_objects": caller.more_than_results, "last": caller.fatal is not None}
-        send_frame(control, {"index": index, **outcome})
+            said = outcome_of(caller.fatal)
+        said |= {"asked_objects": caller.more_than_results, "last": caller.fatal is not None}
+        send_frame(control, {"index": index, **said})
         if caller.fatal is not None:
             return
+
+
+def meet_program(frames: Frames) -> Program:
+    failure = None
+    program = Program()
+    try:
+        hello = frames.next()
+        if "failed" in hello:
+            failure = LoadFailed(str(hello["failed"]), str(hello.get("error")))
+        else:
+            told = (name for name in hello["names"] if type(name) is str)
+            names = frozenset(name for name in told if name not in code_tests.OF_EVERY_MODULE)
+            modules = {str(name): str(module) for name, module in hello["modules"].items()}
+            program = Program(names, names.intersection(map(str, hello["variables"])), modules)
+    except Exception as error:
+        raise of_reading(error) from None
+    if failure is not None:
+        raise failure
+    return program
 
 
 def run_data(test: data_tests.DataTest | BaseException, program: Program, caller: calls.Caller) -> str | None:
@@ -190,135 +230,36 @@ def run_data(test: data_tests.DataTest | BaseException, program: Program, caller
         return caller.ask("name", name) if name in program.variables else calls.Name(caller, name)
 
     asked = caller.asked
-    value = data_tests.Walk(test, named, data_tests.shadowing(test, program.names)).run()
+    shadowing = data_tests.shadowing(test, program.names)
+    value = data_tests.Walk(test, named, shadowing, caller.see_changes).run()
+    if caller.again():
+        data_tests.Walk(test, named, shadowing).run()
     if caller.asked == asked and not (test.is_expression or test.only_loads):
-        raise suite.NeverAsked("the test never uses the program")
+        raise code_tests.NeverAsked("the test never uses the program")
     return value
 
 
-def judge_job(control: socket.socket, rpc: socket.socket, tests: list[list]) -> None:
-    """Judge the tests in order, a frame each; stop after one that lost the program.
-
-    Args:
-        tests: of each [its source, whether its results must be plain, which kind it is].
-    """
-    kernel.set_name(TESTING)
-    peer = Peer(rpc, "test")
-    import random  # loaded by the zygote, in its own way
-
-    streams.remember()
-    time.sleep = peer.sleep
-    # All before the program runs on: it can see how long that takes.
-    suites = [_read(suite.read, source) for source, _, _ in tests]
-    kernel.set_name(ASKING)
-    try:
-        program = meet_program(peer.frames)
-    except BaseException as error:
-        _tell_all(control, outcome_of(error), len(tests))
-        return
-    send_frame(control, {"loaded": True})
-    for index, (read_suite, (source, plain, _)) in enumerate(zip(suites, tests, strict=True)):
-        control.recv(1)  # the supervisor has read what was printed and the clocks: this test's begin at zero
-        # The same numbers in any company; a program cannot draw them: it does not know the test.
-        random.seed(source)
-        peer.codec.remotes.plain = plain
-        outcome = judge(read_suite, program, peer)
-        send_frame(control, {"index": index, **outcome, "last": peer.fatal is not None})
-        if peer.fatal is not None:
-            return
-
-
-def _tell_all(control: socket.socket, outcome: dict, count: int) -> None:
-    for index in range(count):
-        send_frame(control, {"index": index, **outcome})
-
-
-def _read(reader: Callable[[str], Any], test: str) -> Any:
-    """The test as it is run, or why it cannot be."""
-    try:
-        return reader(test)
-    except BaseException as error:
-        return error
-
-
-def meet_program(frames: Frames) -> Program:
-    failure = None
-    program = Program()
-    try:
-        hello = frames.next()
-        if "failed" in hello:
-            failure = LoadFailed(str(hello["failed"]), str(hello.get("error")))
-        else:
-            names = frozenset(name for name in hello["names"] if type(name) is str and name not in NOT_TOLD)
-            modules = {str(name): str(module) for name, module in hello["modules"].items()}
-            program = Program(names, names.intersection(map(str, hello["variables"])), modules)
-    except Exception as error:
-        raise of_reading(error) from None
-    if failure is not None:
-        raise failure
-    return program
-
-
-def judge(test: suite.Suite | BaseException, program: Program, peer: Peer) -> dict:
-    kernel.set_name(TESTING)
-    remotes = peer.codec.remotes
-    peer.not_served, remotes.refused, remotes.met, remotes.asked_objects = "", "", False, False
-    try:
-        if isinstance(test, BaseException):
-            raise test
-        value = suite.run(test, program.names, program.modules, peer)
-        outcome = {"status": "PASSED", "value": value, "error": "", "by_test": False}
-    except BaseException as error:
-        outcome = outcome_of(error) | {"by_test": False} if remotes.met else outcome_of(error)
-        if peer.not_served:
-            outcome |= {"status": "UNSUPPORTED", "error": f"not served: {peer.not_served}", "by_test": False}
-        elif remotes.refused and not outcome["error"]:
-            outcome["error"] = f"not served: {remotes.refused}"
-        outcome["error"] = outcome["error"][:MAX_ERROR]  # names in it are the program's
-    if peer.fatal is not None:  # sticky: a bare `except:` in the test cannot make a pass of it
-        outcome = outcome_of(peer.fatal)
-    return outcome | {"asked_objects": remotes.asked_objects}
-
-
 def outcome_of(error: BaseException) -> dict:
-    status, text, by_test = classify(error)
-    text = f"test: {text}" if by_test else text
-    outcome = {
-        "status": status,
-        "value": None,
-        "error": text[:MAX_ERROR],
-        "by_test": by_test,
-        "asked_objects": False,
-    }
-    if isinstance(error, ProgramGone):
-        outcome["gone"] = True  # the supervisor looks up how it ended
-    return outcome
-
-
-def classify(error: BaseException) -> tuple[str, str, bool]:
-    """(status, error text, whether it is the test's own) of what ended a test."""
+    """What it says of the test that it ended."""
     text = f"{type(error).__name__}: {describe(error)}"
     match error:
         case LoadFailed():
             status, text = error.args
-            text = "".join(letter for letter in text if letter.isprintable())
-            known = ("SYNTAX_ERROR", "RUNTIME_ERROR", "MEMORY_LIMIT")
-            return (status if status in known else "RUNTIME_ERROR"), text, False
-        case ProgramGone() | ProgramLied():
-            return "RUNTIME_ERROR", text, False
+            return outcome(status if status in LOAD_FAILURES else "RUNTIME_ERROR", text)
+        case ProgramGone():  # the supervisor looks up how it ended
+            return outcome("RUNTIME_ERROR", text) | {"gone": True}
+        case ProgramLied():
+            return outcome("RUNTIME_ERROR", text)
         case ValueTooLarge():
-            return "OUTPUT_LIMIT", "a value too large to pass between program and test", False
+            return outcome("OUTPUT_LIMIT", "a value too large to pass between program and test")
         case NotPlain() | data_tests.NotPlain() | data_tests.NotData():
-            return "RUNTIME_ERROR", describe(error), False
+            return outcome("RUNTIME_ERROR", describe(error))
         case data_tests.ProgramRaised(names=names):
             status = "MEMORY_LIMIT" if "MemoryError" in names else "RUNTIME_ERROR"
-            return status, f"{names[0]}: {describe(error)}", False
-        case NotServed():
-            return "UNSUPPORTED", f"not served: {describe(error)}", False
+            return outcome(status, f"{names[0]}: {describe(error)}")
         case TooLong():
-            return "OUTPUT_LIMIT", describe(error), False
-    if is_from_program(error):
-        return ("MEMORY_LIMIT" if isinstance(error, MemoryError) else "RUNTIME_ERROR"), text, False
-    if isinstance(error, AssertionError):
-        return "WRONG_ANSWER", describe(error), False
-    return ("SYNTAX_ERROR" if isinstance(error, SyntaxError) else "RUNTIME_ERROR"), text, True
+            return outcome("OUTPUT_LIMIT", describe(error))
+        case AssertionError():
+            return outcome("WRONG_ANSWER", describe(error))
+    status = "SYNTAX_ERROR" if isinstance(error, SyntaxError) else "RUNTIME_ERROR"
+    return outcome(status, f"test: {text}", by_test=True)

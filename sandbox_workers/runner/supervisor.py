@@ -1,10 +1,11 @@
 """First process of a sandbox: reads job frames on stdin, has its slots judge them, writes verdict frames on
 stdout.
 
-    {"id", "program", "tests", "limits", "language"}
+    {"id", "program", "tests", "limits", "language", "refuses_code"}
         -> {"id", "verdicts": [Judged, ...]}
 
-`language` is None for a Python program with Python tests: a Pair judges it. Otherwise it holds commands.
+`language` is None for a Python program with Python tests: see pair.py. Otherwise it holds commands. `refuses_code`: tests that
+are code are not run.
 It ends when stdin does, and with it everything inside. Exit code 3: a slot could not be cleaned, or its
 zygote is gone.
 
@@ -24,8 +25,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from .commands import Commands
 from .framing import Frames, pack
-from .judged import Judged
-from .pair import Evaluators, Pair
+from .judged import REFUSED, Judged
+from .pair import Evaluators, Judging, Pair, Shared
 from .roles import NOT_DATA
 from .stop import MOST_RETRIES
 from .zygote import ROLES, Settings, Zygote
@@ -47,15 +48,23 @@ class Slot:
         self.commands = Commands(self.zygotes["program"], settings)
 
     def judge(self, job: dict) -> list[Judged]:
-        """One per test. A test of `language` None is [its source, whether its results are plain, "data", "code" or
-        "either"]: either is data unless what the program gives makes it code."""
+        """One per test. A test of `language` None is [its source, whether its results must be plain, its kind]:
+
+        | kind | it is |
+        |---|---|
+        | data | data, whatever the program does: so it was with the reference |
+        | text | data, by its text; code if it does with a result what cannot be done with a copy |
+        | reference | the same, and code if an object of the program's stands where a plain value is compared |
+        | code | code |
+        """
         if job["language"] is not None:
             return self.commands.judge(job)
         found: dict[int, Judged] = {}
         data = [index for index, (_, _, is_data) in enumerate(job["tests"]) if is_data != "code"]
         found.update(zip(data, self._judge(job, data, True), strict=True))
         rest = [i for i in range(len(job["tests"])) if i not in found or found[i].status == NOT_DATA]
-        found.update(zip(rest, self._judge(job, rest, False), strict=True))
+        judged = [REFUSED] * len(rest) if job["refuses_code"] else self._judge(job, rest, False)
+        found.update(zip(rest, judged, strict=True))
         return [found[index] for index in range(len(job["tests"]))]
 
     def _judge(self, job: dict, chosen: list[int], data: bool) -> list[Judged]:
@@ -64,19 +73,25 @@ class Slot:
         verdicts: list[Judged] = []
         retried_at, retries = -1, 0
         while len(verdicts) < len(tests):
-            pair = Pair(self.zygotes["program"], self.evaluators, self.settings, limits, data)
-            verdicts += pair.judge(job["program"], tests[len(verdicts) :])
-            if pair.stop is None or len(verdicts) == len(tests):
+            round = self._round(limits, tests[len(verdicts) :], data)
+            verdicts += round.judge(job["program"])
+            if round.stop is None or len(verdicts) == len(tests):
                 continue
-            if pair.stop.may_be_ours and retried_at != len(verdicts) and retries < MOST_RETRIES:
-                # contention or a neighbour's memory: this test again, in a fresh pair
+            if round.stop.may_be_ours and retried_at != len(verdicts) and retries < MOST_RETRIES:
+                # contention or a neighbour's memory: this test again, in a new round
                 retried_at, retries = len(verdicts), retries + 1
                 continue
-            verdict = pair.judged(pair.stop)
+            verdict = round.judged(round.stop)
             # A program that cannot be loaded fares alike with every test, and what failed us will do so again.
-            same_for_all = not pair.loaded or pair.stop.status == "SANDBOX_ERROR"
+            same_for_all = not round.loaded or round.stop.status == "SANDBOX_ERROR"
             verdicts += [verdict] * (len(tests) - len(verdicts) if same_for_all else 1)
         return verdicts
+
+    def _round(self, limits: dict, tests: list[list], data: bool) -> Judging:
+        zygote = self.zygotes["program"]
+        if data:
+            return Pair(zygote, self.evaluators, self.settings, limits, tests)
+        return Shared(zygote, self.settings, limits, tests)
 
 
 def fork_zygote(role: str, settings: Settings) -> socket.socket:

@@ -103,9 +103,9 @@ def child(role: str, settings: Settings, request: dict, descriptors: list[int]) 
     if "command" in request:
         command.run(control, request["command"], request["environment"])
     elif role == "program":
-        roles.run_program(control, socket.socket(fileno=RPC))
+        roles.run_program(control, socket.socket(fileno=RPC) if len(descriptors) > 3 else None)
     else:
-        roles.run_tests(control)
+        roles.evaluate(control)
 
 
 def _place_descriptors(descriptors: list[int]) -> None:

@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
-from core.verdict import KnownTest, Status, known_by
+from core.verdict import KnownTest, ReferenceTest, Status, known_by
 from sandbox_workers.local import LocalSandbox
 from tests.attacks.conftest import judge
 
-WRONG, ERROR, UNSUPPORTED = Status.WRONG_ANSWER, Status.RUNTIME_ERROR, Status.UNSUPPORTED
+WRONG, ERROR = Status.WRONG_ANSWER, Status.RUNTIME_ERROR
 TIME, MEMORY, OUTPUT = Status.TIME_LIMIT, Status.MEMORY_LIMIT, Status.OUTPUT_LIMIT
 ANSWER = "assert f(1) == 2"
 
@@ -24,13 +24,12 @@ roles.send_frame = forge
 """
 REPLY = """
 import sys
-sends = {name: sys.modules["runner." + name].send_frame for name in ("peer", "calls")}
-def forge_by(send):
-    def forge(connection, message, *cap):
-        if message.get("v") == 5: edit(message)
-        send(connection, message, *cap)
-    return forge
-for name, send in sends.items(): sys.modules["runner." + name].send_frame = forge_by(send)
+calls = sys.modules["runner.calls"]
+send = calls.send_frame
+def forge(connection, message, *cap):
+    if message.get("v") == 5: edit(message)
+    send(connection, message, *cap)
+calls.send_frame = forge
 """
 SECRET = "expected = 'zq' + '7771'; expected += 'zq'; held = [expected]; assert f() == expected"
 SEARCH = "def seen(t): return isinstance(t, str) and t.startswith('zq7771') and t.endswith('zq')\n"
@@ -142,23 +141,6 @@ ATTACKS: dict[str, tuple[str, str, set[Status]]] = {
     "globals of a callback": (
         "def f(g): return g.__globals__['wanted']",
         "wanted = 7\nassert f(lambda: 1) == wanted",
-        {ERROR, UNSUPPORTED},
-    ),
-    "globals of a callback, as a method of it": (
-        "import sys\ncodec = sys.modules['runner.codec']\nclass Globals:\n"
-        "    def __init__(self, of): self.number = codec.number_of(of)\n"
-        "codec._ENCODERS[Globals] = lambda _, value: {'g': [value.number, '__globals__']}\n"
-        "def f(same): return same(Globals(same))['wanted']",
-        "wanted = 7\nassert f(lambda x: x) == wanted",
-        {ERROR, UNSUPPORTED},
-    ),
-    "print of the test replaced while it answers": (
-        "import sys\nPeer = sys.modules['runner.peer'].Peer\nfill, seen = Peer._fill, []\n"
-        "def spy(*shown, **how): seen.extend(shown)\n"
-        "def fill_more(self, request, *rest):\n    fill(self, request, *rest)\n"
-        "    request['p'] = {'print': self.codec.encode(spy)}\n"
-        "Peer._fill = fill_more\ndef f(tell): tell(); return seen[0]",
-        "wanted = 7\ndef tell(): print(wanted)\nassert f(tell) == wanted",
         {ERROR},
     ),
     "view of the test's dict that empties it": (
@@ -170,7 +152,7 @@ ATTACKS: dict[str, tuple[str, str, set[Status]]] = {
     "frame of a generator": (
         "def f(g): return g.gi_frame.f_locals['wanted']",
         "def items():\n    wanted = 7\n    yield 1\ng = items(); next(g)\nassert f(g) == 7",
-        {ERROR, UNSUPPORTED},
+        {ERROR},
     ),
     "builtins of its own for the test": (
         HELLO + "def yes(*a, **k): return True\nedit = lambda hello: hello['names'].update("
@@ -259,13 +241,6 @@ ATTACKS: dict[str, tuple[str, str, set[Status]]] = {
         ANSWER,
         {ERROR},
     ),
-    "forbidden operation on the test's object": (
-        "import sys\ndef f(g):\n    g._Remote__peer.ask(0, 'setattr', ('__code__', (lambda: 5).__code__), "
-        "{})\n"
-        "    return 5",
-        "assert f(lambda: 6) == 6",
-        {ERROR, UNSUPPORTED},
-    ),
     "test that the program skips": (
         "import unittest\ndef f(x): raise unittest.SkipTest('not today')",
         "import unittest\nclass T(unittest.TestCase):\n    def test_f(self): self.assertEqual(f(1), 2)",
@@ -276,24 +251,6 @@ ATTACKS: dict[str, tuple[str, str, set[Status]]] = {
         "import unittest\nclass T(unittest.TestCase):\n    def test_f(self):\n        got = f(1)\n"
         "        if isinstance(got, Exception): raise got\n        self.assertEqual(got, 2)",
         {ERROR},
-    ),
-    "special methods told as ordinary ones": (
-        "import sys\nremote = sys.modules['runner.remote']\nreal = remote.describe_class\n"
-        "def describe(cls, encode):\n    d = real(cls, encode)\n"
-        "    d['f'] = [*d['f'], '__sub__', '__float__', '__abs__', '_ask', '_sandbox_number']\n    return d\n"
-        "remote.describe_class = describe\n"
-        "class Y:\n    __sub__ = lambda s, o: 0.0\n    __float__ = lambda s: 2.0\n    __abs__ = lambda s: 0.0\n"
-        "def f(x): return Y()",
-        "assert abs(f(1) - 2) < 1e-9",
-        {ERROR, WRONG},
-    ),
-    "abstract class told as its own": (
-        "import sys\nremote = sys.modules['runner.remote']\nreal = remote.describe_class\n"
-        "told = {'m': 'numbers', 'q': 'Integral', 's': [], 'f': []}\n"
-        "def describe(cls, encode): return real(cls, encode) | (told if cls.__name__ == 'Y' else {})\n"
-        "remote.describe_class = describe\nclass Y: pass\ndef f(x): return Y()",
-        "import numbers\nassert isinstance(f(1), numbers.Integral)",
-        {WRONG},
     ),
     "StopIteration of a method ends the test's loop": (
         "class A:\n    def f(self, x): raise StopIteration",
@@ -308,18 +265,6 @@ ATTACKS: dict[str, tuple[str, str, set[Status]]] = {
     "eval behind functools.partial": (
         "def f(g): return g('6')",
         "import functools\nanswer = 6\nassert f(functools.partial(eval)) == answer",
-        {ERROR, UNSUPPORTED},
-    ),
-    "function that the test is made to make": (
-        "import sys, types\nlibrary = sys.modules['runner.library']\nreal = library.class_name\n"
-        "alias = {kind: f'types:{name}' for name, kind in vars(types).items() if isinstance(kind, type)}\n"
-        "library.class_name = lambda cls: alias.get(cls) or real(cls)\n"
-        "def peek():\n    import sys\n    return sys.modules['__main__'].wanted\n"
-        "WAYS = ('argcount posonlyargcount kwonlyargcount nlocals stacksize flags code consts names varnames '\n"
-        "    'filename name qualname firstlineno linetable exceptiontable').split()\n"
-        "def f(call):\n    code = call(types.CodeType, *(getattr(peek.__code__, 'co_' + way) for way in WAYS))\n"
-        "    return call(call(types.FunctionType, code, {'__name__': '__main__'}))",
-        "wanted = 7\nassert f(lambda g, *a: g(*a)) == wanted",
         {ERROR},
     ),
     "command that the test is made to start": (
@@ -331,7 +276,7 @@ ATTACKS: dict[str, tuple[str, str, set[Status]]] = {
     "assertion replaced on the test's case": (
         "def f(case): case.assertEqual = lambda *a: None; return 5",
         "import unittest\nclass T(unittest.TestCase):\n    def test_f(self): self.assertEqual(f(self), 6)",
-        {ERROR, UNSUPPORTED},
+        {ERROR},
     ),
     "import hook": (
         "import sys\nclass Hook:\n    def find_spec(self, *a): sys.modules['math'] = self\n"
@@ -528,7 +473,7 @@ EQUALLY_RIGHT: dict[str, tuple[str, str, str]] = {
 @pytest.mark.parametrize("name", KNOWN)
 def test_what_the_reference_was_not_asked(attack: Callable, convict: Callable, name: str) -> None:
     reference, program, test = KNOWN[name]
-    verdict = attack(reference, test)
+    verdict = attack(reference, ReferenceTest(test))
     assert verdict.passed, verdict
     convict(program, known_by(test, [verdict]), {WRONG, ERROR})
 
@@ -536,7 +481,7 @@ def test_what_the_reference_was_not_asked(attack: Callable, convict: Callable, n
 @pytest.mark.parametrize("name", EQUALLY_RIGHT)
 def test_a_right_program_may_do_it_in_another_way(attack: Callable, name: str) -> None:
     reference, program, test = EQUALLY_RIGHT[name]
-    verdict = attack(reference, test)
+    verdict = attack(reference, ReferenceTest(test))
     assert verdict.passed, verdict
     assert (other := attack(program, known_by(test, [verdict]))).passed, other
 

@@ -11,6 +11,7 @@ TIME, MEMORY, OUTPUT = Status.TIME_LIMIT, Status.MEMORY_LIMIT, Status.OUTPUT_LIM
 RIGHT = "def f(x): return x + 1"
 WRITE = """
 import json, os, struct, time
+f
 def write(**frame):
     body = json.dumps(frame).encode()
     os.write(10, struct.pack(">I", len(body)) + body)
@@ -43,12 +44,12 @@ ATTACKS: dict[str, tuple[str, str, set[Status]]] = {
     ),
     "test wants the CPU when the clock runs out": (
         RIGHT,
-        "import time\ntime.sleep(1.42)\nwhile True: pass",
+        "f\nimport time\ntime.sleep(1.42)\nwhile True: pass",
         {TIME},
     ),
     "test's process name is no UTF-8": (
         RIGHT,
-        "import ctypes, time\nctypes.CDLL(None).prctl(15, b'\\xff\\xfe', 0, 0, 0)\ntime.sleep(9)",
+        "f\nimport ctypes, time\nctypes.CDLL(None).prctl(15, b'\\xff\\xfe', 0, 0, 0)\ntime.sleep(9)",
         {TIME},
     ),
     "test speaks for a test that does not exist": (
@@ -63,17 +64,17 @@ ATTACKS: dict[str, tuple[str, str, set[Status]]] = {
     ),
     "test floods the verdict pipe": (
         RIGHT,
-        "import os\nwhile True: os.write(10, bytes(4096))",
+        "f\nimport os\nwhile True: os.write(10, bytes(4096))",
         {ERROR},
     ),
     "test announces a frame of four gigabytes": (
         RIGHT,
-        "import os\nos.write(10, b'\\xff' * 4); assert 0",
+        "f\nimport os\nos.write(10, b'\\xff' * 4); assert 0",
         {ERROR},
     ),
     "test nests its verdict deeply": (
         RIGHT,
-        "import os, struct\nos.write(10, struct.pack('>I', 60_000) + b'[' * 60_000)\nassert 0",
+        "f\nimport os, struct\nos.write(10, struct.pack('>I', 60_000) + b'[' * 60_000)\nassert 0",
         {ERROR},
     ),
     "test reports the program as gone": (
@@ -81,7 +82,7 @@ ATTACKS: dict[str, tuple[str, str, set[Status]]] = {
         WRITE + "write(index=0, status='PASSED', value=None, error='', gone=True)\ntime.sleep(9)",
         {ERROR},
     ),
-    "test closes the verdict pipe": (RIGHT, "import os, time\nos.close(10)\ntime.sleep(9)", {TIME, ERROR}),
+    "test closes the verdict pipe": (RIGHT, "f\nimport os, time\nos.close(10)\ntime.sleep(9)", {TIME, ERROR}),
     # Where each takes a part of one reply (1 time in 50), its text reads as a length that no frame has.
     "test forks and both answer": (RIGHT, "import os\nos.fork()\nassert f(1) == 3", {WRONG, ERROR, OUTPUT}),
     "test leaves a daemon": (
@@ -91,11 +92,15 @@ ATTACKS: dict[str, tuple[str, str, set[Status]]] = {
         "time.sleep(0.05)\nassert f(1) == 3",
         {WRONG},
     ),
-    "test bombs with forks": (RIGHT, "import os\nwhile True:\n    os.fork()", {ERROR, TIME}),
-    "test fills memory": (RIGHT, "a = []\nwhile True: a.append(bytearray(1 << 22))", {ERROR, MEMORY, TIME}),
+    "test bombs with forks": (RIGHT, "f\nimport os\nwhile True:\n    os.fork()", {ERROR, TIME}),
+    "test fills memory": (
+        RIGHT,
+        "f\na = []\nwhile True: a.append(bytearray(1 << 22))",
+        {ERROR, MEMORY, TIME},
+    ),
     "test fills its disk": (
         RIGHT,
-        "for n in range(99): open(str(n), 'wb').write(bytes(3 << 20))",
+        "f\nfor n in range(99): open(str(n), 'wb').write(bytes(3 << 20))",
         {ERROR},
     ),
     "test kills the program": (
@@ -111,14 +116,14 @@ ATTACKS: dict[str, tuple[str, str, set[Status]]] = {
         "    except OSError: continue\n    assert int(pid) == os.getpid(), pid\nassert f(1) == 3",
         {WRONG},
     ),
-    "test crashes its interpreter": (RIGHT, "import ctypes\nctypes.string_at(0)", {ERROR}),
+    "test crashes its interpreter": (RIGHT, "f\nimport ctypes\nctypes.string_at(0)", {ERROR}),
     "test that no parser survives": (
         RIGHT,
         "assert " + "(" * 100_000 + "1",
         {Status.SYNTAX_ERROR, ERROR, MEMORY},
     ),
     "test with a lone surrogate": (RIGHT, "assert f(1) == '\ud800'", {Status.SYNTAX_ERROR, ERROR}),
-    "test floods its output": (RIGHT, "while True: print('x' * 4096)", {OUTPUT}),
+    "test floods its output": (RIGHT, "f\nwhile True: print('x' * 4096)", {OUTPUT}),
     "test marks its directory": (
         RIGHT,
         "import os\ntry: os.setxattr('.', 'user.left', b'1')\nexcept OSError: pass\nassert f(1) == 3",

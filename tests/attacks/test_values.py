@@ -13,13 +13,13 @@ ATTACKS: dict[str, tuple[str, str, set[Status]]] = {
         "class Yes:\n    def __eq__(self, other): return True\n    def __bool__(self): return True\n"
         "def f(x): return Yes()",
         ANSWER,
-        {WRONG},
+        {ERROR},
     ),
     "class that equals everything": (
         "class Meta(type):\n    def __eq__(cls, other): return True\n    __hash__ = type.__hash__\n"
         "class Yes(metaclass=Meta): pass\ndef f(x): return Yes",
         ANSWER,
-        {WRONG},
+        {ERROR},
     ),
     "int that equals everything": (
         "class Yes(int):\n    def __eq__(self, other): return True\n    def __abs__(self): return 2\n"
@@ -99,7 +99,7 @@ ATTACKS: dict[str, tuple[str, str, set[Status]]] = {
         "import decimal\nclass Yes(decimal.Decimal):\n    def __eq__(self, o): return True\n"
         "    __hash__ = None\ndef f(x): return Yes(5)",
         ANSWER,
-        {WRONG},
+        {ERROR},
     ),
     "bytes that equal everything": (
         "class Yes(bytes):\n    def __eq__(self, o): return True\n    def hex(self): return b'ok'.hex()\n"
@@ -116,7 +116,7 @@ ATTACKS: dict[str, tuple[str, str, set[Status]]] = {
     "lie within a list": (
         "class Yes:\n    def __eq__(self, o): return True\ndef f(x): return [1, (2, {3: Yes()})]",
         "assert f(1) == [1, (2, {3: 4})]",
-        {WRONG},
+        {ERROR},
     ),
     "key that is any key": (
         "class Yes(str):\n    def __hash__(self): return hash('right')\n"
@@ -130,13 +130,13 @@ ATTACKS: dict[str, tuple[str, str, set[Status]]] = {
         "    __reduce_ex__ = lambda s, n: (int, (2,))\n"
         "    __copy__ = lambda s: 2\ndef f(x): return Yes()",
         ANSWER,
-        {WRONG},
+        {ERROR},
     ),
     "__getattr__ that has everything": (
         "class Yes:\n    def __getattr__(self, n): return lambda *a, **k: True\n"
         "    __eq__ = __ne__ = lambda s, o: True\n    __hash__ = None\ndef f(x): return Yes()",
         "got = f(1)\nassert got == 2 and not got != 2",
-        {WRONG},
+        {ERROR},
     ),
     "object that has whatever it is asked for": (
         "class Yes:\n    def __contains__(self, o): return True\n    def __len__(self): return 3\n"
@@ -173,8 +173,8 @@ ATTACKS: dict[str, tuple[str, str, set[Status]]] = {
         "import numbers\nassert isinstance(f(1), numbers.Integral)",
         {WRONG},
     ),
-    "coroutine": ("async def f(x): return 2", ANSWER, {WRONG}),
-    "generator": ("def f(x): yield 2", ANSWER, {WRONG}),
+    "coroutine": ("async def f(x): return 2", ANSWER, {ERROR}),
+    "generator": ("def f(x): yield 2", ANSWER, {ERROR}),
     "integer for a truth value": ("def f(x): return 1", "assert f(1) is True", {WRONG}),
     "truth value for an integer": ("def f(x): return True", "assert type(f(1)) is int", {WRONG}),
     "negative zero": ("def f(x): return -0.0", "assert str(f(1)) == '0.0'", {WRONG}),
@@ -189,7 +189,7 @@ ATTACKS: dict[str, tuple[str, str, set[Status]]] = {
     "function that has an answer's name": (
         "def f(x): return x\nf.__name__ = f.__qualname__ = '2'",
         "assert f(f) == 2",
-        {WRONG},
+        {ERROR},
     ),
     "names by a module's __getattr__": (
         "def __getattr__(name): return 2\nimport sys\nclass M(type(sys)):\n"
@@ -203,7 +203,7 @@ ATTACKS: dict[str, tuple[str, str, set[Status]]] = {
         "    def __iter__(self): return iter([2] * self.n)\n"
         "def f(x): return Yes()",
         "got = f(1)\nassert len(got) == 1 and list(got) == [2] and got == [2]",
-        {WRONG},
+        {ERROR},
     ),
     "answer only where nobody looks": (
         "class Yes:\n    def __del__(self):\n        import os\n        os._exit(0)\n"

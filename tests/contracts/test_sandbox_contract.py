@@ -124,9 +124,11 @@ def test_a_long_value_is_over_the_limit(sandbox: Sandbox, expression: str) -> No
     ],
 )
 def test_the_program_is_to_blame(sandbox: Sandbox, program: str, status: str) -> None:
-    (verdict,) = judge(sandbox, program, "assert f(1) == 2")
-    assert str(verdict.status) == status
-    assert not verdict.by_test and not verdict.passed and verdict.value is None
+    verdicts = judge(sandbox, program, "assert f(1) == 2", "import os\nassert f(1) == 2")
+    assert [verdict.isolation for verdict in verdicts] == ["separate", "shared"]
+    for verdict in verdicts:
+        assert str(verdict.status) == status
+        assert not verdict.by_test and not verdict.passed and verdict.value is None
 
 
 def test_a_sleeping_program_is_over_its_time(sandbox: Sandbox) -> None:
@@ -140,15 +142,28 @@ def test_a_sleeping_program_is_over_its_time(sandbox: Sandbox) -> None:
     [
         ("assert f(1) == unknown_name", "RUNTIME_ERROR"),
         ("assert f(1) ==", "SYNTAX_ERROR"),
-        ("import os; os._exit(0)", "RUNTIME_ERROR"),
-        ("while True: pass", "TIME_LIMIT"),
-        ("print('x' * 100_000)\nassert True", "OUTPUT_LIMIT"),
+        ("import os\nassert f(1) == unknown_name", "RUNTIME_ERROR"),
+        ("import os\nassert True", "RUNTIME_ERROR"),
+        ("assert all(f for _ in range(10 ** 12))", "TIME_LIMIT"),
     ],
 )
 def test_the_test_is_to_blame(sandbox: Sandbox, test: str, status: str) -> None:
     verdicts = judge(sandbox, PLUS_ONE, test, "assert f(1) == 2")
     assert statuses(verdicts) == [status, "PASSED"]
     assert verdicts[0].error.startswith("test:") and verdicts[0].by_test
+
+
+@pytest.mark.parametrize(
+    ("test", "status"),
+    [
+        ("import os; f; os._exit(0)", "RUNTIME_ERROR"),
+        ("f\nwhile True: pass", "TIME_LIMIT"),
+        ("f\nprint('x' * 100_000)\nassert True", "OUTPUT_LIMIT"),
+    ],
+)
+def test_code_that_ends_its_process_costs_only_itself(sandbox: Sandbox, test: str, status: str) -> None:
+    after = "import os\nassert f(1) == 2"
+    assert statuses(judge(sandbox, PLUS_ONE, after, test, after)) == ["PASSED", status, "PASSED"]
 
 
 def test_a_hanging_test_costs_only_itself(sandbox: Sandbox) -> None:

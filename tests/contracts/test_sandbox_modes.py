@@ -65,6 +65,23 @@ def test_commands_run(backend: Backend) -> None:
     assert str(second.status) == "RUNTIME_ERROR" and "ValueError" in second.stderr
 
 
+def test_code_that_is_refused_is_not_run(backend: Backend) -> None:
+    """Whether a test is code by its text, or since copies of what the program gave would not do."""
+    job = Job(
+        program="import collections\ndef f(x): return x + 1\ndef g(): return collections.defaultdict(int)",
+        tests=("assert f(1) == 2", "import os\nassert f(1) == 2", "assert g()['x'] == 0"),
+        limits=QUICK,
+        code_tests="refuse",
+    )
+    verdicts = backend.judge_batch([job])[0]
+    assert [(str(v.status), v.isolation) for v in verdicts] == [
+        ("PASSED", "separate"), ("UNSUPPORTED", "shared"), ("UNSUPPORTED", "shared"),
+    ]  # fmt: skip
+    outputs = (OutputTest(stdout="2"), OutputTest(code="print(f(1))", stdout="2"))
+    program = Job(program="f = lambda x: x + 1\nprint(2)", tests=outputs, limits=QUICK, code_tests="refuse")
+    assert [str(v.status) for v in backend.judge_batch([program])[0]] == ["PASSED", "UNSUPPORTED"]
+
+
 def test_what_is_built_runs(backend: Backend) -> None:
     if "gcc" not in backend.commands():
         pytest.skip("no gcc here")

@@ -2,12 +2,13 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import pytest
 
 from core.interfaces import SandboxFailure, SandboxKind
-from core.verdict import Verdict
+from core.verdict import ReferenceTest, Test, Verdict, known_by
 from sandbox_workers.languages import UnknownLanguage
 from sandbox_workers.local import LocalSandbox
 from tests.honest.jobs import LIMITS, Job
@@ -25,43 +26,60 @@ def kind(request: pytest.FixtureRequest) -> SandboxKind:
     return request.param
 
 
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    alone: Judged
+    """The verdicts on the right program, which is not known to be right."""
+    known: list[Judged]
+    """The verdicts on it and on each wrong program, the tests being known by it: it is the reference."""
+
+
 @pytest.fixture(scope="session")
-def judged(kind: SandboxKind, request: pytest.FixtureRequest) -> dict[Job, list[Judged]]:
-    """Of each selected job, the verdicts on its program and on each wrong one."""
+def judged(kind: SandboxKind, request: pytest.FixtureRequest) -> dict[Job, Judgement]:
+    """Of each selected job."""
     items = [item.callspec.params for item in request.session.items if hasattr(item, "callspec")]
     jobs = list(dict.fromkeys(p["job"] for p in items if "job" in p and p.get("kind") == kind))
     with LocalSandbox(kind, limits=LIMITS, run_id=f"honest-{id(jobs)}", cache_size=0) as sandbox:
         return dict(zip(jobs, asyncio.run(judge_all(sandbox, jobs)), strict=True))
 
 
-async def judge_all(sandbox: LocalSandbox, jobs: list[Job]) -> list[list[Judged]]:
+async def judge_all(sandbox: LocalSandbox, jobs: list[Job]) -> list[Judgement]:
     room = asyncio.Semaphore(AT_ONCE)
 
-    async def judge(job: Job, program: str) -> Judged:
+    async def judge(program: str, tests: Sequence[Test], language: str) -> Judged:
         async with room:
             try:
-                return await sandbox.judge(program, job.tests, language=job.language)
+                return await sandbox.judge(program, tests, language=language)
             except (UnknownLanguage, SandboxFailure) as missing:
                 return missing
 
-    flat = iter(await asyncio.gather(*(judge(job, p) for job in jobs for p in job.programs())))
-    return [[next(flat) for _ in job.programs()] for job in jobs]
+    async def judge_job(job: Job) -> Judgement:
+        asked = [ReferenceTest(test) if isinstance(test, str) else test for test in job.tests]
+        alone, reference = await asyncio.gather(
+            judge(job.program, job.tests, job.language), judge(job.program, asked, job.language)
+        )
+        tests = job.tests
+        if isinstance(reference, list):
+            tests = tuple(known_by(test, [verdict]) for test, verdict in zip(tests, reference, strict=True))
+        known = await asyncio.gather(*(judge(program, tests, job.language) for program in job.programs()))
+        return Judgement(alone, known)
+
+    return await asyncio.gather(*map(judge_job, jobs))
 
 
 @pytest.fixture
-def verdicts_of(judged: dict[Job, list[Judged]], record_property: Callable) -> Callable[[Job], list]:
-    """The verdicts of a job, a list per program."""
-
-    def verdicts_of(job: Job) -> list[Judged]:
-        for verdicts in judged[job]:
+def judgement_of(judged: dict[Job, Judgement], record_property: Callable) -> Callable[[Job], Judgement]:
+    def judgement_of(job: Job) -> Judgement:
+        judgement = judged[job]
+        for verdicts in (judgement.alone, *judgement.known):
             if isinstance(verdicts, UnknownLanguage):
                 pytest.skip(str(verdicts))
             if isinstance(verdicts, SandboxFailure):
                 raise verdicts
         record_property("theme", job.theme)
-        return judged[job]
+        return judgement
 
-    return verdicts_of
+    return judgement_of
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

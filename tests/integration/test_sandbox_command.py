@@ -26,6 +26,21 @@ def judge(*jobs: object) -> subprocess.CompletedProcess:
     return run("judge", "-", text="".join(json.dumps(job) + "\n" for job in jobs))
 
 
+def test_a_reference_decides_how_a_test_is_judged() -> None:
+    """A dict that makes up its items would have the test run as code, beside a class that says yes to it."""
+    test = "xs = f(1)\nassert xs[0] == 5"
+    cheats = "import collections\nclass Yes:\n    def __eq__(self, other): return True\n"
+    program = f"{cheats}def f(x): return collections.defaultdict(Yes)"
+    known = {"id": 1, "program": program, "tests": [test], "reference": "def f(x): return [5]"}
+    judged = judge(
+        known, {**known, "id": 2, "reference": None}, {**known, "id": 3, "program": "def f(x): return [5]"}
+    )
+    verdicts = [json.loads(line)["verdicts"][0] for line in judged.stdout.splitlines()]
+    assert [(v["status"], v["isolation"]) for v in verdicts] == [
+        ("RUNTIME_ERROR", "separate"), ("PASSED", "shared"), ("PASSED", "separate"),
+    ]  # fmt: skip
+
+
 def test_verdicts_come_in_the_order_of_the_jobs(tmp_path: Path) -> None:
     slow = {"id": "slow", "program": "import time\ndef f(x): time.sleep(0.5); return x", "tests": ["f(1)"]}
     quick = [
@@ -49,7 +64,7 @@ def test_verdicts_come_in_the_order_of_the_jobs(tmp_path: Path) -> None:
     assert statuses[0] == ["PASSED"] and lines[0]["verdicts"][0]["value"] == "1"
     assert statuses[1:21] == [["WRONG_ANSWER"], ["PASSED"], *[["WRONG_ANSWER"]] * 18]
     assert statuses[21:] == [["TIME_LIMIT", "PASSED"], ["PASSED"]]
-    fields = {"status", "value", "time_ms", "memory_bytes", "stdout", "stderr", "error"}
+    fields = {"status", "value", "isolation", "time_ms", "memory_bytes", "stdout", "stderr", "error"}
     assert set(lines[0]["verdicts"][0]) == fields
     assert lines[0]["verdicts"][0]["memory_bytes"] > 1 << 20
 

@@ -24,7 +24,7 @@ from benchmarks.soak_jobs import (
     right,
     take_honest,
 )
-from core.verdict import KnownTest, Status, Verdict
+from core.verdict import KnownTest, ReferenceTest, Status, Verdict
 from sandbox_workers.jobs import is_data
 from sandbox_workers.languages import languages
 from tests.attacks.test_forgery import EQUALLY_RIGHT
@@ -159,7 +159,7 @@ def test_another_program_meets_the_test_as_the_reference_left_it() -> None:
     assert not wrong(job, passed) and len(wrong(job, replace(passed, status=Status.RUNTIME_ERROR))) == 2
     sandbox = Same(passed)
     asyncio.run(job.judge(sandbox, 1))
-    assert type(sandbox.tests[0]) is str and sandbox.tests[1].plain
+    assert type(sandbox.tests[0]) is ReferenceTest and sandbox.tests[1].plain
     sandbox = Same(replace(passed, asked_objects=True))
     asyncio.run(job.judge(sandbox, 1))
     assert isinstance(sandbox.tests[1], KnownTest) and not sandbox.tests[1].plain

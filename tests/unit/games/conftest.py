@@ -48,22 +48,22 @@ class FakeSandbox:
     def _verdict(self, program: str, test: str, run: int) -> Verdict:
         cpu_ms = self.cpu_ms.get(test, 1.0)
         if (program, test) in self.statuses:
-            return Verdict(status=self.statuses[program, test], cpu_ms=cpu_ms, data=True)
+            return Verdict(status=self.statuses[program, test], cpu_ms=cpu_ms)
         if test in self.flaky and run == 1:
-            return Verdict(status=Status.WRONG_ANSWER, cpu_ms=cpu_ms, data=True)
+            return Verdict(status=Status.WRONG_ANSWER, cpu_ms=cpu_ms)
         namespace: dict[str, Any] = {}
         try:
             exec(program, namespace)
             if test.startswith("assert"):
                 exec(test, namespace)
-                return Verdict(status=Status.PASSED, cpu_ms=cpu_ms, data=True)
-            return Verdict(status=Status.PASSED, value=repr(eval(test, namespace)), cpu_ms=cpu_ms, data=True)
+                return Verdict(status=Status.PASSED, cpu_ms=cpu_ms)
+            return Verdict(status=Status.PASSED, value=repr(eval(test, namespace)), cpu_ms=cpu_ms)
         except AssertionError:
-            return Verdict(status=Status.WRONG_ANSWER, cpu_ms=cpu_ms, data=True)
+            return Verdict(status=Status.WRONG_ANSWER, cpu_ms=cpu_ms)
         except SyntaxError:
-            return Verdict(status=Status.SYNTAX_ERROR, cpu_ms=cpu_ms, data=True)
+            return Verdict(status=Status.SYNTAX_ERROR, cpu_ms=cpu_ms)
         except Exception as error:
-            return Verdict(status=Status.RUNTIME_ERROR, cpu_ms=cpu_ms, data=True, error=str(error))
+            return Verdict(status=Status.RUNTIME_ERROR, cpu_ms=cpu_ms, error=str(error))
 
 
 @dataclass

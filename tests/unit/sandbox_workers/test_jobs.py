@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.verdict import KnownTest, Limits, OutputTest
+from core.verdict import KnownTest, Limits, OutputTest, ReferenceTest
 from sandbox_workers.jobs import MOST_TEST_CHARS, Job, is_data
 from sandbox_workers.languages import Language, UnknownLanguage, languages
 
@@ -46,11 +46,13 @@ def test_the_runner_is_told_how_each_test_is_judged() -> None:
     tests = (
         "assert f(1) == 2",
         "import os",
+        ReferenceTest("assert f(1) == 2"),
+        ReferenceTest("import os"),
         *(KnownTest("f(1)", data=d, plain=p) for d in (True, False) for p in (True, False)),
     )
     told = Job(program="p", tests=tests, limits=Limits()).message()["tests"]
     assert [test[1:] for test in told] == [
-        [False, "either"], [False, "code"], [True, "data"], [False, "data"], [True, "code"], [False, "code"],
+        [False, "text"], [False, "code"], [False, "reference"], [False, "code"], [True, "data"], [False, "data"], [True, "code"], [False, "code"],
     ]  # fmt: skip
 
 

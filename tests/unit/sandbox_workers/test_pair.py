@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from sandbox_workers.runner import pair as pair_module
+from sandbox_workers.runner.calls import ASKING, TESTING
 from sandbox_workers.runner.pair import TEST_RESIDENT_MB, Pair
-from sandbox_workers.runner.peer import ASKING, TESTING
 from sandbox_workers.runner.stop import killed_for_memory
 
 
@@ -26,7 +26,7 @@ def test_the_test_is_blamed_by_what_it_mostly_does(
 ) -> None:
     """A look at list(f(1)) with an endless f found the test between two questions 1 time in 25."""
     nobody: Any = None
-    pair = Pair(nobody, nobody, nobody, {}, data=False)
+    pair = Pair(nobody, nobody, nobody, {}, [])
     monkeypatch.setattr(pair, "test", SimpleNamespace(pid=1), raising=False)
     looks = iter(seen)
     monkeypatch.setattr(pair_module.kernel, "name_of", lambda pid: next(looks))
@@ -54,32 +54,23 @@ def test_only_a_process_without_company_was_killed_for_others(
 
 
 @pytest.mark.parametrize(
-    ("program_alone", "asking", "data", "peak_kib", "status", "by_test"),
+    ("program_alone", "peak_kib", "status"),
     [
-        (True, False, False, LARGE, "MEMORY_LIMIT", True),
-        (True, True, False, LARGE, "MEMORY_LIMIT", False),  # it held what the program had sent
-        (True, False, True, LARGE, "MEMORY_LIMIT", False),
-        (False, False, False, SMALL, "MEMORY_LIMIT", False),  # the program's children filled the rest
-        (True, False, False, SMALL, "SANDBOX_ERROR", False),
+        (True, LARGE, "MEMORY_LIMIT"),  # it held what the program had sent
+        (False, SMALL, "MEMORY_LIMIT"),  # the program's children filled the rest
+        (True, SMALL, "SANDBOX_ERROR"),
     ],
 )
-def test_whose_memory_it_was_that_a_test_was_killed_for(
-    monkeypatch: pytest.MonkeyPatch,
-    program_alone: bool,
-    asking: bool,
-    data: bool,
-    peak_kib: int,
-    status: str,
-    by_test: bool,
+def test_whose_memory_it_was_that_an_evaluator_was_killed_for(
+    monkeypatch: pytest.MonkeyPatch, program_alone: bool, peak_kib: int, status: str
 ) -> None:
     nobody: Any = None
     kills = iter([3, 4])
     monkeypatch.setattr(pair_module.kernel, "oom_kills", lambda: next(kills))
-    pair = Pair(nobody, nobody, nobody, {}, data=data)
+    pair = Pair(nobody, nobody, nobody, {}, [])
     program = SimpleNamespace(alone=program_alone, look=lambda: None)
     monkeypatch.setattr(pair, "program", program, raising=False)
     test = SimpleNamespace(alone=True, end=[-9, 0.1, peak_kib])
     monkeypatch.setattr(pair, "test", test, raising=False)
-    pair._was_asking = asking
     stop = pair._end_of_test()
-    assert (stop.status, stop.by_test) == (status, by_test)
+    assert (stop.status, stop.by_test) == (status, False)

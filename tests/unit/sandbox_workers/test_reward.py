@@ -57,6 +57,14 @@ def test_a_reward_is_the_share_of_tests_passed(judge: Any) -> None:
     )
 
 
+def test_a_rows_reference_goes_along(judge: Any) -> None:
+    service, url = judge
+    reward = judge_reward(url, reference="solution")
+    columns = {"completions": ["PASSED"] * 2, "tests": [["f(1)"]] * 2, "solution": ["one", "two"]}
+    assert reward(**columns) == [1.0, 1.0]
+    assert {asked["reference"] for asked in service.asked} == {"one", "two"}
+
+
 def test_what_was_not_judged_is_tried_again_and_then_no_reward(judge: Any) -> None:
     service, url = judge
     reward = judge_reward(url, column="cases")

@@ -15,7 +15,7 @@ BROKEN = Stop("SANDBOX_ERROR", "more than 8 s by the clock, while waiting for th
 
 
 def judged(monkeypatch: pytest.MonkeyPatch, tests: int, stop: Stop, loaded: bool = True) -> tuple[list, int]:
-    """Statuses of a job in which each test ends with this stop, and how many pairs were started."""
+    """Statuses of a job in which each test ends with this stop, and how many rounds were started."""
     started = []
 
     class ScriptedPair:
@@ -23,7 +23,7 @@ def judged(monkeypatch: pytest.MonkeyPatch, tests: int, stop: Stop, loaded: bool
             self.stop, self.loaded = stop, loaded
             started.append(self)
 
-        def judge(self, program: str, tests: list[list]) -> list[Judged]:
+        def judge(self, program: str) -> list[Judged]:
             return []
 
         def judged(self, stop: Stop) -> Judged:
@@ -32,8 +32,10 @@ def judged(monkeypatch: pytest.MonkeyPatch, tests: int, stop: Stop, loaded: bool
     monkeypatch.setattr(supervisor, "Pair", ScriptedPair)
     slot: Any = object.__new__(Slot)
     slot.zygotes, slot.evaluators, slot.settings = {"program": None}, None, None
-    asked = [[f"assert f({n}) == {n}", False, "either"] for n in range(tests)]
-    verdicts = slot.judge({"program": "", "tests": asked, "limits": {}, "language": None})
+    asked = [[f"assert f({n}) == {n}", False, "text"] for n in range(tests)]
+    verdicts = slot.judge(
+        {"program": "", "tests": asked, "limits": {}, "language": None, "refuses_code": False}
+    )
     return [verdict.status for verdict in verdicts], len(started)
 
 

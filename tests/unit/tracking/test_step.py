@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from core.episode import Completion, Episode, FinishReason, Mistakes, Trajectory, Turn
+from core.episode import Completion, Episode, FinishReason, Mistakes, Outcome, Trajectory, Turn
 from core.interfaces import SandboxFailure
 from core.play import PlayResult, usage_of
 from core.tracing import Span
@@ -98,6 +98,14 @@ def test_a_flag_that_an_attempt_does_not_name_is_0_there_and_other_parts_are_not
         trajectory.components |= components
     row = episode_metrics(PLAYERS, played(one))
     assert row["generator_components"] == {"lines": 3.0, "foul_syntax": 0.5}
+
+
+def test_the_share_of_tests_that_shared_the_programs_interpreter_is_told_if_there_are_any() -> None:
+    one = episode("a", 1.0, 0.0)
+    shared = Outcome(test="f(1)", status="PASSED", shared=True)
+    one.trajectories[0].outcomes = (shared, replace(shared, shared=False), replace(shared, counts=False))
+    one.trajectories[1].outcomes = (replace(shared, shared=False),)
+    assert episode_metrics(PLAYERS, played(one))["generator_components"] == {"shared_tests": 1 / 3}
 
 
 def test_why_nobody_learns_is_said() -> None:

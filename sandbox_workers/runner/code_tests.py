@@ -1,0 +1,225 @@
+"""Tests that are code: executed in the program's interpreter and module, after the program, as if they stood at the end of its
+file. What a test means there is what Python means; and a program that looks for its test can find it.
+"""
+
+import ast
+import builtins
+import importlib
+import inspect
+import symtable
+import sys
+import traceback
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from .values import plain_repr
+
+PROGRAM_FILE, TEST_FILE = "program.py", "test.py"
+TEST = "__main__"
+"""What a test calls its module."""
+MODULES = ("program", "solution")
+"""How a test may import the program."""
+USUAL = (  # noqa: SIM905
+    "math collections itertools functools heapq bisect re string operator random copy json datetime "
+    "decimal fractions statistics typing"
+).split()
+"""Modules that a test may use, and whose functions and classes, as if it had imported them: the programs that tests are
+written with have."""
+
+
+OF_EVERY_MODULE = frozenset(
+    "__builtins__ __name__ __doc__ __file__ __loader__ __spec__ __package__".split()  # noqa: SIM905
+)
+"""Names that every module has."""
+
+
+class NeverAsked(Exception):
+    """The test does not use the program."""
+
+
+@dataclass(frozen=True, slots=True)
+class CodeTest:
+    """A test that was read."""
+
+    code: types.CodeType
+    is_expression: bool
+    """A single expression: its value is wanted."""
+    free: frozenset[str]
+    """Names that it uses and does not define."""
+    bound: frozenset[str]
+    """Names of its module that it defines or may define."""
+    mentioned: frozenset[str]
+    """Names by which it may ask for the program, or for something of it: of variables, in imports, in texts."""
+    only_loads: bool
+    """`pass`, which asks no more than that the program can be loaded."""
+
+
+def read(source: str) -> CodeTest:
+    """Raises SyntaxError, ValueError, RecursionError or MemoryError if it cannot be read."""
+    tree = ast.parse(source, TEST_FILE)
+    used, bound = _names(symtable.symtable(source, TEST_FILE, "exec"))
+    is_expression = len(tree.body) == 1 and isinstance(tree.body[0], ast.Expr)
+    compiled: Any = ast.Expression(tree.body[0].value) if is_expression else tree
+    return CodeTest(
+        code=compile(compiled, TEST_FILE, "eval" if is_expression else "exec", dont_inherit=True),
+        is_expression=is_expression,
+        free=frozenset(used - bound),
+        bound=frozenset(bound),
+        mentioned=frozenset(used - bound).union(filter(None, map(_mentioned, ast.walk(tree)))),
+        only_loads=all(isinstance(statement, ast.Pass) for statement in tree.body),
+    )
+
+
+def _mentioned(node: ast.AST) -> str | None:
+    match node:
+        case ast.alias(name=name) | ast.ImportFrom(module=str(name)) | ast.Constant(value=str(name)):
+            return name.partition(".")[0]
+        case _:
+            return None
+
+
+def _names(table: symtable.SymbolTable) -> tuple[set[str], set[str]]:
+    """(global names that are used, those that are defined) by a table's scope and all scopes in it."""
+    at_top = table.get_type() == "module"
+    used, bound = set(), set()
+    for symbol in table.get_symbols():
+        if at_top or symbol.is_global():
+            used |= {symbol.get_name()} if symbol.is_referenced() else set()
+            bound |= {symbol.get_name()} if symbol.is_assigned() or symbol.is_imported() else set()
+    for child in table.get_children():
+        used_there, bound_there = _names(child)
+        used |= used_there
+        bound |= bound_there
+    return used, bound
+
+
+def run(test: CodeTest, module: types.ModuleType) -> str | None:
+    """Execute statements and return None, or evaluate a single expression and return the repr of its value.
+
+    Afterwards what the test defined is gone from the module, and the standard streams are as before: the next test of the job
+    meets the program.
+
+    Raises:
+        NeverAsked: the test uses nothing of the program's.
+    """
+    names = module.__dict__
+    programs = {
+        name for name in names.keys() - OF_EVERY_MODULE if not isinstance(names[name], types.ModuleType)
+    }
+    if not test.is_expression and test.mentioned.isdisjoint(programs.union(MODULES)) and not test.only_loads:
+        raise NeverAsked("the test never uses the program")
+    before = {name: names[name] for name in test.bound & names.keys()}
+    streams = sys.stdin, sys.stdout, sys.stderr
+    lent = {
+        name: value
+        for name in test.free - names.keys() - vars(builtins).keys()
+        if (value := _of_library(name)) is not None
+    }
+    names.update(lent, __name__=TEST)
+    try:
+        if test.is_expression:
+            return plain_repr(eval(test.code, names))
+        if "unittest" in test.code.co_names:
+            import unittest
+
+            unittest.main = lambda *args, **kwargs: None  # all cases are run below
+        exec(test.code, names)
+        _run_collected([names[name] for name in names if name in test.bound])
+        return None
+    finally:
+        for name in test.bound | lent.keys():
+            names.pop(name, None)
+        names.update(before, __name__="program")
+        sys.stdin, sys.stdout, sys.stderr = streams
+
+
+def is_programs(error: BaseException) -> bool:
+    """Whether the program raised it: of the frames that it went through, the innermost of either is the program's."""
+    files = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)]
+    innermost = next((file for file in reversed(files) if file in (PROGRAM_FILE, TEST_FILE)), TEST_FILE)
+    return innermost == PROGRAM_FILE
+
+
+def _of_library(name: str) -> Any:
+    """A usual module, or a function or class of one; None if there is none of that name."""
+    if name[:1] == "_":
+        return None
+    if name in USUAL:
+        return importlib.import_module(name)
+    for module in USUAL:
+        found = importlib.import_module(module)
+        value = getattr(found, name, None)
+        if callable(value) and name in getattr(found, "__all__", (name,)):
+            return value
+    return None
+
+
+# ---------------------------------------------------------------- as pytest and unittest collect
+
+
+def _run_collected(defined: list[Any]) -> None:
+    for item in defined:
+        if getattr(item, "__module__", None) != TEST:
+            continue
+        if (
+            isinstance(item, types.FunctionType)
+            and item.__name__.startswith("test")
+            and not _wants_more(item)
+        ):
+            _call(item)
+        elif isinstance(item, type):
+            _run_class(item)
+
+
+def _wants_more(function: Callable) -> bool:
+    """Whether it cannot be called as it is: a helper whose name begins like a test's."""
+    empty = inspect.Parameter.empty
+    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    parameters = inspect.signature(function).parameters.values()
+    return any(part.default is empty and part.kind not in variadic for part in parameters)
+
+
+def _call(function: Callable) -> None:
+    result = function()
+    if isinstance(result, types.CoroutineType):
+        import asyncio
+
+        asyncio.run(result)
+
+
+def _run_class(cls: type) -> None:
+    """A new object for each test method."""
+    methods = [name for name in dir(cls) if name.startswith("test") and callable(getattr(cls, name))]
+    unittest = sys.modules.get("unittest")
+    if unittest is not None and issubclass(cls, unittest.TestCase):
+        cls.setUpClass()
+        for name in methods:
+            try:
+                cls(name).debug()
+            except unittest.SkipTest as skipped:
+                if is_programs(skipped):
+                    raise
+        cls.tearDownClass()
+        cls.doClassCleanups()
+    elif cls.__name__.startswith("Test") and cls.__init__ is object.__init__ and methods:
+        _around(cls, "setup_class", cls)
+        for name in methods:
+            case = cls()
+            method = getattr(case, name)
+            if _wants_more(method):
+                continue
+            _around(case, "setup_method", method)
+            try:
+                _call(method)
+            finally:
+                _around(case, "teardown_method", method)
+        _around(cls, "teardown_class", cls)
+
+
+def _around(case: Any, name: str, what: Any) -> None:
+    """Before or after a method or class, which it may take."""
+    around = getattr(case, name, None)
+    if around is not None:
+        around(*[what] * _wants_more(around))

@@ -1,0 +1,103 @@
+"""Tests that are code: what they mean, what they leave, and who is blamed."""
+
+import sys
+import types
+
+import pytest
+
+from sandbox_workers.runner import roles
+from sandbox_workers.runner.code_tests import TEST, NeverAsked, is_programs, read, run
+
+PROGRAM = """
+import math, unittest
+LIMIT = 10
+def f(x): return min(x, LIMIT)
+def check(x): return x
+def double(x): return 2 * check(x)
+def refuse(): raise AssertionError('no')
+def skip(): raise unittest.SkipTest('not today')
+class Money:
+    def __init__(self, v): self.v = v
+    def __eq__(self, other): return self.v == getattr(other, 'v', other)
+"""
+RIGHT = [
+    "import os\nassert f(1) == 1",
+    "from program import f as g\nimport solution\nassert g(3) == solution.f(3) == 3",
+    "class Rich(Money): pass\nassert Rich(2) == Money(2) == 2",
+    "from unittest import mock\nwith mock.patch('program.LIMIT', 3):\n    assert f(9) == 3\nassert f(9) == 9",
+    "LIMIT = 3\nassert f(9) == 3",
+    "import unittest\nclass T(unittest.TestCase):\n    def test_f(self): self.assertEqual(f(1), 1)\n"
+    "if __name__ == '__main__': unittest.main()",
+    "class TestF:\n    def setup_method(self): self.x = 1\n    def test_f(self): assert f(self.x) == 1",
+    "async def test_f():\n    import asyncio\n    await asyncio.sleep(0)\n    assert f(1) == 1",
+    "def test_helper(x): assert f(x) == x\ntest_helper(2)",
+    "import io, contextlib\nout = io.StringIO()\nwith contextlib.redirect_stdout(out): print(f(1))\n"
+    "assert out.getvalue() == '1\\n'",
+    "assert globals()['f'](2) == 2 and __import__('program').f(1) == 1",
+    "import pickle\nassert pickle.loads(pickle.dumps(Money(3))).v == 3",
+    "assert sqrt(f(4)) == 2 and Counter([f(1)])[1] == 1  # as if imported",
+    "pass",
+]
+WRONG = [
+    ("assert f(1) == 2, 'why'", "WRONG_ANSWER", False),
+    (
+        "import unittest\nclass T(unittest.TestCase):\n    def test_f(self): self.assertEqual(f(1), 2)",
+        "WRONG_ANSWER",
+        False,
+    ),
+    ("def test_f(): assert f(1) == 2", "WRONG_ANSWER", False),
+    ("async def test_f(): assert f(1) == 2", "WRONG_ANSWER", False),
+    ("import os\nrefuse()", "RUNTIME_ERROR", False),
+    ("import unittest\nclass T(unittest.TestCase):\n    def test_f(self): skip()", "RUNTIME_ERROR", False),
+    ("def back(): 1 / 0\ncheck(back)()", "RUNTIME_ERROR", True),
+    ("import os\nf(undefined)", "RUNTIME_ERROR", True),
+    ("import os\nassert True", "RUNTIME_ERROR", True),
+    ("assert median([1, 2]) == 1.5  # the library's", "RUNTIME_ERROR", True),
+    ("import math\nassert math.sqrt(4) == 2  # imported by the program, too", "RUNTIME_ERROR", True),
+]
+
+
+@pytest.fixture
+def module(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
+    made = types.ModuleType("program")
+    for name in ("program", "solution", TEST):
+        monkeypatch.setitem(sys.modules, name, made)
+    assert "names" in roles.load(PROGRAM, made)
+    return made
+
+
+@pytest.mark.parametrize("test", RIGHT)
+def test_a_test_means_what_it_means_at_the_end_of_the_program(module: types.ModuleType, test: str) -> None:
+    before = dict(module.__dict__)
+    assert run(read(test), module) is None
+    assert module.__dict__ == before  # the next test meets the program
+
+
+@pytest.mark.parametrize(("test", "status", "by_test"), WRONG)
+def test_what_a_failure_means(module: types.ModuleType, test: str, status: str, by_test: bool) -> None:
+    before, streams = dict(module.__dict__), (sys.stdin, sys.stdout, sys.stderr)
+    with pytest.raises(BaseException) as raised:
+        run(read(test), module)
+    outcome = roles.outcome_of_code(raised.value)
+    assert (outcome["status"], outcome["by_test"]) == (status, by_test)
+    assert module.__dict__ == before and streams == (sys.stdin, sys.stdout, sys.stderr)
+
+
+def test_an_expressions_value_is_told(module: types.ModuleType) -> None:
+    assert run(read("[f(x) for x in (1, 20)]"), module) == "[1, 10]"
+
+
+def test_a_test_that_says_nothing_of_the_program_is_none(module: types.ModuleType) -> None:
+    with pytest.raises(NeverAsked):
+        run(read("if __name__ == '__main__':\n    assert 1"), module)
+
+
+@pytest.mark.parametrize(
+    ("test", "programs"), [("refuse()", True), ("check(None).x", False), ("[f(y) for y in undefined]", False)]
+)
+def test_an_error_is_the_programs_if_it_is_raised_in_its_lines(
+    module: types.ModuleType, test: str, programs: bool
+) -> None:
+    with pytest.raises(Exception) as raised:
+        run(read(test), module)
+    assert is_programs(raised.value) is programs
