@@ -25,10 +25,12 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from . import copies, kernel, streams
-from .data_tests import METHODS, DataTest, Foreign, NotData, NotPlain, ProgramRaised
+from .data_tests import DataTest, NotData
 from .errors import Fatal, ProgramGone, ProgramLied, ValueTooLarge, describe, of_reading
 from .framing import MAX_VALUE, Frames, FrameTooLarge, send_frame
+from .pure import METHODS
 from .values import ATOMS, CONTAINERS, base_value
+from .walk import Foreign, NotPlain, ProgramRaised
 
 ASKING, TESTING = b"asking", b"testing"
 """What a test's process calls itself while it waits for the program, or reads what it sent; and else. The supervisor looks when

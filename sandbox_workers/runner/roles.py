@@ -11,7 +11,7 @@ import types
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from . import calls, code_tests, data_tests, kernel, streams
+from . import calls, code_tests, data_tests, kernel, streams, walk
 from .calls import ASKING, TESTING
 from .errors import MAX_ERROR, ProgramGone, ProgramLied, ValueTooLarge, describe, of_reading
 from .framing import MAX_VALUE, Frames, FrameTooLarge, recv_frame, send_frame
@@ -187,7 +187,7 @@ def judge_data(control: socket.socket, rpc: socket.socket, tests: list[list]) ->
             said = passed(run_data(test, program, caller))
         except data_tests.NotData as error:
             said = outcome_of(error) | ({} if kind == "data" else {"status": NOT_DATA})
-        except data_tests.NotPlain as error:
+        except walk.NotPlain as error:
             said = outcome_of(error) | ({"status": NOT_DATA} if kind == "reference" else {})
         except BaseException as error:
             said = outcome_of(error)
@@ -231,9 +231,9 @@ def run_data(test: data_tests.DataTest | BaseException, program: Program, caller
 
     asked = caller.asked
     shadowing = data_tests.shadowing(test, program.names)
-    value = data_tests.Walk(test, named, shadowing, caller.see_changes).run()
+    value = walk.Walk(test, named, shadowing, caller.see_changes).run()
     if caller.again():
-        data_tests.Walk(test, named, shadowing).run()
+        walk.Walk(test, named, shadowing).run()
     if caller.asked == asked and not (test.is_expression or test.only_loads):
         raise code_tests.NeverAsked("the test never uses the program")
     return value
@@ -252,9 +252,9 @@ def outcome_of(error: BaseException) -> dict:
             return outcome("RUNTIME_ERROR", text)
         case ValueTooLarge():
             return outcome("OUTPUT_LIMIT", "a value too large to pass between program and test")
-        case NotPlain() | data_tests.NotPlain() | data_tests.NotData():
+        case NotPlain() | walk.NotPlain() | data_tests.NotData():
             return outcome("RUNTIME_ERROR", describe(error))
-        case data_tests.ProgramRaised(names=names):
+        case walk.ProgramRaised(names=names):
             status = "MEMORY_LIMIT" if "MemoryError" in names else "RUNTIME_ERROR"
             return outcome(status, f"{names[0]}: {describe(error)}")
         case TooLong():

@@ -4,7 +4,7 @@ stdout.
     {"id", "program", "tests", "limits", "language", "refuses_code"}
         -> {"id", "verdicts": [Judged, ...]}
 
-`language` is None for a Python program with Python tests: see pair.py. Otherwise it holds commands. `refuses_code`: tests that
+`language` is None for a Python program with Python tests: see judging.py. Otherwise it holds commands. `refuses_code`: tests that
 are code are not run.
 It ends when stdin does, and with it everything inside. Exit code 3: a slot could not be cleaned, or its
 zygote is gone.
@@ -26,8 +26,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from .commands import Commands
 from .framing import Frames, pack
 from .judged import REFUSED, Judged
-from .pair import Evaluators, Judging, Pair, Shared
+from .judging import Judging
+from .pair import Evaluators, Pair
 from .roles import NOT_DATA
+from .shared import Shared
 from .stop import MOST_RETRIES
 from .zygote import ROLES, Settings, Zygote
 

@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sandbox_workers.runner import calls, copies, kernel
-from sandbox_workers.runner.data_tests import NotData, NotPlain, read, shadowing
+from sandbox_workers.runner.data_tests import NotData, read, shadowing
 from sandbox_workers.runner.errors import ProgramLied
 from sandbox_workers.runner.roles import Program, run_data
+from sandbox_workers.runner.walk import NotPlain
 
 PROGRAM = """
 def f(x): return x + 1

@@ -1,0 +1,142 @@
+"""A round whose verdicts come in frames, one for each test in order: `Pair` of tests that are data, `Shared` of tests that are
+code."""
+
+import contextlib
+import json
+import socket
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from .child import Child
+from .errors import MAX_ERROR
+from .judged import Judged
+from .roles import NOT_DATA
+from .round import Round
+from .stop import Stop
+from .zygote import Settings
+
+MAX_VERDICT_FRAME = 64 << 10
+STATUSES = frozenset(
+    (
+        "PASSED",
+        "WRONG_ANSWER",
+        "RUNTIME_ERROR",
+        "SYNTAX_ERROR",
+        "TIME_LIMIT",
+        "MEMORY_LIMIT",
+        "OUTPUT_LIMIT",
+        "UNSUPPORTED",
+        NOT_DATA,
+    )
+)
+"""What a test process may say."""
+
+
+class Judging(Round):
+    teller: Child
+    """It writes them."""
+
+    def __init__(self, zygote: socket.socket, settings: Settings, limits: dict, tests: list[list]) -> None:
+        super().__init__(zygote, settings, limits)
+        self._tests = tests
+        self._frames = bytearray()
+        self._verdicts: list[Judged] = []
+        self._last = False
+        """The teller judges no further: the program is lost to it."""
+
+    def judge(self, program: str) -> list[Judged]:
+        """Verdicts of the first tests: of all of them, or up to the one that `stop` is about.
+
+        Raises:
+            ZygoteGone: the slot is broken.
+        """
+        raise NotImplementedError
+
+    def _is_over(self) -> bool:
+        return self.stop is not None or self._last or len(self._verdicts) >= len(self._tests)
+
+    def _watch_all(self, sources: dict[int, Callable[[], bool]]) -> None:
+        self.teller.control.setblocking(False)
+        self._watch(self._sources() | {self.teller.control.fileno(): self._read_frames} | sources)
+
+    def _finish_program(self, order: bytes) -> None:
+        """Processes that the program started are on nobody's clock while they run: all its verdicts pay for them."""
+        started_s = self.program.finish(order) - self.program.clock_s
+        if started_s > self.limits["cpu_s"] * max(1, len(self._verdicts)):
+            error = f"what it started used {started_s:.2g} s of CPU"
+            self._verdicts = [
+                verdict._replace(status="TIME_LIMIT", value=None, error=error, by_test=False)
+                for verdict in self._verdicts
+            ]
+
+    # ------------------------------------------------------------ output and verdicts
+
+    def _read_frames(self) -> bool:
+        """Never wait for the rest of a frame: who runs code may write to this pipe what it likes."""
+        try:
+            chunk = self.teller.control.recv(65536)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        self._frames += chunk
+        while self.stop is None and len(self._frames) >= 4:
+            (length,) = struct.unpack(">I", self._frames[:4])
+            if length > MAX_VERDICT_FRAME:
+                self._refuse()
+                break
+            if len(self._frames) < 4 + length:
+                break
+            body = bytes(self._frames[4 : 4 + length])
+            del self._frames[: 4 + length]
+            try:
+                self._take(json.loads(body))
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+                self._refuse()
+        return bool(chunk)
+
+    def _refuse(self) -> None:
+        self.stop = Stop("RUNTIME_ERROR", "something wrote to the verdict pipe")
+
+    def _take(self, frame: dict) -> None:
+        """Raises ValueError and the like if the frame is none that is due."""
+        raise NotImplementedError
+
+    def _take_verdict(self, frame: dict, **more: Any) -> None:
+        said = {key: frame[key] for key in ("status", "value", "error", "by_test")}
+        plain = (said["value"] is None or type(said["value"]) is str) and type(said["error"]) is str
+        plain = plain and type(said["by_test"]) is bool
+        if said["status"] not in STATUSES or frame["index"] != len(self._verdicts) or not plain:
+            raise ValueError
+        said["error"] = cleaned(said["error"])
+        self._flush()  # it flushes before each reply
+        if self.stop is not None:
+            return
+        self._verdicts.append(Judged(**said, **more, **self._measured()))
+        self._last = frame.get("last") is True
+        if not self._is_over():
+            self._next_test()
+
+    def _begin_tests(self) -> None:
+        self._flush()
+        self.loaded = True
+        for name, text in self.program.read.items():
+            self._load_output[name] = bytes(text)
+            text.clear()
+        self._load_cpu = self.program.cpu_s()
+        self._next_test()
+
+    def _next_test(self) -> None:
+        self._start_clock(*self._wall.cpu_before)
+        if not self.loaded:
+            return  # the program failed: all tests fare alike
+        for text in self.program.read.values():
+            text.clear()
+        with contextlib.suppress(OSError):
+            self.teller.control.send(b".")
+
+
+def cleaned(error: str) -> str:
+    """A test that runs may have written the frame itself."""
+    return error[:MAX_ERROR].replace("\x1b", "").encode("utf-8", "replace").decode()
