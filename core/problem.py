@@ -39,6 +39,11 @@ class Problem:
     """Python that the data set's harness puts before each program: imports, the prompt's other functions."""
 
     @property
+    def is_function(self) -> bool:
+        """It asks for a Python function, which its signature names and tests can call."""
+        return self.language == "python" and _FUNCTION_NAME.search(self.function_signature) is not None
+
+    @property
     def entry_point(self) -> str:
         """Name of the function under test, from the signature. Raises ValueError if it has none."""
         match = _FUNCTION_NAME.search(self.function_signature)

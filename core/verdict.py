@@ -106,33 +106,50 @@ class OutputTest:
 
 class ReferenceTest(str):
     """Python source of a test that a reference solution is judged by. A reference is trusted: if its results cannot be compared as
-    data, the test is code for all programs (known_by). No other program has a say in that."""
+    data, the test is code for all programs (known_by). No other program has a say in that.
 
-    __slots__ = ()
+    entry_point: the name that the problem gives, if there is one: it means the program's function, even if Python has one of
+        this name. Without it, a guess (data_tests.shadowing).
+    """
+
+    __slots__ = ("entry_point",)
+    entry_point: str
+
+    def __new__(cls, source: str, entry_point: str = "") -> "ReferenceTest":
+        test = super().__new__(cls, source)
+        test.entry_point = entry_point
+        return test
+
+    def __reduce__(self) -> tuple:
+        return ReferenceTest, (str(self), self.entry_point)
 
 
 class KnownTest(str):
     """Python source of a test that a reference has passed, and how it was judged there: programs are judged in the same way."""
 
-    __slots__ = ("data", "plain")
+    __slots__ = ("data", "entry_point", "plain")
     data: bool
     """As data: see Verdict.isolation. No object of a program's can make code of it."""
     plain: bool
     """Of data: it asked the reference's results for nothing but values, calls and iterations, and the reference changed nothing
     that it was given. Of no other program's objects it asks for more, for they could answer what the test wants to hear; and
     what a program does to its arguments does not help it."""
+    entry_point: str
+    """As the reference test's."""
 
-    def __new__(cls, source: str, *, data: bool = False, plain: bool = True) -> "KnownTest":
+    def __new__(
+        cls, source: str, *, data: bool = False, plain: bool = True, entry_point: str = ""
+    ) -> "KnownTest":
         test = super().__new__(cls, source)
-        test.data, test.plain = data, plain
+        test.data, test.plain, test.entry_point = data, plain, entry_point
         return test
 
     def __reduce__(self) -> tuple:
-        return _known, (str(self), self.data, self.plain)
+        return _known, (str(self), self.data, self.plain, self.entry_point)
 
 
-def _known(source: str, data: bool, plain: bool) -> KnownTest:
-    return KnownTest(source, data=data, plain=plain)
+def _known(source: str, data: bool, plain: bool, entry_point: str) -> KnownTest:
+    return KnownTest(source, data=data, plain=plain, entry_point=entry_point)
 
 
 @overload
@@ -142,10 +159,16 @@ def known_by(test: "Test", reference: Iterable[Verdict]) -> "Test": ...
 def known_by(test: "Test", reference: Iterable[Verdict]) -> "Test":
     """The test, as programs meet it once the reference has passed it."""
     verdicts = list(reference)
-    if isinstance(test, OutputTest) or not all(verdict.passed for verdict in verdicts):
+    if isinstance(test, OutputTest):
         return test
-    plain = not any(verdict.asked_objects for verdict in verdicts)
-    return KnownTest(test, data=all(verdict.isolation == "separate" for verdict in verdicts), plain=plain)
+    if not all(verdict.passed for verdict in verdicts):
+        return str(test)
+    return KnownTest(
+        test,
+        data=all(verdict.isolation == "separate" for verdict in verdicts),
+        plain=not any(verdict.asked_objects for verdict in verdicts),
+        entry_point=test.entry_point if isinstance(test, ReferenceTest) else "",
+    )
 
 
 Test = str | OutputTest

@@ -22,14 +22,6 @@ from games.judging import outcomes_of
 _STAGE_NAMES = {stage.number: stage.name for stage in REASONING_STAGES}
 
 
-def is_function(problem: Problem) -> bool:
-    """It asks for a Python function, which its signature names and tests can call."""
-    try:
-        return problem.language == "python" and bool(problem.entry_point)
-    except ValueError:
-        return False
-
-
 @dataclass(frozen=True, kw_only=True)
 class Tester:
     """A discriminator, whose tests choose among programs."""
@@ -43,7 +35,7 @@ class Tester:
 
     def refuses(self, problem: Problem) -> str:
         """Why it can write no tests for the problem; empty where it can."""
-        if not is_function(problem):
+        if not problem.is_function:
             return "it names no Python function for the discriminator's tests; give a signature"
         needed = self.game.longest(problem, DISCRIMINATOR, self.writer.format, self.writer.max_tokens)
         if self.room and needed > self.room:

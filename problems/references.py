@@ -39,10 +39,14 @@ async def judge_references(
 async def _judge_reference(problem: Problem, sandbox: Sandbox) -> tuple[Problem, list[Offence]]:
     if not problem.reference_solution.strip():
         return problem, []
-    tests = problem.baseline_tests + problem.hidden_tests
+    entry_point = problem.entry_point if problem.is_function else ""
+    tests = [
+        ReferenceTest(test, entry_point) if isinstance(test, str) else test
+        for test in problem.baseline_tests + problem.hidden_tests
+    ]
     verdicts = await sandbox.judge(
         problem.with_preamble(problem.reference_solution),
-        [ReferenceTest(test) if isinstance(test, str) else test for test in tests],
+        tests,
         limits=problem.limits,
         language=problem.language,
     )

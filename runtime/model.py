@@ -19,7 +19,6 @@ from core.problem import Problem
 from embedded.catalogue import describe_model, function_of
 from embedded.settings import WarmStartSettings
 from embedded.teaching import SHIPPED, WARM_STARTS
-from evaluation.solving import is_function
 from evaluation.writing import ProgramGame, SuiteGame, Writer
 from games import USUAL, GameRules, at_one_go, in_stages
 from games.multistage.rules import MultistageRules
@@ -93,7 +92,7 @@ class Model:
         known = self.run.get("warm_start") or self._exported
         kind = self.game.get("kind") or known.get("game")
         said, function = describe_model(kind, known.get("numbers", "small")), function_of(kind)
-        other = next((p.entry_point for p in problems if is_function(p) and p.entry_point != function), None)
+        other = next((p.entry_point for p in problems if p.is_function and p.entry_point != function), None)
         return f"{said} Its function is always called {function}, not {other}." if other else said
 
     @property

@@ -70,8 +70,8 @@ def verdict_keys(
 
 def _kind(test: str) -> str:
     if isinstance(test, KnownTest):
-        return f"known {test.data} {test.plain}"
-    return "reference" if isinstance(test, ReferenceTest) else "source"
+        return f"known {test.data} {test.plain} {test.entry_point}"
+    return f"reference {test.entry_point}" if isinstance(test, ReferenceTest) else "source"
 
 
 def _add(digest: "hashlib._Hash", part: str) -> None:

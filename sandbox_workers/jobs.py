@@ -80,10 +80,12 @@ class Job:
 def _message(test: str) -> list:
     """See runner/supervisor.py, Slot.judge."""
     if isinstance(test, KnownTest):
-        return [test, test.plain, "data" if test.data else "code"]
+        return [test, test.plain, "data" if test.data else "code", test.entry_point]
     if not is_data(test):
-        return [test, False, "code"]
-    return [test, False, "reference" if isinstance(test, ReferenceTest) else "text"]
+        return [test, False, "code", ""]
+    if isinstance(test, ReferenceTest):
+        return [test, False, "reference", test.entry_point]
+    return [test, False, "text", ""]
 
 
 def _digest(test: str) -> bytes:

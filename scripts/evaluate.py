@@ -42,7 +42,6 @@ from embedded.problems import embedded_problems
 from embedded.settings import WarmStartSettings
 from evaluation.mutants import non_equivalent, seeded_bugs
 from evaluation.near_inputs import near_inputs
-from evaluation.solving import is_function
 from evaluation.writing import ProgramGame, SuiteGame, write_programs, write_suites
 from games.program_scores import JudgedProgram, judge_programs, pass_rates, program_scores, status_counts
 from games.programs.code_golf import CodeGolfRules, golf_scores
@@ -177,12 +176,12 @@ async def programs_report(
 
 
 def _usual_stages(model: Model, problems: Sequence[Problem]) -> str:
-    return model.usual_stages if model.knows_stages and all(map(is_function, problems)) else "none"
+    return model.usual_stages if model.knows_stages and all(p.is_function for p in problems) else "none"
 
 
 def _game(arm: str, settings: EvaluateOptions, problems: Sequence[Problem], model: Model) -> ProgramGame:
     """Raises SparringError where a problem has no stages."""
-    other = next((p for p in problems if not is_function(p)), None)
+    other = next((p for p in problems if not p.is_function), None)
     if arm != "none" and other is not None:
         raise SparringError(
             f"{settings.dataset}: problem {other.id} is no Python function with a signature, and has no stages: give "
@@ -311,7 +310,7 @@ async def own_tests_report(
 
 
 def _need_references(settings: EvaluateOptions, problems: Sequence[Problem]) -> None:
-    other = next((p for p in problems if not (is_function(p) and p.reference_solution)), None)
+    other = next((p for p in problems if not (p.is_function and p.reference_solution)), None)
     if other is not None:
         raise SparringError(
             f"{settings.dataset}: problem {other.id}: suites need Python functions with a reference solution"

@@ -32,7 +32,7 @@ from core.interfaces import Sandbox
 from core.play import DISCRIMINATOR, GENERATOR
 from core.problem import Problem
 from core.source import parse_signature
-from evaluation.solving import Solution, Solver, Tester, is_function, stage_name
+from evaluation.solving import Solution, Solver, Tester, stage_name
 from problems.formats import load_dataset
 from problems.formats.sources import with_signature
 from problems.loader import load_to_solve
@@ -176,7 +176,10 @@ async def _solve_all(
         chooses = None
         if tester is not None:
             attacking = suite_game("--discriminator", tester)
-            of, named = (DISCRIMINATOR, tester.style(), tester.max_tokens), filter(is_function, problems)
+            of, named = (
+                (DISCRIMINATOR, tester.style(), tester.max_tokens),
+                (p for p in problems if p.is_function),
+            )
             lengths = [attacking.longest(p, *of) for p in named]
             space = _room((tester.context, settings.max_model_len), zip(lengths, lengths, strict=True))
             attacks = await writer(tester, space, tester.max_tokens)

@@ -135,11 +135,10 @@ class Suites:
         )
         reference = self._problem.with_preamble(self._problem.reference_solution)
         programs = (reference, _ALONE.format(source=reference, name=self._problem.entry_point))
+        tests = [ReferenceTest(ask, self._problem.entry_point) for ask in asks]
         runs = await asyncio.gather(
             *(
-                judged(
-                    self._sandbox.judge(program, list(map(ReferenceTest, asks)), limits=self._limits, run=run)
-                )
+                judged(self._sandbox.judge(program, tests, limits=self._limits, run=run))
                 for run, program in enumerate(programs)
             )
         )
@@ -158,7 +157,8 @@ class Suites:
         if not (confirmed and separate and (self._strict or _is_literal(first.value))):
             suite.rejected[test.identity] = _refusal(first, second)
             return
-        source = known_by(test.source if self._strict else f"assert {test.call} == {first.value}", runs)
+        source = test.source if self._strict else f"assert {test.call} == {first.value}"
+        source = known_by(ReferenceTest(source, self._problem.entry_point), runs)
         suite.sources[test.identity] = source
         is_stated = test.expected is not None
         if self._rules.test_format == "relabel" and not (

@@ -111,12 +111,15 @@ def read(source: str) -> DataTest:
     )
 
 
-def shadowing(test: DataTest, names: Set[str]) -> frozenset[str]:
-    """The names of the library's that mean the program's in this test: of a test that else asks for nothing of the
-    program's, those that it calls with literals. `abs(median([1, 2]) - 1.5) < 1e-9` asks for `median`, never for `abs`.
+def shadowing(test: DataTest, names: Set[str], entry_point: str = "") -> frozenset[str]:
+    """The names of the library's that mean the program's in this test: the entry point. If it is not known, and the test else asks
+    for nothing of the program's, those that it calls with literals. `abs(median([1, 2]) - 1.5) < 1e-9` asks for `median`, never
+    for `abs`.
 
     names: the program's.
     """
+    if entry_point:
+        return test.free & {entry_point}
     wanted = test.free & names
     if not wanted or any(name not in LIBRARY for name in wanted):
         return frozenset()

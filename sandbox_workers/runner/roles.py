@@ -165,12 +165,12 @@ def judge_data(control: socket.socket, rpc: socket.socket, tests: list[list]) ->
     """Judge the tests in order, a frame each; stop after one that lost the program.
 
     Args:
-        tests: of each [its source, whether its results must be plain, its kind: see Slot.judge].
+        tests: see Slot.judge.
     """
     kernel.set_name(TESTING)
     caller = calls.Caller(rpc)
     # All before the program runs on: it can see how long that takes.
-    read_tests = [_read(data_tests.read, source) for source, _, _ in tests]
+    read_tests = [_read(data_tests.read, source) for source, *_ in tests]
     kernel.set_name(ASKING)
     try:
         program = meet_program(caller.frames)
@@ -179,12 +179,12 @@ def judge_data(control: socket.socket, rpc: socket.socket, tests: list[list]) ->
             send_frame(control, {"index": index, "asked_objects": False, **outcome_of(error)})
         return
     send_frame(control, {"loaded": True})
-    for index, (test, (_, plain, kind)) in enumerate(zip(read_tests, tests, strict=True)):
+    for index, (test, (_, plain, kind, entry_point)) in enumerate(zip(read_tests, tests, strict=True)):
         control.recv(1)  # see run_code_tests
         kernel.set_name(TESTING)
         caller.begin(test if isinstance(test, data_tests.DataTest) else None, plain)
         try:
-            said = passed(run_data(test, program, caller))
+            said = passed(run_data(test, program, caller, entry_point))
         except data_tests.NotData as error:
             said = outcome_of(error) | ({} if kind == "data" else {"status": NOT_DATA})
         except walk.NotPlain as error:
@@ -218,7 +218,9 @@ def meet_program(frames: Frames) -> Program:
     return program
 
 
-def run_data(test: data_tests.DataTest | BaseException, program: Program, caller: calls.Caller) -> str | None:
+def run_data(
+    test: data_tests.DataTest | BaseException, program: Program, caller: calls.Caller, entry_point: str = ""
+) -> str | None:
     if isinstance(test, BaseException):
         raise test
 
@@ -230,7 +232,7 @@ def run_data(test: data_tests.DataTest | BaseException, program: Program, caller
         return caller.ask("name", name) if name in program.variables else calls.Name(caller, name)
 
     asked = caller.asked
-    shadowing = data_tests.shadowing(test, program.names)
+    shadowing = data_tests.shadowing(test, program.names, entry_point)
     value = walk.Walk(test, named, shadowing, caller.see_changes).run()
     if caller.again():
         walk.Walk(test, named, shadowing).run()

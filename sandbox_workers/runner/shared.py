@@ -52,7 +52,7 @@ class Shared(Judging):
             status = frame["failed"] if frame["failed"] in LOAD_FAILURES else "RUNTIME_ERROR"
             self.stop = Stop(status, cleaned(str(frame["error"])))
         else:
-            asked = {"tests": [source for source, _, _ in self._tests], "token": self._token}
+            asked = {"tests": [source for source, *_ in self._tests], "token": self._token}
             self.program.control.settimeout(self.limits["wall_s"])
             with contextlib.suppress(OSError):
                 self.program.control.sendall(pack(asked))

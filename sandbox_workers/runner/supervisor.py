@@ -50,7 +50,8 @@ class Slot:
         self.commands = Commands(self.zygotes["program"], settings)
 
     def judge(self, job: dict) -> list[Judged]:
-        """One per test. A test of `language` None is [its source, whether its results must be plain, its kind]:
+        """One per test. A test of `language` None is [its source, whether its results must be plain, its kind, the
+        problem's entry point or ""]:
 
         | kind | it is |
         |---|---|
@@ -62,7 +63,7 @@ class Slot:
         if job["language"] is not None:
             return self.commands.judge(job)
         found: dict[int, Judged] = {}
-        data = [index for index, (_, _, is_data) in enumerate(job["tests"]) if is_data != "code"]
+        data = [index for index, test in enumerate(job["tests"]) if test[2] != "code"]
         found.update(zip(data, self._judge(job, data, True), strict=True))
         rest = [i for i in range(len(job["tests"])) if i not in found or found[i].status == NOT_DATA]
         judged = [REFUSED] * len(rest) if job["refuses_code"] else self._judge(job, rest, False)

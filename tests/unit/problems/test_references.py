@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from core.interfaces import SandboxFailure
-from core.verdict import KnownTest, Status, Verdict, known_by
+from core.verdict import KnownTest, ReferenceTest, Status, Verdict, known_by
 from problems.loader import ProblemFileError, load_problems
 from problems.references import Offence, judge_references, validate_references
 from runtime.problem_sets import without_failing
@@ -127,14 +127,16 @@ def test_a_test_is_known_by_what_the_reference_was_asked(tmp_path):
 @pytest.mark.parametrize("status", [s for s in Status if s is not Status.PASSED])
 def test_what_the_reference_did_not_pass_says_nothing_of_its_results(status):
     assert type(known_by("assert f(1).x == 2", [Verdict(status=status)])) is str
-    assert type(known_by("f(1)", [Verdict(status=Status.PASSED), Verdict(status=status)])) is str
+    refused = known_by(ReferenceTest("f(1)"), [Verdict(status=Status.PASSED), Verdict(status=status)])
+    assert type(refused) is str  # no program is trusted as the reference was
     assert type(known_by("f(1)", [Verdict(status=Status.PASSED)] * 2)) is KnownTest
 
 
 @pytest.mark.parametrize("seen", [{}, {"asked_objects": True}, {"isolation": "shared"}])
 def test_a_test_is_known_as_its_reference_was_judged_wherever_it_goes(seen):
-    test = pickle.loads(pickle.dumps(known_by("assert f(1)", [Verdict(status=Status.PASSED, **seen)])))
-    assert isinstance(test, KnownTest) and test == "assert f(1)"
+    asked = pickle.loads(pickle.dumps(ReferenceTest("assert f(1)", "f")))
+    test = pickle.loads(pickle.dumps(known_by(asked, [Verdict(status=Status.PASSED, **seen)])))
+    assert isinstance(test, KnownTest) and test == "assert f(1)" and test.entry_point == "f"
     assert (test.data, test.plain) == ("isolation" not in seen, "asked_objects" not in seen)
     twice: Any = known_by("f(1)", [Verdict(status=Status.PASSED, **seen), Verdict(status=Status.PASSED)])
     assert twice.data == test.data

@@ -263,6 +263,8 @@ def test_a_name_of_the_librarys_is_the_programs_where_the_test_asks_for_nothing_
     assert shadowing(test, {name}) == {name}
     assert shadowing(test, {name, "len"}) == {name, "len"}  # both with literals: the test says no more
     assert shadowing(read("assert abs(median([1, 2]) - 1.5) < 1e-9"), {"abs", "median"}) == frozenset()
+    assert shadowing(test, {name, "len"}, entry_point=name) == {name}  # a program's own `len` decides nothing
+    assert shadowing(test, {name, "len"}, entry_point="f") == frozenset()
     assert shadowing(read("assert abs(sum([1, 2]) - 3) < 1e-9"), {"abs", "sum"}) == {"sum"}
 
 

@@ -46,13 +46,16 @@ def test_the_runner_is_told_how_each_test_is_judged() -> None:
     tests = (
         "assert f(1) == 2",
         "import os",
-        ReferenceTest("assert f(1) == 2"),
+        ReferenceTest("assert f(1) == 2", "f"),
         ReferenceTest("import os"),
-        *(KnownTest("f(1)", data=d, plain=p) for d in (True, False) for p in (True, False)),
+        KnownTest("f(1)", data=True, entry_point="f"),
+        KnownTest("f(1)", data=True, plain=False),
+        *(KnownTest("f(1)", plain=p) for p in (True, False)),
     )
     told = Job(program="p", tests=tests, limits=Limits()).message()["tests"]
     assert [test[1:] for test in told] == [
-        [False, "text"], [False, "code"], [False, "reference"], [False, "code"], [True, "data"], [False, "data"], [True, "code"], [False, "code"],
+        [False, "text", ""], [False, "code", ""], [False, "reference", "f"], [False, "code", ""],
+        [True, "data", "f"], [False, "data", ""], [True, "code", ""], [False, "code", ""],
     ]  # fmt: skip
 
 

@@ -32,7 +32,7 @@ def judged(monkeypatch: pytest.MonkeyPatch, tests: int, stop: Stop, loaded: bool
     monkeypatch.setattr(supervisor, "Pair", ScriptedPair)
     slot: Any = object.__new__(Slot)
     slot.zygotes, slot.evaluators, slot.settings = {"program": None}, None, None
-    asked = [[f"assert f({n}) == {n}", False, "text"] for n in range(tests)]
+    asked = [[f"assert f({n}) == {n}", False, "text", ""] for n in range(tests)]
     verdicts = slot.judge(
         {"program": "", "tests": asked, "limits": {}, "language": None, "refuses_code": False}
     )
