@@ -5,13 +5,12 @@ import contextlib
 import json
 import socket
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import Any
 
 from .child import Child
 from .errors import MAX_ERROR
 from .judged import Judged
-from .roles import NOT_DATA
 from .round import Round
 from .stop import Stop
 from .zygote import Settings
@@ -26,11 +25,9 @@ STATUSES = frozenset(
         "TIME_LIMIT",
         "MEMORY_LIMIT",
         "OUTPUT_LIMIT",
-        "UNSUPPORTED",
-        NOT_DATA,
     )
 )
-"""What a test process may say."""
+"""What may be said of a test from within."""
 
 
 class Judging(Round):
@@ -103,13 +100,17 @@ class Judging(Round):
         """Raises ValueError and the like if the frame is none that is due."""
         raise NotImplementedError
 
-    def _take_verdict(self, frame: dict, **more: Any) -> None:
-        said = {key: frame[key] for key in ("status", "value", "error", "by_test")}
-        plain = (said["value"] is None or type(said["value"]) is str) and type(said["error"]) is str
-        plain = plain and type(said["by_test"]) is bool
-        if said["status"] not in STATUSES or frame["index"] != len(self._verdicts) or not plain:
+    def _take_verdict(self, frame: dict, statuses: Set[str] = STATUSES, **more: Any) -> None:
+        status, value, error, by_test = (frame[key] for key in ("status", "value", "error", "by_test"))
+        plain = (value is None or type(value) is str) and type(error) is str and type(by_test) is bool
+        if status not in statuses or frame["index"] != len(self._verdicts) or not plain:
             raise ValueError
-        said["error"] = cleaned(said["error"])
+        said = {
+            "status": status,
+            "value": value and encodable(value),
+            "error": cleaned(error),
+            "by_test": by_test,
+        }
         self._flush()  # it flushes before each reply
         if self.stop is not None:
             return
@@ -139,4 +140,9 @@ class Judging(Round):
 
 def cleaned(error: str) -> str:
     """A test that runs may have written the frame itself."""
-    return error[:MAX_ERROR].replace("\x1b", "").encode("utf-8", "replace").decode()
+    return encodable(error[:MAX_ERROR].replace("\x1b", ""))
+
+
+def encodable(text: str) -> str:
+    """Whatever logs it must be able to."""
+    return text.encode("utf-8", "replace").decode()

@@ -11,7 +11,8 @@ from .calls import TESTING
 from .child import Child
 from .framing import pack
 from .judged import Judged
-from .judging import Judging
+from .judging import STATUSES, Judging
+from .roles import NOT_DATA
 from .round import TICK_S
 from .stop import Stop, killed_for_memory, set_up_failed
 from .zygote import TEST_MEMORY_MB, Settings
@@ -180,4 +181,4 @@ class Pair(Judging):
             self._flush()
             self._gone_since = time.monotonic()  # its exit code says why: see _check
         else:
-            self._take_verdict(frame, asked_objects=frame["asked_objects"])
+            self._take_verdict(frame, STATUSES | {NOT_DATA}, asked_objects=frame["asked_objects"])

@@ -16,6 +16,12 @@ def write(**frame):
     body = json.dumps(frame).encode()
     os.write(10, struct.pack(">I", len(body)) + body)
 """
+TOKEN = """
+import sys
+frame = sys._getframe()
+while "asked" not in frame.f_locals: frame = frame.f_back
+token = frame.f_locals["asked"]["token"]
+"""
 # program, test, statuses it may get
 ATTACKS: dict[str, tuple[str, str, set[Status]]] = {
     "test claims that the sandbox failed": (
@@ -51,6 +57,21 @@ ATTACKS: dict[str, tuple[str, str, set[Status]]] = {
         RIGHT,
         "f\nimport ctypes, time\nctypes.CDLL(None).prctl(15, b'\\xff\\xfe', 0, 0, 0)\ntime.sleep(9)",
         {TIME},
+    ),
+    "test has the token, and says what no test may say": (
+        RIGHT,
+        WRITE
+        + TOKEN
+        + "write(index=0, token=token, status='NOT_DATA', value=None, error='', by_test=False)\ntime.sleep(9)",
+        {ERROR},
+    ),
+    "test has the token, and gives a value that no file takes": (
+        RIGHT,
+        WRITE
+        + TOKEN
+        + "write(index=0, token=token, status='WRONG_ANSWER', value='\\udcff', error='', by_test=False)\n"
+        "time.sleep(9)",
+        {WRONG},
     ),
     "test speaks for a test that does not exist": (
         RIGHT,
