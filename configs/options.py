@@ -81,6 +81,9 @@ class ModelOptions(Options):
     """Part of the data set, where the format has parts (mbpp, q, fields)."""
     fields: dict[str, str] = {}
     """With format fields: our names to the data set's columns, as JSON or as key=value, repeated."""
+    exact_outputs: bool = False
+    """Compare what a whole program prints line by line, not as the data set's own tester does (code_contests, apps, taco,
+    livecodebench: docs/data_sets.md)."""
     problems: int | None = Field(None, ge=1)
     """The first so many of the data set."""
     answer_format: Literal["direct", "reasoning"] | None = None

@@ -82,6 +82,9 @@ class FileProblems(Settings):
     """Part of the data set, where the format has parts (mbpp, q, fields)."""
     fields: dict[str, str] = {}
     """With format fields: our names (id, description, ...) to the data set's columns."""
+    exact_outputs: bool = False
+    """Compare what a whole program prints line by line, not as the data set's own tester does (code_contests, apps, taco,
+    livecodebench: docs/data_sets.md)."""
     held_out: HeldOut = HeldOutShare()
     failing_references: Literal["refuse", "leave_out"] = "refuse"
     """What happens where a reference solution fails its own tests: the run is refused, or such problems, for training

@@ -9,6 +9,10 @@ MOST_CHARS = 20_000
 end the process), and its parser's work on a dotted import grows with the square of the length."""
 
 
+BOM = "\ufeff"
+"""A file may begin with it; Python passes it over in a file, but not in a text."""
+
+
 def parse(source: str, *, most_chars: int = MOST_CHARS) -> ast.Module:
     """Raise SyntaxError, and nothing else, where the source is not Python, or too long or too deep to be read."""
     if len(source) > most_chars:
@@ -16,7 +20,7 @@ def parse(source: str, *, most_chars: int = MOST_CHARS) -> ast.Module:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of what a model writes, only errors matter
-            return ast.parse(source)
+            return ast.parse(source.removeprefix(BOM))
     except (ValueError, MemoryError, RecursionError, OverflowError) as error:
         raise SyntaxError(str(error) or type(error).__name__) from None
 

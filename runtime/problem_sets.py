@@ -32,7 +32,13 @@ def load_splits(config: Config) -> tuple[list[Problem], list[Problem]]:
         kind, numbers = config.game.kind, config.warm_start.numbers
         return problems_of(kind, "train", numbers), problems_of(kind, "held_out", numbers)
     with _key("problems.file"):
-        train = load_dataset(settings.file, settings.format, fields=settings.fields, split=settings.split)
+        train = load_dataset(
+            settings.file,
+            settings.format,
+            fields=settings.fields,
+            split=settings.split,
+            exact_outputs=settings.exact_outputs,
+        )
     if settings.held_out.kind == "share":
         train, held_out = split_problems(
             train, settings.held_out.fraction, least=int(config.evaluation.enabled)
@@ -42,7 +48,11 @@ def load_splits(config: Config) -> tuple[list[Problem], list[Problem]]:
         fields = settings.fields if form == "fields" else None
         with _key("problems.held_out.file"):
             held_out = load_dataset(
-                settings.held_out.file, form, fields=fields, split=settings.held_out.split
+                settings.held_out.file,
+                form,
+                fields=fields,
+                split=settings.held_out.split,
+                exact_outputs=settings.exact_outputs,
             )
     for file, problems in ((settings.file, train), (settings.held_out_from, held_out)):
         for problem in problems:

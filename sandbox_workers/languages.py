@@ -94,6 +94,7 @@ _OURS = (
         source="main.py",
         run=("python3", "main.py"),
         tested=Tested(files=harness.PYTHON, run=("python3", "run.py")),
+        environment={"PYTHONINTMAXSTRDIGITS": "0"},  # contests ask for numbers of any length
     ),
     Language(
         name="javascript",

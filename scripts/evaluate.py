@@ -110,7 +110,11 @@ def _problems(settings: EvaluateOptions, model: Model | None) -> list[Problem]:
         problems = embedded_problems("held_out", taught.numbers)
     else:
         problems = load_dataset(
-            settings.dataset, settings.format, fields=settings.fields, split=settings.split
+            settings.dataset,
+            settings.format,
+            fields=settings.fields,
+            split=settings.split,
+            exact_outputs=settings.exact_outputs,
         )
     return problems[: settings.problems]
 

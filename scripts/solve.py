@@ -127,7 +127,11 @@ def problems_of(settings: SolveOptions) -> tuple[list[Problem], dict[str, str]]:
         problems = [*map(with_signature, stated)]
     else:
         problems = load_dataset(
-            settings.problems_file, settings.format, fields=settings.fields, split=settings.split
+            settings.problems_file,
+            settings.format,
+            fields=settings.fields,
+            split=settings.split,
+            exact_outputs=settings.exact_outputs,
         )
         faults = {}
     if not problems:

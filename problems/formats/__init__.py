@@ -17,6 +17,7 @@ from problems.formats.evalplus import humaneval_plus, mbpp_plus
 from problems.formats.humaneval import humaneval
 from problems.formats.livecodebench import livecodebench
 from problems.formats.mbpp import SPLITS, mbpp
+from problems.formats.outputs import exact
 from problems.grids import load_tasks, to_problem
 from problems.loader import ProblemFileError, load_problems
 
@@ -54,7 +55,12 @@ _SPLITS: Mapping[str, tuple[str, ...] | None] = {
 
 
 def load_dataset(
-    path: str | Path, format: str, *, fields: Mapping[str, str] | None = None, split: str | None = None
+    path: str | Path,
+    format: str,
+    *,
+    fields: Mapping[str, str] | None = None,
+    split: str | None = None,
+    exact_outputs: bool = False,
 ) -> list[Problem]:
     """The data set's problems, in its order.
 
@@ -62,6 +68,7 @@ def load_dataset(
         path: a file; a directory for "q"; for "fields" also "owner/name" on the hub.
         format: a key of FORMATS.
         fields: for "fields": our names (columns.FIELDS) to the data set's columns.
+        exact_outputs: what a whole program prints is compared line by line, not as the set's own tester does (outputs.py).
         split: for "mbpp" (SPLITS), "q" ("train", "test") and data sets on the hub; None takes all.
 
     Raises:
@@ -78,6 +85,8 @@ def load_dataset(
     if split is not None:
         options["split"] = _checked_split(path, format, split)
     problems = FORMATS[format](path, **options)
+    if exact_outputs:
+        problems = exact(problems)
     if not problems:
         raise ProblemFileError(f"{path}: no problem is left; check format and split")
     places: dict[str, int] = {}

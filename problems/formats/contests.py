@@ -1,6 +1,7 @@
 """CodeContests, APPS and TACO: contest problems with many solutions.
 
-Expected outputs are compared line by line; problems that take any of several outputs accept only the one listed.
+Expected outputs are compared as the sets' own testers do (outputs.py); problems that take any of several outputs accept only
+the one listed.
 """
 
 import ast
@@ -14,7 +15,8 @@ from typing import Any
 from pydantic import AliasChoices, Field
 
 from core.problem import Problem
-from core.verdict import OutputTest, Test
+from core.verdict import Test
+from problems.formats.outputs import AppsTest, CodeContestsTest
 from problems.formats.records import Entry, Record, entries
 from problems.formats.sources import HARNESS_IMPORTS, call_test, limits_for, python_solutions, signature_of
 from problems.loader import kind_of
@@ -98,7 +100,7 @@ def code_contests(path: Path) -> list[Problem]:
 def _output_tests(entry: Entry, field: str, cases: _Cases) -> list[Test]:
     if len(cases.input) != len(cases.output):
         raise entry.fault(field, f"{len(cases.input)} inputs but {len(cases.output)} outputs", _CASES)
-    return [OutputTest(stdin=i, stdout=o) for i, o in zip(cases.input, cases.output, strict=True)]
+    return [CodeContestsTest(stdin=i, stdout=o) for i, o in zip(cases.input, cases.output, strict=True)]
 
 
 def _sources(entry: Entry, field: str, found: _Solutions) -> Iterable[str]:
@@ -197,7 +199,7 @@ def _tests(entry: Entry, text: str) -> tuple[str | None, list[Test]]:
         raise entry.fault("input_output", "inputs and outputs are no lists of one length", expected)
     pairs = zip(inputs, outputs, strict=True)
     if name is None:
-        return None, [OutputTest(stdin=_text(i), stdout=_text(o)) for i, o in pairs]
+        return None, [AppsTest(stdin=_text(i), stdout=_text(o)) for i, o in pairs]
     if not all(isinstance(arguments, list) for arguments in inputs):
         raise entry.fault("input_output", "an input that is no list of arguments", expected)
     return name, [call_test(name, i, [o, *o[:1]] if isinstance(o, list) else [o]) for i, o in pairs]

@@ -15,7 +15,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from core.problem import Problem
-from core.verdict import OutputTest, Test
+from core.verdict import Test
+from problems.formats.outputs import LiveCodeBenchTest
 from problems.formats.records import Entry, Record, entries
 from problems.formats.sources import HARNESS_IMPORTS, call_test, limits_for, signature_of
 
@@ -79,7 +80,7 @@ def _problem(entry: Entry, question: _Question) -> Problem:
 
 def _test(entry: Entry, field: str, case: _Case, name: str | None) -> Test:
     if case.testtype == "stdin":
-        return OutputTest(stdin=case.input, stdout=case.output)
+        return LiveCodeBenchTest(stdin=case.input, stdout=case.output)
     if not name:
         raise entry.fault(
             "metadata", "no func_name, but functional tests", 'JSON such as {"func_name": "solve"}'

@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import islice
 
 from core.problem import Problem
-from core.source import parse, parse_signature
+from core.source import BOM, parse, parse_signature
 from core.verdict import Limits, OutputTest, Test
 from problems.loader import names_defined
 
@@ -39,7 +39,7 @@ def parse_python(source: str) -> ast.Module | None:
 
 def python_solutions(sources: Iterable[str]) -> tuple[str, ...]:
     """The first MOST_SOLUTIONS distinct ones that are Python 3; collections hold Python 2 unmarked."""
-    distinct = dict.fromkeys(unix_lines(source) for source in sources)
+    distinct = dict.fromkeys(unix_lines(source).removeprefix(BOM) for source in sources)
     return tuple(islice((source for source in distinct if parse_python(source)), MOST_SOLUTIONS))
 
 

@@ -30,6 +30,7 @@ def run_program(control: socket.socket, rpc: socket.socket | None) -> None:
     if rpc is None:
         send_frame(control, {"ready": True})  # what fails from here on is the program's
     source = recv_frame(control)["program"]
+    sys.set_int_max_str_digits(0)  # the limits of CPU time are enough
     module = types.ModuleType("program")
     for name in code_tests.MODULES:
         sys.modules[name] = module
@@ -53,7 +54,7 @@ def run_program(control: socket.socket, rpc: socket.socket | None) -> None:
 def load(source: str, module: types.ModuleType) -> dict:
     """What the program has to say first: its names, or why it has none."""
     try:
-        code = compile(source, code_tests.PROGRAM_FILE, "exec", dont_inherit=True)
+        code = compile(source.removeprefix("\ufeff"), code_tests.PROGRAM_FILE, "exec", dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError) as error:
         return failed("SYNTAX_ERROR", error)
     except MemoryError as error:

@@ -8,7 +8,7 @@ import pytest
 
 from actors.watching import end
 from core.interfaces import Sandbox
-from core.verdict import Limits, Status, Verdict
+from core.verdict import Limits, OutputTest, Status, Verdict
 from sandbox_workers.jobs import SandboxUnavailable
 from sandbox_workers.local import LocalSandbox
 from tests.sandboxes import require
@@ -101,6 +101,22 @@ def test_values_of_the_program_are_reduced_to_plain_ones(sandbox: Sandbox) -> No
 def test_what_is_not_plain_has_no_value(sandbox: Sandbox, expression: str) -> None:
     (verdict,) = judge(sandbox, "def f(): pass\ndef g(): yield 1", expression)
     assert verdict.status is Status.RUNTIME_ERROR and "not a plain value" in verdict.error
+
+
+@pytest.mark.parametrize("test", ["assert f(1) == 2", "import os\nassert f(1) == 2"])
+@pytest.mark.parametrize(
+    "program",
+    ["\ufeffdef f(x): return x + 1", "def f(x): return len(str(3 ** 20_000)) and int('9' * 6_000) % 2 + x"],
+    ids=["byte order mark", "long integers"],
+)
+def test_what_python_runs_is_run(sandbox: Sandbox, program: str, test: str) -> None:
+    assert statuses(judge(sandbox, program, test)) == ["PASSED"]
+
+
+def test_a_program_prints_integers_of_any_length(sandbox: Sandbox) -> None:
+    test = OutputTest(stdin="7" * 6_000, stdout=f"{'7' * 5_999}8")
+    (verdict,) = asyncio.run(sandbox.judge("print(int(input()) + 1)", [test], limits=QUICK))
+    assert verdict.passed, verdict
 
 
 @pytest.mark.parametrize("expression", ["'x' * 5000", "list(range(5000))", "10 ** 5000"])
