@@ -36,6 +36,8 @@ def encode(value: Any, outside: Outside, depth: int = 0) -> Any:
         raise RecursionError("a value nested too deeply")
     deeper = depth + 1
     if kind is list:
+        if _are_themselves(value):
+            return value
         return [encode(item, outside, deeper) for item in value]
     if (tag := _ITEMS.get(kind)) is not None:
         return {tag: [encode(item, outside, deeper) for item in value]}
@@ -51,6 +53,15 @@ def encode(value: Any, outside: Outside, depth: int = 0) -> Any:
     if not keeps_more and (base := base_value(value)) is not None:
         return encode(base[0], outside, depth)
     return outside(value)
+
+
+_ALIKE = ATOMS - {int}
+"""Atoms of which each is its own message."""
+
+
+def _are_themselves(items: list) -> bool:
+    kinds = set(map(type, items))
+    return kinds <= _ALIKE or (kinds == {int} and min(items) > -MOST_DIGITS and max(items) < MOST_DIGITS)
 
 
 _ITEMS = {tuple: "t", set: "s", frozenset: "z"}
@@ -80,6 +91,8 @@ def decode(message: Any, outside: Callable[[str, Any], Any]) -> Any:
     KeyError if it is no such message."""
     kind = type(message)
     if kind is list:
+        if ATOMS.issuperset(map(type, message)):  # of a large table most of the time is saved so
+            return list(message)
         return [decode(item, outside) for item in message]
     if kind is not dict:
         return message

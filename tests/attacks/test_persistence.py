@@ -104,11 +104,11 @@ ATTACKS: dict[str, tuple[str, str, str]] = {
     ),
     "limits of the interpreter": (
         "import sys, gc, decimal\ndef leave():\n"
-        "    sys.setrecursionlimit(99); sys.set_int_max_str_digits(0); gc.disable()\n"
+        "    sys.setrecursionlimit(99); sys.set_int_max_str_digits(640); gc.disable()\n"
         "    sys.setswitchinterval(9); decimal.getcontext().prec = 2",
         "import sys, gc, decimal\ndef f(): return sys.getrecursionlimit(), sys.get_int_max_str_digits(), "
         "gc.isenabled(), decimal.getcontext().prec",
-        "(3000, 4300, True, 28)",
+        "(3000, 0, True, 28)",
     ),
     "daemon that holds files and a name": (
         "import os, socket, time\ndef leave():\n    if os.fork() == 0:\n        os.setsid()\n"

@@ -100,8 +100,8 @@ def test_an_answer_finds_what_its_harness_puts_before_it(sandbox: LocalSandbox, 
     assert not any(v.passed for v in judge(sandbox, replace(problem, preamble=""), answer))
 
 
-def test_a_reference_never_reaches_the_program(sandbox: LocalSandbox) -> None:
-    """A program that looks for what its test compares with, everywhere it can."""
+def test_a_program_that_finds_the_reference_of_its_test_is_told_by_the_verdict(sandbox: LocalSandbox) -> None:
+    """EvalPlus' tests compute what they expect, so they are code. A program can look for what its test compares with."""
     problem = load_dataset(DATA / "humaneval_plus.jsonl", "humaneval_plus")[0]
     thief = (
         "import gc, sys\n"
@@ -113,7 +113,8 @@ def test_a_reference_never_reaches_the_program(sandbox: LocalSandbox) -> None:
         "        frame = frame.f_back\n"
         "    return spaces[0]['_reference']['grow_all'](numbers)\n"
     )
-    assert not any(verdict.passed for verdict in judge(sandbox, problem, thief))
+    found = judge(sandbox, problem, thief)
+    assert all(verdict.isolation == "shared" for verdict in found if verdict.passed)
 
 
 def test_a_wrong_reference_of_another_language_is_named(sandbox: LocalSandbox) -> None:

@@ -225,6 +225,10 @@ CHANGES = "def f(xs):\n    xs.sort()\n    return list(xs)\ndef cleared(xs):\n   
         ("xs = [3, 1]\nr = f(xs)\nassert r == sorted(xs)", True),
         ("xs = [3, 1]\nassert f(xs) == f(xs) == [1, 3]", True),
         ("xs = [3, 1]\nr = cleared(xs)\nassert r == sorted(xs)", False),  # it would hold of what is left
+        (
+            "xs = f([3, 1])\nassert xs == [1, 3]\ncleared(xs)\nassert xs == []",
+            False,
+        ),  # an answer is as it was, too
         ("xs = [3, 1]\nf(xs)\nassert xs == [3, 1]", False),  # it asks that nothing be changed
         (
             "xs = [3, 1]\nf(xs)\nfor x in xs[:1]:\n    if x > 2:\n        assert f(xs)",

@@ -1,6 +1,7 @@
 """CodeContests, APPS, TACO."""
 
-from core.verdict import Limits, OutputTest
+from core.verdict import Limits
+from problems.formats.outputs import AppsTest, CodeContestsTest
 from tests.datasets import load, outcome
 
 
@@ -10,7 +11,7 @@ def test_code_contests() -> None:
     assert double.reference_solution == "print(int(input()) * 2)"
     assert double.other_solutions == ("n = int(input())\nprint(n + n)\n",)
     assert double.wrong_solutions == ("print(int(input()) ** 2)", "print(6)")
-    assert double.baseline_tests == (OutputTest(stdin="3\n", stdout="6\n"),)
+    assert double.baseline_tests == (CodeContestsTest(stdin="3\n", stdout="6\n"),)
     assert len(double.hidden_tests) == 4
     assert double.limits == Limits(cpu_s=1.5, wall_s=6.0, memory_mb=244)
     assert (double.difficulty, double.tags) == (7, ("math",))
@@ -24,8 +25,8 @@ def test_apps(caplog) -> None:
     backwards, pair = problems.values()
     assert backwards.reference_solution == "print(input()[::-1])"  # the first one is Python 2
     assert backwards.baseline_tests == (
-        OutputTest(stdin="abc\n", stdout="cba\n"),
-        OutputTest(stdin="xy", stdout="yx"),
+        AppsTest(stdin="abc\n", stdout="cba\n"),
+        AppsTest(stdin="xy", stdout="yx"),
     )
     assert pair.function_signature == "def pair(n: int) -> List[int]:"
     for program in (pair.reference_solution, *pair.other_solutions):

@@ -8,18 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from core.verdict import Limits, OutputTest
+from core.verdict import Limits
 from problems.formats.livecodebench import unpickled_text
+from problems.formats.outputs import LiveCodeBenchTest
 from tests.datasets import error_of, load, outcome, rows, written
 
 
 def test_livecodebench() -> None:
     problems = load("livecodebench.jsonl", "livecodebench")
     whole, function = problems["livecodebench/ours_a"], problems["livecodebench/9001"]
-    assert whole.baseline_tests == (OutputTest(stdin="1 2\n", stdout="3\n"),)
+    assert whole.baseline_tests == (LiveCodeBenchTest(stdin="1 2\n", stdout="3\n"),)
     assert whole.hidden_tests[1:] == (
-        OutputTest(stdin="5 5\n", stdout="10\n"),
-        OutputTest(stdin="-1 1\n", stdout="0"),
+        LiveCodeBenchTest(stdin="5 5\n", stdout="10\n"),
+        LiveCodeBenchTest(stdin="-1 1\n", stdout="0"),
     )
     assert whole.hidden_tests[:1] == whole.baseline_tests  # the official score has them too
     assert (whole.function_signature, whole.reference_solution, whole.difficulty) == ("", "", "easy")
