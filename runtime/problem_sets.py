@@ -14,7 +14,7 @@ from core.verdict import Status
 from embedded.catalogue import problems_of
 from problems.contamination import drop_contaminated
 from problems.difficulty import difficulty_from_pass_rate, keep_learnable
-from problems.formats import load_dataset
+from problems.formats import load_dataset, load_written
 from problems.loader import ProblemFileError
 from problems.references import Offence
 from problems.splits import split_problems
@@ -32,13 +32,7 @@ def load_splits(config: Config) -> tuple[list[Problem], list[Problem]]:
         kind, numbers = config.game.kind, config.warm_start.numbers
         return problems_of(kind, "train", numbers), problems_of(kind, "held_out", numbers)
     with _key("problems.file"):
-        train = load_dataset(
-            settings.file,
-            settings.format,
-            fields=settings.fields,
-            split=settings.split,
-            exact_outputs=settings.exact_outputs,
-        )
+        train = load_written(settings.file, settings)
     if settings.held_out.kind == "share":
         train, held_out = split_problems(
             train, settings.held_out.fraction, least=int(config.evaluation.enabled)

@@ -47,7 +47,7 @@ from games.program_scores import JudgedProgram, judge_programs, pass_rates, prog
 from games.programs.code_golf import CodeGolfRules, golf_scores
 from games.programs.game import SolverGame
 from games.suite_scores import SuiteRecord, discriminator_scores, mean_kill_at_k
-from problems.formats import load_dataset
+from problems.formats import load_written
 from problems.references import judge_references
 from runtime.hardware import of_engine
 from runtime.logs import quiet_logs
@@ -109,13 +109,7 @@ def _problems(settings: EvaluateOptions, model: Model | None) -> list[Problem]:
         taught = WarmStartSettings() if model is None else model.taught
         problems = embedded_problems("held_out", taught.numbers)
     else:
-        problems = load_dataset(
-            settings.dataset,
-            settings.format,
-            fields=settings.fields,
-            split=settings.split,
-            exact_outputs=settings.exact_outputs,
-        )
+        problems = load_written(settings.dataset, settings)
     return problems[: settings.problems]
 
 

@@ -33,7 +33,7 @@ from core.play import DISCRIMINATOR, GENERATOR
 from core.problem import Problem
 from core.source import parse_signature
 from evaluation.solving import Solution, Solver, Tester, stage_name
-from problems.formats import load_dataset
+from problems.formats import load_written
 from problems.formats.sources import with_signature
 from problems.loader import load_to_solve
 from runtime.hardware import of_engine
@@ -126,13 +126,7 @@ def problems_of(settings: SolveOptions) -> tuple[list[Problem], dict[str, str]]:
         stated, faults = load_to_solve(Path(settings.problems_file))
         problems = [*map(with_signature, stated)]
     else:
-        problems = load_dataset(
-            settings.problems_file,
-            settings.format,
-            fields=settings.fields,
-            split=settings.split,
-            exact_outputs=settings.exact_outputs,
-        )
+        problems = load_written(settings.problems_file, settings)
         faults = {}
     if not problems:
         raise SparringError("; ".join(faults.values()))

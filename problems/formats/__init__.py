@@ -8,6 +8,7 @@ Reading checks what can be seen without running anything; problems/references.py
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 from core.problem import Problem
 from problems.formats.columns import columns
@@ -97,6 +98,24 @@ def load_dataset(
                 "give every problem an id of its own"
             )
     return problems
+
+
+class Written(Protocol):
+    """How a data set is written, as configs and commands say it."""
+
+    @property
+    def format(self) -> str: ...
+    @property
+    def fields(self) -> Mapping[str, str]: ...
+    @property
+    def split(self) -> str | None: ...
+    @property
+    def exact_outputs(self) -> bool: ...
+
+
+def load_written(path: str | Path, how: Written) -> list[Problem]:
+    """As load_dataset."""
+    return load_dataset(path, how.format, fields=how.fields, split=how.split, exact_outputs=how.exact_outputs)
 
 
 def _checked_split(path: Path, format: str, split: str) -> str:

@@ -22,8 +22,20 @@ def run(*arguments: str, text: str = "") -> subprocess.CompletedProcess:
     )
 
 
-def judge(*jobs: object) -> subprocess.CompletedProcess:
-    return run("judge", "-", text="".join(json.dumps(job) + "\n" for job in jobs))
+def judge(*jobs: object, options: tuple[str, ...] = ()) -> subprocess.CompletedProcess:
+    return run("judge", "-", *options, text="".join(json.dumps(job) + "\n" for job in jobs))
+
+
+@pytest.mark.parametrize(("way", "status"), [("run", "PASSED"), ("refuse", "UNSUPPORTED")])
+def test_tests_that_are_code_are_run_or_refused(way: str, status: str) -> None:
+    job = {
+        "id": 1,
+        "program": "def f(x): return x",
+        "tests": ["assert f(1) == 1", "import os\nassert f(1) == 1"],
+    }
+    (line,) = judge(job, options=("--code-tests", way)).stdout.splitlines()
+    verdicts = json.loads(line)["verdicts"]
+    assert [(v["status"], v["isolation"]) for v in verdicts] == [("PASSED", "separate"), (status, "shared")]
 
 
 def test_a_reference_decides_how_a_test_is_judged() -> None:

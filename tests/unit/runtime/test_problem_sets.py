@@ -1,12 +1,18 @@
 """What a run trains on, and what it is measured on."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
+from configs.evaluate import EvaluateOptions
 from configs.schema import Config
+from core.verdict import OutputTest
+from problems.formats import load_written
 from problems.loader import ProblemFileError
+from runtime import cluster, local
 from runtime.problem_sets import load_splits
+from tests.datasets import DATA
 
 
 def problem(name: str, reference: str) -> dict:
@@ -39,3 +45,47 @@ def test_a_problem_that_the_game_refuses_is_named_with_its_own_file(tmp_path, mo
     )
     with pytest.raises(ProblemFileError, match=rf"/{refused}\.json: problem {refused}: no$"):
         load_splits(config)
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_outputs_are_compared_as_the_set_does_or_line_by_line(exact):
+    file = str(DATA / "code_contests.jsonl")
+    held_out = {"kind": "file", "file": str(DATA / "taco.jsonl"), "format": "taco"}
+    config = Config.model_validate(
+        {
+            "game": {"kind": "unit_tests"},
+            "problems": {
+                "file": file,
+                "format": "code_contests",
+                "held_out": held_out,
+                "exact_outputs": exact,
+            },
+            "generator": {"model": "a"},
+        }
+    )
+    evaluated = EvaluateOptions(dataset=file, policy="reference", format="code_contests", exact_outputs=exact)
+    for problems in (*load_splits(config), load_written(evaluated.dataset, evaluated)):
+        kinds = {
+            type(t) is OutputTest for p in problems for t in p.evaluation_tests if isinstance(t, OutputTest)
+        }
+        assert kinds == {exact}
+
+
+@pytest.mark.parametrize("way", ["run", "refuse"])
+def test_what_becomes_of_code_tests_reaches_the_sandbox_of_either_runtime(tmp_path, monkeypatch, way):
+    config = Config.model_validate(
+        {
+            "sandbox": {"code_tests": way},
+            "problems": {"file": "a.json"},
+            "generator": {"model": "a"},
+            "discriminator": {"model": "b"},
+        }
+    )
+    start, asked = SimpleNamespace(run_directory=tmp_path), []
+    for module, opened, make in (
+        (local, "LocalSandbox", local._sandbox),
+        (cluster, "start_pool", cluster._pool),
+    ):
+        monkeypatch.setattr(module, opened, lambda *_, **how: asked.append(how["code_tests"]))
+        make(config, start)
+    assert asked == [way, way]
