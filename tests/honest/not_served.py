@@ -17,17 +17,18 @@ NOT_SERVED = {
     "class: attribute and constant: subclass of OrderedDict": _BASE,
 }
 
-_DECIDES = "a method of the program's own class would decide against the test's values, and no reference says that it may"
-NOT_SERVED_ALONE = (
-    {
-        "objects: unhashable by its equality": _DECIDES,
-        "objects: set of operators": _DECIDES,
-    }
-    | {
-        f"class: {way}: {kind}": _DECIDES
-        for way in ("result", "attribute and constant", "made by the test")
-        for kind in ("IntFlag", "subclass of deque", "class equal to numbers")
-    }
-    | {f"class: made by the test: subclass of {kind}": _DECIDES for kind in ("str", "int", "float", "set")}
+NOT_SERVED_ALONE = dict.fromkeys(
+    (
+        "objects: unhashable by its equality",
+        "objects: set of operators",
+        *(f"class: {way}: IntFlag" for way in ("result", "attribute and constant")),
+        *(
+            f"class: {way}: {kind}"
+            for way in ("result", "attribute and constant", "made by the test")
+            for kind in ("subclass of deque", "class equal to numbers")
+        ),
+        *(f"class: made by the test: subclass of {kind}" for kind in ("str", "int", "float", "set")),
+    ),
+    "a method of the program's own class would decide against the test's values, and no reference says that it may",
 )
 """Of programs that are judged without a reference: these, too."""
