@@ -63,7 +63,7 @@ def test_references_in_every_style_pass_and_doing_nothing_does_not(sandbox: Sand
         ("p=lambda g:((True,0),(False,1))", "PASSED"),
         ("def p(g): g.reverse(); return [[1,0],[0,1]]", "PASSED"),
         ("class L(list):\n def __eq__(s,o): return True\np=lambda g:L([[1]])", "WRONG_ANSWER"),
-        ("class E:\n def __eq__(s,o): return True\np=lambda g:[[E(),E()],[E(),E()]]", "WRONG_ANSWER"),
+        ("class E:\n def __eq__(s,o): return True\np=lambda g:[[E(),E()],[E(),E()]]", "RUNTIME_ERROR"),
         ("p=lambda g:(r for r in g)", "WRONG_ANSWER"),
         ("p=lambda g:[map(int,r)for r in g]", "WRONG_ANSWER"),
         ("p=lambda g:[bytes(r)for r in g]", "WRONG_ANSWER"),

@@ -58,7 +58,7 @@ def test_verdicts_of_a_program(url: str) -> None:
         "TIME_LIMIT",
     ]
     assert verdicts[1]["value"] == "1" and "IndexError" in verdicts[3]["error"]
-    fields = {"status", "value", "time_ms", "memory_bytes", "stdout", "stderr", "error"}
+    fields = {"status", "value", "isolation", "time_ms", "memory_bytes", "stdout", "stderr", "error"}
     assert set(verdicts[0]) == fields
     whole = {
         "program": "read x; echo $((x * 2))",
