@@ -23,14 +23,14 @@ def require(kind: SandboxKind) -> None:
 
 
 def kinds() -> list[object]:
-    """The kind that a run would take here; the other one under `slow`."""
+    """The kind that a run would take here; the other one under `kinds` (make test-kinds)."""
     first, second = "docker", "namespace"
     try:
         choose_backend("docker")
     except SandboxUnavailable:
         if not DOCKER_IS_REQUIRED:
             first, second = second, first
-    return [first, pytest.param(second, marks=pytest.mark.slow)]
+    return [first, pytest.param(second, marks=pytest.mark.kinds)]
 
 
 @pytest.fixture(scope="session", params=kinds())

@@ -39,7 +39,7 @@ class EmittedTest:
 
     source: str
     call: str = ""
-    """Canonical call with literal arguments; empty for a test that is no such call."""
+    """The canonical call, for an assertion that is no equation the canonical calls; empty where there is a fault in them."""
     expected: str | None = None
     """repr of the expected value; None if the test states none."""
     fault: str = ""
@@ -47,7 +47,7 @@ class EmittedTest:
 
     @property
     def identity(self) -> str:
-        """Two tests with one identity are duplicates."""
+        """Two tests with one identity are duplicates: they give the function the same arguments."""
         return self.call or self.source
 
 
@@ -71,43 +71,93 @@ def _read_test(found: Found, problem: Problem, test_format: str, limits: InputLi
         return EmittedTest(source=written, fault="parse")
     wants_call = test_format == "input_only"
     if test_format == "strict" and not is_equation(test, problem.entry_point):
-        return _any_assert(test, written, problem.entry_point, limits)
+        return _any_assert(test, written, problem, limits)
     call_node, expected_node = (test, None) if wants_call else split_assertion(test, problem.entry_point)
     if test_format == "relabel" and expected_node is not None and not is_literal(expected_node):
         expected_node = None  # the reference says what it is
     if not isinstance(call_node, ast.Call):
         return EmittedTest(source=written, fault="parse")
     try:
-        arguments = [ast.literal_eval(a) for a in call_node.args]
-        keywords = {k.arg: ast.literal_eval(k.value) for k in call_node.keywords}
         expected = literal(ast.literal_eval(expected_node)) if expected_node is not None else None
-        if None in keywords or getattr(call_node.func, "id", None) != problem.entry_point:
+        call = _read_call(call_node, problem)
+        if getattr(call_node.func, "id", None) != problem.entry_point or call.calls_itself:
             raise ValueError
-        rendered = [literal(a) for a in arguments]
-        rendered += [f"{name}={literal(value)}" for name, value in keywords.items()]
         asserted = "" if wants_call else ast.unparse(ast.Assert(test))
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return EmittedTest(source=written, fault="literal")
-    call = f"{problem.entry_point}({', '.join(rendered)})"
-    source = f"assert {call} == {expected}" if expected is not None else asserted or call
-    values = [*arguments, *keywords.values()]
-    if len(source) > limits.chars or not all(_small_enough(v, limits) for v in values):
-        fault = "size"
-    else:
-        fault = "" if _fits_signature(arguments, problem) else "contract"
-    return EmittedTest(source=source, call=call, expected=expected, fault=fault)
+    source = f"assert {call.text} == {expected}" if expected is not None else asserted or call.text
+    return EmittedTest(source=source, call=call.text, expected=expected, fault=_fault(source, [call], limits))
 
 
-def _any_assert(test: ast.expr, written: str, entry_point: str, limits: InputLimits) -> EmittedTest:
+def _any_assert(test: ast.expr, written: str, problem: Problem, limits: InputLimits) -> EmittedTest:
+    """Its identity is its calls: what it asks of their results is no input of its own."""
+    calls = calls_of(problem.entry_point, test)
     try:
         source = ast.unparse(ast.Assert(test))
     except (ValueError, RecursionError):  # an integer too long to print, an expression too deep
         return EmittedTest(source=written, fault="parse")
-    if len(source) > limits.chars:
-        return EmittedTest(source=written, fault="size")
-    if not calls_of(entry_point, test):  # it would test something that only the reference has
+    if not calls:  # it would test something that only the reference has
         return EmittedTest(source=source, fault="contract")
-    return EmittedTest(source=source)
+    try:
+        read = [_read_call(call, problem) for call in calls]
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return EmittedTest(source=source, fault="literal")
+    called = ", ".join(sorted({call.text for call in read}))
+    return EmittedTest(source=source, call=called, fault=_fault(source, read, limits))
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A call of the function under test."""
+
+    text: str
+    """Canonical: positional where the signature allows it, keywords in alphabetical order."""
+    values: list[object]
+    """The literals among its arguments, and among those of calls in its arguments."""
+    fits: bool
+    """Whether the arguments fit the signature."""
+    calls_itself: bool
+    """Whether an argument is a call of the function, as in `f(f(1))`."""
+
+
+def _read_call(call: ast.Call, problem: Problem) -> _Call:
+    """Raises ValueError, or what ast.literal_eval raises, for an argument that is neither a literal nor such a call."""
+    function = parse_signature(problem.function_signature)
+    parameters = [*function.args.posonlyargs, *function.args.args] if function else []
+    positional, named = list(call.args), {keyword.arg: keyword.value for keyword in call.keywords}
+    while len(positional) < len(parameters) and parameters[len(positional)].arg in named:
+        positional.append(named.pop(parameters[len(positional)].arg))
+    if None in named:
+        raise ValueError
+    pairs: list[tuple[ast.arg | None, str, ast.expr]] = []
+    pairs += [(parameters[n] if n < len(parameters) else None, "", node) for n, node in enumerate(positional)]
+    keyword_only = {parameter.arg: parameter for parameter in function.args.kwonlyargs} if function else {}
+    pairs += [(keyword_only.get(name), f"{name}=", named[name]) for name in sorted(filter(None, named))]
+    fits = function is None or (
+        (len(positional) <= len(parameters) or function.args.vararg is not None)
+        and (named.keys() <= keyword_only.keys() or function.args.kwarg is not None)
+    )
+    texts: list[str] = []
+    values: list[object] = []
+    calls_itself = False
+    for parameter, prefix, node in pairs:
+        if isinstance(node, ast.Call) and calls_of(problem.entry_point, node) == [node]:
+            inner = _read_call(node, problem)
+            calls_itself, fits = True, fits and inner.fits
+            texts.append(prefix + inner.text)
+            values += inner.values
+            continue
+        value = ast.literal_eval(node)
+        fits = fits and (parameter is None or _matches(value, parameter.annotation))
+        texts.append(prefix + literal(value))
+        values.append(value)
+    return _Call(f"{problem.entry_point}({', '.join(texts)})", values, fits, calls_itself)
+
+
+def _fault(source: str, calls: list[_Call], limits: InputLimits) -> str:
+    if len(source) > limits.chars or not all(_small_enough(v, limits) for call in calls for v in call.values):
+        return "size"
+    return "" if all(call.fits for call in calls) else "contract"
 
 
 def _small_enough(value: object, limits: InputLimits) -> bool:
@@ -129,18 +179,8 @@ _BUILTIN_TYPES = {"int": int, "str": str, "float": (int, float), "bool": bool, "
                   "tuple": tuple, "set": set, "bytes": bytes}  # fmt: skip
 
 
-def _fits_signature(arguments: list[object], problem: Problem) -> bool:
-    """The input contract that the signature's annotations state; unknown annotations accept anything."""
-    function = parse_signature(problem.function_signature)
-    if function is None:
-        return True
-    parameters = function.args.posonlyargs + function.args.args
-    if len(arguments) > len(parameters) and function.args.vararg is None:
-        return False
-    return all(_matches(value, p.annotation) for value, p in zip(arguments, parameters, strict=False))
-
-
 def _matches(value: object, annotation: ast.expr | None) -> bool:
+    """Whether the value fits the annotation; an annotation that is not known fits everything."""
     match annotation:
         case ast.Name(id=name) if name in _BUILTIN_TYPES:
             exact_int = name != "int" or not isinstance(value, bool)

@@ -76,12 +76,12 @@ def split_assertion(test: ast.expr, entry_point: str) -> tuple[ast.expr | None, 
 
 
 def is_equation(test: ast.expr, entry_point: str) -> bool:
-    """Whether it has the form `call == expression`, the call being the function's or, if there is none, another's."""
+    """Whether it has the form `call == expression`, and the function is called on the left alone, if at all."""
     return (
         isinstance(test, ast.Compare)
         and isinstance(test.left, ast.Call)
         and [*map(type, test.ops)] == [ast.Eq]
-        and (_is_call(test.left, entry_point) or not calls_of(entry_point, test))
+        and [node for node in ast.walk(test) if _is_call(node, entry_point)] in ([], [test.left])
     )
 
 

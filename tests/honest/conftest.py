@@ -1,27 +1,29 @@
-"""Judges the jobs that were selected, all at once for each kind of sandbox; the summary counts per theme."""
+"""Judges the jobs of the selected themes, all at once for each kind of sandbox."""
 
 import asyncio
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pytest
 
-from core.interfaces import SandboxFailure, SandboxKind
+from core.interfaces import SandboxKind
 from core.verdict import ReferenceTest, Test, Verdict, known_by
 from sandbox_workers.languages import UnknownLanguage
 from sandbox_workers.local import LocalSandbox
-from tests.honest.jobs import LIMITS, Job
+from tests.honest.jobs import LIMITS, Job, read_corpus
+from tests.honest.products import products
 from tests.sandboxes import kinds, require
 
+WRITTEN, GENERATED = read_corpus(), list(products())
+JOBS = [*WRITTEN, *GENERATED]
 AT_ONCE = 64
-"""Jobs in flight: what is slow keeps its batch waiting, not all."""
-Judged = list[Verdict] | UnknownLanguage | SandboxFailure
+"""Jobs in flight: a slow job delays its batch alone."""
+Judged = list[Verdict] | UnknownLanguage
 
 
-@pytest.fixture(scope="session", params=[*kinds(), pytest.param("process", marks=pytest.mark.slow)])
+@pytest.fixture(scope="session", params=[*kinds(), pytest.param("process", marks=pytest.mark.kinds)])
 def kind(request: pytest.FixtureRequest) -> SandboxKind:
-    """A kind of sandbox that runs here. What is honest needs no walls."""
+    """A kind of sandbox that runs here. An honest job needs no walls."""
     require(request.param)
     return request.param
 
@@ -29,16 +31,17 @@ def kind(request: pytest.FixtureRequest) -> SandboxKind:
 @dataclass(frozen=True, slots=True)
 class Judgement:
     alone: Judged
-    """The verdicts on the right program, which is not known to be right."""
+    """The verdicts on the right program, judged without a reference."""
     known: list[Judged]
-    """The verdicts on it and on each wrong program, the tests being known by it: it is the reference."""
+    """The verdicts on it and on each wrong program, judged with the right program as the reference."""
 
 
 @pytest.fixture(scope="session")
 def judged(kind: SandboxKind, request: pytest.FixtureRequest) -> dict[Job, Judgement]:
-    """Of each selected job."""
+    """The judgement of each job of the selected themes."""
     items = [item.callspec.params for item in request.session.items if hasattr(item, "callspec")]
-    jobs = list(dict.fromkeys(p["job"] for p in items if "job" in p and p.get("kind") == kind))
+    themes = {params["theme"] for params in items if "theme" in params and params.get("kind") == kind}
+    jobs = [job for job in JOBS if job.theme in themes]
     with LocalSandbox(kind, limits=LIMITS, run_id=f"honest-{id(jobs)}", cache_size=0) as sandbox:
         return dict(zip(jobs, asyncio.run(judge_all(sandbox, jobs)), strict=True))
 
@@ -50,7 +53,7 @@ async def judge_all(sandbox: LocalSandbox, jobs: list[Job]) -> list[Judgement]:
         async with room:
             try:
                 return await sandbox.judge(program, tests, language=language)
-            except (UnknownLanguage, SandboxFailure) as missing:
+            except UnknownLanguage as missing:
                 return missing
 
     async def judge_job(job: Job) -> Judgement:
@@ -65,34 +68,3 @@ async def judge_all(sandbox: LocalSandbox, jobs: list[Job]) -> list[Judgement]:
         return Judgement(alone, known)
 
     return await asyncio.gather(*map(judge_job, jobs))
-
-
-@pytest.fixture
-def judgement_of(judged: dict[Job, Judgement], record_property: Callable) -> Callable[[Job], Judgement]:
-    def judgement_of(job: Job) -> Judgement:
-        judgement = judged[job]
-        for verdicts in (judgement.alone, *judgement.known):
-            if isinstance(verdicts, UnknownLanguage):
-                pytest.skip(str(verdicts))
-            if isinstance(verdicts, SandboxFailure):
-                raise verdicts
-        record_property("theme", job.theme)
-        return judgement
-
-    return judgement_of
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    counts: dict[str, Counter] = {}
-    for outcome in ("passed", "failed"):
-        for report in terminalreporter.stats.get(outcome, ()):
-            asked = "right" if "right_program" in report.nodeid else "wrong"
-            for theme in [value for key, value in report.user_properties if key == "theme"]:
-                counts.setdefault(theme, Counter())[asked, outcome] += 1
-    if not counts:
-        return
-    terminalreporter.section("honest jobs")
-    terminalreporter.write_line(f"{'theme':24} right: passed   not  wrong: failed   not")
-    for theme, count in [*sorted(counts.items()), ("all", sum(counts.values(), Counter()))]:
-        cells = [count[key] for key in ((a, o) for a in ("right", "wrong") for o in ("passed", "failed"))]
-        terminalreporter.write_line(f"{theme:24} {cells[0]:13} {cells[1]:5} {cells[2]:14} {cells[3]:5}")

@@ -70,8 +70,45 @@ def test_strict_canonicalises_calls_with_literals():
 )
 def test_strict_takes_any_assert(line):
     test = one(line)
-    assert (test.source, test.call, test.expected, test.fault) == (line, "", None, "")
-    assert test.identity == line
+    assert (test.source, test.expected, test.fault) == (line, None, "")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "2 == f(1)",
+        "f(n=1) == 2",
+        "not f(1) != 2",
+        "f(1) in (2,)",
+        "f(1) > 0",
+        "[f(1)]",
+        "f(1) + f(1) == 4",
+        "abs(f(1) - 2) < .1",
+    ],
+)
+def test_a_test_is_known_by_its_calls_however_it_asks_for_their_results(line):
+    signature = "def f(n, *, base=10)"
+    assert one(f"assert {line}", signature=signature).identity == "f(1)"
+    assert one(f"assert {line.replace('1', '3')}", signature=signature).identity == "f(3)"
+
+
+@pytest.mark.parametrize(
+    ("line", "fault"),
+    [
+        ("assert 6 == f(iter([1, 2, 3]))", "literal"),
+        ("assert 1 == f(10 ** 1000) % 10", "literal"),
+        (f"assert not f({10**10})", "size"),
+        ("assert 'x' != f(f('x'))", "contract"),
+        ("assert f(1) == f(n='1')", "contract"),
+        ("assert f(1) == f(1, other=2)", "contract"),
+        ("assert f(1) == f(1, 2, 3)", "contract"),
+        ("assert f(1, base='2') == 3", "contract"),
+        ("assert f(f(f(1))) == f(1, base=2)", ""),
+        ("assert f(f(1)) == 2", ""),
+    ],
+)
+def test_size_and_contract_hold_for_every_spelling(line, fault):
+    assert one(line, signature="def f(n: int, *, base: int = 10) -> int").fault == fault
 
 
 @pytest.mark.parametrize(
@@ -150,8 +187,9 @@ def test_equal_inputs_have_one_identity_however_they_are_written():
     assert first.identity == second.identity != third.identity
 
 
-def test_keyword_arguments_are_kept():
-    assert one("f(1, y='a')", "input_only", "def f(x, y):").call == "f(1, y='a')"
+def test_keyword_arguments_are_given_by_their_place_where_they_have_one():
+    assert one("f(y='a', x=1)", "input_only", "def f(x, y):").call == "f(1, 'a')"
+    assert one("f(1, z=2, y=3)", "input_only", "def f(x, *, y, z):").call == "f(1, y=3, z=2)"
 
 
 # ---------------------------------------------------------------------- faults
