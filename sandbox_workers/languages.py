@@ -17,6 +17,10 @@ class UnknownLanguage(SparringError, ValueError):
     """No such language, or it cannot be run here; the text says what is missing."""
 
 
+_THREADS = 40
+"""Python's default pool has up to 32."""
+_STACKS_MB = 32 * 64
+"""Address space for the stacks of a pool's threads; of it, too, no more than `Limits.memory_mb` may be resident."""
 _NODE = ("node", "--max-old-space-size={heap_mb}")
 _GCC = ("gcc", "-O1", "-std=gnu17", "-o", "main")
 _BUILD_TESTED = f"{' '.join(_GCC)} run.c -Wl,--wrap=main -lm && rm main.c run.c"
@@ -95,6 +99,8 @@ _OURS = (
         run=("python3", "main.py"),
         tested=Tested(files=harness.PYTHON, run=("python3", "run.py")),
         environment={"PYTHONINTMAXSTRDIGITS": "0"},  # contests ask for numbers of any length
+        extra_memory_mb=_STACKS_MB,
+        processes=_THREADS,
     ),
     Language(
         name="javascript",
@@ -125,6 +131,8 @@ _OURS = (
         build=(*_GCC, "main.c", "-lm"),
         run=("./main",),
         tested=Tested(files=harness.C, build=("sh", "-c", _BUILD_TESTED), run=("./main",)),
+        extra_memory_mb=_STACKS_MB,
+        processes=_THREADS,
     ),
 )
 

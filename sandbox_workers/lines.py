@@ -29,7 +29,12 @@ class JobRequest(BaseModel):
 
     @model_validator(mode="after")
     def _can_be_judged(self) -> "JobRequest":
-        for test in self.judged_tests():
+        for number, test in enumerate(self.judged_tests()):
+            if isinstance(test, OutputTest):
+                try:
+                    test.stdin.encode("utf-8", "surrogateescape")
+                except UnicodeEncodeError as error:
+                    raise ValueError(f"tests.{number}.stdin: no text that can be written: {error}") from None
             if self.language != "python" or isinstance(test, OutputTest):  # Python source is not read here
                 Job(program="", tests=(test,), limits=self.limits, language=self.language).message()
         return self

@@ -14,16 +14,25 @@ NOT_STARTED = 127
 """As a shell's. A program may exit with it, too."""
 
 
+def as_bytes(text: str) -> bytes:
+    """UTF-8. Surrogates that stand for bytes become these; if there are others, all are encoded as they are, which is no
+    UTF-8: the reader decides what that means."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")
+
+
 def run(control: socket.socket, command: list[str], environment: dict[str, str]) -> None:
     """Write the frame's files into the working directory and exec `command` with its `stdin`."""
     content = recv_frame(control)
     for name, text in content["files"].items():
         with contextlib.suppress(FileNotFoundError):  # what an earlier test left, a link maybe
             os.unlink(name)
-        with open(name, "x", encoding="utf-8", errors="surrogateescape", newline="") as file:
-            file.write(text)
-    with open(".stdin", "w+", encoding="utf-8", errors="surrogateescape", newline="") as file:
-        file.write(content["stdin"])
+        with open(name, "xb") as file:
+            file.write(as_bytes(text))
+    with open(".stdin", "wb") as file:
+        file.write(as_bytes(content["stdin"]))
         file.flush()
         os.dup2(os.open(".stdin", os.O_RDONLY), 0)
     os.unlink(".stdin")

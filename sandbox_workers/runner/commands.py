@@ -11,6 +11,7 @@ import shlex
 import socket
 
 from .child import Child, ZygoteGone
+from .command import as_bytes
 from .framing import MAX_FRAME, pack
 from .judged import REFUSED, Judged
 from .round import Round
@@ -122,7 +123,7 @@ class Commands:
         self, command: list[str], language: dict, limits: dict, files: dict, stdin: str, keep: bool
     ) -> Judged:
         """Once more where the machine's state may have been to blame."""
-        stdin_mb = -(-len(stdin.encode("utf-8", "surrogateescape")) >> 20)  # it is a file of the job's, too
+        stdin_mb = -(-len(as_bytes(stdin)) >> 20)  # it is a file of the job's, too
         limits = limits | {"file_mb": max(limits["file_mb"], stdin_mb)}
         content = {"files": files, "stdin": stdin}
         run = Run(self._zygote, self._settings, limits)

@@ -125,6 +125,9 @@ def test_odd_requests_leave_it_standing(url: str) -> None:
     )
     lone = b'{"program": "\\ud800", "tests": ["f()"]}'
     assert httpx.post(f"{url}/judge", content=lone, headers=headers, timeout=60).status_code in (200, 400)
+    lone = b'{"code": "print(input())", "language": "python", "stdin": "\\ud800"}'
+    answer = httpx.post(f"{url}/run_code", content=lone, headers=headers, timeout=60)
+    assert answer.status_code == 400 and "stdin" in answer.json()["error"]["message"]
     slow = {"program": "import time\ndef f(): time.sleep(1)", "tests": ["f()"]}
     with pytest.raises(httpx.ReadTimeout):
         httpx.post(f"{url}/judge", json=slow, timeout=0.2)  # hangs up
