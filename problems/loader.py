@@ -127,13 +127,23 @@ def read_json(path: Path, what: str, layout: str) -> Any:
     if not text.strip():
         raise ProblemFileError(f"{path}: the file is empty; write {layout}")
     try:
-        return json.loads(text)
+        return parse_json(text)
     except json.JSONDecodeError as error:
         raise ProblemFileError(
             f"{path}: malformed JSON at line {error.lineno}, column {error.colno}: {error.msg}; correct it there"
         ) from None
+
+
+def parse_json(text: str) -> Any:
+    """As json.loads; JSONDecodeError also for integers that are too long and for values that are nested too deeply."""
+    try:
+        return json.loads(text)
     except RecursionError:
-        raise ProblemFileError(f"{path}: nested too deeply for a {what} file; write {layout}") from None
+        raise json.JSONDecodeError("nested too deeply", text, 0) from None
+    except json.JSONDecodeError:
+        raise
+    except ValueError as error:
+        raise json.JSONDecodeError(str(error).partition(";")[0], text, 0) from None
 
 
 def _problem(raw: Any, index: int, path: Path, form: type[_Entry] = _Entry) -> Problem:

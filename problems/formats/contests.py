@@ -8,7 +8,9 @@ import ast
 import json
 import logging
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -58,16 +60,24 @@ class _Contest(Record):
     memory_limit_bytes: int | None = Field(default=None, ge=0, description="bytes")
     difficulty: int | str = Field(default="unknown", description="a number or a word")
     cf_tags: list[str] = Field(default=[], description="a list of words")
+    source: int | str = Field(default="unknown", description="a number: where the problem is from")
+    input_file: str | None = Field(default=None, description='a file name, or ""')
+    output_file: str | None = Field(default=None, description='a file name, or ""')
 
 
 def code_contests(path: Path) -> list[Problem]:
-    """Public tests are the baseline, all tests together the evaluation; solutions are those in Python 3.
+    """Public tests are the baseline, all tests together the evaluation; solutions are those in Python 3. Problems whose
+    programs read or write files are left out, and counted in the log.
 
     Raises ProblemFileError.
     """
-    problems = []
+    problems, sources, with_files = [], [], 0
     for entry in entries(path, "code_contests"):
         contest = entry.validated(_Contest)
+        if contest.input_file or contest.output_file:
+            with_files += 1
+            continue
+        sources.append(contest.source)
         public = _output_tests(entry, "public_tests", contest.public_tests)
         others = [
             *_output_tests(entry, "private_tests", contest.private_tests),
@@ -94,6 +104,12 @@ def code_contests(path: Path) -> list[Problem]:
                 ),
             )
         )
+    if with_files:
+        log.warning("%s: %d problems want files: left out", path, with_files)
+    times = Counter(problem.id for problem in problems)
+    for place, problem in enumerate(problems):
+        if times[problem.id] > 1:  # two sources may give one name to different problems
+            problems[place] = replace(problem, id=f"{problem.id} (source {sources[place]})")
     return with_tests(problems, path)
 
 
@@ -181,8 +197,8 @@ def _problem(entry: Entry, question: _Question) -> Problem:
 
 
 def _tests(entry: Entry, text: str) -> tuple[str | None, list[Test]]:
-    """(name of the function if it is one that is called, tests). None where a test holds an integer that Python
-    refuses to read (over 4300 digits)."""
+    """(name of the function if it is one that is called, tests). No tests if one holds an integer that is too long
+    to read (core/__init__.py)."""
     expected = 'JSON {"inputs": [...], "outputs": [as many][, "fn_name"]}'
     if not text.strip():
         return None, []

@@ -19,6 +19,7 @@ from core.verdict import Test
 from problems.formats.outputs import LiveCodeBenchTest
 from problems.formats.records import Entry, Record, entries
 from problems.formats.sources import HARNESS_IMPORTS, call_test, limits_for, signature_of
+from problems.loader import parse_json
 
 _CASES = 'a JSON list of {"input", "output", "testtype": "stdin" or "functional"}'
 
@@ -95,7 +96,7 @@ def _test(entry: Entry, field: str, case: _Case, name: str | None) -> Test:
 def _cases(entry: Entry, field: str, text: str) -> list[_Case]:
     """JSON as it is; else in a pickled string, compressed, in base64, as most private tests are."""
     try:
-        value = json.loads(text)
+        value = parse_json(text)
     except json.JSONDecodeError:
         try:
             unpacked = unpickled_text(zlib.decompress(base64.b64decode(text, validate=True)))

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from problems.loader import ProblemFileError, kind_of
+from problems.loader import ProblemFileError, kind_of, parse_json
 
 SUFFIXES = (".json", ".jsonl", ".gz", ".parquet")
 
@@ -62,8 +62,8 @@ class Entry:
     def json(self, field: str, text: str, expected: str) -> Any:
         """The value of a field that holds JSON."""
         try:
-            return json.loads(text)
-        except (json.JSONDecodeError, RecursionError):
+            return parse_json(text)
+        except json.JSONDecodeError:
             raise self.fault(field, "not valid JSON", expected) from None
 
 
@@ -112,7 +112,7 @@ def _json(path: Path, file: BinaryIO) -> Iterator[Any]:
         is_array = line.lstrip().startswith("[")
         document = line + text.read() if is_array else line
         try:
-            value = json.loads(document)
+            value = parse_json(document)
         except json.JSONDecodeError as error:
             where = f"line {number + error.lineno - 1}, column {error.colno}"
             raise ProblemFileError(

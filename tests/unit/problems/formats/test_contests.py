@@ -1,6 +1,10 @@
 """CodeContests, APPS, TACO."""
 
+import json
+from pathlib import Path
+
 from core.verdict import Limits
+from problems.formats import load_dataset
 from problems.formats.outputs import AppsTest, CodeContestsTest
 from tests.datasets import load, outcome
 
@@ -16,6 +20,24 @@ def test_code_contests() -> None:
     assert double.limits == Limits(cpu_s=1.5, wall_s=6.0, memory_mb=244)
     assert (double.difficulty, double.tags) == (7, ("math",))
     assert problems["code_contests/9002_B. Lines"].limits is None
+
+
+def test_code_contests_of_several_sources(tmp_path: Path, caplog) -> None:
+    tests = {"input": ["3\n"], "output": ["6\n"]}
+    rows = [
+        {"name": "A. Twice", "description": "d", "public_tests": tests} | changes
+        for changes in (
+            {"source": 2},
+            {"source": 3},
+            {"name": "B", "input_file": "in.txt"},
+            {"name": "C", "source": 2},
+        )
+    ]
+    (tmp_path / "file.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    problems = load_dataset(tmp_path / "file.jsonl", "code_contests")
+    names = ["A. Twice (source 2)", "A. Twice (source 3)", "C"]
+    assert [problem.id for problem in problems] == [f"code_contests/{name}" for name in names]
+    assert "1 problems want files: left out" in caplog.text
 
 
 def test_apps(caplog) -> None:

@@ -64,6 +64,30 @@ def test_faulty_entries(tmp_path, format, change, message) -> None:
     assert message in error_of(path, format)
 
 
+@pytest.mark.parametrize(("digits", "is_read"), [(5_000, True), (60_000, False)])
+@pytest.mark.parametrize("format", ["mbpp", "livecodebench", "taco", "code_contests"])
+def test_long_integers(tmp_path, format, digits, is_read) -> None:
+    """What is longer than any set's own harness reads is an error of one line, or the problem is left out; no traceback."""
+    number = "9" * digits
+    change = {
+        "livecodebench": {
+            "private_test_cases": f'[{{"input": "{number}", "output": "1", "testtype": "functional"}}]',
+            "metadata": '{"func_name": "f"}',
+        },
+        "taco": {"input_output": f'{{"inputs": [[{number}]], "outputs": [[1]], "fn_name": "f"}}'},
+    }
+    row = json.dumps({**rows(f"{format}.jsonl")[0], **change.get(format, {"other": "?"})})
+    path = tmp_path / "set.jsonl"
+    path.write_text(row if format in change else row.replace('"?"', number))
+    if is_read:
+        assert load_dataset(path, format)
+    else:
+        assert any(
+            word in error_of(path, format)
+            for word in ("Exceeds the limit", "not valid JSON", "no problem is left")
+        )
+
+
 def test_unusable_files(tmp_path) -> None:
     def message(content: bytes, name: str = "set.jsonl") -> str:
         path = tmp_path / name
