@@ -100,6 +100,7 @@ def child(role: str, settings: Settings, request: dict, descriptors: list[int]) 
     except BaseException as error:
         send_frame(control, {"set_up": f"{type(error).__name__}: {error}"[:300]})
         os._exit(1)
+    sys.set_int_max_str_digits(0)  # the limits of CPU time are enough
     if "command" in request:
         command.run(control, request["command"], request["environment"])
     elif role == "program":

@@ -113,6 +113,13 @@ def test_what_python_runs_is_run(sandbox: Sandbox, program: str, test: str) -> N
     assert statuses(judge(sandbox, program, test)) == ["PASSED"]
 
 
+def test_integers_of_any_length_stand_in_tests(sandbox: Sandbox) -> None:
+    number = "9" * 5_000
+    tests = f"assert f({number}) == {number[:-1]}8 + 2", f"assert f({number}) == {number}", f"f(0) + {number}"
+    verdicts = judge(sandbox, PLUS_ONE, *tests, f"import math\nassert f({number}) > 0")
+    assert statuses(verdicts) == ["PASSED", "WRONG_ANSWER", "OUTPUT_LIMIT", "PASSED"]
+
+
 def test_a_program_prints_integers_of_any_length(sandbox: Sandbox) -> None:
     test = OutputTest(stdin="7" * 6_000, stdout=f"{'7' * 5_999}8")
     (verdict,) = asyncio.run(sandbox.judge("print(int(input()) + 1)", [test], limits=QUICK))
