@@ -73,9 +73,12 @@ async def validate_references(
     if not offences:
         return problems
     named = "; ".join(offences[:_NAMED])
+    install = "how programs can import packages: docs/sandbox.md; " * any(
+        "ModuleNotFoundError" in offence for offence in offences
+    )
     more = f"; and {len(offences) - _NAMED} more" if len(offences) > _NAMED else ""
     raise ProblemFileError(
-        f"{path}: {len(offences)} of the tests fail on their own reference_solution: {named}{more}; "
+        f"{path}: {len(offences)} of the tests fail on their own reference_solution: {named}{more}; {install}"
         "correct the test or the solution, or give --problems.failing-references leave_out"
     )
 
@@ -84,5 +87,6 @@ def _told(problem: Problem, position: int, verdict: Verdict) -> str:
     count = len(problem.baseline_tests)
     field = f"baseline_tests[{position}]" if position < count else f"hidden_tests[{position - count}]"
     test = textwrap.shorten(str((problem.baseline_tests + problem.hidden_tests)[position]), 100)
-    reason = f" ({textwrap.shorten(verdict.error, 100)})" if verdict.error.strip() else ""
+    said = [part for part in (verdict.error, *verdict.stderr.strip().splitlines()[-1:]) if part.strip()]
+    reason = f" ({': '.join(textwrap.shorten(part, 100) for part in said)})" if said else ""
     return f"problem {problem.id!r}, {field} {test!r}: {verdict.status}{reason}"

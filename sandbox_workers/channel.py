@@ -8,7 +8,7 @@ from concurrent.futures import Future
 
 from core.verdict import Status, Verdict
 from sandbox_workers.jobs import Backend, BackendDied, Job, SandboxUnavailable
-from sandbox_workers.languages import all_commands, require_commands
+from sandbox_workers.languages import PACKAGES_INSIDE, all_commands, packages, require_commands
 from sandbox_workers.runner.framing import Frames, pack
 from sandbox_workers.runner.judged import Judged
 
@@ -65,6 +65,7 @@ class ChannelBackend(Backend):
             "UID_BASE": str(uid_base),
             "PYTHONHASHSEED": "0",
             "COMMANDS": " ".join(all_commands()),
+            **({"PYTHONPATH": PACKAGES_INSIDE} if packages() else {}),
         }
 
     def commands(self) -> set[str]:

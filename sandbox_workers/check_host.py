@@ -11,7 +11,7 @@ from core.interfaces import SandboxKind
 from core.verdict import Limits, Status
 from sandbox_workers.backends import Choice, choose_backend
 from sandbox_workers.jobs import BackendDied, Job, SandboxUnavailable
-from sandbox_workers.languages import UnknownLanguage, languages, require_commands
+from sandbox_workers.languages import PACKAGES_VARIABLE, UnknownLanguage, languages, require_commands
 from sandbox_workers.namespace_backend import Privilege, find_way
 from sandbox_workers.process_backend import weaker_points
 
@@ -24,6 +24,11 @@ CHECKS = (
     ("import socket\ndef f(x): socket.create_connection(('127.0.0.1', 9), 1)", "f(1)", Status.RUNTIME_ERROR),
     ("def f(x): return len(' ' * (1 << 30))", "f(1)", Status.MEMORY_LIMIT),
 )
+PYTHON = """\
+import importlib.metadata, platform
+def python(): return platform.python_version()
+def packages(): return ", ".join(sorted({f"{d.name} {d.version}" for d in importlib.metadata.distributions()}))[:3000]
+"""
 NOTHING_CONTAINS = (
     "process for programs of the embedded models, nothing for others: start Docker or allow user namespaces "
     "(how: sandbox_workers/README.md)"
@@ -38,6 +43,9 @@ class Finding:
     fit: bool
     text: str
     languages: tuple[str, ...] = ()
+    python: str = ""
+    packages: str = ""
+    """What Python programs can import beside the standard library, with versions."""
     weaker: tuple[str, ...] = ()
 
 
@@ -49,6 +57,8 @@ def check_host() -> int:
         print(f"\n{finding.kind}: {'works' if finding.fit else 'does not work'}: {finding.text}")
         if finding.languages:
             print(f"  languages: {', '.join(finding.languages)}")
+        if finding.python:
+            print(f"  Python {finding.python}; packages: {finding.packages or 'none'} ({PACKAGES_VARIABLE})")
         for point in finding.weaker:
             print(f"  weaker: {point}")
     picked = next((f.kind for f in findings if f.fit and f.kind != "process"), None)
@@ -67,7 +77,9 @@ def examine(kind: SandboxKind) -> Finding:
     try:
         limits = Limits(cpu_s=0.5, wall_s=3.0)
         jobs = [Job(program=program, tests=(test,), limits=limits) for program, test, _ in CHECKS]
-        verdicts = [verdict for (verdict,) in backend.judge_batch(jobs)]
+        about = Job(program=PYTHON, tests=("python()", "packages()"), limits=Limits(cpu_s=5.0, wall_s=20.0))
+        *judged, (python, packages) = backend.judge_batch([*jobs, about])
+        verdicts = [verdict for (verdict,) in judged]
         found = backend.commands()
     except BackendDied as error:
         return Finding(kind, False, f"it died of the checks: {error}")
@@ -82,7 +94,15 @@ def examine(kind: SandboxKind) -> Finding:
     if kind == "namespace":
         way = find_way()
         text += f", as {way.privilege}, by {way.bubblewrap}"
-    return Finding(kind, not wrong, text, tuple(_languages(found)), weaker(choice))
+    return Finding(
+        kind,
+        not wrong,
+        text,
+        languages=tuple(_languages(found)),
+        python=(python.value or "").strip("'"),
+        packages=(packages.value or "").strip("'"),
+        weaker=weaker(choice),
+    )
 
 
 def weaker(choice: Choice) -> tuple[str, ...]:

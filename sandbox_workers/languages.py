@@ -11,6 +11,8 @@ Q_INSIDE = "/opt/q/q"
 Q_VARIABLES = (
     "Q_BIN (the q executable), QHOME (the directory of q.k), QLIC (the directory of the licence file)"
 )
+PACKAGES_VARIABLE, PACKAGES_INSIDE = "SANDBOX_PACKAGES", "/opt/packages"
+"""Names a directory of Python packages for programs and tests, and where the sandbox has it."""
 
 
 class UnknownLanguage(SparringError, ValueError):
@@ -167,8 +169,13 @@ def all_commands() -> list[str]:
     return sorted({command for language in languages().values() for command in language.commands()})
 
 
+def packages() -> str | None:
+    """The directory on this host that programs import from, besides the standard library."""
+    return os.environ.get(PACKAGES_VARIABLE) or None
+
+
 def mounts() -> list[tuple[str, str]]:
-    """Of all languages.
+    """Of all languages, and of the packages.
 
     Raises:
         UnknownLanguage: a path that is named does not exist.
@@ -177,4 +184,10 @@ def mounts() -> list[tuple[str, str]]:
     for host, _ in wanted:
         if not Path(host).exists():
             raise UnknownLanguage(f"{host} does not exist; q needs {Q_VARIABLES}")
+    if (directory := packages()) is not None:
+        if not Path(directory).is_dir():
+            raise UnknownLanguage(
+                f"{PACKAGES_VARIABLE}={directory}: no directory; make it by pip install --target {directory}"
+            )
+        wanted.append((os.path.abspath(directory), PACKAGES_INSIDE))
     return wanted

@@ -4,6 +4,7 @@ import collections
 import datetime
 import decimal
 import fractions
+import sys
 from typing import Any
 
 ATOMS = frozenset((bool, int, float, str, type(None)))
@@ -26,8 +27,14 @@ class TooLong(ValueError):
 
 
 def base_value(value: Any) -> tuple[Any] | None:
-    """(the plain value) that an instance of a subclass is, by methods which the subclass cannot override."""
+    """(the plain value) that an instance of a subclass is, by methods which the subclass cannot override, or a number of
+    numpy's."""
     kind = type(value)
+    if (
+        isinstance(value, getattr(sys.modules.get("numpy"), "generic", ()))
+        and type(value.item()) in PLAIN_TYPES
+    ):
+        return (value.item(),)
     if issubclass(kind, int):
         return (int.__add__(value, 0),)
     if issubclass(kind, float):

@@ -189,10 +189,14 @@ def prepare_interpreter(home: str) -> None:
     """What every child would do alike is done once, before the first fork."""
     _import_random()
     os.umask(0o077)
+    packages = os.environ.get("PYTHONPATH", "")
     os.environ.clear()
     os.environ.update(PATH="/usr/local/bin:/usr/bin:/bin", HOME=home, TMPDIR=home, LANG="C.UTF-8")
+    if packages:  # numpy's threads would take the memory of a job
+        os.environ.update(PYTHONPATH=packages, OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
     sys.setrecursionlimit(RECURSION_LIMIT)
     sys.path[:] = [home, *(path for path in sys.path if path.startswith(sys.base_prefix))]
+    sys.path += filter(None, [packages])
     sys.stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, "r", closefd=False)), encoding="utf-8")
     sys.stdout, sys.stderr = (
         io.TextIOWrapper(

@@ -298,14 +298,40 @@ def test_q_says_what_it_needs(sandbox: LocalSandbox) -> None:
         asyncio.run(sandbox.judge("1+1", [OutputTest(stdout="2")], language="q"))
 
 
+def open_to_all(path: Path) -> None:
+    for directory in (path, *path.parents):
+        if directory.stat().st_uid == os.getuid() and directory != Path("/"):
+            directory.chmod(directory.stat().st_mode | stat.S_IXOTH | stat.S_IROTH)
+
+
+@pytest.mark.parametrize("kind", ["docker", "namespace", "process"])
+def test_programs_and_tests_import_the_users_packages(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    require(kind)
+    (tmp_path / "statistics.py").write_text("raise SystemExit('the standard library goes first')")
+    (tmp_path / "tiny.py").write_text("def two(): return 2")
+    open_to_all(tmp_path)
+    program = "import statistics\nfrom tiny import two\ndef f(x): return x * two()"
+    tests = ["assert f(2) == 4", "assert f(2) == 5", "import tiny\nassert f(2) == tiny.two() ** 2"]
+    with LocalSandbox(kind, limits=QUICK) as without:  # type: ignore[arg-type]
+        (verdict,) = asyncio.run(without.judge(program, tests[:1]))
+    assert verdict.error == "ModuleNotFoundError: No module named 'tiny'"
+    monkeypatch.setenv("SANDBOX_PACKAGES", str(tmp_path))
+    with LocalSandbox(kind, limits=QUICK) as local:  # type: ignore[arg-type]
+        verdicts = asyncio.run(local.judge(program, tests))
+        verdicts += judge(local, "python", "from tiny import two\nprint(two())", OutputTest(stdout="2"))
+    assert [str(verdict.status) for verdict in verdicts] == ["PASSED", "WRONG_ANSWER", "PASSED", "PASSED"]
+    monkeypatch.setenv("SANDBOX_PACKAGES", str(tmp_path / "nowhere"))
+    with pytest.raises(UnknownLanguage, match="no directory; make it by pip install --target"):
+        LocalSandbox(kind)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("kind", ["docker", "namespace"])
 def test_the_users_own_q_is_mounted(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """There is no free q: a stand-in shows that executable, home and licence arrive where q looks for them."""
     require(kind)
-    os.chmod(tmp_path, 0o755)
-    for directory in tmp_path.parents:
-        if directory.stat().st_uid == os.getuid() and directory != Path("/"):
-            directory.chmod(directory.stat().st_mode | stat.S_IXOTH)
+    open_to_all(tmp_path)
     binary, home, licence = tmp_path / "q", tmp_path / "home", tmp_path / "licence"
     binary.write_text('#!/bin/sh\ncat "$QHOME/q.k" "$QLIC/kc.lic" "$1"; echo "$2"; cat\n')
     binary.chmod(0o755)

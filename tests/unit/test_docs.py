@@ -38,6 +38,7 @@ RUN_ELSEWHERE = {
     "export": "tests/integration/test_ray_job.py",
     "curl": "tests/integration/test_judge_service.py",
     "sbatch": "tests/unit/slurm/test_train.py",
+    "pip install --target": "by hand, 2026-11-27",
     "python driver.py --config regex.yaml": "tests/integration/test_your_own_game.py",
     "python -m pytest tests/gpu": "tests/gpu/conftest.py",
     "python -m pytest tests/contracts/test_policy_contract.py": "by hand, 2026-11-26",

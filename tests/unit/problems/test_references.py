@@ -140,3 +140,11 @@ def test_a_test_is_known_as_its_reference_was_judged_wherever_it_goes(seen):
     assert (test.data, test.plain) == ("isolation" not in seen, "asked_objects" not in seen)
     twice: Any = known_by("f(1)", [Verdict(status=Status.PASSED, **seen), Verdict(status=Status.PASSED)])
     assert twice.data == test.data
+
+
+def test_a_package_that_the_sandbox_lacks_is_told(tmp_path) -> None:
+    path = write(
+        tmp_path, changed(reference_solution="import no_such_package\n" + GOOD["reference_solution"])
+    )
+    with pytest.raises(ProblemFileError, match="No module named 'no_such_package'.*docs/sandbox.md"):
+        check_references(load_problems(path), ExecSandbox())

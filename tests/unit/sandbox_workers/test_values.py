@@ -6,6 +6,7 @@ import itertools
 import subprocess
 from typing import Any
 
+import numpy as np
 import pytest
 
 from sandbox_workers.backends import ROOT, uid_range
@@ -26,6 +27,7 @@ from sandbox_workers.runner.values import NotPlain, TooLong, plain_repr
         ([], "[]"),
         ({}, "{}"),
         (collections.Counter("aab"), "{'a': 2, 'b': 1}"),
+        ([np.int64(3), np.float32(0.5), np.bool_(True), np.str_("a")], "[3, 0.5, True, 'a']"),
         ([type("Sub", (int,), {"__repr__": lambda self: "right"})(3)], "[3]"),
     ],
 )
