@@ -74,7 +74,7 @@ class ProcessBackend(PipedBackend):
             raise SandboxUnavailable(
                 f"other users cannot read {prefix}: install a Python of at least 3.11 in /usr, or this one elsewhere"
             )
-        directory = dict((inside, host) for host, inside in mounts()).get(PACKAGES_INSIDE)
+        directory = {inside: host for host, inside in mounts()}.get(PACKAGES_INSIDE)
         if directory is not None and not _open_to_all(Path(directory)):
             raise SandboxUnavailable(f"other users cannot read {directory}: put the packages elsewhere")
         self._directory = tempfile.mkdtemp(prefix="sparring-jobs-")

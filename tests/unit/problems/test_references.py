@@ -146,5 +146,5 @@ def test_a_package_that_the_sandbox_lacks_is_told(tmp_path) -> None:
     path = write(
         tmp_path, changed(reference_solution="import no_such_package\n" + GOOD["reference_solution"])
     )
-    with pytest.raises(ProblemFileError, match="No module named 'no_such_package'.*docs/sandbox.md"):
+    with pytest.raises(ProblemFileError, match=r"No module named 'no_such_package'.*docs/sandbox\.md"):
         check_references(load_problems(path), ExecSandbox())
