@@ -44,12 +44,16 @@ class Most:
     """CPU seconds of a test."""
     waiting: int
     """Requests at a time; more are told to come again."""
+    tests: int = 1000
+    """Of one request: each is parsed here, whatever its limits are."""
     tests_s: float = 1800.0
     """Tests times wall_s of one request. It may keep a slot for longer: building, second looks and the wait for a CPU
     are not counted."""
 
     def limits(self, asked: Limits, tests: int) -> Limits:
         """What a request states, and of the rest the defaults, or less where this service allows less. Raises Refused."""
+        if tests > self.tests:
+            raise Refused(f"tests: {tests} are more than {self.tests}; send them in several requests")
         allowed = {
             "memory_mb": self.memory_mb,
             "cpu_s": self.seconds,

@@ -35,6 +35,9 @@ OF_EVERY_MODULE = frozenset(
 """Names that every module has."""
 
 
+_EXITS = frozenset(("exit", "quit", "SystemExit"))
+
+
 class NeverAsked(Exception):
     """The test does not use the program."""
 
@@ -52,6 +55,8 @@ class CodeTest:
     """Names of its module that it defines or may define."""
     mentioned: frozenset[str]
     """Names by which it may ask for the program, or for something of it: of variables, in imports, in texts."""
+    exits: bool
+    """It says that it ends the interpreter."""
     only_loads: bool
     """`pass`, which asks no more than that the program can be loaded."""
 
@@ -68,6 +73,7 @@ def read(source: str) -> CodeTest:
         free=frozenset(used - bound),
         bound=frozenset(bound),
         mentioned=frozenset(used - bound).union(filter(None, map(_mentioned, ast.walk(tree)))),
+        exits=any(getattr(node, "id", getattr(node, "attr", "")) in _EXITS for node in ast.walk(tree)),
         only_loads=all(isinstance(statement, ast.Pass) for statement in tree.body),
     )
 
@@ -125,7 +131,11 @@ def run(test: CodeTest, module: types.ModuleType) -> str | None:
             import unittest
 
             unittest.main = lambda *args, **kwargs: None  # all cases are run below
-        exec(test.code, names)
+        try:
+            exec(test.code, names)
+        except SystemExit as end:  # as of a script that ends by `sys.exit(main())`
+            if end.code not in (None, 0) or not test.exits or is_programs(end):
+                raise
         _run_collected([names[name] for name in names if name in test.bound])
         return None
     finally:

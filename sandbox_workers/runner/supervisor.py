@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     import threading
 
 BROKEN = 3
+_MAY_BE_CODE = ("WRONG_ANSWER", "RUNTIME_ERROR")
+"""So the reference fails a test as data if it is one that only Python itself can run: it changes an argument that stands
+on the other side of a comparison, rebinds a name of the program's, asks an object of a subclass."""
 
 
 class Slot:
@@ -57,7 +60,7 @@ class Slot:
         |---|---|
         | data | data, whatever the program does: so it was with the reference |
         | text | data, by its text; code if it does with a result what cannot be done with a copy |
-        | reference | the same, and code if an object of the program's stands where a plain value is compared |
+        | reference | the same; code, too, if an object of the program's stands where a plain value is compared, or if it passes as code alone |
         | code | code |
         """
         if job["language"] is not None:
@@ -65,10 +68,17 @@ class Slot:
         found: dict[int, Judged] = {}
         data = [index for index, test in enumerate(job["tests"]) if test[2] != "code"]
         found.update(zip(data, self._judge(job, data, True), strict=True))
-        rest = [i for i in range(len(job["tests"])) if i not in found or found[i].status == NOT_DATA]
-        judged = [REFUSED] * len(rest) if job["refuses_code"] else self._judge(job, rest, False)
-        found.update(zip(rest, judged, strict=True))
-        return [found[index] for index in range(len(job["tests"]))]
+        every = range(len(job["tests"]))
+        rest = [index for index in every if index not in found or found[index].status == NOT_DATA]
+        if job["refuses_code"]:
+            return [REFUSED if index in rest else found[index] for index in every]
+        failed = [i for i in data if job["tests"][i][2] == "reference" and found[i].status in _MAY_BE_CODE]
+        for index, verdict in zip(
+            chosen := sorted(rest + failed), self._judge(job, chosen, False), strict=True
+        ):
+            if index in rest or verdict.status == "PASSED":
+                found[index] = verdict
+        return [found[index] for index in every]
 
     def _judge(self, job: dict, chosen: list[int], data: bool) -> list[Judged]:
         """The tests of these indices, in order."""

@@ -5,19 +5,20 @@ _OWN_NAMES = "the test is data, and its names are not the program's"
 _BASE = "a result of a subclass is its base's value to a test that is data"
 
 NOT_SERVED = {
+    "sizes_and_threads: processes of the program": "multiprocessing wants a writable /dev/shm",
+    "sizes_and_threads: file under /tmp": "only the working directory can be written",
+}
+
+NOT_SERVED_ALONE = {
     "arguments_in_place: changed in one statement with the comparison": _COPIES,
     "arguments_in_place: one list given twice": _COPIES,
     "modules: functions that see a name that the test rebinds": _OWN_NAMES,
     "modules: the test defines what the program calls": _OWN_NAMES,
     "modules: the test replaces a function of the program": _OWN_NAMES,
     "one_process: frames of the caller": "the test is data: its functions have no frames",
-    "sizes_and_threads: processes of the program": "multiprocessing wants a writable /dev/shm",
-    "sizes_and_threads: file under /tmp": "only the working directory can be written",
     "class: result: subclass of OrderedDict": _BASE,
     "class: attribute and constant: subclass of OrderedDict": _BASE,
-}
-
-NOT_SERVED_ALONE = dict.fromkeys(
+} | dict.fromkeys(
     (
         "objects: unhashable by its equality",
         "objects: set of operators",

@@ -77,13 +77,17 @@ def test_what_runs_afresh_is_kept_nowhere() -> None:
     assert sandbox.runs == [None, None, 0]
 
 
-def test_what_is_too_much_is_refused_unread(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("tests", "wall_s"), [(1000, 8.0), (1001, 0.001)])
+def test_what_is_too_much_is_refused_unread(
+    monkeypatch: pytest.MonkeyPatch, tests: int, wall_s: float
+) -> None:
     def read(_: str) -> bool:
         raise AssertionError("a test was parsed")
 
     monkeypatch.setattr(jobs, "is_data", read)
+    asked = {"program": "", "tests": ["f()"] * tests, "limits": {"wall_s": wall_s}}
     with service(Scripted()) as url:
-        refused = httpx.post(f"{url}/judge", json={"program": "", "tests": ["f()"] * 1000}, timeout=60)
+        refused = httpx.post(f"{url}/judge", json=asked, timeout=60)
     assert (
         refused.status_code == 400 and "send them in several requests" in refused.json()["error"]["message"]
     )
