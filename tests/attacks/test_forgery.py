@@ -38,6 +38,16 @@ SEARCH = "def seen(t): return isinstance(t, str) and t.startswith('zq7771') and 
 # and it answers None.
 ATTACKS: dict[str, tuple[str, str, set[Status]]] = {
     "exit while loaded": ("import sys; sys.exit(0)", ANSWER, {ERROR}),
+    "exit in the call of a test that is code": (
+        "import functools, sys\nf = functools.partial(sys.exit, None)",
+        "import math\nassert f() == math.floor(2.5)",
+        {ERROR},
+    ),
+    "exit in a test that ends by one": (
+        "def f(x): raise SystemExit(0)",
+        "import sys\nassert f(1) == 2\nsys.exit(0)",
+        {ERROR},
+    ),
     "os._exit while loaded": ("import os; os._exit(0)", ANSWER, {ERROR}),
     "os._exit in the call": ("import os\ndef f(x): os._exit(0)", ANSWER, {ERROR}),
     "exit under a bare except": (

@@ -31,7 +31,11 @@ EXPERIMENTS = [
     for name, found in BENCHMARKS.items()
     if found.module.startswith("experiments.") and name != "asynchrony_busy"  # that one's runs are on Ray
 ]
-OTHERS = [pytest.param(name, marks=needs(name)) for name in BENCHMARKS if name not in EXPERIMENTS]
+OTHERS = [
+    pytest.param(name, marks=needs(name))
+    for name in BENCHMARKS
+    if name not in (*EXPERIMENTS, "serve")  # serve_mixed is the same, and more
+]
 
 
 @pytest.mark.parametrize("name", OTHERS)
