@@ -3,4 +3,5 @@
 import sys
 
 # Data sets hold longer integers than Python reads by default (4,300 digits); LiveCodeBench's own harness reads as many.
-sys.set_int_max_str_digits(50_000)
+if 0 < sys.get_int_max_str_digits() < 50_000:
+    sys.set_int_max_str_digits(50_000)

@@ -190,7 +190,7 @@ class Limits(Settings):
     wall_s: float = Field(default=8.0, gt=0, le=86400)
     """Wall-clock seconds per test, well above cpu_s: on a busy machine wall time says little of the program."""
     memory_mb: int = Field(default=256, ge=32, le=1 << 20)
-    """Address space of the program, MiB."""
+    """Address space of a process; of a whole program in Python, JavaScript, C or q the resident memory. MiB."""
     processes: int = Field(default=16, ge=1, le=1 << 20)
     file_mb: int = Field(default=8, ge=0, le=1 << 20)
     output_kb: int = Field(default=64, ge=1, le=1 << 20)

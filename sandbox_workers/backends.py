@@ -4,6 +4,7 @@ wanted."""
 import contextlib
 import hashlib
 import itertools
+import os
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Literal
 
 from core.interfaces import SandboxKind
 from sandbox_workers.jobs import Backend, SandboxUnavailable
+from sandbox_workers.languages import packages
 from sandbox_workers.namespace_backend import NamespaceBackend, find_way
 from sandbox_workers.process_backend import ProcessBackend, weaker_points
 from sandbox_workers.runner.zygote import UIDS_PER_SANDBOX
@@ -118,6 +120,13 @@ def choose_backend(
     )
 
 
+def _contents() -> str:
+    """The runner's version, and that of the packages that programs can import: their metadata are directories there."""
+    directory = packages()
+    names = "\n".join(sorted(os.listdir(directory))) if directory else ""
+    return f"{runner_version()} {hashlib.sha256(names.encode()).hexdigest()[:16]}"
+
+
 def _docker(why: str, runtime: str | None) -> Choice:
     from sandbox_workers.docker_backend import connect, require_image, require_runtime
 
@@ -131,7 +140,7 @@ def _docker(why: str, runtime: str | None) -> Choice:
     return Choice(
         kind="docker",
         description=f"sandbox: Docker containers of {image}{under} ({why})",
-        version=f"docker{under} {identity} {runner_version()}",
+        version=f"docker{under} {identity} {_contents()}",
         image=image,
         runtime=runtime,
     )
@@ -142,7 +151,7 @@ def _namespace(why: str) -> Choice:
     return Choice(
         kind="namespace",
         description=f"sandbox: bubblewrap namespaces as {way.privilege} ({why})",
-        version=f"namespace {runner_version()}",
+        version=f"namespace {_contents()}",
     )
 
 
@@ -150,5 +159,5 @@ def _process(why: str) -> Choice:
     return Choice(
         kind="process",
         description=f"sandbox: plain processes ({why}). NOT CONTAINED: {'; '.join(weaker_points())}",
-        version=f"process {runner_version()}",
+        version=f"process {_contents()}",
     )

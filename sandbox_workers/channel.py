@@ -65,7 +65,7 @@ class ChannelBackend(Backend):
             "UID_BASE": str(uid_base),
             "PYTHONHASHSEED": "0",
             "COMMANDS": " ".join(all_commands()),
-            **({"PYTHONPATH": PACKAGES_INSIDE} if packages() else {}),
+            "PACKAGES": PACKAGES_INSIDE if packages() else "",
         }
 
     def commands(self) -> set[str]:

@@ -22,7 +22,7 @@ class UnknownLanguage(SparringError, ValueError):
 _THREADS = 40
 """Python's default pool has up to 32."""
 _STACKS_MB = 32 * 64
-"""Address space for the stacks of a pool's threads; of it, too, no more than `Limits.memory_mb` may be resident."""
+"""Address space for the stacks of a pool's threads."""
 _NODE = ("node", "--max-old-space-size={heap_mb}")
 _GCC = ("gcc", "-O1", "-std=gnu17", "-o", "main")
 _BUILD_TESTED = f"{' '.join(_GCC)} run.c -Wl,--wrap=main -lm && rm main.c run.c"
@@ -51,9 +51,9 @@ class Language:
     tested: Tested | None = None
     """None: a test's code is appended to the program."""
     extra_memory_mb: int = 0
-    """Address space that the interpreter takes for itself, beyond `Limits.memory_mb`, MiB."""
+    """Address space beyond `Limits.memory_mb`, for what the interpreter or its threads reserve, MiB."""
     resident_mb: int = 0
-    """Of that, what may be resident, MiB."""
+    """How much of it may be resident, MiB."""
     build_memory_mb: int = 512
     processes: int = 1
     """Least `Limits.processes`: threads of the interpreter count."""
@@ -170,8 +170,19 @@ def all_commands() -> list[str]:
 
 
 def packages() -> str | None:
-    """The directory on this host that programs import from, besides the standard library."""
-    return os.environ.get(PACKAGES_VARIABLE) or None
+    """The directory on this host that programs import from, besides the standard library.
+
+    Raises:
+        UnknownLanguage: it does not exist.
+    """
+    directory = os.environ.get(PACKAGES_VARIABLE)
+    if not directory:
+        return None
+    if not Path(directory).is_dir():
+        raise UnknownLanguage(
+            f"{PACKAGES_VARIABLE}={directory}: no directory; make it by pip install --target {directory}"
+        )
+    return os.path.abspath(directory)
 
 
 def mounts() -> list[tuple[str, str]]:
@@ -184,10 +195,5 @@ def mounts() -> list[tuple[str, str]]:
     for host, _ in wanted:
         if not Path(host).exists():
             raise UnknownLanguage(f"{host} does not exist; q needs {Q_VARIABLES}")
-    if (directory := packages()) is not None:
-        if not Path(directory).is_dir():
-            raise UnknownLanguage(
-                f"{PACKAGES_VARIABLE}={directory}: no directory; make it by pip install --target {directory}"
-            )
-        wanted.append((os.path.abspath(directory), PACKAGES_INSIDE))
-    return wanted
+    directory = packages()
+    return [*wanted, (directory, PACKAGES_INSIDE)] if directory else wanted

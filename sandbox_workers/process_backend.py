@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from sandbox_workers.jobs import SandboxUnavailable
-from sandbox_workers.languages import PACKAGES_INSIDE, mounts
+from sandbox_workers.languages import packages
 from sandbox_workers.namespace_backend import RUNNER, TAKE_UID, TRIAL_TIMEOUT_S, interpreter
 from sandbox_workers.piped import PipedBackend
 from sandbox_workers.seccomp import bpf_path
@@ -74,9 +74,9 @@ class ProcessBackend(PipedBackend):
             raise SandboxUnavailable(
                 f"other users cannot read {prefix}: install a Python of at least 3.11 in /usr, or this one elsewhere"
             )
-        directory = {inside: host for host, inside in mounts()}.get(PACKAGES_INSIDE)
-        if directory is not None and not _open_to_all(Path(directory)):
-            raise SandboxUnavailable(f"other users cannot read {directory}: put the packages elsewhere")
+        found = packages()
+        if self._own_uids and found is not None and not _open_to_all(Path(found)):
+            raise SandboxUnavailable(f"other users cannot read {found}: put the packages elsewhere")
         self._directory = tempfile.mkdtemp(prefix="sparring-jobs-")
         os.chmod(self._directory, 0o711)  # jobs must reach their own directories, and list none
         for slot in range(self.slots):
@@ -88,9 +88,8 @@ class ProcessBackend(PipedBackend):
             "JOBS": self._directory,
             "ISOLATION": "uids" if self._own_uids else "none",
             "CHOWN_JOBS": "1" if self._own_uids else "0",
+            "PACKAGES": found or "",
         }
-        if directory is not None:
-            environment["PYTHONPATH"] = directory
         if (bpf := _filter()) is not None:
             environment["SECCOMP_BPF"] = str(bpf)
         self._launch(

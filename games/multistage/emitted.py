@@ -2,6 +2,7 @@
 
 import ast
 import cmath
+import inspect
 from dataclasses import dataclass
 
 from pydantic import Field
@@ -39,7 +40,8 @@ class EmittedTest:
 
     source: str
     call: str = ""
-    """The canonical call, for an assertion that is no equation the canonical calls; empty where there is a fault in them."""
+    """The canonical call; of an assertion that is no equation the canonical calls, after one another. Empty if they could
+    not be read."""
     expected: str | None = None
     """repr of the expected value; None if the test states none."""
     fault: str = ""
@@ -57,7 +59,7 @@ def parse_suite(text: str, problem: Problem, *, test_format: str, limits: InputL
     They are read from the syntax tree of the answer's code blocks (`suite_statements.tests_in`), so they may stand in
     functions, classes and loops, and go over several lines.
 
-    test_format: "strict" takes any assertion about the function, "relabel" the calls in assertions (the expected value
+    test_format: "strict" takes any assertion about the results of calls with literal arguments, "relabel" the calls in assertions (the expected value
     that was written is kept to be compared with the reference's), "input_only" calls.
     """
     wants_calls = test_format == "input_only"
@@ -122,25 +124,23 @@ class _Call:
 
 def _read_call(call: ast.Call, problem: Problem) -> _Call:
     """Raises ValueError, or what ast.literal_eval raises, for an argument that is neither a literal nor such a call."""
-    function = parse_signature(problem.function_signature)
-    parameters = [*function.args.posonlyargs, *function.args.args] if function else []
-    positional, named = list(call.args), {keyword.arg: keyword.value for keyword in call.keywords}
-    while len(positional) < len(parameters) and parameters[len(positional)].arg in named:
-        positional.append(named.pop(parameters[len(positional)].arg))
-    if None in named:
+    positional, named = list(call.args), {str(keyword.arg): keyword.value for keyword in call.keywords}
+    if "None" in named:  # `**options`
         raise ValueError
-    pairs: list[tuple[ast.arg | None, str, ast.expr]] = []
-    pairs += [(parameters[n] if n < len(parameters) else None, "", node) for n, node in enumerate(positional)]
-    keyword_only = {parameter.arg: parameter for parameter in function.args.kwonlyargs} if function else {}
-    pairs += [(keyword_only.get(name), f"{name}=", named[name]) for name in sorted(filter(None, named))]
-    fits = function is None or (
-        (len(positional) <= len(parameters) or function.args.vararg is not None)
-        and (named.keys() <= keyword_only.keys() or function.args.kwarg is not None)
-    )
+    fits, parameters = True, dict[int, inspect.Parameter]()
+    if (function := parse_signature(problem.function_signature)) is not None:
+        try:
+            bound = _signature(function).bind(*positional, **named)
+        except TypeError:
+            fits = False
+        else:
+            positional, named = list(bound.args), bound.kwargs
+            of_name = bound.signature.parameters
+            parameters = {id(node): of_name[name] for name, node in bound.arguments.items()}
     texts: list[str] = []
     values: list[object] = []
     calls_itself = False
-    for parameter, prefix, node in pairs:
+    for prefix, node in [*(("", node) for node in positional), *((f"{n}=", named[n]) for n in sorted(named))]:
         if isinstance(node, ast.Call) and calls_of(problem.entry_point, node) == [node]:
             inner = _read_call(node, problem)
             calls_itself, fits = True, fits and inner.fits
@@ -148,10 +148,34 @@ def _read_call(call: ast.Call, problem: Problem) -> _Call:
             values += inner.values
             continue
         value = ast.literal_eval(node)
-        fits = fits and (parameter is None or _matches(value, parameter.annotation))
+        parameter = parameters.get(id(node))
+        fits = fits and (parameter is None or _takes(parameter, value))
         texts.append(prefix + literal(value))
         values.append(value)
     return _Call(f"{problem.entry_point}({', '.join(texts)})", values, fits, calls_itself)
+
+
+def _signature(function: ast.FunctionDef | ast.AsyncFunctionDef) -> inspect.Signature:
+    """Its annotations and defaults are nodes."""
+    given, kinds = function.args, inspect.Parameter
+    defaults = [kinds.empty] * (len(given.posonlyargs) + len(given.args) - len(given.defaults)) + [
+        *given.defaults
+    ]
+    by_kind = [
+        *((kinds.POSITIONAL_ONLY, argument) for argument in given.posonlyargs),
+        *((kinds.POSITIONAL_OR_KEYWORD, argument) for argument in given.args),
+    ]
+    parameters = [
+        kinds(argument.arg, kind, default=default, annotation=argument.annotation)
+        for (kind, argument), default in zip(by_kind, defaults, strict=True)
+    ]
+    parameters += [kinds(a.arg, kinds.VAR_POSITIONAL) for a in filter(None, [given.vararg])]
+    parameters += [
+        kinds(a.arg, kinds.KEYWORD_ONLY, default=default or kinds.empty, annotation=a.annotation)
+        for a, default in zip(given.kwonlyargs, given.kw_defaults, strict=True)
+    ]
+    parameters += [kinds(a.arg, kinds.VAR_KEYWORD) for a in filter(None, [given.kwarg])]
+    return inspect.Signature(parameters)
 
 
 def _fault(source: str, calls: list[_Call], limits: InputLimits) -> str:
@@ -177,6 +201,11 @@ def _small_enough(value: object, limits: InputLimits) -> bool:
 
 _BUILTIN_TYPES = {"int": int, "str": str, "float": (int, float), "bool": bool, "list": list, "dict": dict,
                   "tuple": tuple, "set": set, "bytes": bytes}  # fmt: skip
+
+
+def _takes(parameter: inspect.Parameter, value: object) -> bool:
+    may_be_none = isinstance(parameter.default, ast.Constant) and parameter.default.value is None
+    return (value is None and may_be_none) or _matches(value, parameter.annotation)
 
 
 def _matches(value: object, annotation: ast.expr | None) -> bool:

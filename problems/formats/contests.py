@@ -204,7 +204,7 @@ def _tests(entry: Entry, text: str) -> tuple[str | None, list[Test]]:
         return None, []
     try:
         cases = json.loads(text)
-    except json.JSONDecodeError:
+    except (json.JSONDecodeError, RecursionError):
         raise entry.fault("input_output", "not valid JSON", expected) from None
     except ValueError:
         return None, []

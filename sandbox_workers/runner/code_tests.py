@@ -35,9 +35,6 @@ OF_EVERY_MODULE = frozenset(
 """Names that every module has."""
 
 
-_EXITS = frozenset(("exit", "quit", "SystemExit"))
-
-
 class NeverAsked(Exception):
     """The test does not use the program."""
 
@@ -55,8 +52,6 @@ class CodeTest:
     """Names of its module that it defines or may define."""
     mentioned: frozenset[str]
     """Names by which it may ask for the program, or for something of it: of variables, in imports, in texts."""
-    exits: bool
-    """It says that it ends the interpreter."""
     only_loads: bool
     """`pass`, which asks no more than that the program can be loaded."""
 
@@ -64,6 +59,7 @@ class CodeTest:
 def read(source: str) -> CodeTest:
     """Raises SyntaxError, ValueError, RecursionError or MemoryError if it cannot be read."""
     tree = ast.parse(source, TEST_FILE)
+    _assert_status(tree.body)
     used, bound = _names(symtable.symtable(source, TEST_FILE, "exec"))
     is_expression = len(tree.body) == 1 and isinstance(tree.body[0], ast.Expr)
     compiled: Any = ast.Expression(tree.body[0].value) if is_expression else tree
@@ -73,9 +69,28 @@ def read(source: str) -> CodeTest:
         free=frozenset(used - bound),
         bound=frozenset(bound),
         mentioned=frozenset(used - bound).union(filter(None, map(_mentioned, ast.walk(tree)))),
-        exits=any(getattr(node, "id", getattr(node, "attr", "")) in _EXITS for node in ast.walk(tree)),
         only_loads=all(isinstance(statement, ast.Pass) for statement in tree.body),
     )
+
+
+def _assert_status(body: list[ast.stmt]) -> None:
+    """A script that ends by `sys.exit(main())`, under a guard or not: its status has to be 0 or None. That the interpreter ends
+    well says nothing: a program could end it."""
+    match body:
+        case [*_, ast.If(body=inner)]:
+            _assert_status(inner)
+        case [*_, ast.Expr(value=ast.Call() as ended) as last] | [
+            *_,
+            ast.Raise(exc=ast.Call() as ended) as last,
+        ]:
+            if (
+                ast.unparse(ended.func) in ("sys.exit", "exit", "quit", "SystemExit")
+                and not ended.keywords
+                and len(ended.args) < 2
+            ):
+                status = ended.args[0] if ended.args else ast.Constant(None)
+                passes = ast.Assert(ast.UnaryOp(ast.Not(), status))
+                body[-1] = ast.fix_missing_locations(ast.copy_location(passes, last))
 
 
 def _mentioned(node: ast.AST) -> str | None:
@@ -131,11 +146,7 @@ def run(test: CodeTest, module: types.ModuleType) -> str | None:
             import unittest
 
             unittest.main = lambda *args, **kwargs: None  # all cases are run below
-        try:
-            exec(test.code, names)
-        except SystemExit as end:  # as of a script that ends by `sys.exit(main())`
-            if end.code not in (None, 0) or not test.exits or is_programs(end):
-                raise
+        exec(test.code, names)
         _run_collected([names[name] for name in names if name in test.bound])
         return None
     finally:

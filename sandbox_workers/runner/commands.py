@@ -162,12 +162,12 @@ def check_end(verdict: Judged, token: str) -> Judged:
 
 
 def build_limits(language: dict, limits: dict) -> dict:
-    memory_mb = max(limits["memory_mb"], language["build_memory_mb"])
+    """limits: with `resident_mb`."""
     return limits | {
         "cpu_s": limits["cpu_s"] * BUILD_FACTOR,
         "wall_s": limits["wall_s"] * BUILD_FACTOR,
         "processes": max(limits["processes"], BUILD_PROCESSES),
         "file_mb": max(limits["file_mb"], BUILD_FILE_MB),
-        "memory_mb": memory_mb,
-        "resident_mb": memory_mb,
+        "memory_mb": max(limits["memory_mb"], language["build_memory_mb"]),
+        "resident_mb": max(limits["resident_mb"], language["build_memory_mb"]),
     }

@@ -38,9 +38,6 @@ if TYPE_CHECKING:
     import threading
 
 BROKEN = 3
-_MAY_BE_CODE = ("WRONG_ANSWER", "RUNTIME_ERROR")
-"""So the reference fails a test as data if it is one that only Python itself can run: it changes an argument that stands
-on the other side of a comparison, rebinds a name of the program's, asks an object of a subclass."""
 
 
 class Slot:
@@ -72,12 +69,11 @@ class Slot:
         rest = [index for index in every if index not in found or found[index].status == NOT_DATA]
         if job["refuses_code"]:
             return [REFUSED if index in rest else found[index] for index in every]
-        failed = [i for i in data if job["tests"][i][2] == "reference" and found[i].status in _MAY_BE_CODE]
-        for index, verdict in zip(
-            chosen := sorted(rest + failed), self._judge(job, chosen, False), strict=True
-        ):
-            if index in rest or verdict.status == "PASSED":
-                found[index] = verdict
+        found.update(zip(rest, self._judge(job, rest, False), strict=True))
+        for index in data:
+            if job["tests"][index][2] == "reference" and _may_be_code(found[index]):
+                (verdict,) = self._judge(job, [index], False)
+                found[index] = verdict if verdict.status == "PASSED" else found[index]
         return [found[index] for index in every]
 
     def _judge(self, job: dict, chosen: list[int], data: bool) -> list[Judged]:
@@ -105,6 +101,12 @@ class Slot:
         if data:
             return Pair(zygote, self.evaluators, self.settings, limits, tests)
         return Shared(zygote, self.settings, limits, tests)
+
+
+def _may_be_code(verdict: Judged) -> bool:
+    """So the reference fails, as data, a test that only Python itself can run: it changes an argument that stands on the
+    other side of a comparison, rebinds a name of the program's, asks an object of a subclass."""
+    return verdict.status in ("WRONG_ANSWER", "RUNTIME_ERROR") and not verdict.by_test
 
 
 def fork_zygote(role: str, settings: Settings) -> socket.socket:

@@ -189,7 +189,7 @@ def prepare_interpreter(home: str) -> None:
     """What every child would do alike is done once, before the first fork."""
     _import_random()
     os.umask(0o077)
-    packages = os.environ.get("PYTHONPATH", "")
+    packages = os.environ.get("PACKAGES", "")
     os.environ.clear()
     os.environ.update(PATH="/usr/local/bin:/usr/bin:/bin", HOME=home, TMPDIR=home, LANG="C.UTF-8")
     if packages:  # numpy's threads would take the memory of a job

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from core.verdict import Limits, OutputTest
+from core.verdict import Limits, OutputTest, ReferenceTest
 from sandbox_workers.jobs import Backend, Job, SandboxUnavailable
 from sandbox_workers.namespace_backend import NamespaceBackend, Privilege, find_way
 from sandbox_workers.process_backend import ProcessBackend
@@ -92,3 +92,30 @@ def test_what_is_built_runs(backend: Backend) -> None:
         language="c",
     )
     assert [verdict.stdout for verdict in backend.judge_batch([job])[0]] == ["2", "3"]
+
+
+def test_what_is_built_keeps_to_its_memory(backend: Backend) -> None:
+    if "gcc" not in backend.commands():
+        pytest.skip("no gcc here")
+    program = "#include <stdlib.h>\n#include <unistd.h>\n"
+    program += "int main() { volatile char *kept = malloc(1 << 30); for (long i = 0; i < 1 << 30; i += 4096) kept[i] = 1; sleep(1); }"
+    job = Job(program=program, tests=(OutputTest(stdout=""),), limits=QUICK, language="c")
+    assert [str(verdict.status) for verdict in backend.judge_batch([job])[0]] == ["MEMORY_LIMIT"]
+
+
+def test_what_the_reference_passes_as_code_alone_is_code(backend: Backend) -> None:
+    """Each by itself: it changes nothing for tests that are code by their text."""
+    tests = {
+        "xs = [1, 2]\nassert pop(xs) + len(xs) == 3": ("PASSED", "shared"),
+        "assert pop([1, 2]) == 3": ("WRONG_ANSWER", "separate"),
+        "assert count() == 7": ("WRONG_ANSWER", "separate"),
+        "import os\nassert count() == 1": ("PASSED", "shared"),
+        "assert True or pop([1])": ("RUNTIME_ERROR", "separate"),
+    }
+    job = Job(
+        program="met = []\ndef pop(xs): return xs.pop()\ndef count(): met.append(1); return len(met)",
+        tests=tuple(map(ReferenceTest, tests)),
+        limits=QUICK,
+    )
+    verdicts = backend.judge_batch([job])[0]
+    assert [(str(verdict.status), verdict.isolation) for verdict in verdicts] == [*tests.values()]
