@@ -12,9 +12,9 @@ from configs.sections import EMBEDDED
 ARMS = ("none", *COUNTS[:-1], "all")
 """The values of stages that --ablate tries."""
 FIXED = ("reference", "empty")
-"""Policies that are no model."""
+"""Values of --policy that name no model."""
 OWN_TESTS = "baseline"
-"""The discriminator that is no model: the problems' own tests."""
+"""The value of --discriminator that names no model: the problems' own tests."""
 _OF_PROGRAMS = ("samples", "stages", "ablate", "answer_format")
 _OF_SUITES = ("suites", "mutants", "test_format")
 _OF_MODELS = ("engine", "dtype", "device", "max_tokens", "max_model_len")
@@ -33,28 +33,28 @@ class EvaluateOptions(ModelOptions):
     """Instead of a policy: a discriminator, given in the same ways, whose suites are judged; or baseline: the problems' own tests, and as many and
     eight times as many on inputs near theirs."""
     json_file: Path | None = Field(None, validation_alias="json")
-    """Where the scores are written besides the terminal."""
+    """JSON file to which the scores are written, besides the terminal."""
     samples: int = Field(0, ge=0)
-    """Sampled programs per problem, for pass@k."""
+    """Number of programs that are sampled per problem, for pass@k."""
     temperature: float = Field(1.0, gt=0)
-    """Of the sampled programs."""
+    """Sampling temperature of the programs."""
     top_p: float = Field(1.0, gt=0, le=1)
-    """Of the sampled programs: each token among the likeliest that together have this much probability."""
+    """Nucleus sampling: tokens are drawn from the most likely ones that together have this probability."""
     top_k: int = Field(0, ge=0)
-    """Of the sampled programs: each token among so many likeliest ones; 0: all."""
+    """Tokens are drawn from so many most likely ones; 0: from all."""
     pass_at: list[Annotated[int, Field(ge=1)]] = [1]
     """A k of pass@k; may be repeated."""
     stages: Stages | None = None
     """none: one message, one answer; all: every reasoning stage (core/stages.py); a number: that many of them, then
     the program. Default: all for a generator that was trained on the stages, none for others."""
     ablate: bool = False
-    """Every value of stages, one after another."""
+    """Evaluate with every value of --stages, one after another."""
     suites: int = Field(5, ge=1)
-    """Of a discriminator: sampled suites per problem."""
+    """Number of suites that a discriminator writes per problem."""
     mutants: int = Field(12, ge=0)
-    """Of a discriminator: seeded changes of each reference solution; those that are bugs are to be found."""
+    """Number of mutants of each reference solution that a discriminator's suites meet; the equivalent ones do not count."""
     test_format: Literal["strict", "relabel", "input_only"] | None = None
-    """Of a discriminator; default: that of the checkpoint's run, or relabel."""
+    """What a discriminator's test is (game.test_format). Default: that of the checkpoint's run, or relabel."""
     model_config: ClassVar[SettingsConfigDict] = {**OPTIONS, "cli_prog_name": "python -m scripts.evaluate"}
 
     @model_validator(mode="after")

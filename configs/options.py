@@ -60,7 +60,7 @@ class Options(BaseSettings):
 
 
 COUNTS = tuple(map(str, range(len(REASONING_STAGES))))
-"""Of the stages before the program: from none of them to all."""
+"""Number of stages before the program: none, some or all."""
 
 
 def _known_stages(stages: str) -> str:
@@ -73,30 +73,30 @@ Stages = Annotated[str, AfterValidator(_known_stages)]
 
 
 class ModelOptions(Options):
-    """Of commands that have a model write programs which the sandbox judges."""
+    """Options of commands in which a model writes programs and the sandbox judges them."""
 
     format: ProblemFormat = "problems"
-    """How the data set is written; see problems/formats."""
+    """Format of the data set; see problems/formats."""
     split: str | None = None
-    """Part of the data set, where the format has parts (mbpp, q, fields)."""
+    """Split of the data set, if the format has splits (mbpp, q, fields)."""
     fields: dict[str, str] = {}
-    """With format fields: our names to the data set's columns, as JSON or as key=value, repeated."""
+    """Mapping from our names to the data set's columns, as JSON or as key=value, repeated; with format fields only."""
     exact_outputs: bool = False
     """Compare what a whole program prints line by line, not as the data set's own tester does (code_contests, apps, taco,
     livecodebench: docs/data_sets.md)."""
     problems: int | None = Field(None, ge=1)
-    """The first so many of the data set."""
+    """Number of problems, from the beginning of the data set."""
     answer_format: Literal["direct", "reasoning"] | None = None
-    """Of one message: the program alone, or reasoning and then the program; default: that of the checkpoint's run, or direct."""
+    """Form of an answer in one message: the program alone, or reasoning and then the program. Default: that of the checkpoint's run, or direct."""
     engine: Literal["vllm", "transformers"] = "vllm"
     dtype: Literal["float32", "bfloat16"] | None = None
     """Default: bfloat16 on a GPU that has it, else float32."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """auto: cuda where torch sees a GPU."""
+    """auto: cuda if torch finds a GPU, else cpu."""
     max_tokens: int | None = Field(None, ge=1)
-    """Longest completion of one turn; default: that of the checkpoint's run, or 512."""
+    """Maximum length of a completion, in tokens per turn. Default: that of the checkpoint's run, or 512."""
     max_model_len: int | None = Field(None, ge=32)
-    """Longest sequence, prompts and completions of all turns; default: what the longest problem may take."""
+    """Maximum length of a sequence (prompts and completions of all turns), in tokens. Default: as much as the longest problem may need."""
     sandbox: SandboxKind = "auto"
     cpu_s: float | None = Field(None, gt=0)
     """CPU seconds per test of problems that state no limits; wall-clock seconds are four times as many. Default: 5, so

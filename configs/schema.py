@@ -49,7 +49,7 @@ KEYS_OF_NEEDS: dict[Need, tuple[str, ...]] = {
     "samples": ("evaluation.samples",),
     "rewarded tests": ("evaluation.gap_alarm",),
 }
-"""What means nothing to a game without the need."""
+"""The keys that have no effect in a game without the need."""
 
 
 class Config(Settings):
@@ -58,16 +58,16 @@ class Config(Settings):
     seed: int = 1
     output_dir: Path = Path("output")
     run_name: str | None = Field(default=None, pattern=r"^[\w.-]+$")
-    """Directory of the run under output_dir; default: the recipe's name and the time."""
+    """Name of the run's directory under output_dir. Default: the recipe's name and the time."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """auto: cuda where torch finds a GPU (on a cluster, where a node has one), else cpu. This and what else is left
-    open is settled at the start, printed, and saved in the run's config: runtime/hardware.py."""
+    """auto: cuda if torch finds a GPU (on a cluster: if a node has one), else cpu. The values of this and of all other keys
+    that are not set are chosen at the start, printed, and saved in the run's config (runtime/hardware.py)."""
     local: bool = False
-    """Everything in this one process, without Ray: for debugging."""
+    """Run everything in this process, without Ray, for debugging."""
     model_cache: Path | None = None
-    """Where hub models are kept, on every node (HF_HUB_CACHE); default: as the environment has it."""
+    """Directory for models from the hub, on every node (HF_HUB_CACHE). Default: the one that the environment names."""
     learning_rate: float = Field(default=1e-5, gt=0)
-    """Step size of both policies (each times its learner.learning_rate_scale)."""
+    """Learning rate of both policies; each is multiplied by the policy's learner.learning_rate_scale."""
     temperature: float = Field(default=1.0, gt=0)
     """Sampling temperature of training episodes."""
     credit: CreditSettings = AttemptCredit()
@@ -99,7 +99,7 @@ class Config(Settings):
 
     @property
     def sandbox_limits(self) -> Limits | None:
-        """None where the game runs no programs."""
+        """Returns None if the game runs no programs."""
         return self.game.limits
 
     @property
@@ -118,7 +118,7 @@ class Config(Settings):
         return tuple(stage for stage in self.curriculum.stages if stage in played) if self.staged else (0,)
 
     def curriculum_arguments(self, problem_ids: Sequence[str]) -> dict[str, Any]:
-        """What Curriculum is made with, and its shell."""
+        """Returns the arguments of Curriculum and of its Ray actor."""
         return {
             "schedule": self.curriculum,
             "problem_ids": tuple(problem_ids),

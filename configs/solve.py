@@ -24,13 +24,13 @@ class SolveOptions(ModelOptions):
     """A run (its best checkpoint), a checkpoint of it, a directory in Hugging Face format, a GGUF file, a hub id, or
     embedded: the embedded models as they were before play. Default: the best checkpoint of the latest run in --output-dir."""
     output_dir: Path = Path("output")
-    """Where runs lie."""
+    """Directory that holds the runs."""
     problem: str | None = None
-    """The problem's text."""
+    """Text of the problem."""
     problem_file: Path | None = None
-    """A file that holds the problem's text."""
+    """File that holds the text of the problem."""
     signature: str = ""
-    """Of the function to write, such as "def add(a: int, b: int) -> int:"; default: the name that the tests call."""
+    """Signature of the function to write, such as "def add(a: int, b: int) -> int:". Default: the name that the tests call."""
     tests: str = ""
     """Python tests, separated by semicolons."""
     batch: bool = False
@@ -41,26 +41,26 @@ class SolveOptions(ModelOptions):
     execute_tests: bool = False
     """Run the program on the problem's tests, in the sandbox."""
     attempts: int = Field(1, ge=1)
-    """As long as a test fails, so many attempts one after another: the generator is told what failed. Runs the tests."""
+    """Maximum number of attempts, one after another, while a test fails; the generator is told which. Runs the tests."""
     best_of: int = Field(1, ge=1)
-    """Write so many programs at first, of which the discriminator's tests choose one."""
+    """Number of programs that are written at first; the discriminator's tests choose one of them."""
     discriminator: str | None = None
-    """With --best-of: whose tests choose; default: the checkpoint's own."""
+    """Discriminator whose tests choose, with --best-of. Default: the checkpoint's own."""
     suites: int = Field(2, ge=1)
-    """With --best-of: suites of the discriminator per problem."""
+    """Number of suites that the discriminator writes per problem, with --best-of."""
     temperature: float = Field(0.7, ge=0)
-    """0: greedy."""
+    """Sampling temperature; 0: greedy."""
     top_p: float = Field(0.9, gt=0, le=1)
-    """Each token among the likeliest that together have this much probability."""
+    """Nucleus sampling: tokens are drawn from the most likely ones that together have this probability."""
     top_k: int = Field(0, ge=0)
-    """Each token among so many likeliest ones; 0: all."""
+    """Tokens are drawn from so many most likely ones; 0: from all."""
     stages: Stages | None = None
     """all: every reasoning stage (core/stages.py); a number: that many of them, then the program; none: one
     message, one answer. Default: none for a generator whose run had no stages, all for others."""
     reasoning: bool = True
     """Show the stages before the program."""
     output: Path | None = None
-    """A JSON file for the results."""
+    """JSON file to which the results are written."""
     engine: Literal["vllm", "transformers"] | None = None  # type: ignore[assignment]
     """Default: vllm for a batch, and transformers, which starts in seconds, for one problem."""
 
