@@ -29,38 +29,39 @@ class Schedule(Settings):
     stages: tuple[Annotated[int, Field(ge=1, le=len(REASONING_STAGES))], ...] = tuple(
         stage.number for stage in REASONING_STAGES
     )
-    """Reasoning stages (core/stages.py) to train, in this order (games without them have one)."""
+    """Reasoning stages (core/stages.py) to train, in this order. Games without reasoning stages have one."""
     n_discriminator_steps: int = Field(default=2, ge=0)
-    """Discriminator steps per stage, the generator frozen."""
+    """Training steps per stage in which the discriminator learns and the generator is frozen."""
     n_generator_steps: int = Field(default=2, ge=0)
-    """Generator steps per stage, the discriminator frozen; in games with one policy, all its steps."""
+    """Training steps per stage in which the generator learns and the discriminator is frozen; in games with one policy, all steps."""
     k_alternating_steps: int = Field(default=2, ge=0)
-    """Steps per stage in which both learn from the same episodes."""
+    """Training steps per stage in which both learn from the same episodes."""
     problems_per_step: int = Field(default=16, ge=1)
     order: Literal["random", "difficulty"] = "random"
-    """Which problems a step plays: any, or from the easiest to the hardest over the run, never back."""
+    """random: a step plays a random sample of the problems; difficulty: from the easiest to the hardest over the run."""
     attempts: int = Field(default=8, ge=2)
-    """Attempts per problem of a player that learns: the size of its group."""
+    """Attempts per problem of a player that learns: its group size."""
     frozen_programs: int = Field(default=4, ge=1)
     """Attempts per problem of the generator while it is frozen."""
     frozen_suites: int = Field(default=1, ge=0)
-    """Attempts per problem of the discriminator while it is frozen; 0: none, the problems' own tests decide alone
+    """Attempts per problem of the discriminator while it is frozen. 0: none; the reward then comes from the problems' own tests
     (game.baseline_in_reward)."""
     dynamic_sampling: int = Field(default=0, ge=0)
-    """Problems per step that may be played besides, in place of those at which all attempts of each learning policy earn the
-    same: nothing is learnt from them (DAPO, arXiv:2503.14476, section 3.2; there until the batch is full)."""
+    """Maximum number of further problems per step, which replace zero-variance groups: problems at which all attempts of each
+    learning policy earn the same (DAPO, arXiv:2503.14476, section 3.2; there until the batch is full)."""
     frozen_players: tuple[Literal["generator", "discriminator"], ...] = ()
-    """Players that never learn (the control experiment)."""
+    """Players that never learn (for control experiments)."""
     remembered_programs: int = Field(default=1, ge=0)
-    """Best programs per problem kept for the solvability gate."""
+    """Number of best programs per problem that are kept for the solvability gate."""
     remembered_tests: int = Field(default=0, ge=0)
-    """Mistake book: tests per problem that killed programs in earlier steps, which the generator's programs meet besides,
-    and are paid for, whenever it learns. Code-A1 keeps 8."""
+    """Mistake book: number of tests per problem, of those that failed programs in earlier steps, which are added to the tests of
+    the generator's programs when it learns. Code-A1 keeps 8."""
     opponents: OpponentMix = OpponentMix(current=1.0, pfsp=0.0, history=0.0)
-    """Who plays a policy while it is frozen, one version for the whole phase: today's, a past one that is a fair match, or
-    any past one (current 0.5, pfsp 0.35, history 0.15 is usual). The past are its versions whenever it stopped learning."""
+    """Version of a policy that plays while it is frozen, drawn once per phase: the current one, a past one that is a fair match
+    (prioritised fictitious self-play), or any past one; current 0.5, pfsp 0.35, history 0.15 is usual. A past version is kept
+    each time a policy stops learning."""
     remembered_wrong_programs: int = Field(default=0, ge=0)
-    """Wrong programs per problem of all earlier steps, which suites are rewarded for killing besides, whenever the
+    """Number of wrong programs per problem, of all earlier steps, which suites are also rewarded for failing when the
     discriminator learns."""
 
 

@@ -1,4 +1,4 @@
-"""What a learner can be told. Imports no torch: the config schema nests it."""
+"""The settings of a learner. Imports no torch: the config schema nests them."""
 
 from typing import Annotated, Literal, Self
 
@@ -8,34 +8,33 @@ from core.settings import Settings, kind_unless_said
 from learners.schedule import Constant, RateSchedule
 
 MICROBATCH_TOKENS, LOGITS_MB = 16384, 128
-"""Where they are None for a learner by itself."""
+"""Defaults of microbatch_tokens and logits_mb outside a run."""
 GPU_ALLOCATOR = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
-"""The environment of who updates on a GPU: what is reserved there is then about what is used (docs/hardware.md)."""
+"""Environment of a learner's worker on a GPU: torch then reserves little more than it uses (docs/hardware.md)."""
 
 
 class LoraSettings(Settings):
-    """A low-rank adapter is trained instead of the model's own weights."""
+    """Train a low-rank adapter instead of the model's own weights."""
 
     rank: int = Field(default=16, ge=1)
     alpha: int = Field(default=32, ge=1)
     """The adapter's product is scaled by alpha / rank."""
     target_modules: tuple[str, ...] | None = None
-    """Names of the layers that get one; None: all linear ones but the output head."""
+    """Names of the layers that are adapted. Default: all linear layers except the output head."""
     quantize: Literal["4bit", "8bit"] | None = None
     """Hold the backbone in 4 (nf4) or 8 bits by bitsandbytes, which must be installed."""
 
 
 class OfGroups(Settings):
-    """Compares within a problem."""
+    """Estimators that compare attempts within a problem."""
 
     kind: Literal["grpo", "dr_grpo", "rloo", "hierarchical_grpo"]
 
 
 class _AcrossProblems(Settings):
     normalise_rewards: Literal["none", "task"] = "none"
-    """gae, reinforce_pp, rae; task: rewards are taken in standard deviations from the mean of all episodes of their
-    problem so far, before the estimator sees them: for problems of unlike scale where nothing else compares within a
-    problem."""
+    """task: standardise rewards by the mean and standard deviation of all episodes of their problem so far, before the
+    estimator sees them. Use it if the rewards of problems differ in scale. Estimators gae, reinforce_pp and rae."""
 
 
 class ReinforcePp(_AcrossProblems):
@@ -45,7 +44,7 @@ class ReinforcePp(_AcrossProblems):
 class Rae(_AcrossProblems):
     kind: Literal["rae"] = "rae"
     decay: float = Field(default=0.95, gt=0, lt=1)
-    """rae: weight of the past in the moving average, at each trajectory."""
+    """Weight of the past in the moving average, per trajectory."""
 
 
 class Gae(_AcrossProblems):
@@ -58,17 +57,17 @@ class Gae(_AcrossProblems):
     lam: float = Field(default=1.0, ge=0, le=1)
     """GAE's lambda."""
     center_rewards: bool = True
-    """gae: rewards are taken relative to the mean of their group before the value head sees them. A small value
-    head learns across problems too slowly to be a baseline by itself."""
+    """Subtract the mean of the group from the rewards before the value head sees them. A small value head learns too slowly
+    across problems to be a baseline by itself."""
     critic: Literal["head", "model"] = "head"
-    """gae: values come from a head on the policy's detached hidden states, or from a second model, which starts as the
-    policy's copy and learns at its learning rate."""
+    """head: values come from a head on the policy's detached hidden states; model: from a second model, which starts as a copy of
+    the policy and has its learning rate."""
     value_learning_rate: float = Field(default=1e-3, gt=0)
-    """Of the value head."""
+    """Learning rate of the value head."""
     value_hidden: int = Field(default=128, ge=1)
     """Width of the value head, an MLP."""
     value_clip: float | None = Field(default=None, gt=0)
-    """gae: the value may leave its old one by at most this without the loss growing."""
+    """Clip range of the value loss around the old value (PPO's value clipping). Default: no clipping."""
 
 
 Estimator = Annotated[
@@ -116,68 +115,71 @@ class LearnerSettings(Settings):
     """The loss is a mean over the minibatch's trained tokens; a mean over its sequences of each one's token mean; or
     a sum divided by samples times max_loss_tokens (Dr.GRPO)."""
     max_loss_tokens: int | None = Field(default=None, ge=1)
-    """With loss_normaliser constant: the length that counts as full."""
+    """Length that the loss is divided by, in tokens, with loss_normaliser constant."""
     dual_clip: float | None = Field(default=None, gt=1)
     """Least value of the objective at a negative advantage, in multiples of it: bounds what one improbable token can
     do."""
     importance_cap: float | None = Field(default=None, ge=0)
     """Decoupled PPO: ratios are taken against the learner's own log-probabilities at the start of the batch, and each
     token's loss is weighted by (those over the engine's), truncated at this, 1 or more. 0: ratios against the engine's.
-    None: 2 on a GPU with precision bf16, where engine and learner round apart, and with rollout.max_policy_lag; else 0."""
+    Default: 2 with rollout.max_policy_lag, and on a GPU with precision bf16, since engine and learner then round
+    differently; else 0."""
     mask_truncated: bool = False
-    """Completions cut off by their length limit carry no loss, neither the policy's nor the critic's."""
+    """Leave completions that were cut off by their length limit out of the policy's and the critic's loss."""
     learning_rate_scale: float = Field(default=1.0, gt=0)
-    """Step size of this policy, relative to the run's learning_rate."""
+    """Factor on the run's learning_rate for this policy."""
     schedule: RateSchedule = Constant()
     epochs: int = Field(default=1, ge=1)
-    """Passes over each batch."""
+    """Number of passes over each batch."""
     minibatch_samples: int = Field(default=64, ge=1)
-    """Trajectories per optimizer update, at most: a batch is taken in as few equal parts as that allows."""
+    """Maximum number of trajectories per optimizer step. A batch is divided into as few equal minibatches as that allows."""
     microbatch_tokens: int | None = Field(default=None, ge=64)
-    """Tokens per forward pass, without padding; bounds memory. None: 16384, on a GPU by its memory
+    """Tokens per forward pass, without padding; bounds memory. Default: 16384; on a GPU as many as its memory allows
     (runtime/hardware.py)."""
     logits_mb: int | None = Field(default=None, ge=1)
-    """Logits that are made at once, MiB in fp32 (about five times as much is in memory); more are made in parts, and each
-    again for the gradient. None: 128, on a GPU by its memory (runtime/memory_plan.py)."""
+    """Size of the logits that are computed at once, in MiB of fp32 (about five times as much is in memory). More logits are
+    computed in parts, and each part again for the gradient. Default: 128; on a GPU as its memory allows
+    (runtime/memory_plan.py)."""
     clip_low: float = Field(default=0.2, gt=0, lt=1)
     clip_high: float = Field(default=0.2, gt=0)
     """The probability ratio is clipped to [1 - clip_low, 1 + clip_high]."""
     entropy_coefficient: float = Field(default=0.0, ge=0)
     kl: Kl = WatchedKl()
     gradient_clip: float = Field(default=1.0, gt=0)
-    """Largest norm of an update's gradient: the policy's, and the critic's apart from it."""
+    """Maximum gradient norm, of the policy and of the critic separately."""
     gradient_checkpointing: bool | None = None
-    """Recompute activations in the backward pass: less memory, a third more time. None: on a GPU where it does not fit
-    otherwise (runtime/memory_plan.py)."""
+    """Recompute activations in the backward pass, which takes less memory and a third more time. Default: on a GPU if the
+    learner does not fit otherwise (runtime/memory_plan.py)."""
     lora: LoraSettings | None = None
-    """Train an adapter. Where both policies do so on the same model, they share it and one Ray Train run."""
+    """Train a LoRA adapter. If both policies do so on the same model, they share the model and one Ray Train run."""
     lora_if_needed: bool = False
     """Train an adapter of rank 16 if the model's own weights cannot be trained in the memory that there is; what was chosen
     is printed (runtime/hardware.py)."""
     trainable_layers: int | None = Field(default=None, ge=1)
-    """Train the last so many layers only; None: all weights."""
+    """Number of last layers that are trained. Default: all weights."""
     precision: Literal["fp32", "bf16", "fp16"] | None = None
-    """Of activations, by autocast; weights, optimizer and losses stay fp32. None: fp32, on a GPU bf16 where it has
-    that, else fp16."""
+    """Precision of activations (autocast); weights, optimizer and losses are fp32. Default: fp32 on a CPU; on a GPU bf16 if it
+    supports that, else fp16."""
     offload: Literal["none", "optimizer", "all"] = "none"
-    """What is kept in host memory between steps (device cuda), so that who shares the GPU gets the room: the optimizer's
+    """What is moved to host memory between steps (device cuda), to make room for other processes on the GPU: the optimizer's
     state, or the networks as well."""
     workers: int = Field(default=1, ge=1)
-    """Ray Train workers that share each update; its result does not depend on how many."""
+    """Number of Ray Train workers that share each update. The result does not depend on it."""
     min_workers: int | None = Field(default=None, ge=1)
-    """Go on with as few after a node was lost, and grow again when there is room; None: wait for all."""
+    """Minimum number of workers with which training continues after a node was lost; it grows again when there is room. Default:
+    wait for all workers."""
     sharding: Literal["none", "fsdp"] = "none"
-    """none: each worker holds everything; fsdp: parameters, gradients and optimizer state are spread (FSDP2)."""
+    """none: each worker holds everything; fsdp: parameters, gradients and optimizer state are sharded (FSDP2)."""
     cpus: float = Field(default=0.5, ge=0)
-    """Ray CPUs of each of the learner's workers (a share of the machine's bookkeeping, not a limit)."""
+    """Ray CPUs per worker, which Ray uses for placement; they are no limit."""
     gpus: float | None = Field(default=None, ge=0, le=1)
-    """GPU of each worker, or a share of one; None: none on CPU, else one where there are enough, else a share."""
+    """GPUs per worker: 1 or a share of one. Default: 0 on a CPU, else 1 if there are enough, else a share."""
     threads: int = Field(default=2, ge=1)
-    """Torch threads of each worker on CPU; with local of the whole process, where OMP_NUM_THREADS does not say fewer."""
+    """Torch threads per worker on a CPU; with --local, of the whole process unless OMP_NUM_THREADS is lower."""
 
     @property
     def gae(self) -> Gae:
-        """The estimator, where it is known to be this one."""
+        """Returns the estimator, which must be gae."""
         assert isinstance(self.estimator, Gae)
         return self.estimator
 

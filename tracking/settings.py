@@ -13,19 +13,19 @@ PACKAGES = {"tensorboard": "tensorboard", "wandb": "wandb", "mlflow": "mlflow-sk
 
 class TrackingSettings(Settings):
     to: tuple[Literal["tensorboard", "wandb", "mlflow", "webhook"], ...] = ()
-    """Besides the run's own files, which are always written: tensorboard (files in the run's directory), wandb (Weights &
-    Biases; offline where there is no key or no network), mlflow, webhook (told of alarms and of the run's end)."""
+    """Trackers besides the run's own files, which are always written: tensorboard (files in the run's directory), wandb (Weights
+    & Biases; offline if there is no key or no network), mlflow, webhook (receives alarms and the end of the run)."""
     project: str | None = None
-    """W&B's project and MLflow's experiment; None: WANDB_PROJECT and MLFLOW_EXPERIMENT_NAME, or sparring."""
+    """W&B's project and MLflow's experiment. Default: WANDB_PROJECT and MLFLOW_EXPERIMENT_NAME, or sparring."""
     name: str | None = None
-    """The run's name at W&B and MLflow; None: that of its directory."""
+    """Name of the run in W&B and MLflow. Default: the name of its directory."""
     mlflow_uri: str | None = None
-    """MLflow's tracking URI; None: MLFLOW_TRACKING_URI, or files in output_dir/mlruns."""
+    """MLflow's tracking URI. Default: MLFLOW_TRACKING_URI, or files in output_dir/mlruns."""
     webhook: str | None = None
     """The environment variable that holds a URL (which is a secret) for POST requests of {"run", "event", "step", "text"},
     as Slack and its like take them; event is alarm, finished, failed or killed."""
     trace: bool = False
-    """Write trace.json, for ui.perfetto.dev: where the time went, a row per part."""
+    """Write trace.json, a timeline with a row per part, for ui.perfetto.dev."""
 
     @field_validator("to")
     @classmethod
