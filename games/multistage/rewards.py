@@ -21,27 +21,26 @@ from core.verdict import Limits, Status, Verdict
 
 
 class RewardRules(Settings):
-    """The guards, each a config key."""
+    """Guards of the rewards; each is a config key."""
 
     validity_slots: int = Field(default=1, ge=1)
-    """tau: a suite shorter than this is scored as if the missing tests were invalid."""
+    """Number of tests (tau) that a suite should have; a shorter suite is scored as if the missing tests were invalid."""
     unparseable_reward: float = -1.0
-    """Guard 1: reward of a suite in which nothing parses. A suite that parses but has no valid test earns 0."""
+    """Reward of a suite without a test that parses (guard 1). A suite that parses but has no valid test earns 0."""
     kill_needs_fast_reference: float = Field(default=0.25, ge=0, le=1)
-    """Guard 2: a limit of time, memory or output counts as a kill only where the reference, and the test on it, need
-    at most this share of the CPU limit."""
+    """Maximum share of the CPU limit that the reference, and the test on it, may need for a limit of time, memory or output to
+    count as a kill (guard 2)."""
     unsolved_weight: float = Field(default=0.2, ge=0, le=1)
-    """Guard 3: weight of the reward where no current or remembered program passes any valid test."""
+    """Factor on the discriminator's reward if no current or remembered program passes any valid test (guard 3)."""
     behaviour_duplicates_from: int = Field(default=16, ge=2)
-    """Guard 4: from this many distinct programs on, valid tests that fail the very same programs are
-    duplicates too (with fewer programs equal behaviour says nothing). Equal inputs always are duplicates."""
+    """Minimum number of distinct programs from which valid tests that fail the very same programs are duplicates, too (guard 4);
+    with fewer programs, equal behaviour says nothing. Tests with equal inputs are always duplicates."""
     validity_weight: float = Field(default=0.0, ge=0, lt=1)
-    """w: share of the reward paid for validity alone."""
+    """Share of the discriminator's reward that is paid for validity alone (w)."""
     wrong_output_penalty: float = Field(default=0.5, ge=0, le=1)
-    """Share of a valid test's worth that is lost where the reference had to correct its expected output
-    (test format "relabel")."""
+    """Share of a valid test's worth that is lost if the reference had to correct its expected output (test_format relabel)."""
     pass_rate_over: Literal["valid", "all"] = "valid"
-    """The tests that p is taken over."""
+    """Tests over which the pass rate p is taken."""
 
 
 def validity(valid: float, emitted: int, slots: int) -> float:

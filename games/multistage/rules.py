@@ -22,24 +22,24 @@ class MultistageRules(Rules):
 
     kind: Literal["multistage"] = "multistage"
     stages: int | None = Field(default=None, ge=0, lt=len(REASONING_STAGES))
-    """Reasoning stages that come before the program, the first ones of core/stages.py. Default: all. 0: the program at
-    once; each stage costs a completion."""
+    """Number of reasoning stages before the program, the first ones of core/stages.py. Each stage costs a completion; 0 asks for
+    the program at once. Default: all."""
     test_format: Literal["strict", "relabel", "input_only"] = "relabel"
-    """What a test of the discriminator is. relabel: an assertion, whose expected value is replaced by the reference's;
-    strict: any assertion, which must hold for the reference as it was written (for models that can compute outputs);
-    input_only: a call, whose expected value is the reference's."""
+    """Form of the discriminator's tests. relabel: an assertion, whose expected value is replaced by the reference's output;
+    strict: an assertion about calls with literal arguments, which the reference must pass as it was written (for models that
+    can compute outputs); input_only: a call, whose expected value is the reference's output."""
     max_tests: int = Field(default=8, ge=1)
-    """Tests of a suite that are read; the rest is ignored."""
+    """Maximum number of tests per suite; further ones are ignored."""
     attack: Literal["problem", "program"] = "problem"
-    """What the discriminator is shown. problem: only that. program: each suite also one of the programs that it is to
-    break, and is rewarded by what it shows of that one (Code-A1, arXiv 2603.15611); all programs meet all suites."""
+    """What the discriminator sees. problem: the problem alone; program: also one of the programs, and the suite is rewarded for
+    what it shows of that program (Code-A1, arXiv:2603.15611). All programs run on all suites in both cases."""
     shown_chars: int = Field(default=2000, ge=1)
-    """Of a program that is shown; the rest is cut off."""
+    """Maximum number of characters of a program that the discriminator sees; the rest is cut off."""
     attempts_per_episode: int = Field(default=1, ge=1)
-    """Programs one after another, as long as one fails a baseline test of the problem: the generator is told which, and
-    writes the program again. Each earns by itself."""
+    """Maximum number of programs per episode. While a program fails a baseline test of the problem, the generator is told which
+    test, and writes the program again. Each program has its own reward."""
     baseline_in_reward: bool = False
-    """The generator's pass rate also counts the problem's own baseline tests."""
+    """Count the problem's own baseline tests in the generator's pass rate, too."""
     rewards: RewardRules = RewardRules()
     input_limits: InputLimits = InputLimits()
     sandbox_limits: Limits = Limits()
