@@ -53,7 +53,7 @@ ProblemFormat = Literal[
 class HeldOutFile(Settings):
     kind: Literal["file"] = "file"
     file: Path
-    """Problems for evaluation only."""
+    """Data set of held-out problems, which are used for evaluation only."""
     format: ProblemFormat | None = None
     """Default: the format of the training problems."""
     split: str | None = None
@@ -76,7 +76,7 @@ class FileProblems(Settings):
     file: str
     """Data set to train on: a file (a directory for formats q and grids, "owner/name" of a hub for fields)."""
     format: ProblemFormat = "problems"
-    """How it is written; problems: {"problems": [{id, description, function_signature, baseline_tests,
+    """Format of the data set; problems: {"problems": [{id, description, function_signature, baseline_tests,
     reference_solution, difficulty, tags}]}. All formats: problems/formats."""
     split: str | None = None
     """Split of the data set, if the format has splits (mbpp, q, fields)."""

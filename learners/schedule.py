@@ -20,9 +20,9 @@ class _Rising(Settings):
 class Falling(_Rising):
     kind: Literal["linear", "cosine"]
     decay_updates: int = Field(ge=1)
-    """The update at which the fall of linear and cosine ends."""
+    """Optimizer step at which the decay of linear and cosine ends."""
     floor: float = Field(default=0.1, ge=0, le=1)
-    """Where it ends, as a share of the learning rate."""
+    """Learning rate at the end of the decay, as a share of the learning rate."""
 
     @model_validator(mode="after")
     def _it_falls_after_it_rose(self) -> Self:
@@ -42,7 +42,7 @@ class Falling(_Rising):
 
 class Constant(_Rising):
     kind: Literal["constant"] = "constant"
-    """What follows the rise: nothing, or a fall."""
+    """Shape of the learning rate after the warm-up."""
 
 
 RateSchedule = Annotated[Falling | Constant, Field(discriminator="kind"), kind_unless_said("constant")]

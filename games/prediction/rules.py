@@ -34,15 +34,15 @@ class OutputPredictionRules(Rules):
 
     kind: Literal["output_prediction"] = "output_prediction"
     self_play: bool = False
-    """One policy (the generator) sits in both seats; else the discriminator is the opponent."""
+    """Train one policy (the generator) as both players; else the discriminator is the opponent."""
     max_output_chars: int = Field(default=40, ge=1)
-    """Of the one line that a program may print."""
+    """Maximum length of the one line that a program may print, in characters."""
     max_program_chars: int = Field(default=1000, ge=1)
-    """Of a program; a character beyond ASCII counts as its bytes in UTF-8, for it may take as many tokens."""
+    """Maximum length of a program, in bytes of UTF-8, since a character beyond ASCII may take as many tokens."""
     allowed_modules: tuple[str, ...] = ("math",)
-    """What a program may import: nothing here may depend on time, chance or the machine."""
+    """Modules that a program may import. None of them may depend on time, chance or the machine."""
     foul_reward: float = Field(default=-1.0, le=0)
-    """What the author earns by a program that breaks a rule."""
+    """Reward of the author for a program that breaks a rule."""
     sandbox_limits: Limits = Limits()
 
     @property

@@ -31,9 +31,9 @@ class CodeExecutionRules(SolverRules):
 
     kind: Literal["code_execution"] = "code_execution"
     gate_on_tests: bool = False
-    """A program that runs earns only where it passes the problem's baseline tests, too; else `ungated_reward`."""
+    """Reward a program that runs only if it also passes the problem's baseline tests; else it earns `ungated_reward`."""
     ungated_reward: float = Field(default=0.0, le=0.5)
-    """With gate_on_tests: what a program earns that runs but fails a test."""
+    """Reward of a program that runs but fails a test, with gate_on_tests."""
     sandbox_limits: Limits = Limits(cpu_s=3.0)
 
     @model_validator(mode="after")

@@ -36,9 +36,9 @@ class UnitTestsRules(SolverRules):
 
     kind: Literal["unit_tests"] = "unit_tests"
     base_weight: float = Field(default=1.0, ge=0)
-    """Times the share of tests passed."""
+    """Weight of the share of tests passed."""
     perfect_weight: float = Field(default=1.0, ge=0)
-    """Earned besides where all are passed."""
+    """Bonus if all tests are passed."""
     max_tests: int = Field(default=3, ge=1)
     """Tests per problem that count, the first ones."""
     answer_format: Literal["direct", "reasoning"] = "direct"

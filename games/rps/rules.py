@@ -17,7 +17,7 @@ class RpsRules(MatchRules):
 
     kind: Literal["rps"] = "rps"
     edge: float = Field(default=2.0, ge=1)
-    """What a win by rock pays; other wins pay 1."""
+    """Reward of a win by rock; other wins pay 1."""
     illegal_reward: float = Field(default=-3.0, le=0)
     """Earned by an answer that is no move; the other side then earns nothing. Keep it below -edge."""
 
