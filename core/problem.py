@@ -37,6 +37,8 @@ class Problem:
     wrong_solutions: tuple[str, ...] = ()
     preamble: str = ""
     """Python that the data set's harness puts before each program: imports, the prompt's other functions."""
+    epilogue: str = ""
+    """Python that the harness puts after it, such as a function that calls the method of a class Solution."""
 
     @property
     def is_function(self) -> bool:
@@ -53,8 +55,10 @@ class Problem:
             )
         return match.group(1)
 
-    def with_preamble(self, program: str) -> str:
+    def in_harness(self, program: str) -> str:
         """The program as it is judged."""
+        if self.epilogue:
+            program = f"{program}\n{self.epilogue}"
         if not self.preamble:
             return program
         futures = "".join(_FUTURE.findall(program))  # Python wants them first

@@ -68,13 +68,13 @@ async def non_equivalent(
     """
     language = problem.language
     tests = list(dict.fromkeys([*problem.baseline_tests, *problem.hidden_tests, *probes]))
-    reference = problem.with_preamble(problem.reference_solution)
+    reference = problem.in_harness(problem.reference_solution)
     expected = await sandbox.judge(reference, tests, limits=limits, language=language)
     telling = [(test, verdict) for test, verdict in zip(tests, expected, strict=True) if verdict.passed]
 
     async def differs(mutant: Mutant) -> bool:
         """By 1, 2, 4 ... tests, no more than it takes: a mutant that never ends costs its time at each."""
-        source, begin, size = problem.with_preamble(mutant.source), 0, 1
+        source, begin, size = problem.in_harness(mutant.source), 0, 1
         while part := telling[begin : begin + size]:
             asks = [test for test, _ in part]
             verdicts = await judged(sandbox.judge(source, asks, limits=limits, language=language))

@@ -157,7 +157,7 @@ class Solver:
             if self.best_of > 1 and self.sandbox is not None and self.tester is not None:
                 tests = await self.tester.tests(problem)
                 limits = problem.limits_over(self.limits)
-                sources = [problem.with_preamble(p.artifact) for p in programs]
+                sources = [problem.in_harness(p.artifact) for p in programs]
                 counted = await votes(sources, tests, self.sandbox, limits)
             chosen = counted.index(max(counted)) if counted else 0
             attempt = programs[chosen]
@@ -190,7 +190,7 @@ class Solver:
         if self.sandbox is None or not tests:
             return None
         verdicts = await self.sandbox.judge(
-            problem.with_preamble(attempt.artifact),
+            problem.in_harness(attempt.artifact),
             tests,
             limits=problem.limits_over(self.limits),
             language=problem.language,

@@ -39,7 +39,7 @@ async def judge_program(
     tests = problem.evaluation_tests if tests is None else tests
     try:
         verdicts = await sandbox.judge(
-            problem.with_preamble(program),
+            problem.in_harness(program),
             tests,
             limits=problem.limits_over(limits),
             language=problem.language,

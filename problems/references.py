@@ -45,7 +45,7 @@ async def _judge_reference(problem: Problem, sandbox: Sandbox) -> tuple[Problem,
         for test in problem.baseline_tests + problem.hidden_tests
     ]
     verdicts = await sandbox.judge(
-        problem.with_preamble(problem.reference_solution),
+        problem.in_harness(problem.reference_solution),
         tests,
         limits=problem.limits,
         language=problem.language,

@@ -98,7 +98,7 @@ class MultistageGame:
         programs = list(chains)
         tests, limits = problem.baseline_asserts, problem.limits_over(self.rules.sandbox_limits)
         for number in range(2, 2 if player.once else self.rules.attempts_per_episode + 1):
-            sources = [problem.with_preamble(chain.artifact) for chain in chains]
+            sources = [problem.in_harness(chain.artifact) for chain in chains]
             ran = await asyncio.gather(
                 *(judged(sandbox.judge(source, tests, limits=limits)) for source in sources)
             )

@@ -133,7 +133,7 @@ class Suites:
         asks = list(
             dict.fromkeys(t.source if self._strict else t.call for suite in suites for t in suite.distinct)
         )
-        reference = self._problem.with_preamble(self._problem.reference_solution)
+        reference = self._problem.in_harness(self._problem.reference_solution)
         programs = (reference, _ALONE.format(source=reference, name=self._problem.entry_point))
         tests = [ReferenceTest(ask, self._problem.entry_point) for ask in asks]
         runs = await asyncio.gather(
@@ -178,7 +178,7 @@ class Suites:
 
     async def meet(self, program: str, groups: Sequence[Mapping[str, float]]) -> Met | None:
         """None if the sandbox failed."""
-        program = self._problem.with_preamble(program)
+        program = self._problem.in_harness(program)
         runs = await asyncio.gather(
             *(judged(self._sandbox.judge(program, list(group), limits=self._limits)) for group in groups)
         )

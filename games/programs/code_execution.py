@@ -59,7 +59,7 @@ class CodeExecutionRules(SolverRules):
         return self.refuse_but_python(problem) or super().refuse(problem)
 
     async def earn(self, problem: Problem, attempt: Trajectory, sandbox: Sandbox) -> bool:
-        program, limits = problem.with_preamble(attempt.artifact), problem.limits_over(self.sandbox_limits)
+        program, limits = problem.in_harness(attempt.artifact), problem.limits_over(self.sandbox_limits)
         is_python = is_valid_python(attempt.artifact)
         runs = [OutputTest(stdout=None)]
         if (verdicts := await judged(sandbox.judge(program, runs, limits=limits))) is None:

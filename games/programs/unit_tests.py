@@ -80,7 +80,7 @@ class UnitTestsRules(SolverRules):
         if attempt.components["format"]:
             verdicts = await judged(
                 sandbox.judge(
-                    problem.with_preamble(attempt.artifact),
+                    problem.in_harness(attempt.artifact),
                     tests,
                     limits=problem.limits_over(self.sandbox_limits),
                     language=problem.language,

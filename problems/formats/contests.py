@@ -20,7 +20,14 @@ from core.problem import Problem
 from core.verdict import Test
 from problems.formats.outputs import AppsTest, CodeContestsTest
 from problems.formats.records import Entry, Record, entries
-from problems.formats.sources import HARNESS_IMPORTS, call_test, limits_for, python_solutions, signature_of
+from problems.formats.sources import (
+    HARNESS_IMPORTS,
+    call_test,
+    limits_for,
+    method_of_solution,
+    python_solutions,
+    signature_of,
+)
 from problems.loader import kind_of
 
 log = logging.getLogger(__name__)
@@ -193,6 +200,7 @@ def _problem(entry: Entry, question: _Question) -> Problem:
         ),
         other_solutions=right[1:],
         preamble=HARNESS_IMPORTS if name else "",
+        epilogue=method_of_solution(name) if name else "",
     )
 
 

@@ -18,7 +18,7 @@ from core.problem import Problem
 from core.verdict import Test
 from problems.formats.outputs import LiveCodeBenchTest
 from problems.formats.records import Entry, Record, entries
-from problems.formats.sources import HARNESS_IMPORTS, call_test, limits_for, signature_of
+from problems.formats.sources import HARNESS_IMPORTS, call_test, limits_for, method_of_solution, signature_of
 from problems.loader import parse_json
 
 _CASES = 'a JSON list of {"input", "output", "testtype": "stdin" or "functional"}'
@@ -76,6 +76,7 @@ def _problem(entry: Entry, question: _Question) -> Problem:
         hidden_tests=tuple(everything),
         limits=limits_for(everything),
         preamble=HARNESS_IMPORTS,
+        epilogue=method_of_solution(name) if name else "",
     )
 
 

@@ -6,6 +6,7 @@ A test that needs more is code: `read` says so (NotData) by its text alone, so n
 
 import ast
 import builtins
+import re
 from collections.abc import Set
 from dataclasses import dataclass
 
@@ -13,6 +14,7 @@ from .pure import BUILTINS, CLOCKS, EXCEPTIONS, IGNORED, LIBRARY, MODULES, RANDO
 
 MOST_CHARS_OF_CODE = 20_000
 """Of a longer test only one that calls a name at once is read: `import a.a.a…` takes a parser quadratic time."""
+_CALLS_AT_ONCE = re.compile(r"\s*+(?:import \w++\s*+)?(?:assert\b|\w+ =)?[\s(]*+\w++ *+\(")
 
 
 class NotData(ValueError):
@@ -58,7 +60,7 @@ class DataTest:
 
 def read(source: str) -> DataTest:
     """Raises NotData, and SyntaxError, ValueError, RecursionError or MemoryError if it is no Python."""
-    if len(source) > MOST_CHARS_OF_CODE and not _begins_with_a_call(source):
+    if len(source) > MOST_CHARS_OF_CODE and not _CALLS_AT_ONCE.match(source):
         raise NotData(f"{len(source)} characters that do not begin with a call")
     tree = ast.parse(source, "test.py")
     functions = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
@@ -124,12 +126,6 @@ def shadowing(test: DataTest, names: Set[str], entry_point: str = "") -> frozens
     if not wanted or any(name not in LIBRARY for name in wanted):
         return frozenset()
     return wanted & test.with_literals or wanted
-
-
-def _begins_with_a_call(source: str) -> bool:
-    begin = source.lstrip().removeprefix("assert").lstrip(" (")
-    name, opened, _ = begin.partition("(")
-    return bool(opened) and name.strip().isidentifier()
 
 
 def _check(node: ast.AST, functions: Set[str]) -> None:

@@ -10,6 +10,7 @@ import fractions
 import functools
 import heapq
 import itertools
+import json
 import math
 import operator
 import string
@@ -52,6 +53,7 @@ _PURE: dict[str, tuple[Any, str]] = {
     "heapq": (heapq, "nlargest nsmallest"),
     "bisect": (bisect, "bisect bisect_left bisect_right"),
     "operator": (operator, "add itemgetter mul sub"),
+    "json": (json, "dumps loads"),
 }
 MODULES: dict[str, dict[str, Any]] = {
     name: {word: getattr(module, word) for word in words.split() if hasattr(module, word)}

@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from core.problem import Problem
-from core.verdict import Verdict
+from core.verdict import Status, Verdict
 from problems.formats import load_dataset
+from problems.formats.sources import call_test
 from problems.loader import ProblemFileError
 from problems.references import validate_references
 from sandbox_workers.backends import choose_backend
@@ -66,7 +67,7 @@ def judge(sandbox: LocalSandbox, problem: Problem, program: str) -> list[Verdict
     try:
         return asyncio.run(
             sandbox.judge(
-                problem.with_preamble(program), list(tests), limits=problem.limits, language=problem.language
+                problem.in_harness(program), list(tests), limits=problem.limits, language=problem.language
             )
         )
     except UnknownLanguage as missing:  # a sandbox without containers has what the host has
@@ -98,6 +99,38 @@ def test_an_answer_finds_what_its_harness_puts_before_it(sandbox: LocalSandbox, 
     (problem,) = (p for p in load_dataset(DATA / FILES[format], format) if p.id == id)
     assert all(verdict.passed for verdict in judge(sandbox, problem, answer))
     assert not any(v.passed for v in judge(sandbox, replace(problem, preamble=""), answer))
+
+
+@pytest.mark.parametrize("format", ["apps", "taco", "livecodebench"])
+def test_calls_are_judged_apart_from_the_program(sandbox: LocalSandbox, format: str) -> None:
+    """Whether the program has a function or LeetCode's class Solution, and whatever JSON does not tell apart."""
+    (called,) = (p for p in load_dataset(DATA / FILES[format], format) if p.epilogue)
+    found = judge(sandbox, called, SOLUTIONS.get(called.id) or called.reference_solution)
+    assert {(verdict.status, verdict.isolation) for verdict in found} == {(Status.PASSED, "separate")}
+
+
+@pytest.mark.parametrize(
+    ("value", "passes"),
+    [
+        ("[1, [2, 3]]", True),
+        ("(1, (2, 3))", True),
+        ("{1: 2}", False),
+        ("{1, 2}", False),
+        ("object()", False),
+        ("(x for x in (1, [2, 3]))", False),
+        ("type('Liar', (), {'__eq__': lambda *_: True})()", False),
+    ],
+)
+def test_another_value_than_the_expected_one_fails(sandbox: LocalSandbox, value: str, passes: bool) -> None:
+    problem = Problem(
+        id="p",
+        description="",
+        function_signature="def f(x):",
+        baseline_tests=(call_test("f", [0], [[1, [2, 3]]]),),
+        reference_solution="",
+    )
+    (found,) = judge(sandbox, problem, f"def f(x): return {value}")
+    assert (found.passed, found.by_test) == (passes, False)
 
 
 def test_a_program_that_finds_the_reference_of_its_test_is_told_by_the_verdict(sandbox: LocalSandbox) -> None:

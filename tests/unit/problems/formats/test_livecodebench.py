@@ -29,7 +29,7 @@ def test_livecodebench() -> None:
     plain = "def repeatAll(words, k): return tuple(w * k for w in words)"
     method = "class Solution:\n    def repeatAll(self, words, k): return [w * k for w in words]"
     for program in (plain, method):
-        assert [outcome(program, test) for test in function.evaluation_tests] == ["passed"] * 3
+        assert [outcome(function.in_harness(program), t) for t in function.evaluation_tests] == ["passed"] * 3
     wrong = "def repeatAll(words, k): return [w + w for w in words]"
     assert [outcome(wrong, test) for test in function.evaluation_tests] == [
         "passed",

@@ -7,8 +7,9 @@ import pytest
 
 from core.problem import Problem
 from core.verdict import Limits, OutputTest, Status, Verdict
-from problems.formats.sources import limits_for, signature_of, signature_under_test, with_signature
+from problems.formats.sources import call_test, limits_for, signature_of, signature_under_test, with_signature
 from problems.references import validate_references
+from sandbox_workers.jobs import is_data
 
 
 @pytest.mark.parametrize(
@@ -25,6 +26,11 @@ from problems.references import validate_references
 )
 def test_signatures(source, signature) -> None:
     assert signature_of(source, "f") == signature
+
+
+@pytest.mark.parametrize("length", [2, 50_000])
+def test_a_call_with_values_in_json_is_data(length) -> None:
+    assert is_data(call_test("f", [list(range(length))], [[1.5] * length]))
 
 
 def test_the_function_under_test_is_the_outermost_that_is_called() -> None:
