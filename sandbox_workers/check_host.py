@@ -23,7 +23,9 @@ CHECKS = (
     ("def f(x):\n    while True: pass", "assert f(1) == 2", Status.TIME_LIMIT),
     ("import socket\ndef f(x): socket.create_connection(('127.0.0.1', 9), 1)", "f(1)", Status.RUNTIME_ERROR),
     ("def f(x): return len(' ' * (1 << 30))", "f(1)", Status.MEMORY_LIMIT),
+    ("def f(x): return x + 1", "import os\nassert f(1) == 2", Status.PASSED),
 )
+"""The first test is data, the last one code."""
 PYTHON = """\
 import importlib.metadata, platform
 def python(): return platform.python_version()
@@ -42,6 +44,8 @@ class Finding:
     kind: SandboxKind
     fit: bool
     text: str
+    isolation: str = ""
+    """Of a test that is data and of one that is code, as their verdicts say: core.verdict.Verdict.isolation."""
     languages: tuple[str, ...] = ()
     python: str = ""
     packages: str = ""
@@ -55,6 +59,8 @@ def check_host() -> int:
     findings = [examine(kind) for kind in KINDS]
     for finding in findings:
         print(f"\n{finding.kind}: {'works' if finding.fit else 'does not work'}: {finding.text}")
+        if finding.isolation:
+            print(f"  isolation: {finding.isolation}")
         if finding.languages:
             print(f"  languages: {', '.join(finding.languages)}")
         if finding.python:
@@ -98,6 +104,7 @@ def examine(kind: SandboxKind) -> Finding:
         kind,
         not wrong,
         text,
+        isolation=f"{verdicts[0].isolation} of a test that is data, {verdicts[-1].isolation} of one that is code",
         languages=tuple(_languages(found)),
         python=(python.value or "").strip("'"),
         packages=(packages.value or "").strip("'"),

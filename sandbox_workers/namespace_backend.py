@@ -17,7 +17,8 @@ import sys
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from tempfile import TemporaryFile
+from typing import IO, NamedTuple
 
 from sandbox_workers.jobs import SandboxUnavailable
 from sandbox_workers.languages import mounts
@@ -125,23 +126,25 @@ class NamespaceBackend(PipedBackend):
 
     def start(self) -> None:
         way = self._way or find_way()
-        with bpf_path().open("rb") as bpf:
+        with bpf_path().open("rb") as bpf, TemporaryFile() as options:
             # No --die-with-parent: it means the *thread* that started it. The runner ends with its stdin
             # instead.
-            command = self._command(way, bpf.fileno(), ENTRY)
-            self._launch(command, f"bubblewrap as {way.privilege}", keep=(bpf.fileno(),))
+            command = self._command(way, bpf.fileno(), options, ENTRY)
+            keep = (bpf.fileno(), options.fileno())
+            self._launch(command, f"bubblewrap as {way.privilege}", keep=keep)
 
     def try_out(self) -> str:
         """Start what a sandbox is, and do in it what a job needs; why that fails, or nothing."""
         assert self._way is not None
         one_uid = self._way.privilege is Privilege.ONE_UID
-        with bpf_path().open("rb") as bpf:
-            command = self._command(self._way, bpf.fileno(), TAKE_NAMESPACES if one_uid else TAKE_UID)
+        with bpf_path().open("rb") as bpf, TemporaryFile() as options:
+            entry = TAKE_NAMESPACES if one_uid else TAKE_UID
+            command = self._command(self._way, bpf.fileno(), options, entry)
             command += ["/jobs/0p", str(self._inner_uid_base(self._way.privilege))]
             try:
                 tried = subprocess.run(
                     command,
-                    pass_fds=(bpf.fileno(),),
+                    pass_fds=(bpf.fileno(), options.fileno()),
                     stdin=subprocess.DEVNULL,
                     capture_output=True,
                     text=True,
@@ -157,7 +160,8 @@ class NamespaceBackend(PipedBackend):
     def _inner_uid_base(self, privilege: Privilege) -> int:
         return self._uid_base if privilege is Privilege.ROOT else 1000 + self._uid_base % MAPPED_UIDS
 
-    def _command(self, way: Way, bpf: int, entry: str) -> list[str]:
+    def _command(self, way: Way, bpf: int, options: IO[bytes], entry: str) -> list[str]:
+        """options: bubblewrap's are written there. Its command line is shown in the sandbox, as process 1."""
         python, prefix = interpreter()
         bubblewrap, mode = way
         environment = {
@@ -165,7 +169,7 @@ class NamespaceBackend(PipedBackend):
             "LANG": "C.UTF-8",
             **self._environment(self._inner_uid_base(mode)),
         }
-        command = [bubblewrap, "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"]
+        command = ["--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"]
         command += ["--unshare-cgroup-try", "--new-session"]
         if mode is Privilege.ONE_UID:
             command += ["--unshare-user", "--uid", "0", "--gid", "0", "--cap-add", "ALL"]
@@ -188,9 +192,11 @@ class NamespaceBackend(PipedBackend):
         command += ["--clearenv", "--chdir", "/"]
         for name, value in environment.items():
             command += ["--setenv", name, value]
+        options.write(b"".join(os.fsencode(option) + b"\0" for option in command))
+        options.seek(0)
         # Not -I: it would ignore PYTHONHASHSEED, and programs' sets would differ in order from sandbox to
         # sandbox.
-        command += [python, "-s", "-P", "-B", "-c", entry]
+        command = [bubblewrap, "--args", str(options.fileno()), "--", python, "-s", "-P", "-B", "-c", entry]
         if mode is Privilege.SUBUIDS:
             command = ["unshare", "--map-root-user", "--map-auto", "--", *command]
         return command

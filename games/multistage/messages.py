@@ -152,13 +152,20 @@ def _literal_of(annotation: ast.expr | None) -> str | None:
 
 
 def _bare(program: str) -> str:
-    """What one player wrote and the other reads, without comments and docstrings, in which it could speak to it; nor can it
-    end the block that it stands in. In ASCII, of which no character takes more than a token."""
+    """What one player wrote and the other reads, without comments, annotations and strings that nobody uses, in which it could
+    speak to it; nor can it end the block that it stands in. In ASCII, of which no character takes more than a token."""
     try:
         tree = parse(program)
         for node in ast.walk(tree):
-            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-                node.value = ast.Constant(...)
+            match node:
+                case ast.Expr(value=ast.Constant() | ast.JoinedStr() | ast.Lambda()):
+                    node.value = ast.Constant(...)
+                case ast.arg():
+                    node.annotation = None
+                case ast.FunctionDef() | ast.AsyncFunctionDef():
+                    node.returns = None
+                case ast.AnnAssign():
+                    node.annotation = ast.Constant(...)
         program = ast.unparse(tree)
     except (SyntaxError, ValueError, RecursionError):  # no Python, or a string that unparse cannot write
         program = re.sub("#.*", "", program)  # and of strings what comes after such a sign

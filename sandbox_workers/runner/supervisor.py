@@ -106,7 +106,8 @@ class Slot:
 def _may_be_code(verdict: Judged) -> bool:
     """So the reference fails, as data, a test that only Python itself can run: it changes an argument that stands on the
     other side of a comparison, rebinds a name of the program's, asks an object of a subclass."""
-    return verdict.status in ("WRONG_ANSWER", "RUNTIME_ERROR") and not verdict.by_test
+    fails = verdict.status in ("WRONG_ANSWER", "RUNTIME_ERROR") and not verdict.by_test
+    return fails and verdict.isolation == "separate"
 
 
 def fork_zygote(role: str, settings: Settings) -> socket.socket:

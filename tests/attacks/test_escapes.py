@@ -53,6 +53,11 @@ ATTACKS: dict[str, tuple[str, ...]] = {
         "        except OSError: pass\n    return killed",
         "[]",
     ),
+    "where the project lies on the host": (
+        "def f():\n    try: return 'sandbox_workers' in open('/proc/1/cmdline').read()\n"
+        "    except OSError: return False",
+        "False",
+    ),
     "become root": (
         "import os\ndef f():\n    got = []\n"
         "    for call in (lambda: os.setuid(0), lambda: os.setgid(0), lambda: os.setgroups([0]), lambda: "

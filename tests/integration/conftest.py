@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 import psutil
@@ -132,6 +133,65 @@ class Drive:
 
     def _file(self, number: int, kind: str) -> Path:
         return self.directory / f"{number}.{kind}"
+
+
+IMPORTED = """
+import json, os, sys
+import torch, transformers.models.auto.auto_factory
+import driver
+for line in sys.stdin:
+    asked = json.loads(line)
+    pid = os.fork()
+    if pid == 0:
+        os.setsid()
+        for stream, path in enumerate((os.devnull, asked["out"], asked["err"])):
+            os.dup2(os.open(path, os.O_RDWR | os.O_CREAT), stream)
+        sys.exit(driver.main(asked["arguments"]))
+    print(pid, flush=True)
+    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+"""
+
+
+class ImportedDriver:
+    """driver.py in a fork of a process that has imported torch and transformers: of a run that is refused, that is nine seconds of
+    ten."""
+
+    def __init__(self, environment: Mapping[str, str], directory: Path) -> None:
+        self._out, self._err = directory / "out", directory / "err"
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", IMPORTED],
+            cwd=ROOT,
+            env=dict(environment),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.known = (self.process.pid, psutil.Process(self.process.pid).create_time())
+        """As Drive.before has it."""
+
+    def run(self, *arguments: object, timeout: float) -> Ended:
+        assert self.process.stdin is not None and self.process.stdout is not None
+        began = time.monotonic()
+        self._out.write_text("")
+        self._err.write_text("")
+        asked = {"arguments": [*map(str, arguments)], "out": str(self._out), "err": str(self._err)}
+        self.process.stdin.write(json.dumps(asked) + "\n")
+        self.process.stdin.flush()
+        pid = int(self.process.stdout.readline())
+        timer = Timer(timeout, os.killpg, (pid, signal.SIGKILL))
+        timer.start()
+        code = int(self.process.stdout.readline())
+        timer.cancel()
+        return Ended(code, self._out.read_text(), self._err.read_text(), time.monotonic() - began)
+
+
+@pytest.fixture(scope="session")
+def imported_driver(
+    environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ImportedDriver]:
+    driver = ImportedDriver(environment, tmp_path_factory.mktemp("imported_driver"))
+    yield driver
+    driver.process.communicate()
 
 
 def rows_of(run: Path) -> list[dict[str, Any]]:

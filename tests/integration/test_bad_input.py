@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from tests.gguf_files import tiny, write_gguf
+from tests.integration.conftest import ImportedDriver
 
 Arguments = list[object]
 
@@ -25,6 +26,7 @@ class Place:
     train: Path
     held_out: Path
     models: dict[str, str]
+    imported_driver: ImportedDriver
 
     def problems(self, change: Callable[[list[dict]], object]) -> Path:
         """The training problems as `change` leaves them."""
@@ -51,8 +53,14 @@ class Place:
 
 
 @pytest.fixture
-def place(finished: Path, small_problems: tuple[Path, Path], models: dict[str, str], tmp_path: Path) -> Place:
-    return Place(tmp_path, finished, *small_problems, models)
+def place(
+    finished: Path,
+    small_problems: tuple[Path, Path],
+    models: dict[str, str],
+    imported_driver: ImportedDriver,
+    tmp_path: Path,
+) -> Place:
+    return Place(tmp_path, finished, *small_problems, models, imported_driver)
 
 
 def digest(directory: Path) -> dict[str, str]:
@@ -72,7 +80,11 @@ def refused(
         arguments = [*arguments, "--output-dir", place.root / "out"]
     if "--run-name" not in arguments:
         arguments = [*arguments, "--run-name", drive.name()]
-    done = drive.run(*arguments, timeout=150, **environment)
+    if environment:
+        done = drive.run(*arguments, timeout=150, **environment)
+    else:
+        drive.before.add(place.imported_driver.known)
+        done = place.imported_driver.run(*arguments, timeout=150)
     assert done.code == 2, (done.out, done.err)
     assert "Traceback" not in done.out + done.err, done.err
     told = [line for line in done.err.splitlines() if line.strip()]

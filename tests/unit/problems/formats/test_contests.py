@@ -52,7 +52,10 @@ def test_apps(caplog) -> None:
     )
     assert pair.function_signature == "def pair(n: int) -> List[int]:"
     for program in (pair.reference_solution, *pair.other_solutions):
-        assert [outcome(pair.in_harness(program), test) for test in pair.baseline_tests] == ["passed", "passed"]
+        assert [outcome(pair.in_harness(program), test) for test in pair.baseline_tests] == [
+            "passed",
+            "passed",
+        ]
     assert outcome("def pair(n): return [n, 2 * n]", pair.baseline_tests[1]) == "AssertionError"
 
 
