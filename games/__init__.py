@@ -1,6 +1,6 @@
-"""The games: each a room with its rules (its face to the house: games/rules.py), its play, its rewards, its evaluator.
+"""The games. Each game has a config section (games/rules.py), an implementation that plays it, rewards and an evaluator.
 
-Imports core only: policies, prompts' tokenizers and the sandbox are injected.
+Of Sparring's packages, this one imports `core` only: the caller injects policies, tokenizers and the sandbox.
 """
 
 from typing import Annotated, Literal
@@ -19,7 +19,7 @@ from games.programs.unit_tests import UnitTestsRules
 from games.rps.rules import RpsRules
 
 USUAL = MultistageRules()
-"""Where nothing is said."""
+"""The default game config."""
 
 GameRules = Annotated[
     MultistageRules
@@ -33,15 +33,20 @@ GameRules = Annotated[
     Field(discriminator="kind"),
     kind_unless_said(USUAL.kind),
 ]
-"""All that there are. The only list."""
+"""The config of any game; the key `kind` selects the class. This union is the only list of games."""
 
 
 def in_stages(stages: int | None, attempts: int) -> MultistageGame:
-    """In which a program is written stage by stage, outside of a run. stages: see MultistageRules. attempts: one after
-    another."""
+    """Returns the game in which a program is written stage by stage, for use outside of a training run.
+
+    Args:
+        stages: number of reasoning stages, see MultistageRules.
+        attempts: maximum number of programs that are written one after another, see MultistageRules.attempts_per_episode.
+    """
     return MultistageGame(MultistageRules(stages=stages, attempts_per_episode=attempts))
 
 
 def at_one_go(answer_format: Literal["direct", "reasoning"], attempts: int) -> SolverGame:
-    """In which a program is written in one turn."""
+    """Returns the game in which a program is written in one turn, for use outside of a training run. attempts: as for
+    `in_stages`."""
     return SolverGame(UnitTestsRules(answer_format=answer_format, attempts_per_episode=attempts))

@@ -1,4 +1,4 @@
-"""What the sandbox says of a program, as games take it."""
+"""Converts the sandbox's verdicts on a program for the games."""
 
 from collections.abc import Awaitable, Sequence
 
@@ -8,7 +8,8 @@ from core.verdict import Status, Test, Verdict
 
 
 async def judged(verdicts: Awaitable[list[Verdict]]) -> list[Verdict] | None:
-    """None where the sandbox failed: no reward follows, and whoever asked drops the attempt and counts it."""
+    """Returns the verdicts; None if the sandbox failed. The caller then gives no reward, and the attempt is dropped and
+    counted."""
     try:
         return await verdicts
     except SandboxFailure:
@@ -18,7 +19,10 @@ async def judged(verdicts: Awaitable[list[Verdict]]) -> list[Verdict] | None:
 def outcomes_of(
     tests: Sequence[Test], verdicts: Sequence[Verdict], owner: str = "problem"
 ) -> tuple[Outcome, ...]:
-    """For the record, and for who tries again."""
+    """Returns one outcome per test, for the log and for the message to a player that tries again.
+
+    owner: name of the tests' author.
+    """
     return tuple(
         Outcome(
             test=str(test),
@@ -32,7 +36,8 @@ def outcomes_of(
 
 
 def _error(test: Test, verdict: Verdict) -> str:
-    """Of a whole program with what it printed last: the reason of an exit code, or another output."""
+    """Returns the verdict's error. If a whole program failed, the last line that it printed is appended: it is a part of
+    the wrong output, or else the reason of the exit code."""
     if isinstance(test, str) or verdict.passed:
         return verdict.error
     wrong = verdict.status == Status.WRONG_ANSWER

@@ -1,4 +1,4 @@
-"""Programs on the tests of their problems, and the scores that come of it."""
+"""Judges programs on the tests of their problems, and computes scores from the results."""
 
 import asyncio
 from collections import Counter
@@ -14,15 +14,18 @@ from games.pass_at_k import mean_pass_at_k
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JudgedProgram:
-    """Example: JudgedProgram(program="def f(x): ...", test_rate=0.5, status=Status.WRONG_ANSWER)"""
+    """A program and its result on tests of its problem.
+
+    Example: JudgedProgram(program="def f(x): ...", test_rate=0.5, status=Status.WRONG_ANSWER)
+    """
 
     program: str
     test_rate: float | None
-    """Share of the tests passed; None where the sandbox could not judge."""
+    """Share of the tests that the program passes; None if the sandbox could not judge it."""
     status: Status
-    """Of the first test that it fails; PASSED where there is none, SANDBOX_ERROR where it was not judged."""
+    """Status of the first test that the program fails; PASSED if it fails none, SANDBOX_ERROR if it was not judged."""
     error: str = ""
-    """What the sandbox says of that test."""
+    """Error of that test, or of the sandbox."""
 
     @property
     def solved(self) -> bool:
@@ -32,9 +35,11 @@ class JudgedProgram:
 async def judge_program(
     sandbox: Sandbox, program: str, problem: Problem, limits: Limits, tests: Sequence[Test] | None = None
 ) -> JudgedProgram:
-    """On the problem's evaluation tests, or on others of its tests, in its language.
+    """Judges a program in the problem's language.
 
-    limits: for problems that state none of their own.
+    Args:
+        limits: limits that apply if the problem does not state its own.
+        tests: tests of the problem. Default: its evaluation tests.
     """
     tests = problem.evaluation_tests if tests is None else tests
     try:
@@ -56,14 +61,15 @@ async def judge_program(
 async def share_passed(
     sandbox: Sandbox, program: str, problem: Problem, limits: Limits, tests: Sequence[Test] | None = None
 ) -> float | None:
-    """As `judge_program`: the share of the tests that the program passes. None where the sandbox could not judge."""
+    """Returns the share of the tests that the program passes; None if the sandbox could not judge. Arguments: see
+    `judge_program`."""
     return (await judge_program(sandbox, program, problem, limits, tests)).test_rate
 
 
 async def judge_programs(
     sandbox: Sandbox, programs: Mapping[str, Sequence[str]], problems: Sequence[Problem], limits: Limits
 ) -> dict[str, list[JudgedProgram]]:
-    """programs, and the result: by problem id."""
+    """Judges programs on the evaluation tests of their problems. `programs` and the result are by problem id."""
 
     async def of(problem: Problem) -> list[JudgedProgram]:
         judged = (judge_program(sandbox, p, problem, limits) for p in programs[problem.id])
@@ -78,10 +84,13 @@ def program_scores(
     sampled: Mapping[str, Sequence[JudgedProgram]],
     pass_at: Sequence[int],
 ) -> dict[str, float]:
-    """By name, over problems; what the sandbox could not judge is in no mean and counted as `unjudged`.
+    """Returns scores by name, over problems.
 
-    generator_pass_rate, generator_test_rate: of the greedy programs: share that pass every test, mean share of tests
-    passed; pass_at_<k>: unbiased, of the sampled programs, where there are any, over the problems with k judged ones.
+    generator_pass_rate: share of the greedy programs that pass every test;
+    generator_test_rate: mean share of the tests that a greedy program passes;
+    pass_at_<k>: unbiased estimate from the sampled programs, over the problems with at least k judged ones; missing if
+    no programs were sampled;
+    unjudged: number of programs that the sandbox could not judge; no other score includes them.
     """
     programs = [p for of_problem in (*greedy.values(), *sampled.values()) for p in of_problem]
     rates = [p.test_rate for of_problem in greedy.values() for p in of_problem if p.test_rate is not None]
@@ -99,11 +108,12 @@ def program_scores(
 
 
 def pass_rates(judged: Mapping[str, Sequence[JudgedProgram]]) -> dict[str, float]:
-    """By problem id, the share of its programs that solve it; problems of which none was judged are left out."""
+    """Returns the share of each problem's programs that solve it, by problem id. Problems without a judged program are
+    left out."""
     known = {i: [p.solved for p in of if p.test_rate is not None] for i, of in judged.items()}
     return {i: fmean(solved) for i, solved in known.items() if solved}
 
 
 def status_counts(judged: Mapping[str, Sequence[JudgedProgram]]) -> dict[str, int]:
-    """How many programs ended in each status, the most frequent first."""
+    """Returns the number of programs of each status, the most frequent status first."""
     return {str(s): n for s, n in Counter(p.status for of in judged.values() for p in of).most_common()}

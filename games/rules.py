@@ -1,4 +1,4 @@
-"""What every game says of itself: the face of its room. The rest of the house asks this, and never which game it is."""
+"""The base class of game configs. Other packages use this interface only, and never check which game is played."""
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
@@ -13,17 +13,17 @@ from core.settings import Settings
 from core.verdict import Limits
 
 Need = Literal["sandbox", "problems", "stages", "suites", "bank", "samples", "rewarded tests", "solutions"]
-"""What a game may use of the house; a key of the config that belongs to none of a game's needs is refused.
+"""A feature that a game uses. If a config key belongs to a feature that the game does not use, the key is refused.
 
-sandbox: programs run. problems: it is played on problems of a file. stages: the generator's attempts have the reasoning
-stages. suites: the discriminator writes tests. bank: what the untrained players wrote is a yardstick. samples: evaluation
-may sample for pass@k. rewarded tests: tests of the problem earn. solutions: programs that solve a problem are remembered
-and shown.
+sandbox: programs are executed. problems: the game is played on coding problems. stages: the generator's attempts have
+the reasoning stages. suites: the discriminator writes test suites. bank: the evaluation uses programs of the untrained
+policies as a baseline. samples: the evaluation can sample programs for pass@k. rewarded tests: the reward uses tests of
+the problem. solutions: programs that solve a problem are stored, and later prompts may show them.
 """
 
 
 class Rules(Settings):
-    """The rules of a game, a section of the config."""
+    """The config section of a game; each game has its own subclass."""
 
     kind: str
 
@@ -34,21 +34,22 @@ class Rules(Settings):
     @property
     @abstractmethod
     def seats(self) -> dict[str, str]:
-        """Who plays what: player -> policy."""
+        """The policy of each player: player -> policy."""
 
     @property
     def turns(self) -> int:
-        """Completions of the generator's, at least, in one sequence."""
+        """Minimum number of the generator's completions in one token sequence."""
         return 1
 
     @property
     def stage_numbers(self) -> tuple[int, ...]:
-        """The reasoning stages that are played; none in most games."""
+        """Numbers of the reasoning stages that are played; empty in most games."""
         return ()
 
     @property
     def limits(self) -> Limits | None:
-        """Of a program that is run: the field sandbox_limits, where there is one; None where none is run."""
+        """Limits of an executed program: the field `sandbox_limits` if the class has it, else the defaults. None if the
+        game executes no programs."""
         return getattr(self, "sandbox_limits", Limits()) if "sandbox" in self.uses else None
 
     @abstractmethod
@@ -57,26 +58,27 @@ class Rules(Settings):
     def evaluator(
         self, held_out: Sequence[Problem], sandbox: Sandbox, settings: EvaluationSettings
     ) -> Evaluator:
-        """By default the players' mean rewards on the held-out problems."""
+        """Returns the evaluator of the game. Default: the players' mean rewards on the held-out problems."""
         return RewardEvaluator(held_out, tuple(self.seats))
 
     def won(self, attempt: Trajectory) -> float:
-        """Share of its game, 0 to 1, that a judged attempt won against the opponent; by default whether it earned anything."""
+        """Returns to what degree, from 0 to 1, a judged attempt won against the opponent. Default: 1 if its reward is
+        positive, else 0."""
         return float((attempt.reward or 0.0) > 0)
 
     def why(self, player: str, components: Mapping[str, float]) -> str:
-        """How a reward came about, from its components."""
+        """Explains a reward in words, from its components. Default: no explanation."""
         return ""
 
     def refuse(self, problem: Problem) -> str | None:
-        """Why it cannot be played on this problem."""
+        """Returns the reason why the game cannot be played on this problem; None if it can."""
         return None
 
     def own_problems(self, evaluated: int) -> tuple[list[Problem], list[Problem]]:
-        """(training, held-out) ones of a game that is played on none of a file's.
+        """Returns (training, held-out) problems of a game that is not played on coding problems.
 
         Args:
-            evaluated: evaluation.problems.
+            evaluated: the config key `evaluation.problems`.
         """
         raise NotImplementedError(f"{type(self).__name__} is played on problems of a file")
 
@@ -87,7 +89,8 @@ _TRAINING_MATCHES = 64
 
 
 class MatchRules(Rules):
-    """Self-play of one policy. Matches are on no problem, and differ in their seeds only."""
+    """Config of a game in which one policy plays against itself. A match has no coding problem; matches differ only in
+    their names, and therefore in their seeds."""
 
     @property
     def uses(self) -> frozenset[Need]:
@@ -108,7 +111,7 @@ class MatchRules(Rules):
 
 
 def matches(kind: str, count: int, named: str = "", tags: tuple[str, ...] = ()) -> list[Problem]:
-    """What stands in the place of problems."""
+    """Returns `count` matches as placeholder problems, for a game without coding problems."""
     return [match(kind, f"{kind}-{named}{number:03d}", tags) for number in range(count)]
 
 
@@ -119,8 +122,11 @@ def match(kind: str, name: str, tags: tuple[str, ...] = ()) -> Problem:
 
 
 class RewardEvaluator(Evaluator):
-    """Each player makes one attempt at each problem, by default a greedy one. Scores: <player>_reward, the mean; unjudged:
-    attempts without a reward. combined is the first player's reward."""
+    """Evaluator in which each player makes one attempt at each problem, by default with greedy decoding.
+
+    Scores: <player>_reward: mean reward of the player; unjudged: number of attempts without a reward. combined is the
+    mean reward of the first player.
+    """
 
     temperature = 0.0
 

@@ -1,6 +1,7 @@
-"""How good test suites are: how many of their tests hold, which bugs they find, which correct programs they accuse.
+"""Scores of test suites: how many of their tests are valid, which wrong and which correct programs they kill.
 
-Here is what is counted; what a valid test and a kill are, the game says that judges the suites.
+A suite kills a program if the program fails one of its valid tests. This module only counts: the game that judges the
+suites decides what a valid test is, and when a program fails one.
 """
 
 from collections.abc import Iterable, Sequence
@@ -9,59 +10,61 @@ from dataclasses import dataclass
 from games.pass_at_k import pass_at_k
 
 Killed = tuple[bool | None, ...]
-"""By program: does some valid test of the suite fail it? None where the sandbox could not judge."""
+"""For each program, whether the suite kills it; None if the sandbox could not judge."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SuiteRecord:
-    """One suite, judged. The counts are stages: each test that is counted is counted in all counts before."""
+    """Counts of one judged suite. From `emitted` to `distinct`, each count is a part of the count before."""
 
     emitted: int
-    """Tests that were read, at most the rules' max_tests."""
+    """Number of tests that were read, at most the game config's max_tests."""
     parsed: int
     well_formed: int
-    """Literal arguments that fit the signature and the size limits."""
+    """Number of tests whose arguments are literals that fit the signature and the size limits."""
     agreed: int
-    """Hold on the reference, twice."""
+    """Number of tests that hold on the reference, twice, as they were written: tests whose expected output the reference
+    had to correct or to supply are not among them."""
     distinct: int
-    """And are not repeated."""
+    """Number of different tests among `agreed`."""
     repeated: int
-    """Well-formed tests that repeat another one of the suite, whether they hold or not."""
+    """Number of well-formed tests that repeat another test of the suite, whether they hold or not."""
     validity: float
-    """As rewards take it: |V| / max(slots, |T|), where a corrected output costs its part."""
+    """Validity as in the reward: |V| / max(slots, |T|), in which a test with a corrected output counts less than 1."""
     surplus: int = 0
-    """Tests of the answer beyond the rules' max_tests, which do not count."""
+    """Number of tests in the answer beyond the game config's max_tests; they do not count."""
     wrong: Killed = ()
     mutants: Killed = ()
     correct: Killed = ()
-    """The problem's other solutions."""
+    """Kills of the problem's other correct solutions."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DiscriminatorScores:
-    """Shares are means over suites, rates are over pairs (suite, program). None where there is nothing to measure."""
+    """Scores of a discriminator. Shares are means over suites, rates are over pairs (suite, program). A score is None if
+    there is nothing to measure."""
 
     suites: int
-    """Judged."""
+    """Number of judged suites."""
     unjudged: int
-    """Suites and pairs that the sandbox could not judge: in no mean."""
+    """Number of suites and pairs that the sandbox could not judge; no mean includes them."""
     parsed: float | None
-    """Share of the emitted tests, as the four that follow."""
+    """Share of the emitted tests, as are the four scores that follow."""
     well_formed: float | None
     agreed: float | None
     distinct: float | None
     duplicates: float | None
     validity: float | None
-    """As rewards take it: short suites lose by the rules' validity_slots, corrected outputs by their part."""
+    """Validity as in the reward: suites shorter than validity_slots and corrected outputs lower it."""
     kill_rate: float | None
-    """Wrong programs killed."""
+    """Share of wrong programs that are killed."""
     mutant_kill_rate: float | None
     false_kill_rate: float | None
-    """Correct programs killed: tests that hold for the reference, but not for every solution."""
+    """Share of correct programs that are killed, by tests that hold for the reference but not for every solution."""
 
 
 def discriminator_scores(records: Iterable[SuiteRecord | None]) -> DiscriminatorScores:
-    """Over suites of any problems."""
+    """Returns the scores over suites of any problems. records: None for a suite that the sandbox could not judge."""
     records = list(records)
     judged = [record for record in records if record is not None]
     pairs = [killed for r in judged for killed in (*r.wrong, *r.mutants, *r.correct)]
@@ -81,10 +84,13 @@ def discriminator_scores(records: Iterable[SuiteRecord | None]) -> Discriminator
 
 
 def kill_at_k(records: Sequence[SuiteRecord | None], k: int) -> float | None:
-    """Chance that one of k suites kills a mutant: the mean over one problem's mutants of `pass_at_k`.
+    """Returns the chance that at least one of k suites kills a mutant: the mean of `pass_at_k` over one problem's mutants.
+    Mutants that were judged with fewer than k suites are left out; None if no mutant is left.
 
-    records: suites of one problem, judged on the same mutants. Mutants judged with fewer than k suites are left out;
-    None where no mutant is left. Raises ValueError for k < 1.
+    Args:
+        records: suites of one problem, judged on the same mutants.
+
+    Raises ValueError if k < 1.
     """
     judged = [record.mutants for record in records if record is not None]
     by_mutant = [[o for o in outcomes if o is not None] for outcomes in zip(*judged, strict=True)]
@@ -92,7 +98,7 @@ def kill_at_k(records: Sequence[SuiteRecord | None], k: int) -> float | None:
 
 
 def mean_kill_at_k(by_problem: Iterable[Sequence[SuiteRecord | None]], k: int) -> float | None:
-    """Mean of `kill_at_k` over the problems that have one; None where none has."""
+    """Returns the mean of `kill_at_k` over the problems for which it is not None; None if there is no such problem."""
     return _mean([kill_at_k(records, k) for records in by_problem])
 
 

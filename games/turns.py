@@ -1,4 +1,4 @@
-"""A player's move in any game."""
+"""The turns of a player, for all games: sampling a completion, and asking again after a failed attempt."""
 
 import asyncio
 from collections.abc import Sequence
@@ -13,10 +13,13 @@ from core.verdict import Status, Test
 async def take_turn(
     player: Player, tokens: Sequence[int], attempt: int, place: int, begins: str = ""
 ) -> Turn:
-    """Have the player answer once.
+    """Samples one completion of the player and returns it as a turn.
 
-    tokens: the prompt, as `PromptFormat.say` returned it. place: the stage, or the number of the move; with the attempt it
-    decides the seed. begins: as in the message that was said last.
+    Args:
+        tokens: the prompt, as `PromptFormat.say` returned it.
+        attempt: number of the attempt.
+        place: number of the stage or of the move. The seed is derived from the attempt and the place.
+        begins: the field `begins` of the last message in the prompt.
     """
     writing = player.writing
     sampling = Sampling(
@@ -37,7 +40,7 @@ async def take_turn(
 
 
 async def answer_all(player: Player, message: Message) -> list[Trajectory]:
-    """One completion per attempt, all to the same message. Not yet judged."""
+    """Sends the message to the player and returns one trajectory of one turn per attempt. They are not yet judged."""
     tokens = player.format.say((), message)
     turns = await asyncio.gather(
         *(take_turn(player, tokens, i, 0, message.begins) for i in range(player.attempts))
@@ -55,7 +58,8 @@ _TOLD_TESTS, _TOLD_CHARACTERS = 3, 200
 
 
 def again_message(outcomes: Sequence[Outcome]) -> Message:
-    """What a player is told of a program that failed some of these tests."""
+    """Returns the message that asks a player to write its program again. It shows the first tests that the program
+    failed."""
     failed = [outcome for outcome in outcomes if outcome.status != "PASSED"]
     told = [_plain(outcome.test) for outcome in failed[:_TOLD_TESTS]]
     said = [_plain(f"{o.status}{': ' * bool(o.error)}{o.error}") for o in failed[:_TOLD_TESTS]]
@@ -66,8 +70,8 @@ def again_message(outcomes: Sequence[Outcome]) -> Message:
 
 
 def worst(tests: Sequence[Test]) -> list[Outcome]:
-    """Outcomes of these tests of which what is told takes about the most tokens."""
-    error = "1 " * _TOLD_CHARACTERS  # few tokenizers have a token for more than one character of it
+    """Returns outcomes of these tests for which `again_message` takes about the most tokens."""
+    error = "1 " * _TOLD_CHARACTERS  # few tokenizers have a token for more than one character of this text
     outcomes = [Outcome(test=str(test), status=Status.RUNTIME_ERROR, error=error) for test in tests]
     return sorted(outcomes, key=lambda outcome: len(_plain(outcome.test)), reverse=True)
 
@@ -78,7 +82,8 @@ def _plain(text: str) -> str:
 
 
 async def try_again(player: Player, attempt: Trajectory, message: Message) -> Turn:
-    """The turn after all of an attempt's, as an answer to the message; the attempt is not changed."""
+    """Sends the message to the player after the last turn of an attempt. Returns the new turn; does not change the
+    attempt."""
     last = attempt.turns[-1]
     tokens = player.format.say([*last.prompt_tokens, *last.completion.tokens], message)
     player = replace(player, seed=derive_seed(player.seed, "again", len(attempt.turns)))
@@ -86,8 +91,14 @@ async def try_again(player: Player, attempt: Trajectory, message: Message) -> Tu
 
 
 def further(chain: Trajectory, number: int, attempts: int) -> Trajectory:
-    """The last turn of a chain of attempts as an attempt that earns by itself, beside those of the same number (from 2).
-    attempts: the player's first ones."""
+    """Returns the last turn of a conversation as an attempt of its own, with its own reward. It forms a group with the
+    other attempts of the same number.
+
+    Args:
+        chain: the conversation: a first attempt and the attempts after it.
+        number: position of the attempt in the conversation, from 2.
+        attempts: number of the player's first attempts.
+    """
     return replace(
         chain,
         attempt=chain.attempt + (number - 1) * attempts,
