@@ -1,9 +1,9 @@
-"""How a model is spoken to. A format maps problems to token ids and completions back to text.
+"""Prompt formats. A format converts the messages of a game to token ids, and completions back to text.
 
-Both formats keep one rule: the prompt of a later stage starts with every token said so far, so that an attempt
-is one token sequence, nothing is retokenised, and the engine's prefix cache is hit.
+In both formats, the prompt of a later stage starts with all earlier tokens of the attempt. An attempt is therefore one
+token sequence, nothing is retokenised, and the inference engine can use its prefix cache.
 
-A tokenizer here is a Hugging Face tokenizer, passed in (this module imports none).
+A tokenizer here is a Hugging Face tokenizer that the caller passes in (this module imports none).
 """
 
 from bisect import bisect_left
@@ -27,32 +27,35 @@ _PLAIN_TEMPLATE = (
     "{% if add_generation_prompt %}### Assistant\n{% endif %}"
 )
 FENCE = "```"
-"""It begins and ends a block of code in a chat answer."""
+"""Marks the begin and the end of a code block in a chat answer."""
 _NEXT_USER = "### User\n"
-"""With this heading a base model begins to write the next user message itself."""
+"""The heading with which a base model begins to write the next user message itself."""
 _TAIL = 16
-"""Tokens that this heading takes at the most, and some more."""
+"""Maximum number of tokens of this heading, with a margin."""
 _SENTINEL = "\u2063SAID\u2063"
 
 
 class _Plain:
-    """Text without the tokenizer's special tokens: what one player wrote may stand in the other's prompt, and must not
-    end its message or speak for anybody else."""
+    """Removes the tokenizer's special tokens from a text. The other player's prompt may contain what one player wrote,
+    which must not end the message there or begin a message of another role."""
 
     def __init__(self, tokenizer: Any) -> None:
-        # Some published tokenizers name "" as a special token: it is in every text and stands for none.
+        # Some published tokenizers list "" as a special token. Every text contains it, and it is no token.
         self._special = tuple(filter(None, tokenizer.all_special_tokens))
 
     def __call__(self, text: str) -> str:
-        while any(token in text for token in self._special):  # taking one out may put another together
+        while any(token in text for token in self._special):  # without one token, the rest may form another
             for token in self._special:
                 text = text.replace(token, "")
         return text
 
 
 class TaggedFormat:
-    """For models with marker tokens: a message and its answer are <p>message<w>answer<end>, or stand between the marks
-    that the message names. The multi-stage game: <p>description<s1>...<s2>...<s5>code<end>, <t>description<w>tests<end>."""
+    """Prompt format for models with marker tokens: a message and its answer are <p>message<w>answer<end>, or have the
+    markers that the message names.
+
+    Example, the multi-stage game: <p>description<s1>...<s2>...<s5>code<end> and <t>description<w>tests<end>.
+    """
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer, self._plain = tokenizer, _Plain(tokenizer)
@@ -62,7 +65,7 @@ class TaggedFormat:
     def say(self, tokens: Sequence[int], message: Message) -> list[int]:
         opens, asks = message.marks
         said = [*tokens, *([self._id[opens]] if opens else []), *self._encode(message.brief)]
-        closed = not message.brief and said[-1:] == [self._id[asks]]  # the model went on by itself
+        closed = not message.brief and said[-1:] == [self._id[asks]]  # the model wrote the marker itself
         return said if closed else [*said, self._id[asks]]
 
     def stop_token_ids(self, begins: str = "") -> tuple[int, ...]:
@@ -78,20 +81,23 @@ class TaggedFormat:
         return [*self._encode(text), self._id[closes]]
 
     def _encode(self, text: str) -> list[int]:
-        # most stages are asked for by their mark alone
+        # the message of most stages is a marker alone
         return self._tokenizer.encode(self._plain(text), add_special_tokens=False) if text else []
 
 
 class ChatFormat:
-    """For instruction models: a user message and an assistant message, by the model's own chat template.
+    """Prompt format for instruction models: a user message and an assistant message, in the model's own chat template.
 
-    If the tokenizer has several templates, the one named "default" is used. If it has none, which is so for base models,
-    a plain one is used: the prompt then begins with the tokenizer's BOS token if it has one, and the model's turn ends
-    as soon as it writes the heading of the next user message.
+    If the tokenizer has several templates, the one named "default" is used. If it has none, as with base models, a plain
+    template is used: the prompt then begins with the tokenizer's BOS token if it has one, and the model's turn ends as
+    soon as it writes the heading of the next user message.
     """
 
     def __init__(self, tokenizer: Any, end_token_ids: Sequence[int] = ()) -> None:
-        """end_token_ids: those that the model's generation config names, besides the tokenizer's own.
+        """Reads the template and the end tokens.
+
+        Args:
+            end_token_ids: the end tokens in the model's generation config, besides the tokenizer's own.
 
         Raises SparringError if the template refuses a conversation of a user and an assistant.
         """
@@ -108,10 +114,10 @@ class ChatFormat:
             return [*self._begin, *self._encode(self._render([_user(message.full)])), *begun]
         between = self._between(message.full)
         _, heading, after = self._tokenizer.decode(tokens[-_TAIL:]).rpartition(_NEXT_USER)
-        if self._is_base and heading and not after.strip():  # a token may go beyond it
+        if self._is_base and heading and not after.strip():  # the last token may be longer than the heading
             between = between.split(_NEXT_USER, 1)[1]
         ids = self._encode(between)
-        if ids and tokens[-1] == ids[0]:  # the model closed its own turn
+        if ids and tokens[-1] == ids[0]:  # the model ended its turn itself
             ids = ids[1:]
         return [*tokens, *ids, *begun]
 
@@ -144,12 +150,14 @@ class ChatFormat:
         return [*self._encode(text), self._stop[0]]
 
     def _between(self, instruction: str) -> str:
-        """What the template puts between an assistant message and the next one, with the new user message in it."""
+        """Returns the template's text between two assistant messages, which contains the user message with the
+        instruction."""
         messages = [_user("?"), {"role": "assistant", "content": _SENTINEL}, _user(instruction)]
         return self._render(messages).split(_SENTINEL, 1)[1]
 
     def _end_of_turn_ids(self, end_token_ids: Sequence[int]) -> tuple[int, ...]:
-        """The token with which the template closes an assistant turn, then all end tokens of tokenizer and model."""
+        """Returns the special token with which the template ends an assistant turn, if there is one, then all end tokens
+        of the tokenizer and the model."""
         closing = self._encode(self._between("?"))[:1]
         special = [i for i in closing if i in self._tokenizer.all_special_ids]
         own = self._tokenizer.eos_token_id
@@ -176,7 +184,7 @@ def _user(content: str) -> dict[str, str]:
 
 
 def _default_template(tokenizer: Any) -> str:
-    """Raises SparringError if the tokenizer has several templates, none of which is its default."""
+    """Returns the tokenizer's default template. Raises SparringError if it has several and none is the default."""
     try:
         return tokenizer.get_chat_template()
     except ValueError as error:
@@ -187,8 +195,14 @@ def _default_template(tokenizer: Any) -> str:
 
 
 def served_template(tokenizer: Any, policy: str, staged: bool) -> str | None:
-    """The chat template for who renders messages without us; None: the tokenizer's own. A model with marker tokens takes
-    one message, the last one, between the marks that the policy was trained on. staged: in the multi-stage game."""
+    """Returns the chat template for a server that renders messages without this module; None if the tokenizer's own
+    template is right. For a model with marker tokens, the template renders the last message only, between the markers
+    that the policy was trained on.
+
+    Args:
+        policy: name of the policy.
+        staged: whether the policy was trained in the multi-stage game.
+    """
     if not isinstance(format_for(tokenizer), TaggedFormat):
         return None if tokenizer.chat_template else _PLAIN_TEMPLATE
     opens, asks = PROBLEM, TESTS
@@ -198,7 +212,7 @@ def served_template(tokenizer: Any, policy: str, staged: bool) -> str | None:
 
 
 def format_for(tokenizer: Any, end_token_ids: Sequence[int] = ()) -> PromptFormat:
-    """Return a TaggedFormat if the tokenizer knows the stage markers, else a ChatFormat.
+    """Returns a TaggedFormat if the tokenizer has all marker tokens, else a ChatFormat.
 
     end_token_ids: see ChatFormat.
     """

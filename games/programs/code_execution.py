@@ -1,7 +1,8 @@
-"""Rewards for code that runs (R1): a program earns by how it ends, not by what it computes.
+"""Rewards for programs that run: the reward depends on how a program ends, not on what it computes.
 
-+1 runs and prints; +0.5 runs and prints nothing; -0.5 does not parse; -1 fails while it runs, or is stopped by a limit.
-`print(1)` earns +1: a warm-up, unless gate_on_tests asks for the problem's tests as well.
++1: the program runs and prints; +0.5: it runs and prints nothing; -0.5: it does not compile; -1: it fails while it runs,
+or is stopped by a limit. `print(1)` earns +1, so the game is only a warm-up, unless `gate_on_tests` requires that the
+problem's tests are passed as well.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +28,7 @@ Answer with one ```python block."""
 
 
 class CodeExecutionRules(SolverRules):
-    """R1: a program earns by running."""
+    """Config of a game in which a program is rewarded for running without an error."""
 
     kind: Literal["code_execution"] = "code_execution"
     gate_on_tests: bool = False
@@ -82,7 +83,6 @@ class CodeExecutionRules(SolverRules):
         return True
 
     def why(self, player: str, components: Mapping[str, float]) -> str:
-        """How a reward came about, from its components."""
         if not components["python"]:
             return "no valid Python"
         if not components["runs"]:
@@ -94,7 +94,10 @@ class CodeExecutionRules(SolverRules):
 
 
 def execution_reward(verdict: Verdict, is_python: bool) -> float:
-    """R1's table. is_python: the program compiles; the sandbox calls a program that does not a runtime error."""
+    """Returns the reward by the list in the module's docstring.
+
+    is_python: whether the program compiles. The sandbox reports a program that does not compile as a runtime error.
+    """
     match verdict.status:
         case Status.PASSED:
             return 1.0 if verdict.stdout.strip() else 0.5

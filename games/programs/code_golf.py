@@ -1,4 +1,4 @@
-"""Code golf on grids (R3): a program maps input grids to output grids, and the shorter of two right ones earns more."""
+"""Code golf on grids: a program maps input grids to output grids, and of two correct programs the shorter earns more."""
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean
@@ -21,7 +21,7 @@ takes and returns a list of lists of integers. Of correct programs the one with 
 {best}
 Answer with one ```python block that defines p."""
 _DIGITS = 4
-"""More tokens than one that the length of a known program may take."""
+"""Maximum number of tokens, besides the first, that the length of a known program takes in the prompt."""
 _BEST = """
 A program of {bytes} bytes is known; find a shorter one:
 ```python
@@ -31,19 +31,20 @@ A program of {bytes} bytes is known; find a shorter one:
 
 
 def golf_scores(greedy: Sequence[JudgedProgram], rules: "CodeGolfRules") -> dict[str, float]:
-    """bytes: the mean of the programs that solve their task; kaggle_score: the sum over all tasks."""
+    """Returns bytes: the mean length of the programs that solve their task, missing if there are none; and kaggle_score:
+    the sum over all tasks."""
     sizes = [utf8_bytes(judged.program) for judged in greedy if judged.solved]
     score = sum(kaggle_score(True, size, rules.rewards.kaggle_floor) for size in sizes)
     return {"kaggle_score": score} | ({"bytes": fmean(sizes)} if sizes else {})
 
 
 class CodeGolfRules(SolverRules):
-    """R3: short programs that map grids to grids."""
+    """Config of a game in which a program maps grids to grids, and is rewarded for being correct and short."""
 
     kind: Literal["code_golf"] = "code_golf"
     rewards: GolfRules = GolfRules()
     show_best: bool = False
-    """The prompt shows the best program that the run's database of solutions has for the task (self-play)."""
+    """Show in the prompt the best program for the task in the run's database of solutions (self-play)."""
     sandbox_limits: Limits = Limits()
 
     @property
@@ -59,7 +60,7 @@ class CodeGolfRules(SolverRules):
         )
 
     def shown_tokens(self, max_tokens: int) -> int:
-        """A known program that is shown takes as much as one completion."""
+        """Returns the maximum number of tokens that a known program adds: it is at most as long as one completion."""
         return max_tokens + _DIGITS if self.show_best else 0
 
     def refuse(self, problem: Problem) -> str | None:
@@ -87,7 +88,6 @@ class CodeGolfRules(SolverRules):
         return True
 
     def why(self, player: str, components: Mapping[str, float]) -> str:
-        """How a reward came about, from its components."""
         passed = f"{self.rewards.pass_weight * components['pass_rate']:.2f} for the share of tests passed"
         if components["solved"]:
             short = self.rewards.length_weight * components["brevity"]

@@ -1,5 +1,4 @@
-"""Held-out evaluation of games with one policy that writes programs: greedy pass rate, pass@k, and what the game's own
-reward says."""
+"""Held-out evaluation of games in which one policy writes programs: greedy pass rate, pass@k, and the game's reward."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -15,15 +14,15 @@ from games.programs.game import SolverRules
 
 
 class SolverEvaluator(Evaluator):
-    """Scores:
+    """Evaluator of greedy and sampled programs on held-out problems. Scores:
     generator_pass_rate, generator_test_rate, pass_at_<k>, unjudged: see `program_scores`;
-    reward: mean reward of the greedy programs by the game's rules, on the baseline tests; sampled_reward: that of the
-    sampled ones, where there are any;
-    every component of that reward;
-    proxy_gold_gap: how much larger a share of the rewarded tests than of the hidden tests the greedy programs pass,
-    where the game rewards tests and the problems have hidden ones.
+    reward: mean reward of the greedy programs in the game, on the baseline tests;
+    sampled_reward: mean reward of the sampled programs, if there are any;
+    every component of the reward: its mean over the greedy programs;
+    proxy_gold_gap: share of the rewarded tests minus share of the hidden tests that the greedy programs pass, if the game
+    rewards tests and problems have hidden tests.
 
-    combined is the reward: what the game is about.
+    combined is the reward, since that is what the game trains.
     """
 
     def __init__(
@@ -60,13 +59,13 @@ class SolverEvaluator(Evaluator):
         return Scores(values, reward, tasks, {i: asdict(p) for i, (p,) in greedy.items()})
 
     async def _judged(self, episodes: Sequence[Episode]) -> dict[str, list[JudgedProgram]]:
-        """By problem id."""
+        """Judges the programs of the episodes. The result is by problem id."""
         programs = {e.problem_id: [t.artifact for t in e.trajectories] for e in episodes}
         problems = [p for p in self._problems if p.id in programs]
         return await judge_programs(self._sandbox, programs, problems, self._limits)
 
     async def _gap(self, greedy: Mapping[str, Sequence[JudgedProgram]]) -> float | None:
-        """None where no test is hidden, or none pays."""
+        """Returns the proxy_gold_gap of the greedy programs; None if no test is hidden or no test is rewarded."""
         pairs = [
             (problem, tests, program)
             for problem in self._problems
@@ -89,11 +88,15 @@ class SolverEvaluator(Evaluator):
 
 
 def proxy_gold_gap(training: Sequence[float | None], hidden: Sequence[float | None]) -> float | None:
-    """How much better programs do on the tests that paid for them than on tests that no reward saw: mean over programs of
-    (pass rate on training tests - pass rate on hidden tests), from -1 to 1. Some gap is normal, for hidden tests are harder.
+    """Returns how much better programs do on rewarded tests than on tests that no reward uses: the mean over programs of
+    (pass rate on training tests - pass rate on hidden tests), from -1 to 1. Some gap is normal, since hidden tests are
+    harder.
 
-    training, hidden: of the same programs in the same order; None where the sandbox could not judge. Programs that
-    miss either are left out; None where none is left. Raises ValueError where the lengths differ.
+    Args:
+        training, hidden: pass rates of the same programs in the same order; None if the sandbox could not judge. Programs
+            that lack one of the two are left out; if none is left, the result is None.
+
+    Raises ValueError if the lengths differ.
     """
     gaps = [p - g for p, g in zip(training, hidden, strict=True) if p is not None and g is not None]
     return sum(gaps) / len(gaps) if gaps else None
@@ -104,7 +107,7 @@ def _mean_reward(trajectories: Sequence[Trajectory]) -> float:
 
 
 def _components(trajectories: Sequence[Trajectory]) -> dict[str, float]:
-    """Mean of each part of the reward; a part that an attempt does not name is 0 there."""
+    """Returns the mean of each component of the reward over the judged attempts; a missing component counts as 0."""
     judged = [t for t in trajectories if t.reward is not None]
     names = dict.fromkeys(name for t in judged for name in t.components)
     return {name: mean([t.components.get(name, 0.0) for t in judged]) for name in names}

@@ -1,4 +1,4 @@
-"""Games of one policy that writes a program for a problem: what it is asked and what it earns, the rules say."""
+"""Games in which one policy writes a program for a problem. The game config defines the message and the reward."""
 
 import asyncio
 from abc import abstractmethod
@@ -20,8 +20,8 @@ from games.turns import again_message, answer_all, further, try_again, worst
 
 class SolverRules(Rules):
     attempts_per_episode: int = Field(default=1, ge=1)
-    """Programs one after another, as long as one fails a test that is rewarded: the generator is told which, and writes
-    the program again. Each earns by itself."""
+    """Maximum number of programs that are written one after another. While a program fails a rewarded test, the generator
+    is told which test, and writes the program again. Each program has its own reward."""
     sandbox_limits: Limits
 
     @property
@@ -30,23 +30,24 @@ class SolverRules(Rules):
 
     @abstractmethod
     def message(self, problem: Problem, memory: Sequence[str] = ()) -> Message:
-        """memory: programs known to solve the problem, the best first."""
+        """Returns the message that asks for a program. memory: programs known to solve the problem, the best first."""
 
     def read(self, attempt: Trajectory, problem: Problem) -> None:
-        """Make the program of the artifact, until then a completion's text."""
+        """Replaces the attempt's artifact, the text of a completion, by the program in it."""
         attempt.artifact = read_program(attempt.artifact, problem)
 
     @abstractmethod
     async def earn(self, problem: Problem, attempt: Trajectory, sandbox: Sandbox) -> bool:
-        """Judge the program, and write the attempt's reward, components and outcomes. False where the sandbox failed."""
+        """Judges the program and sets the attempt's reward, components and outcomes. Returns False if the sandbox
+        failed."""
 
     def shown_tokens(self, max_tokens: int) -> int:
-        """Tokens that memory may add to a message."""
+        """Returns the maximum number of tokens that `memory` adds to a message."""
         return 0
 
     @property
     def rewarded_tests(self) -> int | None:
-        """How many of a problem's baseline tests the reward looks at, the first ones; None: all."""
+        """Number of a problem's baseline tests that the reward uses, from the first one; None: all."""
         return None
 
     def game(self) -> Game:
@@ -99,20 +100,21 @@ class SolverGame:
     async def solve_all(
         self, problem: Problem, player: Player, memory: Sequence[str] = ()
     ) -> list[Trajectory]:
-        """All attempts, not yet judged."""
+        """Returns all first attempts of the player, not yet judged."""
         attempts = await answer_all(player, self.rules.message(problem, memory))
         for attempt in attempts:
             self.rules.read(attempt, problem)
         return attempts
 
     def told(self, outcomes: Sequence[Outcome]) -> Message:
-        """To the generator, of a program that failed some of these tests."""
+        """Returns the message that tells the generator which of these tests its program failed."""
         return again_message(outcomes)
 
     async def again(
         self, problem: Problem, player: Player, attempt: Trajectory, outcomes: Sequence[Outcome]
     ) -> Trajectory:
-        """The attempt with one turn more: the program once again, by who has been told what tests it failed."""
+        """Tells the player which tests its program failed, and lets it write the program again. Returns the attempt with
+        this turn added."""
         turn = await try_again(player, attempt, self.told(outcomes))
         attempt = replace(
             attempt, turns=[*attempt.turns, turn], artifact=turn.text, reward=None, components={}, outcomes=()
@@ -124,7 +126,7 @@ class SolverGame:
         tokens = style.say((), self.rules.message(problem, ("x",)))
         told = self.told(
             worst([OutputTest(stdout=None), *problem.baseline_tests])
-        )  # a program's own run, too
+        )  # the run of the program alone may fail, too
         for _ in range(self.rules.attempts_per_episode - 1):
             tokens = style.say([*tokens, *[0] * max_tokens], told)
         return len(tokens) + self.rules.shown_tokens(max_tokens) + max_tokens

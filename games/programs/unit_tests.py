@@ -1,4 +1,4 @@
-"""Rewards from unit tests, in any language of the sandbox (R4): a share for each test passed, a bonus for all.
+"""Rewards from unit tests, in any language of the sandbox: a share for each test passed, and a bonus if all are passed.
 
 reward = base_weight * passed / total + perfect_weight * [all passed], over at most max_tests tests of the problem.
 """
@@ -32,7 +32,7 @@ _ANSWER_BEGINS = re.compile(r"</reasoning>\s*+<answer>")
 
 
 class UnitTestsRules(SolverRules):
-    """R4: a program earns by the unit tests that it passes."""
+    """Config of a game in which a program is rewarded for the unit tests that it passes."""
 
     kind: Literal["unit_tests"] = "unit_tests"
     base_weight: float = Field(default=1.0, ge=0)
@@ -40,10 +40,10 @@ class UnitTestsRules(SolverRules):
     perfect_weight: float = Field(default=1.0, ge=0)
     """Bonus if all tests are passed."""
     max_tests: int = Field(default=3, ge=1)
-    """Tests per problem that count, the first ones."""
+    """Maximum number of tests per problem that count; they are the first ones."""
     answer_format: Literal["direct", "reasoning"] = "direct"
-    """direct: the program; reasoning: <reasoning>...</reasoning><answer>program</answer>, and a completion without
-    both earns nothing."""
+    """Form of the answer. direct: the program; reasoning: <reasoning>...</reasoning><answer>program</answer>, and a
+    completion without both parts earns nothing."""
     sandbox_limits: Limits = Limits(cpu_s=1.0)
 
     @property
@@ -71,7 +71,8 @@ class UnitTestsRules(SolverRules):
         return Message(brief=problem.description, full=full, begins=begins)
 
     def read(self, attempt: Trajectory, problem: Problem) -> None:
-        """One that does not keep the answer format has no program, and format 0."""
+        """Reads the program. If the answer does not have the required format, the program is empty and the component
+        `format` is 0."""
         program = read_answer(attempt.artifact, self.answer_format, problem)
         attempt.artifact, attempt.components["format"] = program or "", float(program is not None)
 
@@ -98,7 +99,6 @@ class UnitTestsRules(SolverRules):
         return True
 
     def why(self, player: str, components: Mapping[str, float]) -> str:
-        """How a reward came about, from its components."""
         if not components["format"]:
             return "the answer does not keep the format (game.answer_format), so there is no program"
         base, bonus = components["base"], components["bonus"]
@@ -106,14 +106,15 @@ class UnitTestsRules(SolverRules):
 
 
 def _shown(problem: Problem) -> str:
-    """The description. One that is Python, as HumanEval's, stands in a block: models are used to code in blocks."""
+    """Returns the description of the problem. A description that is Python, as in HumanEval, is put into a code block,
+    since models are used to code in blocks."""
     if not problem.description.startswith(("def ", "from ", "import ")):
         return problem.description
     return f"\n```python\n{problem.description}\n```"
 
 
 def read_answer(text: str, answer_format: str, problem: Problem) -> str | None:
-    """Return the program in a completion; None if the completion does not keep the format."""
+    """Returns the program in a completion; None if the completion does not have the format."""
     if answer_format == "direct":
         return read_program(text, problem)
     begin = text.find("<reasoning>")
@@ -123,7 +124,7 @@ def read_answer(text: str, answer_format: str, problem: Problem) -> str | None:
 
 
 def unit_test_reward(passed: int, total: int, rules: UnitTestsRules) -> tuple[float, dict[str, float]]:
-    """(reward, its parts). total > 0."""
+    """Returns (reward, its components). total must be positive."""
     base, bonus = rules.base_weight * passed / total, rules.perfect_weight * (passed == total)
     parts = {"base": base, "bonus": bonus, "pass_rate": passed / total, "solved": float(passed == total)}
     return base + bonus, parts
