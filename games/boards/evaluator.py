@@ -1,4 +1,4 @@
-"""Held-out evaluation of board games: against fixed opponents, and for Kuhn poker against the best response."""
+"""Evaluation of board games against fixed opponents, and for Kuhn poker against the best response as well."""
 
 from collections.abc import Sequence
 
@@ -12,16 +12,18 @@ from games.rules import SEATS
 
 _MATCHES = 1
 _PROBES = 48
-"""Moves sampled at each information set of Kuhn poker."""
+"""Number of moves that are sampled at each information set of Kuhn poker."""
 
 
 class MatchEvaluator(Evaluator):
-    """The policy plays as it trains (sampled at temperature 1), on both sides. Scores, for each opponent:
-    win_vs_<opponent>, draw_vs_..., loss_vs_..., payoff_vs_...; illegal: share of matches lost by an illegal move.
-    For Kuhn poker nash_conv (0 in equilibrium, 11/12 for uniform play) and exploitability, half of it, of the policy
-    as it was sampled at each information set; an illegal move there counts as pass.
+    """Evaluator in which the policy plays both sides as in training, sampled at temperature 1. Scores:
+    win_vs_<opponent>, draw_vs_..., loss_vs_..., payoff_vs_...: shares of matches and mean payoff, for each opponent;
+    illegal: share of matches that the policy lost by an illegal move;
+    nash_conv (Kuhn poker only): 0 in equilibrium, 11/12 for uniform play. The policy's probabilities are estimated from
+    moves that are sampled at each information set; an illegal move counts as pass;
+    exploitability (Kuhn poker only): half of nash_conv.
 
-    combined is the score against the random opponent, a draw half a win; for Kuhn poker minus nash_conv.
+    combined is the share of wins against the random opponent, with a draw as half a win; for Kuhn poker minus nash_conv.
     """
 
     def __init__(self, problems: Sequence[Problem]) -> None:
@@ -65,6 +67,6 @@ class MatchEvaluator(Evaluator):
         return Scores(values, -values["nash_conv"])
 
     def _policies(self, probed: Sequence[Episode]) -> dict[str, float]:
-        """Information set -> how often the policy bets there."""
+        """Returns information set -> share of the sampled moves that bet."""
         set_of = {p.id: p.tags[1] for p in self._probes}
         return {set_of[e.problem_id]: mean([t.components["bet"] for t in e.trajectories]) for e in probed}

@@ -1,7 +1,8 @@
-"""Self-play at a board (R1; SPIRAL, Liu et al. 2025, arXiv:2506.24119): one policy sits on both sides of a zero-sum game.
+"""Self-play in board games (SPIRAL, Liu et al. 2025, arXiv:2506.24119): one policy plays both sides of a zero-sum game.
 
-An illegal move loses at once. What its opponent earns by that is a key of its own: paid for it, a policy learns to wait
-for the other's mistakes. Held-out "problems" are matches against fixed opponents, and Kuhn poker's information sets.
+An illegal move loses at once. The reward of its opponent is a config key of its own: if it is positive, a policy learns
+to wait for illegal moves of the other side. The held-out "problems" are matches against fixed opponents and, for Kuhn
+poker, its information sets.
 """
 
 import asyncio
@@ -26,7 +27,7 @@ class BoardGame:
     async def play(
         self, problem: Problem, players: Mapping[str, Player], sandbox: Sandbox, memory: Sequence[str] = ()
     ) -> Episode:
-        """One match per attempt. Neither the sandbox nor memory is used."""
+        """Plays one match per attempt. Neither the sandbox nor memory is used."""
         if problem.tags[:1] == (PROBE,):
             return Episode(problem_id=problem.id, trajectories=await self._probe(problem, players))
         seated: dict[str, Player | str] = dict(players)
@@ -51,8 +52,8 @@ class BoardGame:
     async def _match(
         self, problem: Problem, seated: Mapping[str, Player | str], attempt: int
     ) -> list[Trajectory]:
-        """The trajectories of those who moved and are players, not bots."""
-        # Both sides draw the same deal: from the seed of whoever is a player.
+        """Plays one match. Returns the trajectories of the players that made a move; bots have none."""
+        # The deal is the same for both sides. Bots have no seed.
         seed = min(seat.seed for seat in seated.values() if isinstance(seat, Player))
         rng = Random(derive_seed(seed, "match", attempt))
         state = start(self.rules.kind, rng)
@@ -74,7 +75,7 @@ class BoardGame:
         return [
             self._trajectory(name, attempt, turns[name], state, offender)
             for name in SEATS
-            if turns[name]  # a bot, or a player who never came to move
+            if turns[name]  # a bot has none, nor has a player that made no move
         ]
 
     def _trajectory(
@@ -99,14 +100,14 @@ class BoardGame:
         )
 
     async def _probe(self, problem: Problem, players: Mapping[str, Player]) -> list[Trajectory]:
-        """One move per attempt at an information set; components say which."""
+        """Samples one move per attempt at an information set. The trajectories' components hold the moves."""
         name = problem.tags[1]
         card, history = name[0], name[1:]
         player = players[SEATS[kuhn.to_move(history)]]
         state = KuhnPoker((card, card), history)  # only the mover's own card is shown
         earlier = [KuhnPoker((card, card), history[:i]) for i in range(len(history) % 2, len(history), 2)]
         tokens: list[int] = []
-        for before in earlier:  # what the player said to come here
+        for before in earlier:  # the player's own moves that led to this information set
             said = {"p": "pass", "b": "bet"}[history[len(before.history)]]
             tokens = [*player.format.say(tokens, _message(before)), *player.format.completion(said)]
         tokens = player.format.say(tokens, _message(state))

@@ -1,24 +1,25 @@
-"""Kuhn poker (Kuhn 1950, "A simplified two-person poker") and how far policies are from its equilibrium, exactly.
+"""Kuhn poker (Kuhn 1950, "A simplified two-person poker"), and the exact distance of policies from its equilibrium.
 
-Three cards, one each, ante 1. In turn: pass or bet 1; after a bet, pass folds and bet calls. Both passing or a call
-shows the cards. Zero sum, worth -1/18 to role 0, who moves first. Pure functions.
+There are three cards; each role gets one, and the ante is 1. The roles move in turn: pass or bet 1; after a bet, pass
+folds and bet calls. The cards are shown if both roles pass or a bet is called. The game is zero-sum; its value is -1/18
+for role 0, which moves first. Pure functions.
 """
 
 from collections.abc import Mapping, Sequence
 from itertools import permutations
 
 CARDS = "JQK"
-"""In rising order."""
+"""The cards in rising order."""
 ACTIONS = "pb"
 """Pass and bet."""
 DEALS = tuple(permutations(CARDS, 2))
-"""(card of role 0, card of role 1), equally likely."""
+"""The deals (card of role 0, card of role 1), which are equally likely."""
 SITUATIONS = (("", "pb"), ("p", "b"))
 """The histories at which each role moves."""
 TERMINAL = ("pp", "bp", "bb", "pbp", "pbb")
 
 Policies = Mapping[str, float]
-"""Of both roles: information set -> probability of betting."""
+"""The policies of both roles: information set -> probability of a bet."""
 
 
 def to_move(history: str) -> int:
@@ -26,12 +27,12 @@ def to_move(history: str) -> int:
 
 
 def legal_actions(history: str) -> str:
-    """Empty where the game is over."""
+    """Returns the legal actions; none if the game is over."""
     return "" if history in TERMINAL else ACTIONS
 
 
 def information_set(cards: Sequence[str], history: str) -> str:
-    """What the role to move knows: its card and what was done."""
+    """Returns what the role to move knows: its card and the history."""
     return cards[to_move(history)] + history
 
 
@@ -40,7 +41,7 @@ def information_sets(role: int) -> list[str]:
 
 
 def payoff(cards: Sequence[str], history: str) -> int:
-    """What role 0 wins, and role 1 loses, at the end of the game."""
+    """Returns what role 0 wins and role 1 loses at the end of the game."""
     if history in ("bp", "pbp"):
         return 1 if history == "bp" else -1
     stake = 2 if history.endswith("bb") else 1
@@ -48,12 +49,12 @@ def payoff(cards: Sequence[str], history: str) -> int:
 
 
 def value(policies: Policies) -> float:
-    """Expected payoff of role 0."""
+    """Returns the expected payoff of role 0."""
     return sum(_value(policies, cards, "") for cards in DEALS) / len(DEALS)
 
 
 def best_response_value(policies: Policies, role: int) -> float:
-    """What `role` earns by the best reply to the other role's policy."""
+    """Returns the expected payoff of `role` for the best response to the other role's policy."""
     total = 0.0
     for own in CARDS:
         others = {card: 1 / len(DEALS) for card in CARDS if card != own}
@@ -62,13 +63,13 @@ def best_response_value(policies: Policies, role: int) -> float:
 
 
 def nash_conv(policies: Policies) -> float:
-    """What both roles together would gain by best replies: 0 in equilibrium, 11/12 for uniform policies (Lanctot et
-    al. 2017, arXiv:1711.00832, section 2). Zero sum, so what they earn without deviating cancels."""
+    """Returns what both roles together would gain by best responses: 0 in equilibrium, 11/12 for uniform policies (Lanctot
+    et al. 2017, arXiv:1711.00832, section 2). The game is zero-sum, so the payoffs without deviation cancel out."""
     return best_response_value(policies, 0) + best_response_value(policies, 1)
 
 
 def equilibrium(alpha: float) -> Policies:
-    """The family of equilibria, alpha in [0, 1/3]: how often role 0 bluffs with the jack."""
+    """Returns an equilibrium. alpha, in [0, 1/3], is the probability that role 0 bluffs with the jack."""
     first = {"J": alpha, "Q": 0.0, "K": 3 * alpha, "Jpb": 0.0, "Qpb": alpha + 1 / 3, "Kpb": 1.0}
     second = {"Jp": 1 / 3, "Qp": 0.0, "Kp": 1.0, "Jb": 0.0, "Qb": 1 / 3, "Kb": 1.0}
     return first | second
@@ -91,8 +92,13 @@ def _value(policies: Policies, cards: Sequence[str], history: str) -> float:
 def _best_response(
     policies: Policies, role: int, own: str, others: Mapping[str, float], history: str
 ) -> float:
-    """others: the other's cards, each with the probability of being dealt and of the other's acting as in history.
-    Every one of them looks the same to `role`, so one action must be best for their sum."""
+    """Returns the expected payoff of the best response of `role` from a history on. `role` cannot tell the other role's
+    cards apart, so it chooses the action that is best for their sum.
+
+    Args:
+        own: the card of `role`.
+        others: card of the other role -> probability that it is dealt and that the other role acts as in `history`.
+    """
     if not legal_actions(history):
         sign = 1 if role == 0 else -1
         return sum(

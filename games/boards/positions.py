@@ -1,7 +1,7 @@
-"""Two-player zero-sum board games as rules alone: tic-tac-toe and Kuhn poker. Pure.
+"""The rules of two-player zero-sum games: tic-tac-toe and Kuhn poker. Pure.
 
-A state is immutable; role 0 moves first. payoff_first is None while the game goes on. `brief` is what the role to move
-sees, for models trained on this game, `full` for chat models, and never more than that role may know.
+A state is immutable; role 0 moves first. `payoff_first` is None while the game goes on. `brief` (for models trained on
+this game) and `full` (for chat models) describe the state to the role to move, without what that role may not know.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,10 @@ _LINES = ((0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 
 
 @dataclass(frozen=True, slots=True)
 class TicTacToe:
-    """cells: nine of "." "X" "O", row by row. X is role 0. Moves are "1" to "9"."""
+    """A state of tic-tac-toe. Moves are "1" to "9".
+
+    cells: nine characters ".", "X" or "O", row by row. X is role 0.
+    """
 
     cells: str = "." * 9
 
@@ -41,7 +44,7 @@ class TicTacToe:
         return TicTacToe(self.cells[:place] + "XO"[self.to_move] + self.cells[place + 1 :])
 
     def brief(self) -> str:
-        """Nine digits: 0 empty, 1 one's own, 2 the other's."""
+        """Returns nine digits: 0 is an empty cell, 1 a cell of the role to move, 2 a cell of the other role."""
         own, other = "XO" if self.to_move == 0 else "OX"
         return self.cells.translate(str.maketrans({".": "0", own: "1", other: "2"}))
 
@@ -56,7 +59,10 @@ class TicTacToe:
 
 @dataclass(frozen=True, slots=True)
 class KuhnPoker:
-    """cards: of role 0 and role 1. history: "p" and "b" in order. Moves are "pass" and "bet"."""
+    """A state of Kuhn poker. Moves are "pass" and "bet".
+
+    cards: the cards of role 0 and role 1. history: "p" for each pass and "b" for each bet, in order.
+    """
 
     cards: tuple[str, str]
     history: str = ""
@@ -81,7 +87,7 @@ class KuhnPoker:
         return kuhn.information_set(self.cards, self.history)
 
     def brief(self) -> str:
-        """The card and the history, such as "K pb"."""
+        """Returns the card and the history, such as "K pb"."""
         return f"{self.cards[self.to_move]} {self.history}".rstrip()
 
     def full(self) -> str:
@@ -97,13 +103,13 @@ State = TicTacToe | KuhnPoker
 
 
 def start(game: str, rng: Random) -> State:
-    """A new match; chance deals by rng."""
+    """Returns the first state of a match. The cards are dealt with rng."""
     return TicTacToe() if game == "tictactoe" else KuhnPoker(rng.choice(kuhn.DEALS))
 
 
 def bot_move(opponent: str, state: State, rng: Random) -> str:
-    """The move of a fixed opponent: "random", "minimax" (tic-tac-toe; a random one of the best) or "equilibrium"
-    (Kuhn, bluffing a fifth of the time)."""
+    """Returns the move of a fixed opponent: "random", "minimax" (tic-tac-toe: a random one of the best moves) or
+    "equilibrium" (Kuhn poker: role 0 bluffs with the jack with probability 0.2)."""
     if opponent == "random":
         return rng.choice(state.legal_moves)
     if isinstance(state, TicTacToe):
@@ -112,7 +118,7 @@ def bot_move(opponent: str, state: State, rng: Random) -> str:
 
 
 def best_moves(state: TicTacToe) -> tuple[str, ...]:
-    """All moves that keep the value of the position for who is to move."""
+    """Returns all moves that keep the value of the position for the role to move."""
     values = {move: minimax(state.after(move)) for move in state.legal_moves}
     best = max(values.values()) if state.to_move == 0 else min(values.values())
     return tuple(move for move, value in values.items() if value == best)
@@ -120,7 +126,7 @@ def best_moves(state: TicTacToe) -> tuple[str, ...]:
 
 @cache
 def minimax(state: TicTacToe) -> float:
-    """Value for role 0 when both play well."""
+    """Returns the value for role 0 when both roles play optimally."""
     if state.payoff_first is not None:
         return state.payoff_first
     values = [minimax(state.after(move)) for move in state.legal_moves]

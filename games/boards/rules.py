@@ -1,4 +1,4 @@
-"""Board games as a section of the config, and the matches that stand in the place of problems."""
+"""Configs of the board games, and the matches on which they are evaluated."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -13,15 +13,15 @@ from games.rules import SEATS, MatchRules, match, matches
 
 _OPPONENTS = {"tictactoe": ("random", "minimax"), "kuhn": ("random", "equilibrium")}
 PROBE = "probe"
-"""Tag of a problem that asks for one move at an information set."""
+"""Tag of a placeholder problem that asks for one move at an information set."""
 
 
 class BoardRules(MatchRules):
     illegal_reward: float = Field(default=-2.0, le=0)
-    """Earned by an illegal move, which ends the match. Keep it below the worst legal result: else a player who stands
-    badly loses nothing by it, and learns to make no other moves."""
+    """Reward of an illegal move, which ends the match. Keep it below the worst legal result: else a player in a bad
+    position loses nothing by an illegal move, and learns to make no other moves."""
     illegal_opponent_reward: float = Field(default=0.0, ge=0)
-    """Earned by the other side then."""
+    """Reward of the other player after an illegal move."""
 
     def game(self) -> Game:
         from games.boards.game import BoardGame
@@ -40,21 +40,21 @@ class BoardRules(MatchRules):
 
 
 class TicTacToeRules(BoardRules):
-    """R1: self-play at tic-tac-toe."""
+    """Config of tic-tac-toe in self-play."""
 
     kind: Literal["tictactoe"] = "tictactoe"
 
 
 class KuhnRules(BoardRules):
-    """R1: self-play at Kuhn poker."""
+    """Config of Kuhn poker in self-play."""
 
     kind: Literal["kuhn"] = "kuhn"
     illegal_reward: float = Field(default=-3.0, le=0)
-    """As above; a called bet loses 2."""
+    """Reward of an illegal move, which ends the match. Keep it below the worst legal result: a called bet loses 2."""
 
 
 def evaluation_matches(kind: str, per_opponent: int) -> list[Problem]:
-    """Matches on both sides against each fixed opponent; for Kuhn poker its twelve information sets, too."""
+    """Returns matches on both sides against each fixed opponent; for Kuhn poker also its twelve information sets."""
     found = [
         each
         for opponent in _OPPONENTS[kind]

@@ -11,13 +11,15 @@ from games.prediction.rules import AUTHOR, OPPONENT
 
 
 class PredictionEvaluator:
-    """On topics that training never saw, the author samples programs and the opponent answers greedily. Scores:
+    """Evaluator on topics that training does not use. The author samples programs, and the opponent decodes greedily.
+    Scores:
     author_valid: share of programs that keep the rules;
-    author_stumps: share of the valid ones that the opponent mispredicts: falls as the opponent learns;
-    opponent_predicts_bank: share of the valid programs of the *initial* author that the opponent predicts;
-    program_lines: mean length of the valid programs; unjudged: programs that the sandbox could not judge.
+    author_stumps: share of the valid programs whose output the opponent mispredicts; it falls as the opponent learns;
+    opponent_predicts_bank: share of the valid programs of the *initial* author whose output the opponent predicts;
+    program_lines: mean length of the valid programs, in lines;
+    unjudged: number of programs that the sandbox could not judge.
 
-    combined is the mean of author_valid and opponent_predicts_bank: what does not fall by the other's getting better.
+    combined is the mean of author_valid and opponent_predicts_bank, since neither falls when the other player gets better.
     """
 
     shown = ("author_valid", "author_stumps", "opponent_predicts_bank")
@@ -30,7 +32,7 @@ class PredictionEvaluator:
         return self._request("bank", {AUTHOR: self._programs, OPPONENT: 0})
 
     async def bank_of(self, episodes: Sequence[Episode]) -> dict[str, list[str]]:
-        """The initial author's valid programs by problem id, each once."""
+        """Returns the initial author's valid programs by problem id, without repetitions."""
         return {
             e.problem_id: list(dict.fromkeys(t.artifact for t in e.trajectories if t.components.get("valid")))
             for e in episodes
@@ -51,7 +53,7 @@ class PredictionEvaluator:
             "author_stumps": mean([t.components["stumped"] for t in valid]),
             "opponent_predicts_bank": mean([t.components["predicted"] for t in of_bank]),
             "program_lines": mean([t.components["lines"] for t in valid]),
-            # Programs of the bank are valid: one without a prediction was not judged.
+            # Programs of the bank are valid. If one has no prediction, the sandbox could not judge it.
             "unjudged": float(
                 sum(t.reward is None for t in fresh) + sum(map(len, bank.values())) - len(of_bank)
             ),

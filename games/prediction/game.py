@@ -1,8 +1,9 @@
-"""Output prediction (R1): an author writes a program, an opponent predicts what it prints. Zero sum.
+"""The output prediction game: an author writes a program, and an opponent predicts what it prints. The game is zero-sum.
 
-The author earns +1 where the opponent mispredicts and -1 where it predicts the output; the opponent the opposite.
-Guards: the program must run and print something short, twice the same; what makes output depend on anything but the
-program (clocks, random numbers, hashes, addresses) is banned; a program that breaks a rule is not put to the opponent.
+The author earns +1 if the opponent mispredicts the output and -1 if it predicts it, averaged over the predictions; the
+opponent earns the opposite. The program must run twice and print the same short line both times. Everything that makes
+the output depend on more than the program (clocks, random numbers, hashes, addresses) is banned. The opponent is not
+asked about a program that breaks a rule.
 """
 
 import asyncio
@@ -31,8 +32,8 @@ _PREDICT = """What does this Python program print?
 
 Answer with the output only."""
 _OTHER_HEAP = "__doc__ = [*map(bytes, [*range(0, 512, 8)] * 50), *map(bytes, range(512, 8192, 16))]\n"
-"""Before a program: blocks of many sizes. An object's address, which its repr prints, then differs in its low bits as
-well; the high ones differ between processes anyway."""
+"""Python that is put before a program in its second run: it allocates blocks of many sizes. An object's address, which
+its repr shows, then differs in its low bits as well; the high bits differ between processes anyway."""
 
 
 class OutputPredictionGame:
@@ -42,7 +43,7 @@ class OutputPredictionGame:
     async def play(
         self, problem: Problem, players: Mapping[str, Player], sandbox: Sandbox, memory: Sequence[str] = ()
     ) -> Episode:
-        """memory: programs for the opponent to predict besides the author's."""
+        """Plays one episode. memory: programs that the opponent predicts besides the author's."""
         programs = await answer_all(players[AUTHOR], self.topic(problem))
         for program in programs:
             program.artifact = extract_program(program.artifact)
@@ -70,15 +71,15 @@ class OutputPredictionGame:
         return Message(brief=program, full=_PREDICT.format(program=program.rstrip()))
 
     def longest(self, problem: Problem, player: str, style: PromptFormat, max_tokens: int) -> int:
-        """The opponent's prompt holds a program that is not yet written: as long as its author may make it, with a
-        token for each character."""
+        """See Game. The opponent's prompt contains a program that is not yet written. It is assumed to have the maximum
+        length, and one token per character."""
         if player == AUTHOR:
             return len(style.say((), self.topic(problem))) + max_tokens
         return len(style.say((), self.question("x"))) + self.rules.max_program_chars + max_tokens
 
     async def _output(self, program: Trajectory, sandbox: Sandbox) -> str | None:
-        """The line that the program prints; None where there is nothing to predict: then the author is rewarded
-        here, or not at all."""
+        """Returns the line that the program prints; None if there is nothing to predict. In that case, this method sets
+        the author's reward, unless the sandbox failed: the author then has no reward."""
         broken = foul(program.artifact, self.rules)
         if broken is None:
             test, limits = OutputTest(stdout=None), self.rules.sandbox_limits
@@ -108,7 +109,7 @@ class OutputPredictionGame:
         return None
 
     async def _predict(self, opponent: Player, program: Trajectory, output: str) -> list[Trajectory]:
-        """All predictions of one program: one group. Rewards both sides."""
+        """Returns the opponent's predictions for one program, which form one group. Sets the rewards of both players."""
         tokens = opponent.format.say((), self.question(program.artifact))
         first = program.attempt * opponent.attempts
         turns = await asyncio.gather(
@@ -116,7 +117,7 @@ class OutputPredictionGame:
         )
         made = []
         for i, turn in enumerate(turns):
-            right = last_block(turn.text).strip() == output.strip()  # a chat model may fence it
+            right = last_block(turn.text).strip() == output.strip()  # a chat model may answer in a code block
             made.append(
                 Trajectory(
                     player=OPPONENT,
@@ -135,7 +136,7 @@ class OutputPredictionGame:
                     group=str(program.attempt),
                 )
             )
-        if not made:  # nobody was asked
+        if not made:  # the opponent makes no attempts, as when the bank is made
             return made
         missed = [t.reward == -1.0 for t in made]
         program.reward = sum(1.0 if m else -1.0 for m in missed) / len(missed)

@@ -1,4 +1,4 @@
-"""What the author of an output prediction may write, and what it earns: a section of the config."""
+"""Config of the output prediction game, and the check of what its author may write."""
 
 import ast
 import re
@@ -20,17 +20,20 @@ _BANNED_NAMES = frozenset((
     "id", "hash", "input", "open", "exec", "eval", "compile", "globals", "locals", "vars", "object", "getattr",
     "breakpoint", "help",
 ))  # fmt: skip
-"""Names that begin with two underscores are banned, too."""
+"""Names that a program may not use. Names that begin with two underscores are banned, too."""
 _BANNED_ATTRIBUTES = frozenset(["mro", "format", "format_map", "gi_frame", "cr_frame", "ag_frame"])
-"""The other ways to what a program may not name: to `object`, to attributes by text, to a frame's builtins."""
+"""Attributes through which a program could reach what it may not name: the class `object`, attributes whose names are in
+a string, the builtins of a frame."""
 
 _CONSTANTS = (str, int, float, complex, bool, bytes, tuple, frozenset, type)
 _METHODS = frozenset(name for kind in _CONSTANTS for name in dir(kind))
-"""A constant may have an address that is the same in every process, and its methods print it: they must be called."""
+"""Names of the methods of constants. The repr of a method shows the address of its object, and a constant may have the
+same address in every process, so that running the program twice does not reveal it. A program may therefore call these
+methods, but not use them as values."""
 
 
 class OutputPredictionRules(Rules):
-    """R1's adversarial game: a program against who predicts its output."""
+    """Config of the output prediction game: an author writes a program, and an opponent predicts its output."""
 
     kind: Literal["output_prediction"] = "output_prediction"
     self_play: bool = False
@@ -74,12 +77,12 @@ class OutputPredictionRules(Rules):
 
 
 def foul(program: str, rules: OutputPredictionRules) -> str | None:
-    """Which rule the program's text breaks; None where it breaks none."""
+    """Returns the rule that the program's text breaks, "size", "syntax" or "banned"; None if it breaks none."""
     if not program.strip() or len(program.encode("utf-8", "surrogatepass")) > rules.max_program_chars:
         return "size"
     try:
         tree = parse(program)
-        text = ast.unparse(tree)  # deeper than parsing
+        text = ast.unparse(tree)  # recurses deeper than the parser, so it may fail after it
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         return "syntax"
     if _holds_a_method(tree, text):
@@ -95,9 +98,10 @@ def foul(program: str, rules: OutputPredictionRules) -> str | None:
 
 
 def _holds_a_method(tree: ast.Module, text: str) -> bool:
-    """Whether a method of a constant is read and not called. A type's own, such as `str.upper`, has no address.
+    """Returns whether the program reads a method of a constant without calling it. The repr of a type's method, such as
+    `str.upper`, shows no address.
 
-    text: of the tree; names are written there as Python knows them, whatever letters the program wrote.
+    text: the unparsed tree. Its names are spelled as Python normalises them, whatever letters the program used.
     """
     types = {kind.__name__ for kind in _CONSTANTS}
     rebound = {name for name in types if re.search(rf"\b{name}\b(?![.(])", text)}
@@ -124,7 +128,7 @@ def _imported(node: ast.AST) -> list[str]:
 
 
 def _named(node: ast.AST) -> list[str]:
-    """Names and attributes that the node alone reads."""
+    """Returns the names and attributes that the node reads, without those of its child nodes."""
     match node:
         case ast.Name(id=name) | ast.Attribute(attr=name):
             return [name]

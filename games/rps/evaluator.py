@@ -1,4 +1,4 @@
-"""How safe a mixture of rock, paper and scissors is."""
+"""Evaluation of rock-paper-scissors: how much an opponent could gain against the policy's mixture of moves."""
 
 from collections.abc import Sequence
 
@@ -10,9 +10,11 @@ from games.rules import SEATS, RewardEvaluator
 
 
 class MixtureEvaluator(RewardEvaluator):
-    """The policy plays itself as it trains (sampled at temperature 1). Scores: rock, paper, scissors, the shares of its
-    moves; illegal, the share of answers that are none; exploitability, what the best reply to its legal moves earns (0
-    in equilibrium; of n sampled moves it is overstated by about 1 / sqrt(n)).
+    """Evaluator in which the policy plays against itself as in training, sampled at temperature 1. Scores:
+    rock, paper, scissors: shares of the moves;
+    illegal: share of answers that are no move;
+    exploitability: reward of the best response to the legal moves; 0 in equilibrium. Estimated from n sampled moves, it is
+    about 1 / sqrt(n) too high.
 
     combined is minus exploitability.
     """

@@ -1,4 +1,4 @@
-"""A match of rock-paper-scissors: both answer at once, and are paid (payoffs.py)."""
+"""A match of rock-paper-scissors: both players answer at once, and their rewards follow from payoffs.py."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ class RpsGame:
     async def play(
         self, problem: Problem, players: Mapping[str, Player], sandbox: Sandbox, memory: Sequence[str] = ()
     ) -> Episode:
-        """Attempt i of one side meets attempt i of the other. Neither the sandbox nor memory is used."""
+        """Plays attempt i of one player against attempt i of the other. Neither the sandbox nor memory is used."""
         asked = [answer_all(players[seat], self.message()) for seat in SEATS]
         firsts, seconds = await asyncio.gather(*asked)
         for first, second in zip(firsts, seconds, strict=True):

@@ -1,6 +1,7 @@
-"""Rock-paper-scissors with an edge, exactly: a win by rock pays more. Pure.
+"""Exact payoffs of rock-paper-scissors with an edge: a win by rock pays more. Pure.
 
-Zero sum and symmetric, so its value is 0. Who answers the opponent of today goes round in a circle; only a mixture is safe.
+The game is zero-sum and symmetric, so its value is 0. A policy that learns the best response to its current opponent goes
+round in a circle; only a mixture of moves cannot be exploited.
 """
 
 from collections.abc import Mapping
@@ -10,7 +11,7 @@ _BEATS = {"rock": "scissors", "paper": "rock", "scissors": "paper"}
 
 
 def payoff(mine: str, other: str, edge: float) -> float:
-    """What `mine` wins, and `other` loses. edge: of a win by rock; other wins pay 1."""
+    """Returns what `mine` wins and `other` loses. edge: payoff of a win by rock; other wins pay 1."""
     if mine == other:
         return 0.0
     winner = mine if _BEATS[mine] == other else other
@@ -19,10 +20,10 @@ def payoff(mine: str, other: str, edge: float) -> float:
 
 
 def exploitability(mixture: Mapping[str, float], edge: float) -> float:
-    """What the best reply to a mixture of moves earns: 0 in equilibrium, at most `edge`."""
+    """Returns the payoff of the best response to a mixture of moves: 0 in equilibrium, at most `edge`."""
     return max(sum(share * payoff(reply, move, edge) for move, share in mixture.items()) for reply in MOVES)
 
 
 def equilibrium(edge: float) -> dict[str, float]:
-    """The only one: paper, which answers rock, as often as rock is worth more."""
+    """Returns the only equilibrium. It plays paper, which beats rock, `edge` times as often as each other move."""
     return {"rock": 1 / (2 + edge), "paper": edge / (2 + edge), "scissors": 1 / (2 + edge)}

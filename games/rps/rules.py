@@ -1,4 +1,4 @@
-"""Rock-paper-scissors with an edge as a section of the config."""
+"""Config of rock-paper-scissors with an edge."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -12,14 +12,14 @@ from games.rules import MatchRules
 
 
 class RpsRules(MatchRules):
-    """Self-play at rock-paper-scissors, where a win by rock pays more: the smallest game in which answering the opponent
-    of today leads round in a circle."""
+    """Config of rock-paper-scissors in self-play, in which a win by rock pays more. It is the smallest game in which
+    learning the best response to the current opponent leads round in a circle."""
 
     kind: Literal["rps"] = "rps"
     edge: float = Field(default=2.0, ge=1)
     """Reward of a win by rock; other wins pay 1."""
     illegal_reward: float = Field(default=-3.0, le=0)
-    """Earned by an answer that is no move; the other side then earns nothing. Keep it below -edge."""
+    """Reward of an answer that is no move; the other player then earns nothing. Keep it below -edge."""
 
     def game(self) -> Game:
         from games.rps.game import RpsGame
