@@ -1,4 +1,4 @@
-"""From a discriminator's completion to the tests of a suite. Pure; nothing is executed."""
+"""Reads the tests of a suite from a discriminator's completion. Pure; nothing is executed."""
 
 import ast
 import cmath
@@ -20,15 +20,15 @@ from games.multistage.suite_statements import (
 
 
 class InputLimits(Settings):
-    """Cap on the size of a test's input, so that a test cannot win by being heavy."""
+    """Limits on the size of a test's input, so that a test cannot fail programs by being expensive."""
 
     chars: int = Field(default=400, gt=0)
-    """Length of the call's source."""
+    """Maximum number of characters of a test's source."""
     items: int = Field(default=100, ge=0)
-    """Items of any list, tuple, set or dict."""
+    """Maximum number of items of any list, tuple, set or dict."""
     abs_int: int = Field(default=10**9, ge=0)
     string: int = Field(default=200, ge=0)
-    """Characters of any string."""
+    """Maximum number of characters of any string."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,27 +40,29 @@ class EmittedTest:
 
     source: str
     call: str = ""
-    """The canonical call; of an assertion that is no equation the canonical calls, after one another. Empty if they could
-    not be read."""
+    """The call in canonical form; for an assertion that is no equation, all its calls in canonical form, sorted. Empty if
+    the calls could not be read."""
     expected: str | None = None
     """repr of the expected value; None if the test states none."""
     fault: str = ""
-    """Why the test is not even worth running: "parse", "literal", "contract", "size"; empty if it is fine."""
+    """Why the test is not run: "parse", "literal", "contract" or "size"; empty if it can be run."""
 
     @property
     def identity(self) -> str:
-        """Two tests with one identity are duplicates: they give the function the same arguments."""
+        """Key of the test. Tests with the same key are duplicates: they call the function with the same arguments."""
         return self.call or self.source
 
 
 def parse_suite(text: str, problem: Problem, *, test_format: str, limits: InputLimits) -> list[EmittedTest]:
-    """Read the tests of a discriminator's answer, in the order in which they stand there.
+    """Returns the tests of a discriminator's answer, in order.
 
-    They are read from the syntax tree of the answer's code blocks (`suite_statements.tests_in`), so they may stand in
-    functions, classes and loops, and go over several lines.
+    They are read from the syntax tree of the answer's code blocks (`suite_statements.tests_in`), so they may be in
+    functions, classes and loops, and have several lines.
 
-    test_format: "strict" takes any assertion about the results of calls with literal arguments, "relabel" the calls in assertions (the expected value
-    that was written is kept to be compared with the reference's), "input_only" calls.
+    Args:
+        test_format: "strict" reads any assertion about the results of calls with literal arguments; "relabel" reads the
+            calls in assertions, and keeps the written expected value to compare it with the reference's output;
+            "input_only" reads calls.
     """
     wants_calls = test_format == "input_only"
     found = tests_in(text, problem.entry_point, wants_calls=wants_calls)
@@ -76,7 +78,7 @@ def _read_test(found: Found, problem: Problem, test_format: str, limits: InputLi
         return _any_assert(test, written, problem, limits)
     call_node, expected_node = (test, None) if wants_call else split_assertion(test, problem.entry_point)
     if test_format == "relabel" and expected_node is not None and not is_literal(expected_node):
-        expected_node = None  # the reference says what it is
+        expected_node = None  # the reference's output takes its place
     if not isinstance(call_node, ast.Call):
         return EmittedTest(source=written, fault="parse")
     try:
@@ -92,13 +94,13 @@ def _read_test(found: Found, problem: Problem, test_format: str, limits: InputLi
 
 
 def _any_assert(test: ast.expr, written: str, problem: Problem, limits: InputLimits) -> EmittedTest:
-    """Its identity is its calls: what it asks of their results is no input of its own."""
+    """Reads an assertion of any form. Its identity is its calls alone, since the rest of the assertion is no input."""
     calls = calls_of(problem.entry_point, test)
     try:
         source = ast.unparse(ast.Assert(test))
     except (ValueError, RecursionError):  # an integer too long to print, an expression too deep
         return EmittedTest(source=written, fault="parse")
-    if not calls:  # it would test something that only the reference has
+    if not calls:  # the assertion would test something that only the reference has
         return EmittedTest(source=source, fault="contract")
     try:
         read = [_read_call(call, problem) for call in calls]
@@ -113,9 +115,9 @@ class _Call:
     """A call of the function under test."""
 
     text: str
-    """Canonical: positional where the signature allows it, keywords in alphabetical order."""
+    """Canonical source: arguments are positional if the signature allows it; keywords are in alphabetical order."""
     values: list[object]
-    """The literals among its arguments, and among those of calls in its arguments."""
+    """Values of the literals among the arguments, and among the arguments of calls in them."""
     fits: bool
     """Whether the arguments fit the signature."""
     calls_itself: bool
@@ -123,7 +125,10 @@ class _Call:
 
 
 def _read_call(call: ast.Call, problem: Problem) -> _Call:
-    """Raises ValueError, or what ast.literal_eval raises, for an argument that is neither a literal nor such a call."""
+    """Reads a call of the function under test.
+
+    Raises ValueError, or what ast.literal_eval raises, if an argument is neither a literal nor a call of the function.
+    """
     positional, named = list(call.args), {str(keyword.arg): keyword.value for keyword in call.keywords}
     if "None" in named:  # `**options`
         raise ValueError
@@ -156,7 +161,7 @@ def _read_call(call: ast.Call, problem: Problem) -> _Call:
 
 
 def _signature(function: ast.FunctionDef | ast.AsyncFunctionDef) -> inspect.Signature:
-    """Its annotations and defaults are nodes."""
+    """Returns the signature of a function. The annotations and defaults in it are nodes of the syntax tree."""
     given, kinds = function.args, inspect.Parameter
     defaults = [kinds.empty] * (len(given.posonlyargs) + len(given.args) - len(given.defaults)) + [
         *given.defaults
@@ -209,7 +214,7 @@ def _takes(parameter: inspect.Parameter, value: object) -> bool:
 
 
 def _matches(value: object, annotation: ast.expr | None) -> bool:
-    """Whether the value fits the annotation; an annotation that is not known fits everything."""
+    """Returns whether the value fits the annotation. Any value fits an annotation that is not known here."""
     match annotation:
         case ast.Name(id=name) if name in _BUILTIN_TYPES:
             exact_int = name != "int" or not isinstance(value, bool)

@@ -1,7 +1,7 @@
 """Held-out evaluation: the generator's greedy pass rate, the discriminator's validity and kill rate.
 
-The discriminator is measured on a fixed bank: wrong programs that the *initial* generator wrote for held-out
-problems. Its raw reward falls as the generator improves; its kill rate on the bank does not.
+The kill rate is measured on fixed baseline programs (the bank): wrong programs that the *initial* generator wrote for
+held-out problems. The discriminator's reward falls as the generator improves; its kill rate on the bank does not.
 """
 
 import asyncio
@@ -18,19 +18,19 @@ from games.multistage.suites import Suites
 from games.program_scores import judge_program, share_passed
 
 Bank = Mapping[str, Sequence[str]]
-"""Distinct wrong programs by problem id."""
+"""The baseline programs: distinct wrong programs by problem id."""
 
 
 class MultistageEvaluator:
-    """Scores:
+    """Evaluator of both policies on held-out problems. Scores:
     generator_pass_rate: share of problems whose greedy program passes every evaluation test;
-    generator_test_rate: mean share of evaluation tests passed;
+    generator_test_rate: mean share of the evaluation tests that the greedy program passes;
     test_validity: mean validity of the suites, as in the reward;
-    kill_rate: share of (suite, wrong program of the bank) in which the program is killed, as in the reward; with
-    game.attack program only of the program that the suite was written against;
-    unjudged: programs, suites and pairs that the sandbox could not judge.
+    kill_rate: share of the pairs (suite, wrong program of the bank) in which the suite kills the program, as in the reward;
+    with game.attack program, a suite is paired only with the program that it was written against;
+    unjudged: number of programs, suites and pairs that the sandbox could not judge.
 
-    combined is R0's 0.7 generator reward + 0.3 test validity, both held out.
+    combined is 0.7 * generator_pass_rate + 0.3 * test_validity.
     """
 
     shown = ("generator_pass_rate", "test_validity", "kill_rate")
@@ -54,8 +54,8 @@ class MultistageEvaluator:
         return self._rules.attack == "program"
 
     def requests(self, bank: Bank) -> list[PlayRequest]:
-        """One greedy program and a few sampled suites per problem; where their author is shown programs, one against that
-        one and one against each of the bank."""
+        """Returns the request for one greedy program and several sampled suites per problem. If the discriminator is shown
+        programs, it writes one suite against the greedy program, and one against each program of the bank."""
         past = {}
         suites = self._suites
         if self._rules.attack == "program":
@@ -65,7 +65,7 @@ class MultistageEvaluator:
         return [replace(request, past=past)]
 
     async def bank_of(self, episodes: Sequence[Episode]) -> dict[str, list[str]]:
-        """The episodes' programs that fail some evaluation test."""
+        """Returns the distinct programs of the episodes that fail an evaluation test, by problem id."""
         problems = {p.id: p for p in self._problems}
 
         async def wrong(episode: Episode) -> list[str]:
@@ -112,12 +112,13 @@ class MultistageEvaluator:
         return Scores(values, combined, tasks, {i: asdict(program) for i, program in judged.items()})
 
     async def _kills(self, problem: Problem, episode: Episode, wrong: Sequence[str]) -> list[bool | None]:
-        """By suite and wrong program; suites that play could not judge are left out."""
+        """Returns for each pair (suite, wrong program) whether the suite kills the program; None if the sandbox could not
+        judge. Suites that were not judged when they were played are left out."""
         judge = Suites(problem, self._rules, self._sandbox)
         suites = [t for t in episode.trajectories if t.player == DISCRIMINATOR and "validity" in t.components]
         pairs = [(suite, program) for suite in suites for program in wrong]
         if self._rules.attack == "program":
-            # as in play: shown are the greedy program, then these, then from the beginning
+            # as in play: suite 0 is shown the greedy program, the next ones these programs in turn, and so on again
             pairs = [(s, wrong[i - 1]) for s in suites if (i := s.attempt % (1 + len(wrong)))]
         return await asyncio.gather(*(judge.kills(s.valid_tests, program) for s, program in pairs))
 

@@ -1,9 +1,10 @@
-"""The adversarial multi-stage game (R0).
+"""The adversarial multi-stage game.
 
-The generator reasons in stages (core/stages.py), one completion each, the last one a program. The discriminator writes a
-suite of tests. Tests are checked on the reference solution (suites.py); programs meet the valid tests; both earn
-(rewards.py). One episode plays `attempts` programs against `attempts` suites of one problem, every program on every suite.
-With attack "program" each suite is written against one of the programs, which its author is shown.
+The generator reasons in stages (core/stages.py), with one completion per stage; the last completion is a program. The
+discriminator writes a suite of tests. The tests are checked on the reference solution (suites.py), the programs run on
+the valid tests, and both players are rewarded (rewards.py). One episode has several programs and several suites for one
+problem, and every program runs on every suite. With attack "program", each suite is written against one of the programs,
+which the discriminator is shown.
 """
 
 import asyncio
@@ -32,8 +33,13 @@ class MultistageGame:
     async def play(
         self, problem: Problem, players: Mapping[str, Player], sandbox: Sandbox, memory: Sequence[str] = ()
     ) -> Episode:
-        """memory: for the solvability gate only. Of the players' past, programs meet the tests, and suites the wrong
-        programs."""
+        """Plays one episode. The programs also run on the tests in the discriminator's past, and the suites are also run
+        on the wrong programs in the generator's past.
+
+        Args:
+            memory: earlier programs for this problem. They are only used to decide whether the tests can be passed at all
+                (guard 3 in rewards.py).
+        """
         generator, discriminator = players[GENERATOR], players[DISCRIMINATOR]
         programming = asyncio.create_task(self._programs(problem, generator, sandbox))
 
@@ -48,7 +54,7 @@ class MultistageGame:
             programming, asyncio.gather(*(attack(i) for i in range(discriminator.attempts)))
         )
         judge = Suites(problem, self.rules, sandbox)
-        # each test of the past as a suite of its own: not all are one author's
+        # each test of the past is a suite of its own, since such tests have different authors
         validated = await judge.validate([*(suite.artifact for suite in suites), *discriminator.past])
         judged, book = validated[: len(suites)], validated[len(suites) :]
         groups = judge.groups(validated)
@@ -68,7 +74,7 @@ class MultistageGame:
             else:
                 faced = range(len(ran) + len(past))
                 if self.rules.attack == "program" and faced:
-                    faced = faced[text.attempt % len(faced) :][:1]  # the one that its author was shown
+                    faced = faced[text.attempt % len(faced) :][:1]  # the one that the discriminator was shown
                 now = [ran[i] for i in faced if i < len(ran)]
                 before = [past[i - len(ran)] for i in faced if i >= len(ran)]
                 self._reward_suite(text, suite, results, remembered, now, before)
@@ -80,7 +86,7 @@ class MultistageGame:
 
     def longest(self, problem: Problem, player: str, style: PromptFormat, max_tokens: int) -> int:
         if player == DISCRIMINATOR:
-            # few tokenizers have a token for more than one character of it
+            # few tokenizers have a token for more than one character of this text
             program = "1 " * self.rules.shown_chars if self.rules.attack == "program" else None
             return len(style.say((), messages.attack(problem, self.rules, program))) + max_tokens
         tokens = style.say((), messages.solve(problem, self._stages[0]))
@@ -93,7 +99,7 @@ class MultistageGame:
 
     # ------------------------------------------------------------------ the players' moves
     async def _programs(self, problem: Problem, player: Player, sandbox: Sandbox) -> list[Trajectory]:
-        """The generator's attempts, and the further ones of those that fail a baseline test."""
+        """Returns the generator's first attempts, and the further attempts after those that fail a baseline test."""
         chains = await self.solve_all(problem, player)
         programs = list(chains)
         tests, limits = problem.baseline_asserts, problem.limits_over(self.rules.sandbox_limits)
@@ -114,7 +120,7 @@ class MultistageGame:
         return programs
 
     async def solve_all(self, problem: Problem, player: Player) -> list[Trajectory]:
-        """All attempts of the generator, not yet judged; where they branch, they share turns."""
+        """Returns all first attempts of the generator, not yet judged. If the attempts branch, they share turns."""
         shared: dict[tuple[int, int], asyncio.Task[Turn]] = {}
         return await asyncio.gather(*(self.solve(problem, player, i, shared) for i in range(player.attempts)))
 
@@ -125,9 +131,10 @@ class MultistageGame:
         attempt: int,
         shared: dict[tuple[int, int], asyncio.Task[Turn]],
     ) -> Trajectory:
-        """One attempt of the generator: a completion per stage, the last one a program. Not yet judged.
+        """Returns one attempt of the generator, not yet judged: a completion per stage, of which the last is a program.
 
-        shared: turns under way or made, by (stage, node).
+        Args:
+            shared: turns that are finished or being generated, by (stage, node). New turns are added.
         """
         tokens: list[int] = []
         turns: list[Turn] = []
@@ -147,13 +154,14 @@ class MultistageGame:
         return Trajectory(player=GENERATOR, attempt=attempt, turns=turns, artifact=program, place=place)
 
     def told(self, outcomes: Sequence[Outcome]) -> Message:
-        """To the generator, of a program that failed some of these tests."""
+        """Returns the message that tells the generator which of these tests its program failed."""
         return messages.again(outcomes)
 
     async def again(
         self, problem: Problem, player: Player, attempt: Trajectory, outcomes: Sequence[Outcome]
     ) -> Trajectory:
-        """The attempt with one turn more: the program once again, by who has been told what tests it failed."""
+        """Tells the player which tests its program failed, and lets it write the program again. Returns the attempt with
+        this turn added."""
         turn = await try_again(player, attempt, self.told(outcomes))
         program = read_program(turn.text, problem)
         return replace(attempt, turns=[*attempt.turns, turn], artifact=program, components={})
@@ -161,7 +169,8 @@ class MultistageGame:
     async def attack(
         self, problem: Problem, player: Player, attempt: int, program: str | None = None
     ) -> Trajectory:
-        """One attempt of the discriminator: a suite. Not yet judged. program: the one that it is shown."""
+        """Returns one attempt of the discriminator, a suite, not yet judged. program: the program that the discriminator
+        is shown, if any."""
         message = messages.attack(problem, self.rules, program)
         turn = await take_turn(player, player.format.say((), message), attempt, 0, message.begins)
         return Trajectory(player=DISCRIMINATOR, attempt=attempt, turns=[turn], artifact=turn.text)
@@ -186,8 +195,9 @@ class MultistageGame:
         return await Suites(problem, self.rules, sandbox).records(suites, wrong, mutants)
 
     def tests_of(self, suites: Sequence[str], problem: Problem) -> list[str]:
-        """Asserts of a discriminator that was trained to write expected outputs (test_format strict); of others the calls,
-        on whose results programs agree or not."""
+        """Returns the tests of the suites that can be run, without repetitions. With test_format "strict", the
+        discriminator was trained to write expected outputs, and the tests are its assertions. With other formats, the
+        tests are calls, on whose results programs agree or not."""
         rules, strict = self.rules, self.rules.test_format == "strict"
         read = (read_suite(text, problem, rules)[: rules.max_tests] for text in suites)
         emitted = [test for of_suite in read for test in of_suite if not test.fault]
@@ -197,7 +207,7 @@ class MultistageGame:
     async def _remembered(
         self, memory: Sequence[str], judged: Sequence[Suite | None], ran: Sequence[Met | None], judge: Suites
     ) -> list[dict[str, bool | None]]:
-        """Outcomes of remembered programs on the suites of which no current program passes anything."""
+        """Returns the outcomes of remembered programs on the suites of which no current program passes any valid test."""
         passed = {test for met in ran if met is not None for test, o in met.outcomes.items() if o}
         unsolved = [
             suite.valid for suite in judged if suite and suite.valid and not passed & suite.valid.keys()
@@ -216,14 +226,22 @@ class MultistageGame:
         faced: Sequence[Met | None],
         past: Sequence[Met | None],
     ) -> None:
-        """met: outcomes of the programs by attempt. faced: of those that it is rewarded by. past: of earlier steps' wrong
-        programs that it is rewarded by."""
+        """Sets the reward, components and outcomes of a suite.
+
+        Args:
+            suite: the attempt of the discriminator.
+            judged: its tests and their results on the reference.
+            met: outcomes of all programs of the episode, by attempt.
+            remembered: outcomes of remembered programs (see `_remembered`).
+            faced: results of the programs of the episode that count for the suite's reward.
+            past: results of the wrong programs of earlier steps that count for the suite's reward.
+        """
         rules = self.rules.rewards
         sources, results = list(judged.valid), list(met.values())
         by_test = [[result[s] for result in results] for s in sources]
         repeats = behaviour_duplicates(by_test, rules)
-        # A test that tells of no program, such as one that takes the reference itself too long, is no valid one: it
-        # would earn validity for nothing.
+        # A test whose outcome counts for no program, such as one on which the reference itself needs too long, is not
+        # counted as valid: it would earn validity for nothing.
         silent = {i for i, outcomes in enumerate(by_test) if outcomes and all(o is None for o in outcomes)}
         kept = [s for i, s in enumerate(sources) if i not in repeats | silent]
         facts = SuiteFacts(
@@ -239,7 +257,7 @@ class MultistageGame:
         suite.valid_tests = judged.valid
         reward, suite.components = discriminator_reward(facts, rules)
         shown_past = self.rules.attack == "program" and facts.past
-        if facts.outcomes or shown_past:  # else no program to be measured against: not judged
+        if facts.outcomes or shown_past:  # else there is no program to measure the suite by: it is not judged
             suite.reward = reward
         for fault in ("parse", "literal", "contract", "size"):
             suite.components[f"fault_{fault}"] = float(sum(t.fault == fault for t in judged.emitted))
@@ -270,7 +288,7 @@ def _reward_program(program: Trajectory, met: Met | None, owners: Mapping[str, s
         for test, verdict in met.verdicts.items()
     )
     rate = pass_rate(list(met.outcomes.values()))
-    if rate is None:  # no opponent's test to earn anything on
+    if rate is None:  # there is no test that counts
         program.components["no_valid_test"] = 1.0
         return
     program.reward = rate
@@ -283,7 +301,10 @@ def _mistakes(
     judged: Sequence[Suite | None],
     book: Mapping[str, Suite | None],
 ) -> Mistakes:
-    """book: tests of the past, as they were written."""
+    """Returns the wrong programs and the tests that killed a program, for later episodes.
+
+    book: the tests of the past, as they were written -> the suite that holds each one alone.
+    """
     met = [
         (program.artifact, of.outcomes) for program, of in zip(programs, ran, strict=True) if of is not None
     ]
@@ -303,7 +324,7 @@ def _mistakes(
 
 
 def _owners(judged: Sequence[Suite | None], book: Sequence[Suite | None]) -> dict[str, str]:
-    """Source of each valid test -> the suites that hold it, or the mistake book."""
+    """Returns source of each valid test -> the suites that contain it, or the mistake book."""
     attempts: dict[str, list[str]] = {}
     for attempt, suite in enumerate(judged):
         for source in suite.valid if suite else ():
@@ -315,7 +336,8 @@ def _owners(judged: Sequence[Suite | None], book: Sequence[Suite | None]) -> dic
 def _became(
     judged: Suite, met: Mapping[int, dict[str, bool | None]], *, repeats: set[str], silent: set[str]
 ) -> tuple[Outcome, ...]:
-    """What became of each test of a suite, in its order. repeats, silent: sources of valid tests that do not count."""
+    """Returns the outcome of each test of a suite, in the suite's order. repeats, silent: sources of valid tests that do
+    not count."""
     outcomes, seen = [], set[str]()
     for test in judged.emitted:
         source = judged.sources.get(test.identity, test.source)

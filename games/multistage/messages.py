@@ -1,4 +1,4 @@
-"""What the multi-stage game says to its players: one message per reasoning stage, one for a suite."""
+"""The messages of the multi-stage game: one per reasoning stage, and one that asks for a suite."""
 
 import ast
 import re
@@ -32,11 +32,11 @@ Write literal arguments of the same types as in this example of a test:
 
 
 _OPENING = re.compile(r"""[^(]*\([\[({'"]?""")
-"""Of a test: up to where its first argument shows its type."""
+"""Matches a test up to the characters that show the type of its first argument."""
 
 
 def solve(problem: Problem, stage: ReasoningStage) -> Message:
-    """To the generator at first. stage: the first one played."""
+    """Returns the first message to the generator. stage: the first stage that is played."""
     full = _SOLVE.format(
         how=" step by step" if stage.number < len(REASONING_STAGES) else "",
         description=problem.description,
@@ -49,30 +49,32 @@ def solve(problem: Problem, stage: ReasoningStage) -> Message:
 
 
 def go_on(stage: ReasoningStage) -> Message:
-    """To the generator, of a later stage."""
+    """Returns the message to the generator for a later stage."""
     marks = "", STAGE_MARKERS[stage.number - 1]
     return Message(brief="", full=stage.instruction, marks=marks, begins=_begins(stage))
 
 
 def _begins(stage: ReasoningStage) -> str:
-    """The last stage's answer begins with the opening of the program's block."""
+    """Returns how the answer begins: in the last stage, with the opening fence of the program's code block."""
     return "```python\n" if stage == REASONING_STAGES[-1] else ""
 
 
 def again(outcomes: Sequence[Outcome]) -> Message:
-    """To the generator, of a program that failed some of these tests."""
+    """Returns the message that tells the generator which of these tests its program failed."""
     return replace(again_message(outcomes), marks=("", STAGE_MARKERS[-1]))
 
 
 def closing(stage: ReasoningStage) -> str:
-    """The marker with which a model that has markers ends the stage."""
+    """Returns the marker with which a model with marker tokens ends the stage."""
     return END if stage.number == len(STAGE_MARKERS) else STAGE_MARKERS[stage.number]
 
 
 def attack(problem: Problem, rules: MultistageRules, program: str | None = None) -> Message:
-    """To the discriminator. program: the one that it is to break; None: it is told of the problem alone.
+    """Returns the message to the discriminator. program: the program that the suite is to break; None: the message holds
+    the problem alone.
 
-    Its answer is begun as far as the example's first argument shows its type: a small model takes numbers for any else.
+    The answer begins like the example test, up to the characters that show the type of its first argument: without them, a
+    small model writes numbers for arguments of any type.
     """
     writes_inputs = rules.test_format == "input_only"
     example = example_test(problem, with_value=not writes_inputs)
@@ -91,11 +93,14 @@ def attack(problem: Problem, rules: MultistageRules, program: str | None = None)
 
 
 def example_test(problem: Problem, *, with_value: bool) -> str:
-    """A test of the problem's own function in the form that suites have: models copy what they are shown, so its call must
-    be one that the function takes.
+    """Returns an example test of the problem's function, in the form that the tests of a suite have. Models copy what they
+    are shown, so the function must accept the arguments of the example's call.
 
-    It is the first call with literal arguments among the problem's baseline tests; without one, a call made from the
-    signature. with_value: as an assertion with the expected value.
+    The call is the first one with literal arguments in the problem's baseline tests; if there is none, it is made from the
+    signature.
+
+    Args:
+        with_value: whether the example is an assertion with the expected value, or the call alone.
     """
     for test in problem.baseline_asserts:
         for call in literal_calls(test, problem.entry_point):
@@ -109,7 +114,7 @@ def example_test(problem: Problem, *, with_value: bool) -> str:
 
 
 def _expected_in(test: str, call: str) -> str | None:
-    """The literal that an assertion of the test compares this call with."""
+    """Returns the literal with which the test compares this call; None if there is none."""
     for node in ast.walk(parse(test)):
         match node:
             case ast.Compare(left=left, ops=[ast.Eq()], comparators=[ast.expr() as right]):
@@ -125,7 +130,7 @@ _ITEMS = {"int": "3, 1, 2", "str": "'b', 'a'", "float": "2.5, 0.5", "bool": "Tru
 
 
 def _placeholders(signature: str) -> list[str]:
-    """An argument for each parameter without a default: a literal of the annotated type, else "<name>"."""
+    """Returns an argument for each parameter without a default: a literal of the annotated type, else "<name>"."""
     function = parse_signature(signature)
     if function is None:
         return []
@@ -135,7 +140,7 @@ def _placeholders(signature: str) -> list[str]:
 
 
 def _literal_of(annotation: ast.expr | None) -> str | None:
-    """A literal of this type; None if the type is another than these."""
+    """Returns a literal of the annotated type; None if the type is not among those below."""
     match annotation:
         case ast.Name(id=name):
             return _EXAMPLES.get(name)
@@ -152,8 +157,9 @@ def _literal_of(annotation: ast.expr | None) -> str | None:
 
 
 def _bare(program: str) -> str:
-    """What one player wrote and the other reads, without comments, annotations and strings that nobody uses, in which it could
-    speak to it; nor can it end the block that it stands in. In ASCII, of which no character takes more than a token."""
+    """Returns a program of one player in the form in which the other player is shown it. Comments, annotations and unused
+    strings are removed, since the author could put messages to the other player there. Code fences are removed, since
+    they would end the code block in the prompt. The result is ASCII, in which no character takes more than one token."""
     try:
         tree = parse(program)
         for node in ast.walk(tree):
@@ -168,5 +174,5 @@ def _bare(program: str) -> str:
                     node.annotation = ast.Constant(...)
         program = ast.unparse(tree)
     except (SyntaxError, ValueError, RecursionError):  # no Python, or a string that unparse cannot write
-        program = re.sub("#.*", "", program)  # and of strings what comes after such a sign
+        program = re.sub("#.*", "", program)  # this also removes the rest of a string after a "#"
     return program.encode("ascii", "backslashreplace").decode().replace("```", "")

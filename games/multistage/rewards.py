@@ -4,10 +4,10 @@ For one problem with reference `ref`, a program g and a suite T with valid tests
     validity  v = |V| / max(slots, |T|)
     pass rate p(g) = share of the tests in V that g passes
     generator reward = p                      discriminator reward = (w + (1 - w) * (1 - p)) * v
-w = 0 is R0's (1 - p) * v. It dries up once the generator passes everything: validity then no longer earns
-anything. w > 0 pays part of the reward for validity alone (Code-A1 pays 1/2); it can't be had by invalid tests.
-p is over V only: over all of T a discriminator facing a perfect generator would earn most by a half-invalid
-suite (v(vf + 1 - v) peaks at v < 1); `pass_rate_over="all"` keeps that variant for the ablation.
+With w = 0, the discriminator's reward is (1 - p) * v. It is 0 once the generator passes everything: validity then earns
+nothing. With w > 0, a part of the reward is paid for validity alone (Code-A1 pays 1/2); invalid tests do not earn it.
+p is computed over V only. If it were computed over all of T, a discriminator against a perfect generator would earn most
+with a half-invalid suite (v(vf + 1 - v) peaks at v < 1); `pass_rate_over="all"` keeps that variant for the ablation.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -48,15 +48,16 @@ def validity(valid: float, emitted: int, slots: int) -> float:
 
 
 def needed_cpu_ms(runs: Iterable[Verdict]) -> float:
-    """CPU milliseconds that a test needs with the reference: of the program or of the test itself, whichever uses more."""
+    """Returns the CPU milliseconds that a test needs on the reference: those of the program or those of the test itself,
+    whichever are more, over all runs."""
     return max(max(verdict.cpu_ms, verdict.test_cpu_ms) for verdict in runs)
 
 
 def outcome(verdict: Verdict, reference_cpu_ms: float, limits: Limits, rules: RewardRules) -> bool | None:
-    """True passed, False killed, None: does not count (guard 2).
+    """Returns True if the program passes the test, False if the test kills it, None if the result does not count (guard 2).
 
-    A valid test has passed on the reference. So whatever goes wrong is the program's doing, even where the test is
-    what breaks or hangs: it does so on what the program returned.
+    A valid test has passed on the reference. A failure is therefore the fault of the program, even if it is the test that
+    raises or hangs: it does so on what the program returned.
     """
     if verdict.passed:
         return True
@@ -68,14 +69,20 @@ def outcome(verdict: Verdict, reference_cpu_ms: float, limits: Limits, rules: Re
 
 
 def pass_rate(outcomes: Sequence[bool | None], invalid: int = 0) -> float | None:
-    """Share of counted tests passed; `invalid` tests count as failed. None where nothing counts."""
+    """Returns the share of the tests that count that are passed. None if no test counts.
+
+    Args:
+        outcomes: see `outcome`.
+        invalid: number of further tests that count as failed.
+    """
     counted = [o for o in outcomes if o is not None]
     total = len(counted) + invalid
     return sum(counted) / total if total else None
 
 
 def behaviour_duplicates(outcomes_by_test: Sequence[Sequence[bool | None]], rules: RewardRules) -> set[int]:
-    """Indices of tests that repeat an earlier test's outcomes over the programs, where enough programs speak."""
+    """Returns the indices of tests that have the same outcomes over the programs as an earlier test. It returns none if
+    there are fewer programs than `behaviour_duplicates_from`."""
     if not outcomes_by_test or len(outcomes_by_test[0]) < rules.behaviour_duplicates_from:
         return set()
     seen: set[tuple[bool | None, ...]] = set()
@@ -90,7 +97,7 @@ def behaviour_duplicates(outcomes_by_test: Sequence[Sequence[bool | None]], rule
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SuiteFacts:
-    """What is known of one suite once its tests were judged.
+    """Facts about one judged suite, from which its reward is computed.
 
     outcomes: programs x valid tests.
     """
@@ -102,13 +109,14 @@ class SuiteFacts:
     duplicates: int
     outcomes: Sequence[Sequence[bool | None]]
     solvable: bool
-    """Some current or remembered program passes some valid test."""
+    """Whether any current or remembered program passes any valid test."""
     past: Sequence[Sequence[bool | None]] = ()
-    """As outcomes, of wrong programs of earlier steps."""
+    """Outcomes of wrong programs of earlier steps: programs x valid tests."""
 
 
 def discriminator_reward(facts: SuiteFacts, rules: RewardRules) -> tuple[float, dict[str, float]]:
-    """(reward, components). (w + (1 - w) * (1 - p)) * v, p averaged over the programs, those of the past among them."""
+    """Returns (reward, components). The reward is (w + (1 - w) * (1 - p) * gate) * v: p is averaged over the programs,
+    including those of the past; the gate is guard 3."""
     worth = facts.valid - rules.wrong_output_penalty * facts.wrong_outputs
     v = validity(worth, facts.emitted, rules.validity_slots)
     components = {
@@ -142,7 +150,7 @@ def discriminator_reward(facts: SuiteFacts, rules: RewardRules) -> tuple[float, 
 
 
 def reward_in_words(components: Mapping[str, float], rules: RewardRules) -> str:
-    """How discriminator_reward came to its reward, from its components."""
+    """Explains a reward of `discriminator_reward` in words, from its components."""
     if not components["parsed"]:
         return "nothing in the suite parses (game.rewards.unparseable_reward)"
     if not components["valid"]:

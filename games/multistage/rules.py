@@ -1,4 +1,4 @@
-"""The adversarial multi-stage game (R0) as a section of the config."""
+"""Config of the adversarial multi-stage game."""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal, Self
@@ -18,7 +18,7 @@ from games.rules import Need, Rules
 
 
 class MultistageRules(Rules):
-    """R0: a generator in five stages against a discriminator that writes tests."""
+    """Config of the multi-stage game: a generator that reasons in stages against a discriminator that writes tests."""
 
     kind: Literal["multistage"] = "multistage"
     stages: int | None = Field(default=None, ge=0, lt=len(REASONING_STAGES))
@@ -88,7 +88,7 @@ class MultistageRules(Rules):
         return MultistageEvaluator(held_out, sandbox, self, settings.suites, settings.bank_programs)
 
     def won(self, attempt: Trajectory) -> float:
-        """A program: the share of tests that it passed; a suite: of programs that it killed."""
+        """Returns the share of tests that a program passed, or the share of programs that a suite killed."""
         return attempt.components["kill_rate" if attempt.player == DISCRIMINATOR else "pass_rate"]
 
     def why(self, player: str, components: Mapping[str, float]) -> str:

@@ -1,11 +1,13 @@
-"""Finds the tests in a discriminator's answer, wherever it put them: statements of the answer's code, read from its syntax
-tree. Pure; nothing is executed.
+"""Finds the tests in a discriminator's answer, anywhere in its code: it reads the statements in the syntax tree of the code.
+Pure; nothing is executed.
 
-Found are assertions (`assert`, unittest's assertEqual and its kin) and, if calls are wanted, calls of the problem's function:
-at any depth, in loops over literal lists, by names that were given literals or the function's result before, with arguments
-such as `[0] * 3` and `range(5)`, which are written out. Not found are
-tests that pytest would parametrise, fixtures, doctests. Code that does not parse is read in parts: each top-level statement
-for itself, without its last lines if those do not parse, which are then read one by one.
+Tests are assertions (`assert`, unittest's assertEqual and similar methods) and, if calls are wanted, calls of the problem's
+function. They are found at any depth and in loops over literal lists. They may use names to which a literal or the
+function's result was assigned before, and arguments such as `[0] * 3` and `range(5)`; these are replaced by their values.
+Tests that pytest would parametrise, fixtures and doctests are not found.
+
+If the code does not parse, it is read in parts, one per top-level statement. If a part does not parse, it is read without
+its last lines, which are then read one by one.
 """
 
 import ast
@@ -18,33 +20,37 @@ from core.source import is_literal, literal, parse
 from games.parsing import code_blocks
 
 MOST_TESTS = 256
-"""An answer is read until so many tests are found."""
+"""Maximum number of tests that are read from an answer."""
 _MOST_STATEMENTS = 1_000
-"""Statements that are looked at, with those of unrolled loops: the work is bounded whatever the answer holds."""
+"""Maximum number of statements that are read, including those of unrolled loops. It bounds the work for any answer."""
 _MOST_CHARS, _MOST_NAMES = 400, 20
-"""Names are replaced by what they stand for if that is at most so long, and by so many in one statement."""
+"""Maximum length of a value that replaces a name, and maximum number of names that are replaced in one statement."""
 _CUT_OFF = 8
-"""Lines that a part may be without."""
+"""Maximum number of tries to parse a part; each try leaves out one more of the last lines."""
 _ALIAS = "candidate"
-"""The name that the function has in HumanEval's check(candidate)."""
+"""The function's name in HumanEval's check(candidate)."""
 
 Names = Mapping[str, ast.expr]
-"""What names stand for: literals and calls of the problem's function."""
+"""The values of names: literals, and calls of the problem's function."""
 
 
 class Found(NamedTuple):
     test: ast.expr | None
-    """What is asserted about the function, or a call of it; None for what is no test in the form that is asked for."""
+    """What is asserted about the function, or a call of the function; None if the source is no test in the requested
+    form."""
     source: str
-    """As it was written."""
+    """The source as it was written."""
 
 
 def tests_in(text: str, entry_point: str, *, wants_calls: bool) -> Iterator[Found]:
-    """Yield the tests of an answer in its order: what is asserted about the function, or if wants_calls its calls.
+    """Yields the tests of an answer in order: what is asserted about the function or, if `wants_calls`, calls of the
+    function.
 
-    What was meant as a test and is none is found as well: an assertion that is no Python, one about something else. In an
-    answer without code blocks, which is how a model with marker tokens writes, that is every line that is no test.
-    entry_point: the function's name.
+    Text that was meant as a test but is none is also yielded: an assertion that is not Python, or one about something
+    else. In an answer without code blocks, as models with marker tokens write, this is every line that is no test.
+
+    Args:
+        entry_point: the function's name.
     """
     blocks = code_blocks(text)
     reader = _Reader(entry_point, wants_calls, is_bare=blocks == [text])
@@ -53,11 +59,11 @@ def tests_in(text: str, entry_point: str, *, wants_calls: bool) -> Iterator[Foun
 
 
 def split_assertion(test: ast.expr, entry_point: str) -> tuple[ast.expr | None, ast.expr | None]:
-    """The call in an assertion and the expression of its expected value, which is None if the assertion states none as
-    such: `f(1) == 2` gives f(1) and 2, `not f(1)` gives f(1) and False, `f(1) > 2` gives f(1) and None.
+    """Returns the call in an assertion and the expression of its expected value, which is None if the assertion does not
+    state one: `f(1) == 2` gives f(1) and 2, `not f(1)` gives f(1) and False, `f(1) > 2` gives f(1) and None.
 
-    An assertion with different calls of the function has none; one without gives the other function's call if it has the
-    form `g(1) == 2`.
+    If an assertion has different calls of the function, both results are None. If it has no call of the function but the
+    form `g(1) == 2`, the call of the other function is returned.
     """
     calls = {ast.dump(call): call for call in calls_of(entry_point, test)}
     if len(calls) > 1:
@@ -76,7 +82,8 @@ def split_assertion(test: ast.expr, entry_point: str) -> tuple[ast.expr | None, 
 
 
 def is_equation(test: ast.expr, entry_point: str) -> bool:
-    """Whether it has the form `call == expression`, and the function is called on the left alone, if at all."""
+    """Returns whether an assertion has the form `call == expression`. If it calls the function, the left side must be the
+    only such call."""
     return (
         isinstance(test, ast.Compare)
         and isinstance(test.left, ast.Call)
@@ -86,7 +93,7 @@ def is_equation(test: ast.expr, entry_point: str) -> bool:
 
 
 def calls_of(entry_point: str, node: ast.AST) -> list[ast.Call]:
-    """The calls of the function in an expression or statement; of nested ones the outermost."""
+    """Returns the calls of the function in an expression or statement; of nested calls, only the outermost."""
     if _is_call(node, entry_point):
         return [node]  # type: ignore[list-item]
     return [call for child in ast.iter_child_nodes(node) for call in calls_of(entry_point, child)]
@@ -98,11 +105,11 @@ def _is_call(node: ast.AST, entry_point: str) -> bool:
 
 class _Reader:
     def __init__(self, entry_point: str, wants_calls: bool, is_bare: bool) -> None:
-        """is_bare: the answer has no code blocks."""
+        """is_bare: whether the answer has no code blocks."""
         self._entry_point, self._wants_calls, self._is_bare = entry_point, wants_calls, is_bare
         self._left, self._tests_left = _MOST_STATEMENTS, MOST_TESTS
         self._defined: set[str] = set()
-        """Functions and classes of the answer."""
+        """Names of the functions and classes that the answer defines."""
 
     def block(self, code: str) -> Iterator[Found]:
         names: dict[str, ast.expr] = {}
@@ -113,7 +120,8 @@ class _Reader:
                 yield from self._part(part, names)
 
     def _part(self, part: str, names: dict[str, ast.expr]) -> Iterator[Found]:
-        """Most parts that do not parse were cut off with the answer: without their last lines they do."""
+        """Reads a part of the code. Most parts that do not parse are at the end of an answer that was cut off; they parse
+        without their last lines."""
         lines = textwrap.dedent(part).splitlines()
         for end in range(len(lines), max(0, len(lines) - _CUT_OFF), -1):
             try:
@@ -135,7 +143,7 @@ class _Reader:
                 yield Found(None, stripped)
 
     def _module(self, code: str, names: dict[str, ast.expr]) -> Iterator[Found]:
-        """Raises SyntaxError before anything is yielded."""
+        """Yields the tests in code that parses. Raises SyntaxError before anything is yielded."""
         body = parse(code).body
         self._lines = code.splitlines()
         yield from self._statements(body, names, top=True)
@@ -143,7 +151,12 @@ class _Reader:
     def _statements(
         self, body: Sequence[ast.stmt], names: dict[str, ast.expr], *, top: bool
     ) -> Iterator[Found]:
-        """names: is changed by what the statements do. top: these are statements of the module."""
+        """Yields the tests in statements.
+
+        Args:
+            names: values of names; the statements' assignments change them.
+            top: whether these are the statements of the module.
+        """
         self._defined |= {s.name for s in body if isinstance(s, ast.FunctionDef | ast.ClassDef)}
         for statement in body:
             self._left -= 1
@@ -161,13 +174,13 @@ class _Reader:
         return Found(test, "\n".join(lines).strip())
 
     def _statement(self, statement: ast.stmt, names: dict[str, ast.expr], top: bool) -> Iterator[Found]:
-        """names: those that the statement changes are dropped, or stand for something else."""
+        """Yields the tests in a statement. names: names that the statement changes are removed, or get a new value."""
         match statement:
             case (
                 ast.FunctionDef(name=name, args=parameters, body=body)
                 | ast.AsyncFunctionDef(name=name, args=parameters, body=body)
             ):
-                if name != self._entry_point:  # else the model solves the problem
+                if name != self._entry_point:  # else the model solves the problem itself
                     yield from self._statements(body, _without(names, _changed(parameters)), top=False)
                 return
             case ast.ClassDef(body=body):
@@ -201,20 +214,27 @@ class _Reader:
                     yield from self._statements(inner, dict(names), top=False)
 
     def _tests(self, value: ast.expr, asserted: ast.expr | None, top: bool) -> Sequence[ast.expr | None]:
-        """Of an assertion, or of an expression that stands by itself."""
+        """Returns the tests in an assertion, or in an expression that is a statement of its own. None is a failed try to
+        write a test.
+
+        Args:
+            value: the expression.
+            asserted: what it asserts; None if it is no assertion.
+            top: whether the statement is one of the module.
+        """
         calls = calls_of(self._entry_point, value)
         if self._wants_calls and calls:
             return calls
         if asserted is not None:
-            # inside of functions an assertion may be about anything
+            # inside functions, an assertion may be about anything
             return [None if self._wants_calls else asserted] if calls or top else []
         if not top or (not calls and not self._is_bare) or _is_aside(value, self._defined):
             return []
-        # a call of another function was at least meant as a test
+        # a call of another function was probably meant as a test
         return [value if self._wants_calls and isinstance(value, ast.Call) else None]
 
     def _replaced(self, node: ast.expr, names: Names) -> ast.expr:
-        """The expression with names replaced by what they stand for, and the function called by its own name."""
+        """Returns the expression with names replaced by their values, and with the function called by its own name."""
         return _Replace(self._entry_point, names).visit(copy.deepcopy(node))
 
 
@@ -248,7 +268,8 @@ class _Replace(ast.NodeTransformer):
 
 
 def _computed(node: ast.BinOp) -> ast.expr | None:
-    """What a sum, a difference or a product of literals is, such as 2 + 3 and [0] * 3; None if it is none, or large."""
+    """Returns the value of a sum, difference or product of literals, such as 2 + 3 and [0] * 3, as an expression; None if
+    the node is something else, or the value is too long."""
     try:
         match ast.literal_eval(node.left), node.op, ast.literal_eval(node.right):
             case int() | float() as a, ast.Add() | ast.Sub() | ast.Mult() as op, int() | float() as b:
@@ -267,7 +288,8 @@ def _computed(node: ast.BinOp) -> ast.expr | None:
 
 
 def _sequence(node: ast.Call) -> ast.expr | None:
-    """The list that range(...) of literals counts, and what list(...), tuple(...) and set(...) make of literals."""
+    """Returns the value of range(...), list(...), tuple(...) or set(...) of literals as an expression; None if the call is
+    another one, or the value is too long."""
     try:
         values = [ast.literal_eval(argument) for argument in node.args]
         match getattr(node.func, "id", ""), values:
@@ -281,13 +303,13 @@ def _sequence(node: ast.Call) -> ast.expr | None:
 
 
 def _written(value: object) -> ast.expr | None:
-    """A value as an expression; None if that is long."""
+    """Returns the value as an expression; None if the expression is too long."""
     source = literal(value)
     return ast.parse(source, mode="eval").body if len(source) <= _MOST_CHARS else None
 
 
 def _bound(target: ast.expr, value: ast.expr, entry_point: str) -> dict[str, ast.expr]:
-    """The names that an assignment gives a literal, or a call of the function with literals."""
+    """Returns the names to which an assignment gives a literal, or a call of the function with literals."""
     match target, value:
         case ast.Name(id=name), _:
             calls = _is_call(value, entry_point) and all(
@@ -317,8 +339,8 @@ _CHANGING = frozenset(
 
 
 def _changed(node: ast.AST) -> set[str]:
-    """The names that may stand for something else, or for a changed object, after this code: what it assigns and deletes,
-    its parameters, and what it changes in place."""
+    """Returns the names that may have another value, or a changed object, after this code: the names that it assigns or
+    deletes, its parameters, and the names of objects that it changes in place."""
     found = set()
     for part in ast.walk(node):
         match part:
@@ -332,7 +354,7 @@ def _changed(node: ast.AST) -> set[str]:
 
 
 def _owner(node: ast.expr) -> str:
-    """The name that an expression such as xs[0].items begins with; "" if it begins with none."""
+    """Returns the name with which an expression such as xs[0].items begins; "" if it does not begin with a name."""
     while isinstance(node, ast.Subscript | ast.Attribute):
         node = node.value
     return getattr(node, "id", "")
@@ -343,7 +365,7 @@ def _without(names: Names, dropped: set[str]) -> dict[str, ast.expr]:
 
 
 def _bindings(target: ast.expr, items: ast.expr) -> Iterator[dict[str, ast.expr]]:
-    """What the names of a loop stand for in each of its rounds; one round without any if that is not known."""
+    """Yields the values of a loop's names in each iteration; a single iteration without names if they are not known."""
     if isinstance(items, ast.List | ast.Tuple) and is_literal(items):
         yield from (_bound(target, item, "") for item in items.elts)
     else:
@@ -351,8 +373,8 @@ def _bindings(target: ast.expr, items: ast.expr) -> Iterator[dict[str, ast.expr]
 
 
 def _is_aside(value: ast.expr, defined: set[str]) -> bool:
-    """Whether an expression that stands by itself is no attempt at a test: a text, print(...), unittest.main(), or a call
-    of what the answer defines."""
+    """Returns whether an expression that is a statement of its own was not meant as a test: a string, print(...), a method
+    call such as unittest.main(), or a call of something that the answer defines."""
     match value:
         case ast.Constant(value=str()):
             return True
@@ -373,7 +395,7 @@ _COMPARISONS: dict[str, type[ast.cmpop]] = {
 
 
 def _unittest_assertion(value: ast.expr) -> ast.expr | None:
-    """What a call of unittest's asserts, as an expression; None if it is no such call."""
+    """Returns what a call of a unittest method asserts, as an expression; None if it is no such call."""
     match value:
         case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name), args=[one, *rest]):
             if name in _COMPARISONS and rest:
@@ -400,7 +422,7 @@ _GOES_ON = ("else", "elif", "except", "finally", ")", "]", "}", "'''", '"""')
 
 
 def _top_level_parts(code: str) -> Iterator[str]:
-    """Code in parts, each of which begins with a line that is not indented and begins a statement."""
+    """Yields the code in parts, each of which begins with a line that is not indented and begins a statement."""
     part: list[str] = []
     for line in code.splitlines():
         begins = line[:1].strip() and not line.startswith(_GOES_ON)

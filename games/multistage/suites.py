@@ -1,8 +1,9 @@
-"""Test suites of one problem, from a completion's text to kills: the one meaning of a valid test and of a kill.
+"""Test suites of one problem, from a completion's text to kills. Only this module decides what a valid test and a kill are.
 
-A test is valid where it is well formed, repeats no other of its suite, is data (`Verdict.isolation`: code of a player's
-could remember its runs, or judge a program's text), and passes on the reference solution twice, with equal outcomes, the second
-time without the reference's other names: a test asks for the entry point alone. It kills a program that fails it: `rewards.outcome`.
+A test is valid if it is well formed, repeats no other test of its suite, is data (`Verdict.isolation`: a test that is code
+could remember its runs, or judge a program by its text), and passes on the reference solution twice, with equal outcomes.
+In the second run, the reference's other names are hidden, since a test may only use the entry point. A valid test kills
+a program that fails it: `rewards.outcome`.
 """
 
 import ast
@@ -25,44 +26,45 @@ exec(compile({source!r}, "program.py", "exec"), _names)
 {name} = _names[{name!r}]
 del _names
 """
-"""A program in which a reference has no name but its entry point's."""
+"""Source of a program that hides all names of a reference but its entry point."""
 
 
 @dataclass(slots=True)
 class Suite:
-    """One suite, judged by the reference."""
+    """One suite, and the results of its tests on the reference."""
 
     emitted: list[EmittedTest]
     distinct: list[EmittedTest]
-    """Those worth running, each once."""
+    """The tests that can be run, without duplicates."""
     duplicates: int
     valid: dict[str, float] = field(default_factory=dict)
     """Source of each valid test -> the reference's CPU milliseconds."""
     sources: dict[str, str] = field(default_factory=dict)
     """Identity of each valid test -> its source."""
     rejected: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """Identity of each runnable test that the reference does not confirm -> (why, error)."""
+    """Identity of each runnable test that the reference does not confirm -> (status, error)."""
     wrong_outputs: set[str] = field(default_factory=set)
     """Sources of valid tests whose expected output the reference had to correct or to supply (test_format "relabel")."""
     surplus: int = 0
-    """Tests of the answer beyond the rules' max_tests, which are not looked at."""
+    """Number of tests in the answer beyond the game config's max_tests; they are ignored."""
 
     def validity(self, rules: RewardRules) -> float:
-        """Before any program met it: rewards.SuiteFacts counts out what programs show to be no test."""
+        """Returns the validity of the suite before any program runs on it. The reward's validity (rewards.SuiteFacts) also
+        leaves out the valid tests that do not count according to the programs' outcomes."""
         worth = len(self.valid) - rules.wrong_output_penalty * len(self.wrong_outputs)
         return validity(worth, len(self.emitted), rules.validity_slots)
 
 
 @dataclass(frozen=True, slots=True)
 class Met:
-    """A program and the valid tests that it met, by their sources."""
+    """The results of one program on valid tests, by the sources of the tests."""
 
     verdicts: dict[str, Verdict]
     outcomes: dict[str, bool | None]
 
 
 def read_suite(text: str, problem: Problem, rules: MultistageRules) -> list[EmittedTest]:
-    """All tests of the answer, of which the first `rules.max_tests` count."""
+    """Returns all tests of the answer, of which only the first `rules.max_tests` count."""
     return parse_suite(text, problem, test_format=rules.test_format, limits=rules.input_limits)
 
 
@@ -77,8 +79,16 @@ class Suites:
     async def records(
         self, texts: Sequence[str], wrong: Sequence[str] = (), mutants: Sequence[str] = ()
     ) -> list[SuiteRecord | None]:
-        """What the suites hold, and which programs they kill: of those known to be wrong, of mutants that are no
-        reference, of the problem's other solutions. None where the sandbox could not say which tests hold."""
+        """Returns counts of each suite's tests, and which programs it kills; None for a suite whose tests the sandbox could
+        not check on the reference.
+
+        Args:
+            texts: the completions with the suites.
+            wrong: programs that are known to be wrong.
+            mutants: mutants of the reference that are not equivalent to it.
+
+        The suites also run on the problem's other correct solutions.
+        """
         programs = {"wrong": wrong, "mutants": mutants, "correct": self._problem.other_solutions}
 
         async def record(suite: Suite | None) -> SuiteRecord | None:
@@ -108,11 +118,11 @@ class Suites:
         return await asyncio.gather(*(record(suite) for suite in await self.validate(texts)))
 
     async def validate(self, texts: Sequence[str]) -> list[Suite | None]:
-        """None where the sandbox failed."""
+        """Reads the suites and runs their tests on the reference. A suite is None if the sandbox failed."""
         suites = [self._parse(text) for text in texts]
-        if self._strict:  # code could tamper with the tests that share its process: only one author's may
+        if self._strict:  # code could tamper with other tests in its process: these must have the same author
             confirmed = await asyncio.gather(*(self._confirm([suite]) for suite in suites))
-        else:  # calls with literal arguments
+        else:  # calls with literal arguments cannot tamper with anything
             confirmed = [await self._confirm(suites)] * len(suites)
         return [suite if ok else None for suite, ok in zip(suites, confirmed, strict=True)]
 
@@ -129,7 +139,7 @@ class Suites:
         )
 
     async def _confirm(self, suites: Sequence[Suite]) -> bool:
-        """Run the suites' tests on the reference, twice. False where the sandbox failed."""
+        """Runs the suites' tests on the reference, twice. Returns False if the sandbox failed."""
         asks = list(
             dict.fromkeys(t.source if self._strict else t.call for suite in suites for t in suite.distinct)
         )
@@ -168,16 +178,17 @@ class Suites:
         suite.valid[source] = needed_cpu_ms(runs)
 
     def groups(self, suites: Sequence[Suite | None]) -> list[dict[str, float]]:
-        """The tests that programs meet, with the reference's CPU milliseconds; a group is judged in one process."""
+        """Returns groups of tests on which programs are run: test -> the reference's CPU milliseconds. Each group is judged
+        in one process."""
         found = [suite.valid for suite in suites if suite]
-        if not self._strict:  # calls with literal arguments: nothing that could tamper
+        if not self._strict:  # calls with literal arguments cannot tamper with anything
             found = [{test: ms for suite in found for test, ms in suite.items()}]
         in_reward = self._rules.baseline_in_reward
         baseline = dict.fromkeys(self._problem.baseline_asserts, 0.0) if in_reward else {}
         return [group for group in (baseline, *found) if group]
 
     async def meet(self, program: str, groups: Sequence[Mapping[str, float]]) -> Met | None:
-        """None if the sandbox failed."""
+        """Runs the program on the groups of tests (see `groups`). Returns None if the sandbox failed."""
         program = self._problem.in_harness(program)
         runs = await asyncio.gather(
             *(judged(self._sandbox.judge(program, list(group), limits=self._limits)) for group in groups)
@@ -192,13 +203,13 @@ class Suites:
         return met
 
     async def kills(self, valid: Mapping[str, float], program: str) -> bool | None:
-        """valid: a suite's valid tests. None if the sandbox failed."""
+        """Returns whether a suite kills the program; None if the sandbox failed. valid: see `Suite.valid`."""
         met = await self.meet(program, [valid] if valid else [])
         return None if met is None else False in met.outcomes.values()
 
 
 def _refusal(first: Verdict, second: Verdict) -> tuple[str, str]:
-    """Why the reference does not confirm a test: (status, error)."""
+    """Returns why the reference does not confirm a test: (status, error)."""
     if first.passed and second.passed and "shared" in (first.isolation, second.isolation):
         return "contract", "more than calls and comparisons of their results"
     if first.passed and second.passed and first.value == second.value:
@@ -216,7 +227,7 @@ def _same_literal(one: str | None, other: str | None) -> bool:
 
 
 def _is_literal(value: str | None) -> bool:
-    """A value that can stand in a test as the expected one and equals itself (nan does not)."""
+    """Returns whether a value can be written as the expected value of a test, and equals itself (nan does not)."""
     try:
         return _same_literal(value, value)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
