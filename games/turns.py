@@ -91,8 +91,8 @@ async def try_again(player: Player, attempt: Trajectory, message: Message) -> Tu
 
 
 def further(chain: Trajectory, number: int, attempts: int) -> Trajectory:
-    """Returns the last turn of a conversation as an attempt of its own, with its own reward. It forms a group with the
-    other attempts of the same number.
+    """Returns the last turn of a conversation as a separate attempt, with its own reward. It forms a group with the other
+    attempts of the same number.
 
     Args:
         chain: the conversation: a first attempt and the attempts after it.

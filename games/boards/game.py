@@ -1,8 +1,8 @@
 """Self-play in board games (SPIRAL, Liu et al. 2025, arXiv:2506.24119): one policy plays both sides of a zero-sum game.
 
-An illegal move loses at once. The reward of its opponent is a config key of its own: if it is positive, a policy learns
-to wait for illegal moves of the other side. The held-out "problems" are matches against fixed opponents and, for Kuhn
-poker, its information sets.
+An illegal move loses at once. The opponent's reward for it is a separate config key: if that reward is positive, a policy
+learns to wait for illegal moves of the other side. The held-out "problems" are matches against fixed opponents and, for
+Kuhn poker, its information sets.
 """
 
 import asyncio

@@ -92,8 +92,8 @@ def _value(policies: Policies, cards: Sequence[str], history: str) -> float:
 def _best_response(
     policies: Policies, role: int, own: str, others: Mapping[str, float], history: str
 ) -> float:
-    """Returns the expected payoff of the best response of `role` from a history on. `role` cannot tell the other role's
-    cards apart, so it chooses the action that is best for their sum.
+    """Returns the expected payoff of the best response of `role` from a history on. `role` does not know the other role's
+    card, so it chooses the action with the best sum over the possible cards.
 
     Args:
         own: the card of `role`.

@@ -154,14 +154,14 @@ class MultistageGame:
         return Trajectory(player=GENERATOR, attempt=attempt, turns=turns, artifact=program, place=place)
 
     def told(self, outcomes: Sequence[Outcome]) -> Message:
-        """Returns the message that tells the generator which of these tests its program failed."""
+        """Returns the message that shows the generator the tests that its program failed, among these."""
         return messages.again(outcomes)
 
     async def again(
         self, problem: Problem, player: Player, attempt: Trajectory, outcomes: Sequence[Outcome]
     ) -> Trajectory:
-        """Tells the player which tests its program failed, and lets it write the program again. Returns the attempt with
-        this turn added."""
+        """Shows the player the tests that its program failed, and lets it write the program again. Returns the attempt
+        with this turn added."""
         turn = await try_again(player, attempt, self.told(outcomes))
         program = read_program(turn.text, problem)
         return replace(attempt, turns=[*attempt.turns, turn], artifact=program, components={})

@@ -60,7 +60,7 @@ def _begins(stage: ReasoningStage) -> str:
 
 
 def again(outcomes: Sequence[Outcome]) -> Message:
-    """Returns the message that tells the generator which of these tests its program failed."""
+    """Returns the message that shows the generator the tests that its program failed, among these."""
     return replace(again_message(outcomes), marks=("", STAGE_MARKERS[-1]))
 
 

@@ -31,13 +31,13 @@ class MultistageRules(Rules):
     max_tests: int = Field(default=8, ge=1)
     """Maximum number of tests per suite; further ones are ignored."""
     attack: Literal["problem", "program"] = "problem"
-    """What the discriminator sees. problem: the problem alone; program: also one of the programs, and the suite is rewarded for
-    what it shows of that program (Code-A1, arXiv:2603.15611). All programs run on all suites in both cases."""
+    """Content of the discriminator's prompt. problem: the problem alone; program: also one of the programs, and the suite's
+    reward depends on that program alone (Code-A1, arXiv:2603.15611). All programs run on all suites in both cases."""
     shown_chars: int = Field(default=2000, ge=1)
     """Maximum number of characters of a program that the discriminator sees; the rest is cut off."""
     attempts_per_episode: int = Field(default=1, ge=1)
-    """Maximum number of programs per episode. While a program fails a baseline test of the problem, the generator is told which
-    test, and writes the program again. Each program has its own reward."""
+    """Maximum number of programs that are written one after another. While a program fails a baseline test of the problem, the
+    generator is shown the failed tests, and writes the program again. Each program has its own reward."""
     baseline_in_reward: bool = False
     """Count the problem's own baseline tests in the generator's pass rate, too."""
     rewards: RewardRules = RewardRules()

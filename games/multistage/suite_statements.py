@@ -1,5 +1,5 @@
-"""Finds the tests in a discriminator's answer, anywhere in its code: it reads the statements in the syntax tree of the code.
-Pure; nothing is executed.
+"""Finds the tests in a discriminator's answer. It reads the statements in the syntax tree of the answer's code, so a test
+may be anywhere in the code. Pure; nothing is executed.
 
 Tests are assertions (`assert`, unittest's assertEqual and similar methods) and, if calls are wanted, calls of the problem's
 function. They are found at any depth and in loops over literal lists. They may use names to which a literal or the
@@ -36,8 +36,8 @@ Names = Mapping[str, ast.expr]
 
 class Found(NamedTuple):
     test: ast.expr | None
-    """What is asserted about the function, or a call of the function; None if the source is no test in the requested
-    form."""
+    """The expression that is asserted about the function, or a call of the function; None if the source is no test in the
+    requested form."""
     source: str
     """The source as it was written."""
 
@@ -214,8 +214,8 @@ class _Reader:
                     yield from self._statements(inner, dict(names), top=False)
 
     def _tests(self, value: ast.expr, asserted: ast.expr | None, top: bool) -> Sequence[ast.expr | None]:
-        """Returns the tests in an assertion, or in an expression that is a statement of its own. None is a failed try to
-        write a test.
+        """Returns the tests in an assertion or an expression statement. None stands for what was meant as a test but is no
+        test.
 
         Args:
             value: the expression.
@@ -373,8 +373,8 @@ def _bindings(target: ast.expr, items: ast.expr) -> Iterator[dict[str, ast.expr]
 
 
 def _is_aside(value: ast.expr, defined: set[str]) -> bool:
-    """Returns whether an expression that is a statement of its own was not meant as a test: a string, print(...), a method
-    call such as unittest.main(), or a call of something that the answer defines."""
+    """Returns whether an expression statement was not meant as a test: a string, print(...), a method call such as
+    unittest.main(), or a call of something that the answer defines."""
     match value:
         case ast.Constant(value=str()):
             return True

@@ -21,7 +21,7 @@ from games.turns import again_message, answer_all, further, try_again, worst
 class SolverRules(Rules):
     attempts_per_episode: int = Field(default=1, ge=1)
     """Maximum number of programs that are written one after another. While a program fails a rewarded test, the generator
-    is told which test, and writes the program again. Each program has its own reward."""
+    is shown the failed tests, and writes the program again. Each program has its own reward."""
     sandbox_limits: Limits
 
     @property
@@ -107,14 +107,14 @@ class SolverGame:
         return attempts
 
     def told(self, outcomes: Sequence[Outcome]) -> Message:
-        """Returns the message that tells the generator which of these tests its program failed."""
+        """Returns the message that shows the generator the tests that its program failed, among these."""
         return again_message(outcomes)
 
     async def again(
         self, problem: Problem, player: Player, attempt: Trajectory, outcomes: Sequence[Outcome]
     ) -> Trajectory:
-        """Tells the player which tests its program failed, and lets it write the program again. Returns the attempt with
-        this turn added."""
+        """Shows the player the tests that its program failed, and lets it write the program again. Returns the attempt
+        with this turn added."""
         turn = await try_again(player, attempt, self.told(outcomes))
         attempt = replace(
             attempt, turns=[*attempt.turns, turn], artifact=turn.text, reward=None, components={}, outcomes=()
