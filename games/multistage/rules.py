@@ -36,8 +36,8 @@ class MultistageRules(Rules):
     shown_chars: int = Field(default=2000, ge=1)
     """Maximum number of characters of a program that the discriminator sees; the rest is cut off."""
     attempts_per_episode: int = Field(default=1, ge=1)
-    """Maximum number of programs that are written one after another. While a program fails a baseline test of the problem, the
-    generator is shown the failed tests, and writes the program again. Each program has its own reward."""
+    """Maximum number of programs that are written one after another. While a program fails a baseline test of the problem,
+    the generator is shown the failed tests, and writes the program again. Each program has its own reward."""
     baseline_in_reward: bool = False
     """Count the problem's own baseline tests in the generator's pass rate, too."""
     rewards: RewardRules = RewardRules()
