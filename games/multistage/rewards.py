@@ -33,7 +33,7 @@ class RewardRules(Settings):
     unsolved_weight: float = Field(default=0.2, ge=0, le=1)
     """Factor on the discriminator's reward if no current or remembered program passes any valid test (guard 3)."""
     behaviour_duplicates_from: int = Field(default=16, ge=2)
-    """Minimum number of distinct programs from which valid tests that fail the very same programs are duplicates, too (guard 4);
+    """Minimum number of programs from which valid tests that fail the very same programs are duplicates, too (guard 4);
     with fewer programs, equal behaviour says nothing. Tests with equal inputs are always duplicates."""
     validity_weight: float = Field(default=0.0, ge=0, lt=1)
     """Share of the discriminator's reward that is paid for validity alone (w)."""
