@@ -1,2 +1,1 @@
-"""The sandbox: programs and tests judged in warm containers, or in namespaces where no Docker Engine
-answers."""
+"""The sandbox. It judges programs by tests in warm containers, or in namespaces if no Docker Engine answers."""

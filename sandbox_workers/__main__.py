@@ -1,14 +1,14 @@
-"""The sandbox on its own.
+"""The commands of the sandbox.
 
     python -m sandbox_workers judge jobs.jsonl > verdicts.jsonl
     python -m sandbox_workers check_host
     python -m sandbox_workers serve                the same over HTTP, and as SandboxFusion (sandbox_workers/service.py)
 
-A line of jobs.jsonl: {"id", "program", "tests": [...], "language"?: "python", "limits"?: {"cpu_s": 2, ...}}. A test is
-Python source ("assert f(1) == 2", "f(1)") or, in any language, {"stdout", "stdin"?, "code"?}. `judge` answers with a
-line per job, in order: {"id", "verdicts": [{"status", "value", "time_ms", "memory_bytes", "stdout", "stderr",
-"error"}, ...]}. Exit status: 0; 1 where something could not be judged: its
-verdicts are SANDBOX_ERROR, and say why; 2 for bad input, which ends the run.
+A line of jobs.jsonl is {"id", "program", "tests": [...], "reference"?, "language"?: "python", "limits"?: {"cpu_s": 2, ...}}.
+A test is Python source ("assert f(1) == 2", "f(1)") or, in any language, {"stdout", "stdin"?, "code"?}. `judge` prints
+one line per job, in order: {"id", "verdicts": [{"status", "time_ms", "value", "isolation", "memory_bytes", "stdout",
+"stderr", "error"}, ...]}. The exit status is 0 if all jobs were judged. It is 1 if a job could not be judged: its verdicts
+are SANDBOX_ERROR and give the reason. It is 2 if the input is invalid, which ends the run.
 """
 
 import argparse
@@ -35,7 +35,7 @@ from web.options import add_options
 
 IN_FLIGHT = 256
 CACHED = 1024
-"""Verdicts that a service remembers: each may hold an output of a MiB."""
+"""Number of verdicts that a service remembers. Each may hold an output of a MiB."""
 
 
 class JobLine(JobRequest):
@@ -43,7 +43,11 @@ class JobLine(JobRequest):
 
 
 def read_jobs(lines: Iterable[str], name: str, memory_mb: int) -> Iterator[JobLine]:
-    """Raise SparringError: where it is, and what was expected."""
+    """Yields the jobs of the lines.
+
+    Raises:
+        SparringError: a line is not a valid job. The message names the line and what was expected.
+    """
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
@@ -65,7 +69,11 @@ def read_jobs(lines: Iterable[str], name: str, memory_mb: int) -> Iterator[JobLi
 
 
 async def judge_all(jobs: Iterator[JobLine], sandbox: LocalSandbox) -> int:
-    """Print a line per job as soon as it and all before it are judged; how many jobs could not be judged."""
+    """Prints one line per job as soon as this job and all before it are judged.
+
+    Returns:
+        The number of jobs that could not be judged.
+    """
     failures = 0
     waiting: deque[tuple[JobLine, asyncio.Task]] = deque()
 
@@ -81,7 +89,7 @@ async def judge_all(jobs: Iterator[JobLine], sandbox: LocalSandbox) -> int:
         print(json.dumps(line), flush=True)
 
     try:
-        # In a thread: whoever writes the next job may be waiting for the answer to the last one.
+        # Read in a thread: the process that writes the next job may be waiting for the answer to the last one.
         while (job := await asyncio.to_thread(next, jobs, None)) is not None:
             waiting.append((job, asyncio.create_task(judge_request(sandbox, job, job.limits))))
             await asyncio.sleep(0)
@@ -99,7 +107,7 @@ def open_input(path: str) -> TextIO:
     if path == "-":
         return sys.stdin
     try:
-        return open(path, encoding="utf-8", errors="surrogateescape")  # JSON refuses the line, by its number
+        return open(path, encoding="utf-8", errors="surrogateescape")  # read_jobs names a bad line
     except OSError as error:
         raise SparringError(f"{path}: {error.strerror}") from None
 
@@ -123,7 +131,7 @@ def judge(options: argparse.Namespace) -> int:
 
 
 def serve(options: argparse.Namespace) -> int:
-    from sandbox_workers.service import Most, make_app  # FastAPI only where it is served
+    from sandbox_workers.service import Most, make_app  # only this command needs FastAPI
     from web.service import check, guarded, run
 
     check(options)

@@ -1,5 +1,5 @@
-"""Which sandbox runs here, and why: `choose_backend` decides once, `Choice.open` builds as many as are
-wanted."""
+"""Chooses the kind of sandbox that runs here. `choose_backend` decides once and gives its reason; `Choice.open` creates
+any number of backends of this kind."""
 
 import contextlib
 import hashlib
@@ -21,12 +21,13 @@ ROOT = Path(__file__).parent.parent
 UID_FLOOR, UID_RANGES, GENERATION_STEP = 200_000, 16_000, 1000
 MOST_SLOTS = UIDS_PER_SANDBOX // 2 - 1
 _generations = itertools.count()
-"""Sandboxes that this process has opened: one that is being replaced and its successor share no uid."""
+"""Numbers the sandboxes that this process opens, so that a sandbox and the one that replaces it do not share uids."""
 
 
 @cache
 def runner_version() -> str:
-    """Hash of what runs inside; the tag of its image. docker/engine.sh computes the same."""
+    """Returns a hash of the files that make up the sandbox image, which is the tag of the image. docker/engine.sh
+    computes the same hash."""
     digest = hashlib.sha256()
     for path in (
         ROOT / "docker" / "sandbox.Dockerfile",
@@ -37,25 +38,34 @@ def runner_version() -> str:
 
 
 def image_tag() -> str:
-    """The image that `docker/engine.sh image` builds of this tree."""
+    """Returns the name of the image that `docker/engine.sh image` builds from this source tree."""
     return f"sparring-sandbox:{runner_version()}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Choice:
-    """A kind of sandbox that can run here. Plain data: it travels to the workers."""
+    """A kind of sandbox that can run here. It is plain data, so it can be sent to the workers."""
 
     kind: Literal["docker", "namespace", "process"]
     description: str
-    """One line for the user: what was chosen and why."""
+    """One line for the user: which kind was chosen, and why."""
     version: str
-    """Of the runner and what it runs on; part of every cache key."""
+    """Identifies the runner and the environment that it runs in. It is part of every cache key."""
     image: str = ""
     runtime: str | None = None
 
     def open(self, *, slots: int, index: int, run_id: str, memory_mb: int = 512) -> Backend:
-        """A backend, not yet started. `run_id`: a run's directory, whose name its containers carry. `index` numbers the backends
-        of a run: each gets uids of its own."""
+        """Returns a backend that is not started yet.
+
+        Args:
+            slots: number of programs that are judged at once.
+            index: number of the backend within its run. Each backend of a run gets its own uids.
+            run_id: directory of the run. The containers carry its name as a label.
+            memory_mb: largest `Limits.memory_mb` of a job, MiB; it sizes the container.
+
+        Raises:
+            SandboxUnavailable: `slots` is above MOST_SLOTS.
+        """
         if slots > MOST_SLOTS:
             raise SandboxUnavailable(
                 f"a sandbox has at most {MOST_SLOTS} slots, not {slots}: use more sandboxes"
@@ -65,7 +75,7 @@ class Choice:
             return NamespaceBackend(slots=slots, uid_base=uid_base)
         if self.kind == "process":
             return ProcessBackend(slots=slots, uid_base=uid_base)
-        from sandbox_workers.docker_backend import DockerBackend  # the docker SDK only where Docker is used
+        from sandbox_workers.docker_backend import DockerBackend  # only Docker needs the docker SDK
 
         return DockerBackend(
             image=self.image,
@@ -78,7 +88,8 @@ class Choice:
 
 
 def uid_range(run_id: str, index: int) -> int:
-    """First uid of a backend: neighbours within a run never overlap, runs hardly ever."""
+    """Returns the first uid of a backend. Ranges of neighbouring backends of a run never overlap, those of different
+    runs hardly ever."""
     start = int.from_bytes(hashlib.sha256(run_id.encode()).digest()[:4], "big")
     return UID_FLOOR + (start + index) % UID_RANGES * UIDS_PER_SANDBOX
 
@@ -86,14 +97,17 @@ def uid_range(run_id: str, index: int) -> int:
 def choose_backend(
     kind: SandboxKind = "auto", runtime: str | None = None, *, trusted: bool = False
 ) -> Choice:
-    """Docker where an engine answers and has the image, else namespaces; or the kind that is asked for.
+    """Returns the kind of sandbox to use: the requested kind or, for "auto", Docker if an engine answers and has the
+    image, otherwise namespaces.
 
     Args:
-        runtime: of the containers; with "auto" it asks for Docker.
-        trusted: the programs are those of the embedded models: where neither is to be had, processes will do.
+        kind: the requested kind.
+        runtime: runtime of the containers, such as "runsc". With `kind` "auto" it selects Docker.
+        trusted: True if all programs come from the embedded models. Then "auto" falls back to plain processes if
+            neither Docker nor namespaces are available.
 
     Raises:
-        SandboxUnavailable: what is missing, and how to get it.
+        SandboxUnavailable: the sandbox cannot run here. The message says what is missing and how to get it.
     """
     if kind == "namespace":
         return _namespace("as configured")
@@ -121,7 +135,8 @@ def choose_backend(
 
 
 def _contents() -> str:
-    """The runner's version, and that of the packages that programs can import: their metadata are directories there."""
+    """Returns the runner's version and a hash of the file names in the packages directory. Each package has a metadata
+    directory there whose name holds its version."""
     directory = packages()
     names = "\n".join(sorted(os.listdir(directory))) if directory else ""
     return f"{runner_version()} {hashlib.sha256(names.encode()).hexdigest()[:16]}"

@@ -1,4 +1,5 @@
-"""The host's end of a runner: frames out, verdicts in, many jobs in flight. Shared by all backends."""
+"""The host's end of the connection to a runner: sends jobs as frames, receives verdicts, and keeps many jobs in flight.
+All backends share it."""
 
 import itertools
 import threading
@@ -15,11 +16,11 @@ from sandbox_workers.runner.judged import Judged
 START_TIMEOUT_S = 30.0
 CLOSE_WAIT_S = 5.0
 PATIENCE_S = 60.0
-"""How long the answers of one batch may take beyond what the jobs' own limits allow."""
+"""Seconds that the answers of one batch may take beyond what the limits of its jobs allow."""
 
 
 class ChannelBackend(Backend):
-    """A backend but for `start`, which must call `_connect`, and `close`. It is started once."""
+    """A backend that lacks only `start`, which must call `_connect`, and `close`. It can be started once."""
 
     def __init__(self, slots: int) -> None:
         self.slots = slots
@@ -34,15 +35,15 @@ class ChannelBackend(Backend):
         self._reader: threading.Thread | None = None
 
     def _connect(self, send: Callable[[bytes], object], receive: Callable[[], bytes], way: str) -> None:
-        """Wait until the runner is ready.
+        """Connects to a runner and waits until it is ready.
 
         Args:
             send: writes all bytes to the runner's stdin.
-            receive: returns some bytes of its stdout, or none at its end.
-            way: how it was started, for error texts.
+            receive: returns some bytes of the runner's stdout, or no bytes at its end.
+            way: how the runner was started, for error messages.
 
         Raises:
-            SandboxUnavailable: it does not start.
+            SandboxUnavailable: the runner does not start.
         """
         self._send, self._ended = send, None
         frames = Frames(lambda _: receive(), most=1 << 40)  # the runner is trusted
@@ -59,7 +60,7 @@ class ChannelBackend(Backend):
             raise SandboxUnavailable(f"the sandbox did not start{why} ({way})") from None
 
     def _environment(self, uid_base: int) -> dict[str, str]:
-        """Of every runner; see runner/supervisor.py."""
+        """Returns the environment variables that every runner gets; see runner/supervisor.py."""
         return {
             "SLOTS": str(self.slots),
             "UID_BASE": str(uid_base),
@@ -77,8 +78,8 @@ class ChannelBackend(Backend):
     def judge_batch(self, jobs: Sequence[Job]) -> list[list[Verdict]]:
         messages = [self._message(job) for job in jobs]
         futures = [self._submit(message) for message in messages]
-        # Other batches may be ahead of this one: what counts is that the runner goes on answering. Each test of
-        # a job may be judged twice, and a job is answered as a whole.
+        # Other batches may be ahead of this one, so the time limit starts anew with each answer of the runner.
+        # Each test of a job may be judged twice, and a job is answered as a whole.
         silence_s = PATIENCE_S + max(job.longest_s() for job in jobs)
         submitted = time.monotonic()
         return [self._answer(future, submitted, silence_s) for future in futures]
@@ -139,13 +140,14 @@ class ChannelBackend(Backend):
                 future.set_exception(BackendDied(reason))
 
     def _keep_stderr(self, chunk: bytes) -> None:
-        """For error texts."""
+        """Keeps the last 4096 bytes of the runner's stderr for error messages."""
         self._last_words += chunk
         del self._last_words[:-4096]
 
     def _wait_ended(self) -> None:
-        """Until the end of the runner's output was read. A descriptor that is closed before may be another's by the
-        time it is read again, and then whoever waits for an answer waits in vain."""
+        """Waits until the runner's output has been read to its end. If a descriptor is closed earlier, its number may
+        belong to another file when the reader thread uses it again. The thread would then take bytes from that file,
+        and the code that waits for them would wait forever."""
         if self._reader is not None:
             self._reader.join(CLOSE_WAIT_S)
 

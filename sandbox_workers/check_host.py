@@ -1,5 +1,5 @@
-"""Is this host fit to judge? Each kind of sandbox is started, given an honest and a hostile program, and asked what it
-holds."""
+"""Checks whether this host can judge programs. It starts each kind of sandbox, judges honest and hostile programs in
+it, and asks for its languages and packages."""
 
 import contextlib
 import os
@@ -25,7 +25,7 @@ CHECKS = (
     ("def f(x): return len(' ' * (1 << 30))", "f(1)", Status.MEMORY_LIMIT),
     ("def f(x): return x + 1", "import os\nassert f(1) == 2", Status.PASSED),
 )
-"""The first test is data, the last one code."""
+"""(program, test, expected status). The first test is a data test, the last one a code test."""
 PYTHON = """\
 import importlib.metadata, platform
 def python(): return platform.python_version()
@@ -39,22 +39,22 @@ NOTHING_CONTAINS = (
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was found of one kind of sandbox."""
+    """The findings about one kind of sandbox."""
 
     kind: SandboxKind
     fit: bool
     text: str
     isolation: str = ""
-    """Of a test that is data and of one that is code, as their verdicts say: core.verdict.Verdict.isolation."""
+    """Isolation of a data test and of a code test, as their verdicts report it: core.verdict.Verdict.isolation."""
     languages: tuple[str, ...] = ()
     python: str = ""
     packages: str = ""
-    """What Python programs can import beside the standard library, with versions."""
+    """Packages that Python programs can import in addition to the standard library, with versions."""
     weaker: tuple[str, ...] = ()
 
 
 def check_host() -> int:
-    """Print what this host offers; 0 where a sandbox that contains programs works."""
+    """Prints what this host offers. Returns 0 if a sandbox that contains programs works here, otherwise 1."""
     print(f"host: {os.cpu_count()} cores, Python {sys.version.split()[0]}, uid {os.geteuid()}, {_cgroups()}")
     findings = [examine(kind) for kind in KINDS]
     for finding in findings:
@@ -73,7 +73,7 @@ def check_host() -> int:
 
 
 def examine(kind: SandboxKind) -> Finding:
-    """Start one, judge CHECKS, close it."""
+    """Starts a sandbox of this kind, judges CHECKS in it, and closes it."""
     try:
         choice = choose_backend(kind)
         backend = choice.open(slots=1, index=0, run_id=f"check-{os.getpid()}")
@@ -113,7 +113,7 @@ def examine(kind: SandboxKind) -> Finding:
 
 
 def weaker(choice: Choice) -> tuple[str, ...]:
-    """What this kind contains less than the best there is, a sentence each."""
+    """Returns one sentence for each respect in which this kind of sandbox is weaker than the strongest one."""
     shared = "programs share the host's kernel: a bug in it is a way out"
     if choice.kind == "docker":
         from sandbox_workers.docker_backend import connect, runtimes

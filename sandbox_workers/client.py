@@ -1,7 +1,8 @@
-"""What the games call: `judge`, with a cache, micro-batches and retries over any transport to the workers.
+"""The interface that the games call: `SandboxClient.judge`, with a cache, micro-batches and retries over any transport
+to the workers.
 
-No Ray here: `pool` brings a transport to actors, `local` one to a thread. Not covered: priorities and
-fairness.
+This module does not use Ray: `pool` provides a transport to actors, `local` one to a thread. Not covered: priorities
+and fairness.
 """
 
 import asyncio
@@ -22,29 +23,37 @@ from sandbox_workers.jobs import BackendDied, Job, WorkerLost, is_data
 NEVER_CACHED = frozenset({Status.TIME_LIMIT, Status.MEMORY_LIMIT, Status.SANDBOX_ERROR})
 """Verdicts that depend on the machine's state as well as on the program."""
 _HEAVY_CHARS = 100_000
-"""Of tests: to parse more would keep everybody waiting."""
+"""Characters of a request's tests above which its cache keys are computed in a thread. Parsing so much text in the
+event loop would delay all other requests."""
 
 
 class Transport(Protocol):
-    """A way to some workers."""
+    """A connection to one or more workers."""
 
     @property
     def size(self) -> int:
-        """How many they are."""
+        """Number of workers."""
         ...
 
     async def judge(self, worker: int, jobs: Sequence[Job]) -> list[list[Verdict]]:
-        """Raise BackendDied where the sandbox ended first, WorkerLost where the worker did or has none."""
+        """Has one worker judge the jobs.
+
+        Raises:
+            BackendDied: the sandbox ended before it answered.
+            WorkerLost: the worker ended, or it has no sandbox.
+        """
         ...
 
 
 def verdict_keys(
     version: str, limits: Limits, run: int | str, language: str, program: str, tests: Sequence[Test]
 ) -> list[bytes]:
-    """Content address of each test's verdict, before the output of an OutputTest is compared.
+    """Returns the cache key of each test's verdict: a hash of all that the verdict depends on, before the output of an
+    OutputTest is compared.
 
-    Tests that are code share a process and could forge each other's verdicts: their verdicts are valid in the
-    company of these tests only. Tests that are data can do nothing of the kind.
+    Code tests share a process and could forge each other's verdicts. So if one of the tests is code by its text, the
+    keys of all string tests contain all string tests: the verdicts are valid only together. Data tests cannot forge
+    verdicts.
     """
     common = hashlib.sha256()
     for part in (version, limits.model_dump_json(), str(run), language, program):
@@ -82,30 +91,31 @@ def _add(digest: "hashlib._Hash", part: str) -> None:
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class Pending:
-    """Tests of one program on their way to a worker."""
+    """Tests of one program that wait for a worker or are being judged."""
 
     job: Job
     keys: tuple[bytes, ...]
     attempt: int = 1
     avoid: int | None = None
-    """The worker that failed last."""
+    """The worker that failed last. It is avoided if there is another one."""
     kept: bool = True
-    """Its verdicts are kept in the cache."""
+    """Whether the verdicts are stored in the cache."""
     suspect: bool = False
-    """A sandbox ended with it: none of this client's other jobs is in one with it again."""
+    """True if a sandbox ended while it judged this. It is then judged alone, so that it cannot take other jobs of this
+    client with it."""
 
 
 @dataclass(kw_only=True, slots=True)
 class ClientStats:
-    """Counts since the client was made."""
+    """Counts since the client was created."""
 
     jobs: int = 0
-    """Jobs sent to workers, retries not counted."""
+    """Jobs that were sent to workers, without retries."""
     tests: int = 0
-    """(program, test) pairs asked for."""
+    """(program, test) pairs that were requested."""
     cache_hits: int = 0
     shared: int = 0
-    """Pairs answered by an identical one already in flight."""
+    """Pairs that were answered together with an identical pair already in flight."""
     retries: int = 0
     infrastructure_failures: int = 0
     """Failed attempts: lost workers and SANDBOX_ERROR verdicts."""
@@ -116,16 +126,17 @@ class ClientStats:
 class SandboxClient:
     """Implements core.interfaces.Sandbox over a transport.
 
-    Equal pairs are judged once: from the cache, or together with the one in flight. Requests of one loop turn
-    go out as batches to the least loaded workers. What a worker could not judge is sent again, by nobody else: a runner
-    looks twice only to find out whose fault it was.
+    Identical (program, test) pairs are judged once: the verdict comes from the cache, or from the pair that is already
+    in flight. The requests of one turn of the event loop are sent as batches to the workers with the fewest jobs. Only
+    the client retries what a worker could not judge. A runner judges a test a second time only to find out whether the
+    program or the machine caused a failure.
     """
 
     max_batch = 16
     max_in_flight = 64
-    """Jobs per worker; what exceeds them waits here."""
+    """Largest number of jobs in flight per worker. Further jobs wait in the client."""
     pauses_s: tuple[float, ...] = (0.0, 1.0, 4.0)
-    """Before the second, third, ... attempt: they give an actor the time to restart where there is no other."""
+    """Seconds before the second, third, ... attempt. They give an actor the time to restart if there is no other one."""
 
     def __init__(
         self,
@@ -147,7 +158,8 @@ class SandboxClient:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def stats(self) -> dict[str, float]:
-        """jobs, tests, cache_hits, shared, retries, infrastructure_failures, busy_s since the start."""
+        """Returns the counts since the start: jobs, tests, cache_hits, shared, retries, infrastructure_failures,
+        busy_s."""
         return asdict(self._stats)
 
     async def judge(
@@ -159,10 +171,14 @@ class SandboxClient:
         run: int | None = 0,
         language: str = "python",
     ) -> list[Verdict]:
-        """One Verdict per test, in order; see core.interfaces.Sandbox. run None: judged afresh, and not kept.
+        """Returns one Verdict per test, in order; see core.interfaces.Sandbox.
+
+        Args:
+            run: the tests are judged anew for each value of `run`. With None they are always judged anew, and the
+                verdicts are not cached.
 
         Raises:
-            SandboxFailure: some test could not be judged after all attempts.
+            SandboxFailure: a test could not be judged in any attempt.
             UnknownLanguage: the language is not known, or cannot run here.
         """
         limits = limits.over(self._limits) if limits is not None else self._limits
@@ -203,7 +219,7 @@ class SandboxClient:
                 )
                 self._enqueue(Pending(job=job, keys=tuple(of_kind), kept=run is not None))
         if awaited:
-            await asyncio.wait(awaited.values())  # unlike gather, cancels nothing that others wait for
+            await asyncio.wait(awaited.values())  # unlike gather, cancels no shared future
             known |= {key: future.result() for key, future in awaited.items()}
         verdicts = [known[key] for key in keys]
         return [
@@ -214,7 +230,8 @@ class SandboxClient:
     # ------------------------------------------------------------ batches
 
     def _enter_loop(self) -> asyncio.AbstractEventLoop:
-        """The running loop; what an earlier loop left undone ended with it."""
+        """Returns the running event loop. If the loop is new, all state is reset: unfinished work of an earlier loop
+        ended with it."""
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
             self._loop = loop
@@ -228,7 +245,7 @@ class SandboxClient:
     def _enqueue(self, pending: Pending) -> None:
         assert self._loop is not None
         (self._suspects if pending.suspect else self._queue).append(pending)
-        self._loop.call_soon(self._dispatch)  # after all that this turn of the loop asks for
+        self._loop.call_soon(self._dispatch)  # after all requests of this turn of the loop
 
     def _dispatch(self) -> None:
         while waiting := self._suspects or self._queue:
@@ -248,7 +265,7 @@ class SandboxClient:
             self._send(worker, [waiting.popleft() for _ in range(count)], takes=count)
 
     def _send(self, worker: int, batch: list[Pending], takes: int) -> None:
-        """`takes`: of the worker's room."""
+        """Has a worker judge a batch. `takes` is the number of jobs by which the worker's load rises."""
         assert self._loop is not None
         self._load[worker] += takes
         task = self._loop.create_task(self._judge(worker, batch, takes))
@@ -263,10 +280,10 @@ class SandboxClient:
             for pending in batch:
                 again = replace(pending, suspect=pending.suspect or died)
                 self._try_again(again, range(len(pending.keys)), worker, str(error))
-        except Exception as error:  # a mistake in a request: the caller's to see, and no reason to retry
+        except Exception as error:  # a faulty request is raised in the caller and not retried
             if len(batch) == 1:
                 self._fail(batch[0].keys, error)
-            else:  # whose?
+            else:  # one of the jobs is faulty: judge each alone
                 for pending in batch:
                     self._send(worker, [pending], takes=1)
         else:
@@ -290,7 +307,7 @@ class SandboxClient:
             self._try_again(replace(pending, suspect=False), failed, worker, verdicts[failed[0]].error)
 
     def _try_again(self, pending: Pending, failed: Sequence[int], worker: int, error: str) -> None:
-        """Send those tests that failed once more, or give up."""
+        """Sends the failed tests again, or gives up after the last attempt."""
         self._stats.infrastructure_failures += len(failed)
         keys = tuple(pending.keys[index] for index in failed)
         if pending.attempt > len(self.pauses_s):
@@ -307,10 +324,10 @@ class SandboxClient:
             future = self._take(key)
             if not future.done():
                 future.set_exception(error)
-                future.exception()  # seen: whoever waits gets it too
+                future.exception()  # marks it as retrieved; a waiting request still gets it
 
     def _take(self, key: bytes) -> asyncio.Future:
-        """The future of a pair that is no longer in flight."""
+        """Removes a pair from those in flight and returns its future."""
         future = self._in_flight.pop(key)
         if not self._in_flight:
             self._stats.busy_s += time.monotonic() - self._busy_since

@@ -1,7 +1,7 @@
-"""A warm container as a sandbox backend, by the Docker SDK.
+"""A warm container as a sandbox backend, through the Docker SDK.
 
-The container ends when its attached stdin does and is then removed by the engine, so a worker that is killed
--9 leaves nothing. What even that missed (an engine killed too) is found by its labels: `remove_orphans`.
+The container ends when its attached stdin closes, and the engine then removes it, so a worker that is killed by SIGKILL
+leaves nothing behind. If the engine was killed too, a container may remain: `remove_orphans` finds it by its labels.
 """
 
 import contextlib
@@ -26,13 +26,17 @@ from sandbox_workers.seccomp import PROFILE
 LABEL, RUN_LABEL, OWNER_LABEL = "sparring.sandbox", "sparring.run", "sparring.owner"
 STDOUT = 1
 TEST_MEMORY_MB = 192
-"""What a slot's test process is expected to use, MiB."""
+"""Memory that the test process of a slot is expected to use, MiB."""
 RUNNER_MEMORY_MB = 128
 DIRECTORY_MB = 16
 
 
 def connect() -> docker.DockerClient:
-    """Raise SandboxUnavailable where no engine answers within 10 s."""
+    """Connects to the Docker Engine.
+
+    Raises:
+        SandboxUnavailable: no engine answers within 10 s.
+    """
     try:
         client = docker.from_env(timeout=10)
         client.ping()
@@ -45,14 +49,19 @@ def connect() -> docker.DockerClient:
 
 
 def _first_cause(error: BaseException) -> str:
-    """In the operating system's words where it has any: the SDK wraps an error of a socket three times."""
+    """Returns the text of the innermost error, in the operating system's words if it has any. The SDK wraps a socket
+    error three times."""
     while (cause := error.__cause__ or error.__context__) is not None:
         error = cause
     return getattr(error, "strerror", None) or str(error)
 
 
 def require_image(client: docker.DockerClient, tag: str) -> str:
-    """The image's id. Raise SandboxUnavailable where it is missing."""
+    """Returns the image's id.
+
+    Raises:
+        SandboxUnavailable: the image is missing, or the engine does not answer.
+    """
     try:
         return str(client.images.get(tag).id)
     except ImageNotFound:
@@ -68,7 +77,11 @@ def runtimes(client: docker.DockerClient) -> set[str]:
 
 
 def require_runtime(client: docker.DockerClient, runtime: str) -> None:
-    """Raise SandboxUnavailable where the engine does not know the runtime."""
+    """Checks that the engine knows the runtime.
+
+    Raises:
+        SandboxUnavailable: it does not.
+    """
     if runtime not in (known := runtimes(client)):
         raise SandboxUnavailable(
             f"the engine knows no runtime {runtime!r}, only {', '.join(sorted(known))}; "
@@ -77,7 +90,7 @@ def require_runtime(client: docker.DockerClient, runtime: str) -> None:
 
 
 def process_identity(pid: int) -> str | None:
-    """host:pid:start time, which no later process shares; None where there is no such process."""
+    """Returns host:pid:start time, which no later process shares, or None if there is no such process."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -86,7 +99,7 @@ def process_identity(pid: int) -> str | None:
 
 
 def remove_orphans(client: docker.DockerClient) -> int:
-    """Remove the containers whose owner ran on this host and is gone; how many."""
+    """Removes the containers whose owner ran on this host and has ended. Returns their number."""
     removed = 0
     for container in client.containers.list(all=True, filters={"label": f"{LABEL}=1"}, ignore_removed=True):
         owner = container.labels.get(OWNER_LABEL, "")
@@ -100,12 +113,14 @@ def remove_orphans(client: docker.DockerClient) -> int:
 
 
 class DockerBackend(ChannelBackend):
-    """One container of `slots` slots.
+    """A container with `slots` slots.
 
     Args:
         image: tag of the sandbox image.
-        uid_base: first of 2 * slots uids; RLIMIT_NPROC counts per uid across containers, so ranges must not overlap.
-        memory_mb: largest `Limits.memory_mb` of its jobs, MiB; sizes the container.
+        uid_base: first of 2 * slots uids. RLIMIT_NPROC counts processes per uid across containers, so the ranges of
+            containers must not overlap.
+        memory_mb: largest `Limits.memory_mb` of the jobs, MiB; it sizes the container.
+        run_id: directory of the run. The container carries its name as a label.
     """
 
     def __init__(
@@ -132,7 +147,7 @@ class DockerBackend(ChannelBackend):
         try:
             require_image(client, self._image)
             self._container = client.containers.create(self._image, **self._settings())
-            # Attached before it starts: nothing of its output is missed, and its stdin ends with us.
+            # Attach before the start, so that no output is lost and the container's stdin closes with this process.
             attached = self._container.attach_socket(
                 params={"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
             )

@@ -1,11 +1,11 @@
-"""How the code of an OutputTest runs after a program: out of the program's file, and with a token at its end.
+"""Runs the code of an OutputTest after a program. The code is not in the program's file, and a token marks its end.
 
-Per language, the files of such a run, with {program}, {code} and {token} where they belong. `run.*` takes the test's file
-away before the program starts, runs the program, then the code, then prints the token that the runner drew: whatever
-ends the process before, well or not, has not passed. What prints in the code is the interpreter's own function, not
-one that the program put in its place.
+For each language, a constant holds the files of such a run, with the placeholders {program}, {code} and {token}.
+`run.*` deletes the test's file before the program starts, runs the program, then the code, and then prints the token
+that the runner drew. If the process ends earlier, successfully or not, the test has not passed. The code prints by the
+interpreter's own function, not by one with which the program replaced it.
 
-Not covered: a program that searches the memory of its own process. One interpreter can always look.
+Not covered: a program that searches the memory of its own process. In a shared interpreter this is always possible.
 """
 
 _TEST = "{token}\n{code}"
@@ -38,8 +38,8 @@ def run():
 run()
 """
 
-# One chunk, for the code may use the program's locals. What prints is local to the code, and only the end of the chunk
-# returns the token.
+# Program and code are one chunk, because the code may use the program's locals. The functions that print are local to the
+# code, and only the end of the chunk returns the token.
 _LUA = """
 local file = assert(io.open("test.lua"))
 local token, code = file:read("l", "a")
@@ -69,7 +69,8 @@ if not chunk then error(fault, 0) end
 if chunk(library) == token then write(stdout, token) end
 """
 
-# One function, for the code may use the program's const and let; an arrow, for it has no `arguments`.
+# Program and code are one function, because the code may use the program's const and let. It is an arrow function, because
+# that has no `arguments`.
 _JAVASCRIPT = """'use strict';
 const fs = require('fs');
 const test = fs.readFileSync('test.js', 'utf8');
@@ -86,7 +87,7 @@ const run = require('vm').runInThisContext(
 if (run(exports, require, module, file, __dirname, restore) === token) write.call(stdout, token);
 """
 
-# POSIX mode, which an assignment starts, finds `unset` and `eval` before functions of that name.
+# In POSIX mode, which an assignment switches on, `unset` and `eval` are found before functions of the same name.
 _BASH = """
 BASH_ARGV0=main.sh
 exec 60<test.sh
@@ -107,7 +108,8 @@ rm -f test.sh
 }
 """
 
-# The linker's --wrap: main keeps its meaning, and its end is seen by lines that the program's macros do not reach.
+# The linker's --wrap leaves the meaning of `main` as it is. The lines that notice its end stand before the program, so the
+# program's macros do not apply to them.
 _C = """
 int __real_main(int, char **, char **);
 long __write_token(int, const void *, unsigned long) __asm__("write");
@@ -125,5 +127,5 @@ PYTHON = {"main.py": "{program}", "test.py": _TEST, "run.py": _PYTHON}
 LUA = {"main.lua": "{program}", "test.lua": _TEST, "run.lua": _LUA}
 JAVASCRIPT = {"main.js": "{program}", "test.js": _TEST, "run.js": _JAVASCRIPT}
 BASH = {"main.sh": "{program}\n:\n", "test.sh": _TEST, "run.sh": _BASH}
-"""With `:` at the end, `.` does not fail where the program's last condition does, under `set -e`."""
+"""The `:` at the end keeps `.` from failing under `set -e` if the program's last condition is false."""
 C = {"main.c": "{program}", "run.c": _C}

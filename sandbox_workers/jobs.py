@@ -1,4 +1,4 @@
-"""What client, workers and backends say to each other."""
+"""The messages between client, workers and backends, and the interface of a backend."""
 
 import hashlib
 import warnings
@@ -19,25 +19,25 @@ from sandbox_workers.runner.stop import MOST_RETRIES
 from sandbox_workers.runner.wall import PATIENCE
 
 MOST_TEST_CHARS = 1_000_000
-"""Of a test that is data: a data set's may hold large tables. A longer one is judged as code."""
+"""Largest length of a data test, characters. Tests of data sets may hold large tables. A longer test is judged as code."""
 
 
 class SandboxUnavailable(SparringError):
-    """No sandbox of the wanted kind can run here; the text says what to install or to run."""
+    """Raised if no sandbox of the requested kind can run here. The message says what to install or to run."""
 
 
 class BackendDied(RuntimeError):
-    """The sandbox ended with jobs in it. Says nothing of any program."""
+    """Raised if a sandbox ends while it has jobs. It says nothing about any program."""
 
 
 class WorkerLost(RuntimeError):
-    """A worker that ended, is not there yet or has no sandbox: no job had a part in it."""
+    """Raised if a worker has ended, is not there yet, or has no sandbox. No job caused it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Job:
-    """One program with tests of one kind and one author: they share a test process, and could forge each
-    other's verdicts."""
+    """A program with tests of one kind and one author. Tests of a job may share a process, and could forge each other's
+    verdicts."""
 
     program: str
     tests: tuple[Test, ...]
@@ -46,17 +46,17 @@ class Job:
     code_tests: CodeTests = "run"
 
     def longest_s(self) -> float:
-        """How long it may take by its limits. Some tests, and building the program, may be tried twice, and each may
-        wait for a CPU."""
+        """Returns the longest time that the job may take within its limits, seconds. Some tests, and the build of the
+        program, may be tried twice, and each run may have to wait for a CPU."""
         built = self.language != "python" and bool(language_of(self.language).build)
         runs = (len(self.tests) + MOST_RETRIES) * (1 + BUILD_FACTOR * built)
         return PATIENCE * self.limits.wall_s * runs
 
     def message(self) -> dict:
-        """What the runner is told; see runner/supervisor.py.
+        """Returns the message to the runner; see runner/supervisor.py.
 
         Raises:
-            UnknownLanguage: the language, or Python source as a test of another language.
+            UnknownLanguage: the language is not known, or a test of a program in another language is Python source.
         """
         outputs = [test for test in self.tests if isinstance(test, OutputTest)]
         message = {
@@ -78,7 +78,7 @@ class Job:
 
 
 def _message(test: str) -> list:
-    """See runner/supervisor.py, Slot.judge."""
+    """Returns the message for one test; see Slot.judge in runner/supervisor.py."""
     if isinstance(test, KnownTest):
         return [test, test.plain, "data" if test.data else "code", test.entry_point]
     if not is_data(test):
@@ -92,10 +92,10 @@ def _digest(test: str) -> bytes:
     return hashlib.sha256(test.encode("utf-8", "surrogatepass")).digest()
 
 
-# Kept not by its text: a service's clients may send long ones.
+# The cache key is a hash, not the text, because clients of a service may send long tests.
 @cached(LRUCache(100_000), key=_digest, lock=Lock())
 def is_data(test: str) -> bool:
-    """Whether a test can be walked: see runner/data_tests.py."""
+    """Returns whether a test is a data test by its text; see runner/data_tests.py."""
     if len(test) > MOST_TEST_CHARS:
         return False
     try:
@@ -107,25 +107,33 @@ def is_data(test: str) -> bool:
 
 
 class Backend(Protocol):
-    """One warm sandbox. All methods may be called from any thread."""
+    """A warm sandbox. All methods may be called from any thread."""
 
     slots: int
-    """Jobs judged at the same time."""
+    """Number of jobs that are judged at the same time."""
 
     def start(self) -> None:
-        """Raise SandboxUnavailable where it cannot start."""
+        """Starts the sandbox.
+
+        Raises:
+            SandboxUnavailable: the sandbox cannot start.
+        """
         ...
 
     def judge_batch(self, jobs: Sequence[Job]) -> list[list[Verdict]]:
-        """One Verdict per job and test, in order. Raise BackendDied where the sandbox ended first."""
+        """Returns one Verdict per job and test, in order.
+
+        Raises:
+            BackendDied: the sandbox ended before it answered.
+        """
         ...
 
     def commands(self) -> set[str]:
-        """Of all languages' commands, those that exist in the sandbox."""
+        """Returns the commands that exist in the sandbox, out of those of all languages."""
         ...
 
     def healthy(self) -> bool: ...
 
     def close(self) -> None:
-        """Kill what runs and remove what is left. Idempotent."""
+        """Kills all processes of the sandbox and removes what they left. Idempotent."""
         ...

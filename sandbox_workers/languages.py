@@ -1,4 +1,5 @@
-"""The languages of programs under test. A language is data: what its source is called, what builds and runs it."""
+"""The languages of programs under test. A language is data: the name of its source file, and the commands that build
+and run a program."""
 
 import os
 from dataclasses import dataclass, field, fields
@@ -12,17 +13,18 @@ Q_VARIABLES = (
     "Q_BIN (the q executable), QHOME (the directory of q.k), QLIC (the directory of the licence file)"
 )
 PACKAGES_VARIABLE, PACKAGES_INSIDE = "SANDBOX_PACKAGES", "/opt/packages"
-"""Names a directory of Python packages for programs and tests, and where the sandbox has it."""
+"""Environment variable that names a directory of Python packages for programs and tests, and the path of that directory
+in the sandbox."""
 
 
 class UnknownLanguage(SparringError, ValueError):
-    """No such language, or it cannot be run here; the text says what is missing."""
+    """Raised if a language does not exist or cannot run here. The message says what is missing."""
 
 
 _THREADS = 40
-"""Python's default pool has up to 32."""
+"""Processes that a program may have, threads included. A default thread pool of Python has up to 32."""
 _STACKS_MB = 32 * 64
-"""Address space for the stacks of a pool's threads."""
+"""Address space for the stacks of a pool's threads, MiB."""
 _NODE = ("node", "--max-old-space-size={heap_mb}")
 _GCC = ("gcc", "-O1", "-std=gnu17", "-o", "main")
 _BUILD_TESTED = f"{' '.join(_GCC)} run.c -Wl,--wrap=main -lm && rm main.c run.c"
@@ -30,7 +32,7 @@ _BUILD_TESTED = f"{' '.join(_GCC)} run.c -Wl,--wrap=main -lm && rm main.c run.c"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Tested:
-    """How a program runs with a test's code after it; see `harness`."""
+    """How a program runs if the code of a test follows it; see `harness`."""
 
     files: dict[str, str]
     run: tuple[str, ...]
@@ -39,37 +41,38 @@ class Tested:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Language:
-    """How programs of a language run, in their job's directory."""
+    """How programs of a language run in the directory of their job."""
 
     name: str
     source: str
     """File name of the program."""
     run: tuple[str, ...]
-    """{heap_mb} stands for three quarters of `Limits.memory_mb`."""
+    """Command that runs the program. {heap_mb} stands for three quarters of `Limits.memory_mb`."""
     build: tuple[str, ...] = ()
-    """Run once per program, with five times a test's limits."""
+    """Command that builds the program. It runs once per program, with five times the time limits of a test."""
     tested: Tested | None = None
-    """None: a test's code is appended to the program."""
+    """How the program runs with a test's code. If None, the code is appended to the program."""
     extra_memory_mb: int = 0
-    """Address space beyond `Limits.memory_mb`, for what the interpreter or its threads reserve, MiB."""
+    """Address space beyond `Limits.memory_mb` that the interpreter or its threads reserve, MiB."""
     resident_mb: int = 0
-    """How much of it may be resident, MiB."""
+    """Part of `extra_memory_mb` that may be resident, MiB."""
     build_memory_mb: int = 512
     processes: int = 1
-    """Least `Limits.processes`: threads of the interpreter count."""
+    """Smallest effective value of `Limits.processes`; the threads of the interpreter count, too."""
     environment: dict[str, str] = field(default_factory=dict)
     mounts: tuple[tuple[str, str], ...] = ()
-    """(path on the host, path in the sandbox), read-only: what the image does not hold."""
+    """(path on the host, path in the sandbox), read-only, for what the image does not contain."""
 
     def message(self) -> dict:
-        """What the runner needs of it. Nothing is copied: each job says it."""
+        """Returns what the runner needs to know about the language. Each job carries it, so the runner has no copy of
+        its own."""
         told = {name: getattr(self, name) for name in _TOLD}
         if self.tested is not None:
             told["tested"] = {name: getattr(self.tested, name) for name in Tested.__slots__}
         return told
 
     def commands(self) -> set[str]:
-        """Programs that must exist in the sandbox."""
+        """Returns the commands that must exist in the sandbox."""
         return {
             command[0] for command in (self.build, self.run) if command and not command[0].startswith("./")
         }
@@ -79,7 +82,8 @@ _TOLD = tuple(part.name for part in fields(Language) if part.name not in ("name"
 
 
 def _q() -> Language:
-    """kdb+/q is proprietary: the user's own installation is mounted, as the environment names it."""
+    """Returns the language q. kdb+/q is proprietary, so the user's own installation is mounted, from the paths that
+    environment variables name."""
     names = {"Q_BIN": Q_INSIDE, "QHOME": "/opt/q/home", "QLIC": "/opt/q/licence"}
     mounts = tuple((os.environ[name], inside) for name, inside in names.items() if os.environ.get(name))
     return Language(
@@ -112,7 +116,7 @@ _OURS = (
         extra_memory_mb=2048,  # reserved for compiled code, stacks of threads and the heap
         resident_mb=80,
         processes=16,
-        environment={"OPENSSL_CONF": "/dev/null"},  # node ends where it may not read the system's
+        environment={"OPENSSL_CONF": "/dev/null"},  # node ends if it may not read the system's
     ),
     Language(
         name="lua",
@@ -140,12 +144,16 @@ _OURS = (
 
 
 def languages() -> dict[str, Language]:
-    """All that are known, by name; whether their commands exist is the sandbox's to say."""
+    """Returns all known languages by name. Whether their commands exist depends on the sandbox."""
     return {language.name: language for language in (*_OURS, _q())}
 
 
 def language_of(name: str) -> Language:
-    """Raise UnknownLanguage where there is none of this name."""
+    """Returns the language of this name.
+
+    Raises:
+        UnknownLanguage: there is none.
+    """
     known = languages()
     if name not in known:
         raise UnknownLanguage(f"no language {name!r}; known: {', '.join(known)}")
@@ -153,7 +161,11 @@ def language_of(name: str) -> Language:
 
 
 def require_commands(name: str, found: set[str]) -> None:
-    """Raise UnknownLanguage where a command of the language is not among those found in the sandbox."""
+    """Checks that all commands of the language are among those found in the sandbox.
+
+    Raises:
+        UnknownLanguage: a command is missing.
+    """
     missing = language_of(name).commands() - found
     if not missing:
         return
@@ -170,10 +182,10 @@ def all_commands() -> list[str]:
 
 
 def packages() -> str | None:
-    """The directory on this host that programs import from, besides the standard library.
+    """Returns the directory on this host from which programs import in addition to the standard library, or None.
 
     Raises:
-        UnknownLanguage: it does not exist.
+        UnknownLanguage: the directory does not exist.
     """
     directory = os.environ.get(PACKAGES_VARIABLE)
     if not directory:
@@ -186,7 +198,7 @@ def packages() -> str | None:
 
 
 def mounts() -> list[tuple[str, str]]:
-    """Of all languages, and of the packages.
+    """Returns the mounts of all languages and of the packages, as (path on the host, path in the sandbox).
 
     Raises:
         UnknownLanguage: a path that is named does not exist.

@@ -1,4 +1,4 @@
-"""A job and its verdicts as JSON, in a file (`judge`) or over HTTP (`serve`)."""
+"""The JSON of a job and its verdicts, in a file (`judge`) or over HTTP (`serve`)."""
 
 from dataclasses import asdict
 from functools import partial
@@ -23,7 +23,7 @@ class JobRequest(BaseModel):
     program: str
     tests: list[str | OutputTestLine]
     reference: str | None = None
-    """A program that is right. What it returns decides how each test is judged, not what `program` returns."""
+    """A correct program. Its results, not those of `program`, decide how each test is judged."""
     language: str = "python"
     limits: Limits = Limits()
 
@@ -46,7 +46,12 @@ class JobRequest(BaseModel):
 async def judge_request(
     sandbox: SandboxClient, job: JobRequest, limits: Limits, run: int | None = 0
 ) -> list[Verdict]:
-    """Raises SandboxFailure and UnknownLanguage."""
+    """Judges a job. If it has a reference, the reference is judged first.
+
+    Raises:
+        SandboxFailure: a test could not be judged.
+        UnknownLanguage: the language is not known, or cannot run here.
+    """
     judge = partial(sandbox.judge, limits=limits, run=run, language=job.language)
     tests = job.judged_tests()
     if job.reference is not None:

@@ -1,4 +1,4 @@
-"""The sandbox of one process: same client, workers in threads instead of actors."""
+"""A sandbox within one process: the same client, with a worker in threads instead of Ray actors."""
 
 import asyncio
 import os
@@ -15,11 +15,11 @@ from sandbox_workers.jobs import Job
 from sandbox_workers.worker import SandboxWorker
 
 BATCHES = 4
-"""In flight, at least: single jobs are batches, too, and each slot shall have one."""
+"""Smallest number of batches that can be in flight. A single job is a batch too, and each slot should have one."""
 
 
 class ThreadTransport:
-    """One worker of this process, each batch in a thread."""
+    """A transport to one worker in this process. Each batch is judged in a thread."""
 
     size = 1
 
@@ -36,7 +36,7 @@ class ThreadTransport:
 
 
 class LocalSandbox(SandboxClient):
-    """A sandbox without Ray. Close it, or use it as a context manager. `trusted`: see choose_backend.
+    """A sandbox without Ray. Close it, or use it as a context manager. For `trusted`, see choose_backend.
 
     Example:
         with LocalSandbox("auto") as sandbox:
@@ -57,7 +57,7 @@ class LocalSandbox(SandboxClient):
         trusted: bool = False,
     ) -> None:
         choice: Choice = choose_backend(kind, runtime, trusted=trusted)
-        run_id = run_id or f"local-{os.getpid()}"  # processes of one machine shall not share uids
+        run_id = run_id or f"local-{os.getpid()}"  # processes of one machine must not share uids
         memory_mb = max(memory_mb, (limits or Limits()).memory_mb)
         self.worker = SandboxWorker(
             partial(choice.open, slots=slots, index=0, run_id=run_id, memory_mb=memory_mb)
@@ -69,7 +69,7 @@ class LocalSandbox(SandboxClient):
         )
 
     def close(self) -> None:
-        """End the sandbox. Idempotent."""
+        """Ends the sandbox. Idempotent."""
         self._threads.close()
 
     def __enter__(self) -> "LocalSandbox":

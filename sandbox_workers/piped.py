@@ -1,4 +1,4 @@
-"""A runner at the other end of two pipes: what the backends without an engine share."""
+"""A runner at the other end of pipes. The backends without a Docker Engine share it."""
 
 import os
 import subprocess
@@ -10,7 +10,7 @@ from sandbox_workers.channel import CLOSE_WAIT_S, ChannelBackend
 
 
 class PipedBackend(ChannelBackend):
-    """A backend but for `start`, which must call `_launch`."""
+    """A backend that lacks only `start`, which must call `_launch`."""
 
     def __init__(self, slots: int) -> None:
         super().__init__(slots)
@@ -24,10 +24,15 @@ class PipedBackend(ChannelBackend):
         environment: Mapping[str, str] | None = None,
         keep: tuple[int, ...] = (),
     ) -> None:
-        """Start the runner and wait until it is ready. `keep`: descriptors that it inherits.
+        """Starts the runner and waits until it is ready.
+
+        Args:
+            command: command line of the runner.
+            description: how the runner is started, for error messages.
+            keep: descriptors that the runner inherits.
 
         Raises:
-            SandboxUnavailable: it does not start.
+            SandboxUnavailable: the runner does not start.
         """
         process = subprocess.Popen(
             command,

@@ -1,4 +1,4 @@
-"""The Ray shell of the sandbox: worker actors on nodes with the resource `sandbox`, and the way to them."""
+"""The sandbox in Ray: worker actors on nodes with the resource `sandbox`, and the transport to them."""
 
 import asyncio
 import contextlib
@@ -23,11 +23,11 @@ from sandbox_workers.worker import SandboxWorker
 BATCHES_PER_WORKER = 4
 START_TIMEOUT_S = 120.0
 RESTARTS = 100
-"""Of one actor, over a run."""
+"""Largest number of restarts of one actor during a run."""
 LOOK_S = 1.0
 ANSWER_S = 10.0
 SILENCE_S = START_TIMEOUT_S
-"""Which no worker needs to say that it is there."""
+"""Seconds without an answer after which a worker is ended. A worker that runs needs less to answer."""
 _ACTOR: dict[str, Any] = {
     "num_cpus": 0,
     "resources": {"sandbox": 1},
@@ -38,10 +38,10 @@ _HEALTH: dict[str, Any] = {"concurrency_groups": {"health": 1}}
 
 
 class SandboxShell:
-    """A SandboxWorker as an actor. The choice is made here: nodes differ in what they can run."""
+    """A SandboxWorker as a Ray actor. The actor chooses its backend itself, because nodes differ in what they can run."""
 
     def __init__(self, kind: SandboxKind, runtime: str | None, trusted: bool, **opened: Any) -> None:
-        """`opened`: what Choice.open is told."""
+        """`opened` holds the arguments of Choice.open."""
         self._choice = choose_backend(kind, runtime, trusted=trusted)
         if self._choice.kind == "docker":
             from sandbox_workers.docker_backend import connect, remove_orphans
@@ -67,7 +67,7 @@ class SandboxShell:
             metric.set_default_tags({"actor": self._name})
 
     def __repr__(self) -> str:
-        """Its name in Ray's dashboard."""
+        """Returns the actor's name in Ray's dashboard."""
         return self._name
 
     def choice(self) -> Choice:
@@ -75,7 +75,7 @@ class SandboxShell:
 
     @ray.method(concurrency_group="health")
     def pid(self) -> int:
-        """In a thread of its own: it answers while the others judge."""
+        """Returns the process id. This runs in a separate thread, so it answers while the other threads judge."""
         return os.getpid()
 
     def judge(self, jobs: Sequence[Job]) -> list[list[Verdict]]:
@@ -98,16 +98,23 @@ SandboxActor: Any = ray.remote(**_HEALTH)(SandboxShell)
 
 
 class RayTransport:
-    """Actors as workers: all judge batches. Ray starts those of a lost node again once a node has room for them; where
-    no other is left, what they had is told lost only then, or after `patience_s`."""
+    """A transport to Ray actors that all judge batches.
+
+    Ray restarts the actors of a lost node once a node has the resources for them. If no other actor is left, the loss
+    of their jobs is reported only when an actor answers again, or after `patience_s`.
+
+    Args:
+        actors: the workers.
+        patience_s: seconds to wait for an actor if none answers.
+        end: ends an actor that does not answer, so that Ray starts it again.
+    """
 
     def __init__(self, actors: Sequence[Any], patience_s: float, end: Callable[[Any], None]) -> None:
-        """end: an actor that is stopped, so that Ray starts it again."""
         self._end = end
         self._actors = list(actors)
         self._patience_s = patience_s
         self._alone_since: float | None = None
-        """When the last worker was lost."""
+        """Monotonic time of the first loss of an answer since a batch was last judged, or None."""
         self._unheard_since: dict[int, float] = {}
         self._ended: set[int] = set()
 
@@ -121,17 +128,17 @@ class RayTransport:
             self._alone_since = None
             self._heard(worker)
             return answer
-        except RayTaskError as error:  # raised by the worker: the caller's to see
+        except RayTaskError as error:  # raised in the worker; passed on to the caller
             if isinstance(error.cause, BackendDied | WorkerLost | SparringError):
                 raise error.cause from None
-            raise  # with the traceback from there
+            raise  # with the worker's traceback
         except RayError as error:
             self._unheard(worker)
             await self._until_one_answers()
             raise WorkerLost(f"sandbox worker {worker} lost its answer: {type(error).__name__}") from None
 
     async def _until_one_answers(self) -> None:
-        """Or all are dead for good, or patience ends."""
+        """Waits until an actor answers, all are dead for good, or `patience_s` has passed."""
         self._alone_since = self._alone_since or time.monotonic()
         while time.monotonic() < self._alone_since + self._patience_s:
             found = await asyncio.gather(*map(_is_there, self._actors))
@@ -159,8 +166,8 @@ class RayTransport:
         self._ended.discard(worker)
 
     def _unheard(self, worker: int) -> None:
-        """One that has not answered for SILENCE_S is stopped: it is ended, for Ray to start it again. Once, until it answers:
-        it may wait for a node, and has only so many restarts."""
+        """Ends a worker that has not answered for SILENCE_S, so that Ray starts it again. It is ended only once until
+        it answers: it may wait for a node, and the number of restarts is limited."""
         since = self._unheard_since.setdefault(worker, time.monotonic())
         if time.monotonic() - since >= SILENCE_S and worker not in self._ended:
             self._ended.add(worker)
@@ -172,7 +179,8 @@ async def _awaited(reference: Any) -> Any:
 
 
 async def _is_there(actor: Any) -> bool | None:
-    """None: not now, but Ray will start it again."""
+    """Returns True if the actor answers, False if it is dead for good, and None if it does not answer now but Ray will
+    start it again."""
     try:
         await asyncio.wait_for(actor.pid.remote(), ANSWER_S)
     except ActorDiedError:
@@ -183,7 +191,7 @@ async def _is_there(actor: Any) -> bool | None:
 
 
 class SandboxPool:
-    """The running workers. `client()` gives what the games call; the pool travels to other actors for it."""
+    """The running workers. The pool is sent to other actors, which call `client()` for the client that the games use."""
 
     def __init__(
         self,
@@ -203,14 +211,14 @@ class SandboxPool:
         self._patience_s = patience_s
 
     def client(self) -> SandboxClient:
-        """A client of all workers, with a cache of its own."""
+        """Returns a client of all workers, with its own cache."""
         transport = RayTransport(self.actors, self._patience_s, self._end)
         return SandboxClient(
             transport, version=self._choice.version, limits=self._limits, code_tests=self._code_tests
         )
 
     def shutdown(self) -> None:
-        """Close the sandboxes, then end the actors; a sandbox whose worker does not answer ends with it."""
+        """Closes the sandboxes, then ends the actors. If a worker does not answer, its sandbox ends with it."""
         closing = [actor.close.remote() for actor in self.actors]
         ray.wait(closing, num_returns=len(closing), timeout=15)
         for actor in self.actors:
@@ -230,11 +238,11 @@ def start_pool(
     end: Callable[[Any], None],
     code_tests: CodeTests = "run",
 ) -> SandboxPool:
-    """Start `size` workers of `slots` slots each and wait until all are ready. `trusted`: see choose_backend;
-    `patience_s`, `end`: see RayTransport.
+    """Starts `size` workers with `slots` slots each and waits until all are ready. For `trusted`, see choose_backend;
+    for `patience_s` and `end`, see RayTransport.
 
     Raises:
-        SandboxUnavailable: no node has the resource `sandbox`, or no sandbox can run there.
+        SandboxUnavailable: the cluster has too little of the resource `sandbox`, or no sandbox can run on its nodes.
     """
     available = ray.cluster_resources().get("sandbox", 0)
     if available < size:
@@ -259,7 +267,11 @@ def start_pool(
 
 
 def _common_choice(actors: Sequence[Any]) -> Choice:
-    """Once all are ready. Raise SandboxUnavailable where one does not start, or two differ."""
+    """Waits until all actors are ready, and returns the choice that they have in common.
+
+    Raises:
+        SandboxUnavailable: an actor does not start, or two differ.
+    """
     try:
         choices = ray.get([actor.choice.remote() for actor in actors], timeout=START_TIMEOUT_S)
     except (RayActorError, GetTimeoutError) as error:

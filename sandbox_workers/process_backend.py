@@ -1,7 +1,8 @@
-"""The same runner as plain processes, for hosts that allow neither containers nor namespaces (unprivileged containers,
+"""The runner as plain processes, for hosts that allow neither containers nor namespaces (unprivileged containers,
 hosted notebooks).
 
-Picked by itself only for programs of the embedded models: it contains much less than the others. See weaker_points.
+It is chosen automatically only for programs of the embedded models, because it contains programs much less than the
+other backends do. See weaker_points.
 """
 
 import os
@@ -30,7 +31,7 @@ WEAKER_WITHOUT_SECCOMP = ("programs may use the network and every system call",)
 
 
 def weaker_points() -> tuple[str, ...]:
-    """What this backend does not contain here, a sentence each."""
+    """Returns one sentence for each thing that this backend does not contain on this host."""
     points = WEAKER_ALWAYS
     if not may_give_uids():
         points += WEAKER_ONE_UID
@@ -41,7 +42,8 @@ def weaker_points() -> tuple[str, ...]:
 
 @cache
 def may_give_uids() -> bool:
-    """Whether each job can have a uid of its own, found out by trying: uid 0 of a container may be no root."""
+    """Returns whether each job can have its own uid. This is tried, because uid 0 of a container may lack root's
+    rights."""
     python, _ = interpreter()
     with tempfile.TemporaryDirectory(prefix="sparring-trial-") as home:
         trial = [python, "-I", "-S", "-c", TAKE_UID, home, "200000"]
@@ -56,10 +58,10 @@ def _filter() -> Path | None:
 
 
 class ProcessBackend(PipedBackend):
-    """`slots` slots.
+    """Plain processes with `slots` slots.
 
     Args:
-        own_uids: give each job uids of its own; found out where None.
+        own_uids: whether each job gets its own uids. If None, this is found out.
     """
 
     def __init__(self, *, slots: int = 2, uid_base: int = 200_000, own_uids: bool | None = None) -> None:
@@ -78,7 +80,7 @@ class ProcessBackend(PipedBackend):
         if self._own_uids and found is not None and not _open_to_all(Path(found)):
             raise SandboxUnavailable(f"other users cannot read {found}: put the packages elsewhere")
         self._directory = tempfile.mkdtemp(prefix="sparring-jobs-")
-        os.chmod(self._directory, 0o711)  # jobs must reach their own directories, and list none
+        os.chmod(self._directory, 0o711)  # jobs must reach their own directories but not list them
         for slot in range(self.slots):
             for role in "pt":
                 os.mkdir(f"{self._directory}/{slot}{role}", 0o700)

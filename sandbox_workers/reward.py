@@ -1,10 +1,12 @@
-"""The judge as a reward function of other trainers: TRL's GRPOTrainer, or what calls rewards like it.
+"""The judge as a reward function of other trainers: TRL's GRPOTrainer, or any trainer that calls rewards in the same
+way.
 
-It needs httpx and `core/answers.py`, which needs the standard library only: a user who copies this
-file copies `core/answers.py`, `core/fences.py`, `core/snippets.py` and `core/source.py` along. A reward is the share of a row's tests that the program in
-the completion passes. What the service could not judge is None, never a reward: TRL leaves the completion out, as it does
-where a row has no tests. A request
-that the service refuses (a wrong key, a test that is no test) is an error at once.
+This file needs httpx and `core/answers.py`, which needs only the standard library. To copy this file, copy
+`core/answers.py`, `core/fences.py`, `core/snippets.py` and `core/source.py` along.
+
+A reward is the share of a row's tests that the program in the completion passes. If the service could not judge the
+program, or the row has no tests, the reward is None, and TRL leaves the completion out. If the service refuses a
+request (a wrong key, a test that is no test), an error is raised at once.
 """
 
 import time
@@ -30,15 +32,18 @@ def judge_reward(
     limits: dict[str, float] | None = None,
     in_flight: int = 32,
 ) -> Callable[..., list[float | None]]:
-    """A function for `reward_funcs`.
+    """Returns a function for `reward_funcs`.
 
     Args:
-        url: of `python -m sandbox_workers serve`, such as "http://127.0.0.1:8080".
-        key: where the service asks for one.
-        column: of the data set, with each row's tests as `POST /judge` takes them: ["assert f(1) == 2", ...].
-        reference: of the data set, the column with a right program for each row. Then nothing that a completion returns decides how a
-            test is judged; without it a program can have some tests run in its own interpreter (docs/sandbox.md).
-        limits: of a program, {"cpu_s": 2, ...}; None: the service's.
+        url: address of `python -m sandbox_workers serve`, such as "http://127.0.0.1:8080".
+        key: API key, if the service asks for one.
+        column: column of the data set with each row's tests, as `POST /judge` takes them: ["assert f(1) == 2", ...].
+        reference: column of the data set with a correct program for each row. With it, nothing that a completion
+            returns decides how a test is judged. Without it, a program can have some tests run in its own interpreter
+            (docs/sandbox.md).
+        language: language of the programs.
+        limits: limits of a program, {"cpu_s": 2, ...}. If None, the service's defaults apply.
+        in_flight: number of requests that are sent at once.
     """
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     client = httpx.Client(base_url=url, headers=headers, timeout=600)
@@ -60,13 +65,18 @@ def judge_reward(
 
 
 def program_in(completion: Any, language: str = "python") -> str:
-    """Return the program in a completion. A chat's completion is a list of messages, the last of which counts."""
+    """Returns the program in a completion. If the completion is a chat, a list of messages, the last message counts."""
     text = completion if isinstance(completion, str) else completion[-1]["content"]
     return extract_program(text, language=language)
 
 
 def ask(client: httpx.Client, asked: dict[str, Any]) -> list[dict[str, Any]] | None:
-    """The verdicts; None where, after ATTEMPTS, there are none. Raise httpx.HTTPError, RuntimeError."""
+    """Returns the verdicts, or None if the service has not judged the request after ATTEMPTS attempts.
+
+    Raises:
+        httpx.HTTPError: the service cannot be reached.
+        RuntimeError: the service refused the request.
+    """
     for attempt in range(ATTEMPTS):
         answer = client.post("/judge", json=asked)
         if answer.status_code == 200:

@@ -1,4 +1,5 @@
-"""docker/seccomp.json, and what docker/make_seccomp.py made of it for the kernel of this machine."""
+"""The files of the seccomp filter: docker/seccomp.json, and what docker/make_seccomp.py made from it for this kind of
+processor."""
 
 import platform
 from pathlib import Path
@@ -10,7 +11,11 @@ PROFILE = DOCKER / "seccomp.json"
 
 
 def bpf_path() -> Path:
-    """Raise SandboxUnavailable where there is none for this kind of processor."""
+    """Returns the path of the compiled filter.
+
+    Raises:
+        SandboxUnavailable: there is none for this kind of processor.
+    """
     path = DOCKER / f"seccomp.{platform.machine()}.bpf"
     if not path.exists():
         made = " and ".join(sorted(p.name.split(".")[1] for p in DOCKER.glob("seccomp.*.bpf")))

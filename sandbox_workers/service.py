@@ -1,15 +1,15 @@
-"""The judge over HTTP: our own `POST /judge`, and `POST /run_code` as SandboxFusion speaks it.
+"""The judge over HTTP: our own `POST /judge`, and `POST /run_code` in the format of SandboxFusion.
 
-/judge      {"program", "tests", "language"?, "limits"?} as a line of `python -m sandbox_workers judge` has them, answered
-            by {"verdicts": [{"status", "value", "time_ms", "memory_bytes", "stdout", "stderr", "error"}, ...]}, one per
-            test. What could not be judged is no verdict: 503 with Retry-After.
-/run_code   {"code", "language", "stdin"?, "run_timeout"?, "memory_limit_MB"?}, answered by {"status", "message",
-            "compile_result", "run_result", "files"}. Each request runs afresh. `run_timeout` is CPU seconds, four times as
-            many by the clock; building has five times as much, whatever `compile_timeout` says. What could not be
-            judged is a 504, which verl tries again, with status SandboxError.
+/judge      takes {"program", "tests", "reference"?, "language"?, "limits"?}, as a line of `python -m sandbox_workers judge`
+            has them, and answers {"verdicts": [{"status", "time_ms", "value", "isolation", "memory_bytes", "stdout",
+            "stderr", "error"}, ...]}, one per test. If a test could not be judged, the answer is 503 with Retry-After.
+/run_code   takes {"code", "language", "stdin"?, "run_timeout"?, "memory_limit_MB"?}, and answers {"status", "message",
+            "compile_result", "run_result", "files"}. Each request runs anew. `run_timeout` limits the CPU seconds; the
+            limit of wall-clock time is four times as long. Building has five times as much, whatever `compile_timeout`
+            is. If the program could not be judged, the answer is 504 with status SandboxError, which verl retries.
 
-Not covered of SandboxFusion: files, Jupyter, its data sets, languages that the sandbox has not. 400 says which. Keys, rates
-and sizes are the guard's work (web/guard.py).
+Not covered of SandboxFusion's interface: files, Jupyter, its data sets, and languages that the sandbox does not have. Such a
+request gets a 400 that names the reason. The guard (web/guard.py) checks keys, rates and sizes.
 """
 
 import json
@@ -31,27 +31,32 @@ from web.guard import error_answer
 VERDICTS = Counter("sparring_verdicts", "Verdicts given by the service", ["status"])
 FAILURES = Counter("sparring_sandbox_failures", "Requests that the sandbox could not judge")
 LANGUAGES = {"nodejs": "javascript"}
-"""SandboxFusion's name: ours, where they differ."""
+"""SandboxFusion's names of languages and ours, if they differ."""
 OUTPUT_KB = 1024
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Most:
-    """What a request may ask for."""
+    """The most that a request may ask for."""
 
     memory_mb: int
     seconds: float
-    """CPU seconds of a test."""
+    """Largest number of CPU seconds of a test."""
     waiting: int
-    """Requests at a time; more are told to come again."""
+    """Largest number of requests at a time. Further requests are refused as busy."""
     tests: int = 1000
-    """Of one request: each is parsed here, whatever its limits are."""
+    """Largest number of tests of one request. Each test is parsed in this process, whatever its limits are."""
     tests_s: float = 1800.0
-    """Tests times wall_s of one request. It may keep a slot for longer: building, second looks and the wait for a CPU
-    are not counted."""
+    """Largest product of a request's number of tests and its `wall_s`, seconds. A request may keep a slot for longer,
+    because building, retries and the wait for a CPU are not counted."""
 
     def limits(self, asked: Limits, tests: int) -> Limits:
-        """What a request states, and of the rest the defaults, or less where this service allows less. Raises Refused."""
+        """Returns the limits of a request: those that it states and, for the rest, the defaults, reduced to what this
+        service allows.
+
+        Raises:
+            Refused: the request asks for more than this service allows.
+        """
         if tests > self.tests:
             raise Refused(f"tests: {tests} are more than {self.tests}; send them in several requests")
         allowed = {
@@ -80,26 +85,26 @@ class Most:
 
 
 class RunCode(BaseModel):
-    """As SandboxFusion's clients send it; fields that are not known here are passed over."""
+    """A request as SandboxFusion's clients send it. Unknown fields are ignored."""
 
     code: str
     language: str
     stdin: str | None = None
     compile_timeout: float = Field(10.0, gt=0)
     run_timeout: float | None = Field(None, gt=0)
-    """None: 10, or less where the service allows less."""
+    """None means 10, or less if the service allows less."""
     memory_limit_MB: int = -1
-    """Less than 1: as much as the service allows."""
+    """A value below 1 means as much as the service allows."""
     files: dict[str, str | None] = {}
     fetch_files: list[str] = []
 
 
 class Refused(Exception):
-    """The request's own fault: a 400 that says why."""
+    """Raised if the request itself is faulty. It is answered by a 400 that gives the reason."""
 
 
 class Busy(Exception):
-    """It could not be judged, now; the text says why."""
+    """Raised if the request cannot be judged now. The message says why."""
 
 
 def make_app(sandbox: SandboxClient, most: Most) -> FastAPI:
@@ -150,12 +155,16 @@ def make_app(sandbox: SandboxClient, most: Most) -> FastAPI:
 
 
 def as_json(answer: dict[str, Any], status: int = 200) -> Response:
-    body = json.dumps(answer)  # ASCII: outputs may hold anything
+    body = json.dumps(answer)  # escaped to ASCII, because outputs may hold anything
     return Response(body, status, media_type="application/json")
 
 
 def as_job(request: RunCode, most: Most) -> JobRequest:
-    """Raise Refused."""
+    """Converts a request of SandboxFusion's format.
+
+    Raises:
+        Refused: the request is faulty, or asks for something that is not covered.
+    """
     if request.files or request.fetch_files:
         raise Refused("files, fetch_files: this service neither takes files nor gives them back")
     memory_mb = request.memory_limit_MB if request.memory_limit_MB > 0 else most.memory_mb
@@ -179,7 +188,8 @@ def as_job(request: RunCode, most: Most) -> JobRequest:
 
 
 def as_run(verdict: Verdict) -> dict[str, Any]:
-    """`return_code` of a program that the sandbox stopped is -9, as of any that was killed; None where it was for time."""
+    """Converts a verdict to SandboxFusion's format. If the sandbox stopped the program, `return_code` is -9, as for any
+    process that was killed; if it did so for time, `return_code` is None."""
     result = {
         "status": "TimeLimitExceeded" if verdict.status is Status.TIME_LIMIT else "Finished",
         "execution_time": verdict.cpu_ms / 1000,

@@ -1,4 +1,4 @@
-"""One worker: owns one backend, replaces it when it dies, never blames a program for that."""
+"""A worker owns one backend and replaces the backend when it dies. It never blames a program for that."""
 
 import logging
 import threading
@@ -11,12 +11,12 @@ from sandbox_workers.jobs import Backend, BackendDied, Job, SandboxUnavailable, 
 log = logging.getLogger(__name__)
 
 RECYCLE_JOBS = 50_000
-"""A sandbox is replaced after as many jobs: whatever piles up in it ends with it."""
+"""Number of jobs after which a sandbox is replaced, so that whatever has accumulated in it is removed."""
 
 
 @dataclass(slots=True, eq=False)
 class _Lease:
-    """A backend and who uses it."""
+    """A backend and the number of its users."""
 
     backend: Backend
     jobs: int = 0
@@ -25,11 +25,11 @@ class _Lease:
 
 
 class SandboxWorker:
-    """Thread-safe: batches of several threads share the backend.
+    """Judges jobs in a backend. It is thread-safe: the batches of several threads share the backend.
 
     Args:
-        make_backend: builds a backend, not yet started. Called again when the first one dies.
-        recycle_jobs: a backend is replaced after as many.
+        make_backend: returns a backend that is not started yet. It is called again when the backend has to be replaced.
+        recycle_jobs: number of jobs after which the backend is replaced.
 
     Raises:
         SandboxUnavailable: no backend starts.
@@ -42,16 +42,16 @@ class SandboxWorker:
         self._lease: _Lease | None = None
         self._closed = False
         self.in_work = 0
-        """Batches that are being judged, or wait for it."""
+        """Number of batches that are being judged or wait for it."""
         self.replaced = 0
-        """Backends that died; recycled ones are not counted."""
+        """Number of backends that died. Recycled backends are not counted."""
         self._release(self._take(0))
 
     def judge(self, jobs: Sequence[Job]) -> list[list[Verdict]]:
-        """Verdicts of all jobs, in order.
+        """Returns the verdicts of all jobs, in order.
 
         Raises:
-            BackendDied: the sandbox ended under them. The next jobs find another.
+            BackendDied: the sandbox ended while it judged the jobs. The next jobs get a new one.
             WorkerLost: no sandbox starts, or the worker is closed.
         """
         with self._lock:
@@ -74,7 +74,7 @@ class SandboxWorker:
                 self.in_work -= 1
 
     def _take(self, jobs: int) -> _Lease:
-        """The backend, started anew where the last one died or has served its time."""
+        """Returns the backend. A new one is started if the last one died or has judged `recycle_jobs` jobs."""
         with self._lock:
             if self._closed:
                 raise SandboxUnavailable("the sandbox worker is closed")
@@ -98,7 +98,7 @@ class SandboxWorker:
             lease.backend.close()
 
     def _retire(self) -> None:
-        """Whoever uses it may finish."""
+        """Takes the backend out of use. Batches that use it may finish."""
         assert self._lease is not None
         lease, self._lease = self._lease, None
         lease.retired = True
@@ -107,7 +107,7 @@ class SandboxWorker:
 
     def _discard(self, lease: _Lease, under: str) -> None:
         with self._lock:
-            if not self._closed:  # else it was told to end
+            if not self._closed:  # otherwise the worker's close() ended it
                 log.warning("sandbox died under %s", under)
             if self._lease is lease:
                 self._drop()

@@ -1,20 +1,20 @@
-"""How a data test and the program that it is about speak: calls in, copies out. `Server` is the program's end, `Caller` the
-test's.
+"""The protocol between a data test and the program under test. Calls go to the program, and copies of the results come
+back. `Server` is the program's end, `Caller` the test's end.
 
     {"o": operation, "f": name or number, "a": args, "k": kwargs, "w": numbers of the args and kwargs,
-     "y": numbers of objects to let go of}
-        -> {"v": value} or {"x": [names of the exception's classes, text]}, with {"w": [[number, value]]} of what was given and
-           is changed; or {"big": why}
+     "y": numbers of objects to release}
+        -> {"v": value} or {"x": [names of the exception's classes, text]}, with {"w": [[number, value]]} of the arguments that
+           have changed; or {"big": reason}
 
-| operation | of | does |
+| operation | target | effect |
 |---|---|---|
-| call | a name | calls it; what a class makes stays here |
-| name | a name | gives its value |
-| method, get | an object | calls a method, reads an attribute: the first argument names it |
+| call | a name | calls it; an object that a class creates stays in the program |
+| name | a name | returns its value |
+| method, get | an object | calls a method, reads an attribute; the first argument is its name |
 | invoke | an object | calls it |
-| len, bool, text, repr, int, float, item, iter | an object | as the builtin of that name does; text is str, item is [] |
-| base | an object of a plain type's subclass | as a value of that type |
-| take, drain | an iterator | one item, or up to so many: [items, whether it goes on] |
+| len, bool, text, repr, int, float, item, iter | an object | applies the builtin of that name; text is str, item is [] |
+| base | an object of a subclass of a plain type | returns its value as that type |
+| take, drain | an iterator | returns one item, or up to the requested number: [items, whether it goes on] |
 """
 
 import itertools
@@ -33,14 +33,15 @@ from .values import ATOMS, CONTAINERS, base_value
 from .walk import Foreign, NotPlain, ProgramRaised
 
 ASKING, TESTING = b"asking", b"testing"
-"""What a test's process calls itself while it waits for the program, or reads what it sent; and else. The supervisor looks when
-a limit is passed: what the program makes the test do is the program's."""
+"""Names of a test's process: ASKING while it waits for the program or reads what the program sent, otherwise TESTING.
+The supervisor looks at the name when a limit is exceeded: work that the program causes in the test's process counts
+as the program's."""
 MOST_TAKEN = 1 << 16
-"""Items of one answer."""
+"""Largest number of items in one answer."""
 SINGLE = 1000
-"""Items of an iterator that are asked for one by one."""
+"""Number of items of an iterator that are requested one by one. After them it is read ahead."""
 MOST_WATCHED = 100
-"""Arguments whose changes a test sees: the last ones."""
+"""Number of arguments whose changes a test sees: the most recent ones."""
 _OF_OBJECTS: dict[str, Callable[..., Any]] = {
     "len": len,
     "bool": bool,
@@ -54,31 +55,32 @@ _OF_OBJECTS: dict[str, Callable[..., Any]] = {
     "invoke": lambda value, *args, **kwargs: value(*args, **kwargs),
 }
 OF_PLAIN = frozenset(name for names in METHODS.values() for name in names)
-"""Methods of plain values: an object without a name in the test could answer them as it likes."""
+"""Methods of plain values. A test may call them on an object only if it names the object's class, because any other
+object could answer them as it likes."""
 UNOBSERVED = tuple(
     type(iter(kind))
     for kind in ([], (), "", {}, {}.keys(), {}.values(), {}.items(), set(), range(0), reversed([]), b"")
 )
-"""Iterators that may be read ahead: nobody can see how far they are."""
+"""Types of iterators that may be read ahead, because a program cannot see how far they have been read."""
 
 
 # ---------------------------------------------------------------- the program's end
 
 
 class Server:
-    """names: the program's."""
+    """Answers a test's requests in the program's process. `names` are the program's global names and their values."""
 
     def __init__(self, connection: socket.socket, names: dict[str, Any]) -> None:
         self._connection, self._names = connection, names
         self._objects: dict[int, Any] = {}
         self._numbers: dict[int, int] = {}
-        """By id: an object that is kept has one number."""
+        """Number of each object that is kept, by its id. An object has only one number."""
         self._watched: deque[tuple[int, Any, str]] = deque(maxlen=MOST_WATCHED)
-        """What was given to the program, which may keep it: (number, value, what it was when it was last told)."""
+        """Arguments that the program may have kept: (number, value, text of the value as it was last sent to the test)."""
         self._next = 0
 
     def serve(self) -> None:
-        """Until the test is gone: EOFError, OSError."""
+        """Answers requests until the test is gone, which raises EOFError or OSError."""
         frames = Frames(self._connection.recv, MAX_VALUE)
         while True:
             reply = self._answer(frames.next())
@@ -104,7 +106,7 @@ class Server:
         return reply
 
     def _watch(self, numbers: Sequence[int], given: Sequence[Any]) -> None:
-        """Remember what they are, by its text: nan is the same there."""
+        """Remembers the given values by the text of their encoding, in which nan equals nan."""
         for number, value in zip(numbers, given, strict=True):
             if type(value) not in ATOMS:
                 self._watched.append((number, value, repr(self._encoded(value))))
@@ -147,13 +149,14 @@ class Server:
         return self._names[body] if tag == "n" else self._objects[body[0]]
 
     def _outside(self, value: Any) -> dict:
-        """What cannot be copied whole."""
+        """Returns the message of a value that cannot be copied completely."""
         if isinstance(value, dict):
             return {"m": copies.encode([[*item] for item in dict.items(value)], self._outside)}
         return self._hand_over(value)
 
     def _hand_over(self, value: Any) -> dict:
-        """The object's number. Of a subclass of a plain type its base's value goes along."""
+        """Returns the message of an object, which holds its number. For an object of a subclass of a plain type, the
+        message also holds its value as that type."""
         if (number := self._numbers.get(id(value))) is None:
             self._next += 1
             number = self._numbers[id(value)] = self._next
@@ -164,14 +167,15 @@ class Server:
 
 
 class _Kept:
-    """What is handed over as an object, whatever it is."""
+    """Marks a value that is sent as an object, whatever its type is."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
 
 
 def _take(iterator: Any, count: int, every: bool) -> list:
-    """One item, or as many as asked for if all are wanted or if reading ahead shows nowhere."""
+    """Returns one item and whether the iterator goes on. It returns up to `count` items if all are wanted, or if the
+    program cannot see that they are read ahead."""
     items: list[Any] = []
     for _ in range(min(count, MOST_TAKEN) if every or isinstance(iterator, UNOBSERVED) else 1):
         try:
@@ -193,7 +197,7 @@ class Caller:
         self._connection = connection
         self.frames = Frames(connection.recv, MAX_VALUE)
         self.asked = 0
-        """Requests so far."""
+        """Number of requests so far."""
         self.fatal: BaseException | None = None
         self._numbers = itertools.count()
         self.begin(None, False)
@@ -201,24 +205,28 @@ class Caller:
         self._dropped: list[int] = []
 
     def begin(self, test: DataTest | None, plain: bool) -> None:
-        """Another test.
+        """Prepares for the next test.
 
-        plain: the reference gave nothing but values and iterators, and changed nothing that it was given. So no more is asked of
-            this program's objects; and if it changes what it is given, the test is to pass as if it had not, too: see `again`.
+        Args:
+            test: the test, or None if it could not be read.
+            plain: True if the reference returned only values and iterators and did not change its arguments. Then the
+                test may ask nothing more of this program's objects. If this program changes an argument, the test must
+                also pass as if it had not: see `again`.
         """
         self.plain = plain
         self.more_than_results = False
-        """The program was asked for something of an object of its own, or has changed what it was given."""
+        """True if the test asked for something of an object of the program, or if the program has changed an argument."""
         self._log: list[dict] = []
-        """All answers, if an argument may be changed."""
+        """All answers of the test, if its arguments may be changed."""
         self._replayed: Iterator[dict] | None = None
         self._watches = test is not None and test.keeps
-        """Arguments may be the test's own values, which are changed where the program changes its copies."""
+        """True if arguments may be values that the test keeps. They are changed when the program changes its copies."""
         self.named: Set[str] = frozenset() if test is None else test.free
-        """Names of the program's that the test uses: objects of such classes may have methods that plain values have, too."""
+        """Names of the program that the test uses. Objects of classes with these names may have methods that plain
+        values have, too."""
         self._given: dict[int, Any] = {}
         self._changes: list[tuple[Any, Any]] = []
-        """(a value of the test's, what its copy has become), not yet seen."""
+        """(a value of the test, what the program's copy has become), for changes that the test does not see yet."""
 
     def ask(
         self,
@@ -227,7 +235,14 @@ class Caller:
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] = {},
     ) -> Any:
-        """Raises ProgramRaised, NotPlain, NotData and Fatal."""
+        """Sends a request to the program and returns the answer.
+
+        Raises:
+            ProgramRaised: the program raised an exception.
+            NotPlain: the program returned an object, but a plain value is due.
+            NotData: the test must be judged as code.
+            Fatal: the program is lost, or a value is too large.
+        """
         if self.fatal is not None:
             raise self.fatal
         if self._replayed is not None:
@@ -260,8 +275,9 @@ class Caller:
             kernel.set_name(TESTING)
 
     def again(self) -> bool:
-        """Whether the test is to be walked again, with the same answers, its own values as they were. Else a program that clears
-        what it is given would pass `r = f(xs)`, `assert r == sorted(xs)` by an empty list."""
+        """Returns whether the test must be evaluated a second time, with the same answers but with its own values
+        unchanged, and prepares for it. Otherwise a program that clears its argument would pass `r = f(xs)`,
+        `assert r == sorted(xs)` by returning an empty list."""
         if not (self.plain and self._log and any("w" in reply for reply in self._log)):
             return False
         self._replayed = iter(self._log)
@@ -296,7 +312,7 @@ class Caller:
 
     def _take_changes(self, reply: dict) -> None:
         for number, value in reply.get("w", ()):
-            if number in self._given:  # else it is an earlier test's
+            if number in self._given:  # otherwise it belongs to an earlier test
                 self._changes.append((self._given[number], copies.decode(value, self._stands_for)))
                 self.more_than_results |= not self.plain
 
@@ -307,7 +323,7 @@ class Caller:
         raise ProgramRaised([str(name) for name in names], str(text))
 
     def _now(self, value: Any) -> Any:
-        """What the program has made of it, though the test does not see it yet."""
+        """Returns what the program has made of a value, even if the test does not see the change yet."""
         return next((changed for known, changed in reversed(self._changes) if known is value), value)
 
     def see_changes(self) -> None:
@@ -331,7 +347,8 @@ class Caller:
 
 
 def _fill(value: Any, changed: Any) -> None:
-    """Make a container what its copy has become, and what it holds likewise: the test may have names for the parts, too."""
+    """Changes a container, and the containers in it, to what its copy has become. They are changed in place, because
+    the test may have names for the parts, too."""
     if type(value) is not type(changed):
         raise NotPlain("the program makes an object of an argument")
     if isinstance(value, dict):
@@ -352,7 +369,7 @@ def _fill(value: Any, changed: Any) -> None:
 
 
 def _filled(value: Any, changed: Any) -> Any:
-    """The value, filled, where both are containers of a kind; else what stands in its place now."""
+    """Returns the value, changed in place, if both are containers of the same type. Otherwise returns `changed`."""
     if type(value) is not type(changed) or not isinstance(value, (*CONTAINERS, deque)):
         return changed
     _fill(value, changed)
@@ -360,11 +377,12 @@ def _filled(value: Any, changed: Any) -> Any:
 
 
 class _HasNone(ProgramRaised, TypeError):
-    """Of an object without a length."""
+    """Raised for an object without a length. It is a TypeError, as in Python, so that list() goes on without the
+    length."""
 
 
 class Name(Foreign):
-    """What the program calls so: a function or a class."""
+    """A function or class of the program, by its name there."""
 
     __slots__ = ("_caller", "name")
 
@@ -382,15 +400,15 @@ class Name(Foreign):
 
 
 class Handle(Foreign):
-    """An object of the program's, which stays there. It decides no comparison: one of a plain type's subclass is its
-    base's value there."""
+    """A reference to an object that stays in the program. The object decides no comparison: if its class is a subclass
+    of a plain type, its value as that type is compared."""
 
     __slots__ = ("__weakref__", "_caller", "is_derived", "kind", "number")
 
     def __init__(self, caller: Caller, number: int, kind: str) -> None:
         self._caller, self.number, self.kind = caller, number, kind
         self.is_derived = False
-        """From a plain type."""
+        """True if its class is a subclass of a plain type."""
 
     def __del__(self) -> None:
         self._caller.drop(self.number)
@@ -422,7 +440,7 @@ class Handle(Foreign):
         seen = self._caller.more_than_results
         try:
             return self._plainly("len", int)
-        except ProgramRaised as error:  # list() asks for it, and does without
+        except ProgramRaised as error:  # list() asks for it, and can go on without
             self._caller.more_than_results = seen
             raise _HasNone(error.names, str(error)) from None
 
@@ -447,7 +465,7 @@ class Handle(Foreign):
     def __iter__(self) -> Iterator[Any]:
         iterator = self._iterator()
         goes_on, taken = True, 1
-        while goes_on:  # far into a long one it is read ahead
+        while goes_on:  # a long iterator is read ahead after SINGLE items
             items, goes_on = iterator._ask("take" if taken < SINGLE else "drain", min(taken, SINGLE))
             yield from items
             taken += len(items)

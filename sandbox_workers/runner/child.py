@@ -1,4 +1,4 @@
-"""A child process of a zygote, as the supervisor sees it: its pipes, its clock, its end."""
+"""A child process of a zygote as the supervisor sees it: its pipes, its clock and its end."""
 
 import json
 import os
@@ -11,25 +11,27 @@ from .zygote import Settings
 
 PIPE_CHUNK = 65536
 LOOK_S = 0.05
-"""Average pause between two looks at all that a child started. It varies: nobody shall know when not to be seen."""
+"""Average pause between two looks at all processes that a child started, seconds. The pause varies, so that no program
+knows when it is not observed."""
 SHARED_MB = 64
-"""Resident memory allowed beyond a limit, MiB: what processes share counts for each."""
+"""Resident memory that is allowed beyond a limit, MiB. Memory that processes share is counted for each process."""
 ROUNDING_S = 0.03
-"""The kernel tells what a process has waited for in ticks, of user and of system time."""
+"""Tolerance of comparisons of CPU time, seconds. The kernel counts the user and system time of processes that were
+waited for in ticks."""
 
 
 class ZygoteGone(RuntimeError):
-    """The slot cannot go on."""
+    """Raised if a slot cannot go on."""
 
 
 class Child:
-    """Forked on construction, over sockets and pipes of the supervisor's.
+    """A child process with its sockets and pipes to the supervisor. The constructor has the zygote fork it.
 
     Args:
-        zygote: the connection to the zygote of `role`, which keeps one child at a time.
-        streams: names of its output pipes: ("stdout", "stderr"), or ("output",) for both in one.
-        rpc: the end of the program's value RPC that the child gets.
-        request: what the zygote is told beside the limits.
+        zygote: the connection to the zygote of `role`, which has one child at a time.
+        streams: names of the output pipes: ("stdout", "stderr"), or ("output",) if both share one.
+        rpc: the child's end of the connection between program and test.
+        request: what the zygote gets in addition to the limits.
     """
 
     def __init__(
@@ -47,14 +49,14 @@ class Child:
         self.pid: int | None = None
         self._parent = 0
         self.end: list | None = None
-        """[exit code, CPU seconds, peak resident KiB], once it ended."""
+        """[exit code, CPU seconds, peak resident KiB] once the child has ended."""
         self.alone = True
-        """Nothing was seen of another process that it started, nor that it gave up its share of the CPU."""
+        """True as long as the child was not seen to have another process or to have lowered its share of the CPU."""
         self.control, control = socket.socketpair()
         pipes = [_output_pipe(role, settings) for _ in streams]
         self.outputs = {name: read for name, (read, _) in zip(streams, pipes, strict=True)}
         self.read = {name: bytearray() for name in streams}
-        """What was read of each output and not yet taken."""
+        """Bytes of each output that were read and not yet taken."""
         for descriptor in self.outputs.values():
             os.set_blocking(descriptor, False)
         theirs = [control.fileno(), pipes[0][1], pipes[-1][1]]
@@ -65,18 +67,22 @@ class Child:
         for _, write in pipes:
             os.close(write)
         self.clock_s = 0.0
-        """CPU seconds when it was last asked while it lived; of itself, without what it waited for."""
+        """CPU seconds of the child itself when they were last read, without those of processes that it waited for."""
         self.delay_s = 0.0
-        """Seconds that it had waited for a CPU, at the last look."""
+        """Seconds that the child had waited for a CPU at the last look."""
         self.company_s = 0.0
-        """CPU seconds of all that it started, up to the last look."""
+        """CPU seconds of all processes that the child started, up to the last look."""
         self.resident = 0
-        """Bytes of memory of it and all that it started, at the last look."""
+        """Memory of the child and of all processes that it started, at the last look, bytes."""
         self._accounted_s = self._hidden_s = 0.0
         self._look_at = time.monotonic() + LOOK_S
 
     def take_news(self) -> dict:
-        """The zygote's next message. Raise ZygoteGone where it ended."""
+        """Reads the zygote's next message.
+
+        Raises:
+            ZygoteGone: the zygote ended.
+        """
         message = self.zygote.recv(PIPE_CHUNK)
         if not message:
             raise ZygoteGone("zygote ended")
@@ -88,8 +94,8 @@ class Child:
         return news
 
     def set_up_error(self) -> str | None:
-        """Why it ended before its first untrusted line; None where it got there. Reads the control connection: not
-        to be asked of a process that may have sent anything else."""
+        """Returns why the child ended before its first untrusted line, or None if it reached that line. This reads the
+        control connection, so it must not be called for a process that may have sent anything else."""
         self.control.setblocking(False)
         try:
             frame = self.control.recv(1024)
@@ -98,7 +104,7 @@ class Child:
         return str(json.loads(frame[4:])["set_up"]) if frame else None
 
     def cpu_s(self) -> float:
-        """CPU seconds so far, of it and, up to the last look, of what it started."""
+        """Returns the CPU seconds so far of the child and, up to the last look, of the processes that it started."""
         if self.end is not None:
             return max(self.end[1], self.clock_s + self.company_s)
         if self.pid is not None and (seconds := kernel.cpu_seconds(self.pid)) is not None:
@@ -106,32 +112,34 @@ class Child:
         return self.clock_s + self.company_s
 
     def run_delay_s(self) -> float:
-        """Seconds that it has waited for a CPU that others had."""
+        """Returns the seconds that the child has waited for a CPU that other processes had."""
         return kernel.run_delay_seconds(self.pid) if self.pid is not None else 0.0
 
     def until_look_s(self) -> float:
-        """When a look is due."""
+        """Returns the seconds until the next look is due."""
         return self._look_at - time.monotonic()
 
     def look(self) -> None:
-        """See what it and all that it started use. What nobody waits for, since its parent ignores SIGCHLD, is on
-        no account of the kernel's once it ended: then it counts with what it had used at the last look."""
+        """Measures what the child and all processes that it started use. If the parent of a process ignores SIGCHLD,
+        the kernel accounts for the process nowhere once it has ended. Then the process counts with what it had used
+        at the last look."""
         started = time.monotonic()
         if self.pid is not None and self.end is None:
             self.delay_s = self.run_delay_s()
             self.alone = self.alone and not kernel.is_reniced(self.pid)
             accounted_s = self._account_for_company()
-            if self._is_less(accounted_s):  # or one ended between two files that were read
+            if self._is_less(accounted_s):  # a process may have ended between two reads
                 accounted_s = self._account_for_company()
             if self._is_less(accounted_s):
                 self._hidden_s += self._accounted_s - accounted_s
             self._accounted_s = accounted_s
             self.company_s = max(self.company_s, accounted_s + self._hidden_s)
-        took = time.monotonic() - started  # long among the many processes of a host
+        took = time.monotonic() - started  # long if the host has many processes
         self._look_at = time.monotonic() + (LOOK_S + 10 * took) * 2 * os.urandom(1)[0] / 255
 
     def _account_for_company(self) -> float:
-        """CPU seconds that the kernel knows of processes that it started."""
+        """Returns the CPU seconds that the kernel reports for the processes that the child started. Also updates
+        `alone` and `resident`."""
         family = kernel.family(self._parent)
         if self.pid not in family:
             return self._accounted_s
@@ -142,19 +150,21 @@ class Child:
         return seconds + sum(map(kernel.reaped_cpu_seconds, family.values()))
 
     def _is_less(self, accounted_s: float) -> bool:
-        """Than at the last look, beyond what rounding explains."""
+        """Returns whether this is less than at the last look, beyond what rounding explains."""
         return self._accounted_s - accounted_s > ROUNDING_S
 
     def holds_more_than(self, memory_mb: int) -> bool:
-        """Whether it and all that it started did so at the last look."""
+        """Returns whether the child and all processes that it started held more than `memory_mb` and SHARED_MB at the
+        last look."""
         return self.resident > memory_mb + SHARED_MB << 20
 
     def held_more_than(self, memory_mb: int) -> bool:
-        """Whether it did so itself, once it ended."""
+        """Returns whether the child has ended and had itself held more than `memory_mb` and SHARED_MB."""
         return self.end is not None and self.end[2] > memory_mb + SHARED_MB << 10
 
     def read_output(self, name: str, most: int) -> bool:
-        """Move what is there into `read[name]`, at most a little beyond `most` bytes; False at its end."""
+        """Moves available output into `read[name]`, until that has a little more than `most` bytes. Returns False at
+        the end of the output."""
         taken = self.read[name]
         while len(taken) <= most:
             try:
@@ -167,9 +177,16 @@ class Child:
         return True
 
     def finish(self, order: bytes) -> float:
-        """Have it ended and its directory wiped: by itself within a moment (b"end"), or killed at once (b"kill").
+        """Has the child ended and its directory emptied.
 
-        Returns the CPU seconds of it and all that it ever started. Raise ZygoteGone where something is left.
+        Args:
+            order: b"end" gives the child a moment to end by itself, b"kill" kills it at once.
+
+        Returns:
+            CPU seconds of the child and of all processes that it ever started.
+
+        Raises:
+            ZygoteGone: something of the child is left.
         """
         self.zygote.send(order)
         while "done" not in (news := self.take_news()):
@@ -181,7 +198,7 @@ class Child:
         return max(news["cpu_s"], self.clock_s + self.company_s)
 
     def close(self) -> None:
-        """Of our ends only."""
+        """Closes the supervisor's ends of the connections."""
         self.control.close()
         for descriptor in self.outputs.values():
             os.close(descriptor)
@@ -191,7 +208,7 @@ class Child:
 def _output_pipe(role: str, settings: Settings) -> tuple[int, int]:
     if settings.isolation != "uids":
         return os.pipe()
-    kernel.set_fs_uid(settings.uid(role))  # owned by the job: it may reopen /dev/stdout
+    kernel.set_fs_uid(settings.uid(role))  # the job owns its pipe and may reopen /dev/stdout
     try:
         return os.pipe()
     finally:

@@ -1,6 +1,5 @@
-"""Tests that are code: executed in the program's interpreter and module, after the program, as if they stood at the end of its
-file. What a test means there is what Python means; and a program that looks for its test can find it.
-"""
+"""Code tests run in the program's interpreter and module, after the program, as if they stood at the end of its file.
+They mean exactly what they mean in Python, but a program that looks for its test can find it."""
 
 import ast
 import builtins
@@ -18,15 +17,15 @@ from .values import plain_repr
 
 PROGRAM_FILE, TEST_FILE = "program.py", "test.py"
 TEST = "__main__"
-"""What a test calls its module."""
+"""Name of a test's module."""
 MODULES = ("program", "solution")
-"""How a test may import the program."""
+"""Names by which a test may import the program."""
 USUAL = (  # noqa: SIM905
     "math collections itertools functools heapq bisect re string operator random copy json datetime "
     "decimal fractions statistics typing"
 ).split()
-"""Modules that a test may use, and whose functions and classes, as if it had imported them: the programs that tests are
-written with have."""
+"""Modules that a test may use without importing them, together with their functions and classes. The programs that come
+with the tests have usually imported them."""
 
 
 OF_EVERY_MODULE = frozenset(
@@ -36,28 +35,32 @@ OF_EVERY_MODULE = frozenset(
 
 
 class NeverAsked(Exception):
-    """The test does not use the program."""
+    """Raised if the test does not use the program."""
 
 
 @dataclass(frozen=True, slots=True)
 class CodeTest:
-    """A test that was read."""
+    """A code test that was read."""
 
     code: types.CodeType
     is_expression: bool
-    """A single expression: its value is wanted."""
+    """True if the test is a single expression, whose value is wanted."""
     free: frozenset[str]
-    """Names that it uses and does not define."""
+    """Names that the test uses and does not define."""
     bound: frozenset[str]
-    """Names of its module that it defines or may define."""
+    """Names of its module that the test defines or may define."""
     mentioned: frozenset[str]
-    """Names by which it may ask for the program, or for something of it: of variables, in imports, in texts."""
+    """Names by which the test may refer to the program or to a name that it defines: in variables, imports and strings."""
     only_loads: bool
-    """`pass`, which asks no more than that the program can be loaded."""
+    """True if the test is only `pass`: it checks no more than that the program can be loaded."""
 
 
 def read(source: str) -> CodeTest:
-    """Raises SyntaxError, ValueError, RecursionError or MemoryError if it cannot be read."""
+    """Reads a test.
+
+    Raises:
+        SyntaxError, ValueError, RecursionError, MemoryError: the test cannot be read.
+    """
     tree = ast.parse(source, TEST_FILE)
     _assert_status(tree.body)
     used, bound = _names(symtable.symtable(source, TEST_FILE, "exec"))
@@ -74,8 +77,8 @@ def read(source: str) -> CodeTest:
 
 
 def _assert_status(body: list[ast.stmt]) -> None:
-    """A script that ends by `sys.exit(main())`, under a guard or not: its status has to be 0 or None. That the interpreter ends
-    well says nothing: a program could end it."""
+    """Replaces a final `sys.exit(main())`, guarded by an `if` or not, with an assertion that the status is 0 or None.
+    That the interpreter ends with success proves nothing, because a program could end it."""
     match body:
         case [*_, ast.If(body=inner)]:
             _assert_status(inner)
@@ -102,7 +105,8 @@ def _mentioned(node: ast.AST) -> str | None:
 
 
 def _names(table: symtable.SymbolTable) -> tuple[set[str], set[str]]:
-    """(global names that are used, those that are defined) by a table's scope and all scopes in it."""
+    """Returns (global names that are used, global names that are defined) in the scope of a table and in all scopes
+    inside it."""
     at_top = table.get_type() == "module"
     used, bound = set(), set()
     for symbol in table.get_symbols():
@@ -117,13 +121,13 @@ def _names(table: symtable.SymbolTable) -> tuple[set[str], set[str]]:
 
 
 def run(test: CodeTest, module: types.ModuleType) -> str | None:
-    """Execute statements and return None, or evaluate a single expression and return the repr of its value.
+    """Executes statements and returns None, or evaluates a single expression and returns the repr of its value.
 
-    Afterwards what the test defined is gone from the module, and the standard streams are as before: the next test of the job
-    meets the program.
+    Afterwards the names that the test defined are removed from the module, and the standard streams are restored: the
+    next test of the job finds the program without them.
 
     Raises:
-        NeverAsked: the test uses nothing of the program's.
+        NeverAsked: the test uses nothing of the program.
     """
     names = module.__dict__
     programs = {
@@ -157,14 +161,15 @@ def run(test: CodeTest, module: types.ModuleType) -> str | None:
 
 
 def is_programs(error: BaseException) -> bool:
-    """Whether the program raised it: of the frames that it went through, the innermost of either is the program's."""
+    """Returns whether the program raised the error: whether, of the traceback's frames in the program's or the test's
+    file, the innermost is in the program's."""
     files = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)]
     innermost = next((file for file in reversed(files) if file in (PROGRAM_FILE, TEST_FILE)), TEST_FILE)
     return innermost == PROGRAM_FILE
 
 
 def _of_library(name: str) -> Any:
-    """A usual module, or a function or class of one; None if there is none of that name."""
+    """Returns a usual module, or a function or class of a usual module; None if there is none of this name."""
     if name[:1] == "_":
         return None
     if name in USUAL:
@@ -195,7 +200,7 @@ def _run_collected(defined: list[Any]) -> None:
 
 
 def _wants_more(function: Callable) -> bool:
-    """Whether it cannot be called as it is: a helper whose name begins like a test's."""
+    """Returns whether the function needs arguments. Then it is a helper whose name begins like a test's."""
     empty = inspect.Parameter.empty
     variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     parameters = inspect.signature(function).parameters.values()
@@ -211,7 +216,7 @@ def _call(function: Callable) -> None:
 
 
 def _run_class(cls: type) -> None:
-    """A new object for each test method."""
+    """Runs each test method on a new object."""
     methods = [name for name in dir(cls) if name.startswith("test") and callable(getattr(cls, name))]
     unittest = sys.modules.get("unittest")
     if unittest is not None and issubclass(cls, unittest.TestCase):
@@ -240,7 +245,7 @@ def _run_class(cls: type) -> None:
 
 
 def _around(case: Any, name: str, what: Any) -> None:
-    """Before or after a method or class, which it may take."""
+    """Calls a set-up or tear-down method, if there is one, with the method or class if it takes an argument."""
     around = getattr(case, name, None)
     if around is not None:
         around(*[what] * _wants_more(around))

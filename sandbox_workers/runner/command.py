@@ -1,6 +1,6 @@
-"""A program in any language: files are written, then a command replaces the process. Runs as the job.
+"""Runs a program in any language, in the job's process: files are written, then a command replaces the process.
 
-What is expected of it never enters the sandbox, so there is no second process to protect.
+The expected output never enters the sandbox, so there is no second process to protect.
 """
 
 import contextlib
@@ -11,12 +11,12 @@ import socket
 from .framing import recv_frame
 
 NOT_STARTED = 127
-"""As a shell's. A program may exit with it, too."""
+"""Exit code of a command that cannot be started, as in a shell. A program may exit with it, too."""
 
 
 def as_bytes(text: str) -> bytes:
-    """UTF-8. Surrogates that stand for bytes become these; if there are others, all are encoded as they are, which is no
-    UTF-8: the reader decides what that means."""
+    """Encodes a text as UTF-8. Surrogates that stand for bytes become these bytes. If there are others, all surrogates
+    are encoded as they are, which is not valid UTF-8: the reader decides what that means."""
     try:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
@@ -24,10 +24,10 @@ def as_bytes(text: str) -> bytes:
 
 
 def run(control: socket.socket, command: list[str], environment: dict[str, str]) -> None:
-    """Write the frame's files into the working directory and exec `command` with its `stdin`."""
+    """Writes the files of the next frame into the working directory and executes `command` with the frame's `stdin`."""
     content = recv_frame(control)
     for name, text in content["files"].items():
-        with contextlib.suppress(FileNotFoundError):  # what an earlier test left, a link maybe
+        with contextlib.suppress(FileNotFoundError):  # an earlier test may have left a file or a link
             os.unlink(name)
         with open(name, "xb") as file:
             file.write(as_bytes(text))
@@ -38,7 +38,7 @@ def run(control: socket.socket, command: list[str], environment: dict[str, str])
     os.unlink(".stdin")
     os.environ.update(environment, MALLOC_ARENA_MAX="1")  # as kernel.share_one_heap
     for ignored in (signal.SIGPIPE, signal.SIGXFSZ):
-        # by Python, and exec passes it on: `yes | head` must end
+        # Python ignores these signals, and exec passes that on; but `yes | head` must end
         signal.signal(ignored, signal.SIG_DFL)
     try:
         os.execvp(command[0], command)

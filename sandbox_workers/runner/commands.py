@@ -1,6 +1,7 @@
-"""A program in any language, seen from the supervisor: compiled once, run anew for each test, output out.
+"""The supervisor's part for a program in any language: it is built once, run anew for each test, and its output is
+returned.
 
-What a test expects stays with the host. So there is one process, and nothing in it that is worth forging.
+The output that a test expects stays with the host. So there is only one process, and nothing in it is worth forging.
 """
 
 import contextlib
@@ -19,15 +20,20 @@ from .stop import MOST_RETRIES, Stop
 from .zygote import Settings
 
 BUILD_FACTOR = 5
-"""A compiler may use so many times a test's CPU and wall-clock time."""
+"""Factor by which a compiler may use more CPU and wall-clock time than a test."""
 BUILD_PROCESSES, BUILD_FILE_MB = 16, 16
 
 
 class Run(Round):
-    """One command, from its start to its end."""
+    """One run of a command, from its start to its end."""
 
     def execute(self, command: list[str], environment: dict, content: dict, keep: bool) -> Judged:
-        """Run the command to its end. content: its `files` and `stdin`. keep: what it leaves in its directory stays."""
+        """Runs the command to its end.
+
+        Args:
+            content: the `files` and `stdin` of the run.
+            keep: whether the files that it leaves in its directory stay there.
+        """
         frame = pack(content)
         if len(frame) > MAX_FRAME:
             return Judged("SANDBOX_ERROR", error=f"files and stdin are {len(frame)} bytes, above {MAX_FRAME}")
@@ -44,7 +50,7 @@ class Run(Round):
         self._start_clock(self.program)
         try:
             self.program.control.settimeout(self.limits["wall_s"])
-            with contextlib.suppress(OSError):  # the child is dead: its exit says so
+            with contextlib.suppress(OSError):  # the child is dead, as its exit code shows
                 self.program.control.sendall(frame)
             self._watch(self._sources())
             self._flush()
@@ -73,7 +79,8 @@ class Commands:
         self._zygote, self._settings = zygote, settings
 
     def judge(self, job: dict) -> list[Judged]:
-        """One verdict per test. A test is {"code", "stdin"}: `code` runs after the program, to its end."""
+        """Returns one verdict per test. A test is {"code", "stdin"}; `code` runs after the program and must come to its
+        end."""
         language, limits = job["language"], dict(job["limits"])
         heap_mb = str(limits["memory_mb"] * 3 // 4)
         limits["resident_mb"] = limits["memory_mb"] + language["resident_mb"]
@@ -86,7 +93,7 @@ class Commands:
             if test["code"] and job["refuses_code"]:
                 verdicts.append(REFUSED)
                 continue
-            if verdicts and verdicts[-1].status == "SANDBOX_ERROR":  # what failed us will do so again
+            if verdicts and verdicts[-1].status == "SANDBOX_ERROR":  # the failure would recur
                 verdicts.append(verdicts[-1])
                 continue
             token = os.urandom(16).hex()  # `secrets` would load `random` before the zygote does
@@ -98,7 +105,7 @@ class Commands:
                 if not_built is not None:
                     verdicts.append(not_built)
                     continue
-                if self._settings.isolation == "namespaces":  # what was built went with its mount
+                if self._settings.isolation == "namespaces":  # the build is lost with its mount
                     script = f"{shlex.join(way['build'])} && exec {shlex.join(command)}"
                     command, uses = ["sh", "-c", script], build_limits(language, limits)
                 else:
@@ -111,7 +118,7 @@ class Commands:
         return verdicts
 
     def _build(self, command: list[str], language: dict, limits: dict, files: dict) -> Judged | None:
-        """None, or the verdict where the program does not compile."""
+        """Builds the program. Returns None, or the verdict if the program does not compile."""
         verdict = self._execute(command, language, build_limits(language, limits), files, "", keep=True)
         if verdict.status == "PASSED":
             return None
@@ -122,8 +129,8 @@ class Commands:
     def _execute(
         self, command: list[str], language: dict, limits: dict, files: dict, stdin: str, keep: bool
     ) -> Judged:
-        """Once more where the machine's state may have been to blame."""
-        stdin_mb = -(-len(as_bytes(stdin)) >> 20)  # it is a file of the job's, too
+        """Runs the command, and runs it a second time if the state of the machine may have been to blame."""
+        stdin_mb = -(-len(as_bytes(stdin)) >> 20)  # stdin is a file of the job, too
         limits = limits | {"file_mb": max(limits["file_mb"], stdin_mb)}
         content = {"files": files, "stdin": stdin}
         run = Run(self._zygote, self._settings, limits)
@@ -141,7 +148,8 @@ class Commands:
 
 
 def prepared(language: dict, program: str, code: str, token: str) -> tuple[dict, dict]:
-    """(what holds the commands, files) of a program, with a test's code after it where there is any."""
+    """Returns (the dict that holds the commands, files) of a program, with the test's code after the program if there
+    is any."""
     tested = language["tested"]
     if not code or tested is None:
         return language, {language["source"]: f"{program}\n{code}" if code else program}
@@ -153,7 +161,8 @@ def prepared(language: dict, program: str, code: str, token: str) -> tuple[dict,
 
 
 def check_end(verdict: Judged, token: str) -> Judged:
-    """Take the token out of the output; without it the test's code did not come to its end."""
+    """Removes the token from the output. Without the token the test's code did not come to its end, so the test has not
+    passed."""
     before, found, after = verdict.stdout.partition(token)
     verdict = verdict._replace(stdout=before + after, isolation="shared")
     if verdict.status == "PASSED" and not found:
@@ -162,7 +171,7 @@ def check_end(verdict: Judged, token: str) -> Judged:
 
 
 def build_limits(language: dict, limits: dict) -> dict:
-    """limits: with `resident_mb`."""
+    """Returns the limits of a build. `limits` must hold `resident_mb`."""
     return limits | {
         "cpu_s": limits["cpu_s"] * BUILD_FACTOR,
         "wall_s": limits["wall_s"] * BUILD_FACTOR,

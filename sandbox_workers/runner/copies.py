@@ -1,16 +1,17 @@
-"""Values as JSON, by copy: what a program and a data test say to each other. No object of one ever is the other's.
+"""Values as JSON: a program and a data test exchange values only as copies. No object of one ever becomes an object of
+the other.
 
 | message | value |
 |---|---|
 | an atom; a list | itself |
 | `{"t": items}` `{"s": items}` `{"z": items}` | tuple, set, frozenset |
 | `{"d": pairs}` `{"o": pairs}` `{"c": pairs}` | dict, OrderedDict, Counter |
-| `{"m": pairs}` | a dict that makes up what it has not |
+| `{"m": pairs}` | a dict that creates missing items |
 | `{"q": [items, maxlen]}` | deque |
 | `{"v": [tag, body]}` | a value of another plain type: plain.py |
 | `{"h": [number, class]}` | an object that stays in the program |
-| `{"b": [number, class, value]}` | one that a test makes, of a class that derives from a plain type, and that type's value |
-| `{"n": name}` | what the program calls so |
+| `{"b": [number, class, value]}` | an object that stays in the program, of a subclass of a plain type, and its value as that type |
+| `{"n": name}` | a function or class of the program, by its name there |
 """
 
 import collections
@@ -23,12 +24,20 @@ from .data_tests import NotData
 from .values import ATOMS, MAX_DEPTH, base_value
 
 MOST_DIGITS = 1 << 13_000
-"""Beyond about as many bits JSON's own way to write an int is refused by the interpreter."""
+"""Bound of ints: those of this size or above are not sent as JSON numbers, because the interpreter refuses to write
+ints with many more digits."""
 Outside = Callable[[Any], Any]
 
 
 def encode(value: Any, outside: Outside, depth: int = 0) -> Any:
-    """outside: makes the message of what is no plain value, or raises."""
+    """Returns the message of a value.
+
+    Args:
+        outside: returns the message of a value that is not plain, or raises.
+
+    Raises:
+        RecursionError: the value is nested too deeply.
+    """
     kind = type(value)
     if kind in ATOMS and (kind is not int or -MOST_DIGITS < value < MOST_DIGITS):
         return value
@@ -56,7 +65,7 @@ def encode(value: Any, outside: Outside, depth: int = 0) -> Any:
 
 
 _ALIKE = ATOMS - {int}
-"""Atoms of which each is its own message."""
+"""Types of atoms whose values are always their own messages."""
 
 
 def _are_themselves(items: list) -> bool:
@@ -69,7 +78,7 @@ _PAIRS = {dict: "d", collections.OrderedDict: "o", collections.Counter: "c"}
 
 
 class Copied(dict):
-    """Of a dict that makes up what it has not: the copy does not know how."""
+    """The copy of a dict that creates missing items. The copy does not know how to create them."""
 
     def __missing__(self, key: Any) -> Any:
         raise NotData("an item that a dict makes up")
@@ -87,11 +96,17 @@ _READ: dict[str, Callable[[Any], Any]] = {
 
 
 def decode(message: Any, outside: Callable[[str, Any], Any]) -> Any:
-    """outside: gives what `{"h": body}` or `{"n": body}` stands for, by tag and body. Raises ValueError, TypeError or
-    KeyError if it is no such message."""
+    """Returns the value of a message.
+
+    Args:
+        outside: returns what `{"h": body}`, `{"b": body}` or `{"n": body}` stands for, given the tag and the body.
+
+    Raises:
+        ValueError, TypeError, KeyError: it is no such message.
+    """
     kind = type(message)
     if kind is list:
-        if ATOMS.issuperset(map(type, message)):  # of a large table most of the time is saved so
+        if ATOMS.issuperset(map(type, message)):  # saves most of the time for a large table
             return list(message)
         return [decode(item, outside) for item in message]
     if kind is not dict:

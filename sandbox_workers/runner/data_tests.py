@@ -1,7 +1,8 @@
-"""Which tests are data: calls of a program's names with plain values, and what is said of the results by pure functions. Such a
-test is walked (walk.py), never executed.
+"""Decides which tests are data tests. A data test calls names of the program with plain values and checks the results
+by pure functions. It is evaluated (walk.py), never executed.
 
-A test that needs more is code: `read` says so (NotData) by its text alone, so no program has a say in it.
+A test that needs more is a code test. `read` decides this (NotData) by the text alone, so a program cannot influence
+it.
 """
 
 import ast
@@ -13,12 +14,13 @@ from dataclasses import dataclass
 from .pure import BUILTINS, CLOCKS, EXCEPTIONS, IGNORED, LIBRARY, MODULES, RANDOM
 
 MOST_CHARS_OF_CODE = 20_000
-"""Of a longer test only one that calls a name at once is read: `import a.a.a…` takes a parser quadratic time."""
+"""Largest length of a test that does not begin with a call of a name, characters. For some texts, such as
+`import a.a.a…`, a parser takes quadratic time."""
 _CALLS_AT_ONCE = re.compile(r"\s*+(?:import \w++\s*+)?(?:assert\b|\w+ =)?[\s(]*+\w++ *+\(")
 
 
 class NotData(ValueError):
-    """The test is code; the text names what in it."""
+    """Raised if the test is a code test. The message names what makes it one."""
 
 
 _STATEMENTS = (
@@ -37,29 +39,34 @@ _PARTS = (
 _TAKE_FUNCTIONS = frozenset(
     "filter map max min reduce sorted sort takewhile groupby accumulate nlargest nsmallest".split()  # noqa: SIM905
 )
-"""What may be given a function of the test's, or of the program's."""
+"""Functions that may be given a function of the test or of the program."""
 
 
 @dataclass(frozen=True, slots=True)
 class DataTest:
-    """A test that was read."""
+    """A data test that was read."""
 
     source: str
     tree: ast.Module
     is_expression: bool
-    """A single expression: its value is wanted."""
+    """True if the test is a single expression, whose value is wanted."""
     free: frozenset[str]
-    """Names that it uses and does not define."""
+    """Names that the test uses and does not define."""
     with_literals: frozenset[str]
-    """Of these, those that it calls with arguments in which nothing is called."""
+    """Free names that the test calls with arguments that contain no calls."""
     only_loads: bool
-    """`pass`, which asks no more than that the program can be loaded."""
+    """True if the test is only `pass`: it checks no more than that the program can be loaded."""
     keeps: bool
-    """It has names of its own in arguments: what a program does to those could be seen later."""
+    """True if arguments contain names that the test defines. What a program does to their values could be seen later."""
 
 
 def read(source: str) -> DataTest:
-    """Raises NotData, and SyntaxError, ValueError, RecursionError or MemoryError if it is no Python."""
+    """Reads a test.
+
+    Raises:
+        NotData: the test is a code test.
+        SyntaxError, ValueError, RecursionError, MemoryError: the test is not valid Python.
+    """
     if len(source) > MOST_CHARS_OF_CODE and not _CALLS_AT_ONCE.match(source):
         raise NotData(f"{len(source)} characters that do not begin with a call")
     tree = ast.parse(source, "test.py")
@@ -114,11 +121,15 @@ def read(source: str) -> DataTest:
 
 
 def shadowing(test: DataTest, names: Set[str], entry_point: str = "") -> frozenset[str]:
-    """The names of the library's that mean the program's in this test: the entry point. If it is not known, and the test else asks
-    for nothing of the program's, those that it calls with literals. `abs(median([1, 2]) - 1.5) < 1e-9` asks for `median`, never
-    for `abs`.
+    """Returns the names of the library that mean the program's functions in this test.
 
-    names: the program's.
+    This is the entry point, if it is known. Otherwise, if the test uses nothing else of the program, these are the
+    names that it calls with literals or, if there are none, all that it uses. `abs(median([1, 2]) - 1.5) < 1e-9` asks
+    for `median`, never for `abs`.
+
+    Args:
+        names: names that the program defines.
+        entry_point: name of the function that the problem asks for, or an empty string.
     """
     if entry_point:
         return test.free & {entry_point}
@@ -129,7 +140,7 @@ def shadowing(test: DataTest, names: Set[str], entry_point: str = "") -> frozens
 
 
 def _check(node: ast.AST, functions: Set[str]) -> None:
-    """Raises NotData."""
+    """Raises NotData if the node is not allowed in a data test."""
     if not isinstance(node, _STATEMENTS + _EXPRESSIONS + _PARTS):
         raise not_data(node, type(node).__name__)
     match node:
@@ -185,7 +196,8 @@ def _check(node: ast.AST, functions: Set[str]) -> None:
 
 
 def _check_call(node: ast.Call, functions: Set[str]) -> None:
-    """A function goes to a function of the library's, or of the test's, alone: what a program is given is data."""
+    """Raises NotData if the call is not allowed in a data test. A function may be passed only to functions of the
+    library or of the test, because a program is given only data."""
     called = node.func
     if not isinstance(called, ast.Name | ast.Attribute):
         raise not_data(node, "a call of what has no name")

@@ -1,31 +1,31 @@
-"""What goes wrong between a program and its test, and whose doing it is."""
+"""The errors between a program and its test, by the side that caused them."""
 
 from .framing import FrameTooLarge
 
 MAX_TEXT = 2000
-"""Characters of an exception's text that cross the socket."""
+"""Largest number of characters of an exception's text that are sent."""
 MAX_ERROR = 500
-"""Characters of an error text in a verdict."""
+"""Largest number of characters of an error text in a verdict."""
 
 
 class ProgramGone(BaseException):
-    """The program's process ended. A BaseException, and sticky: a test's `except Exception` cannot hide
-    it."""
+    """Raised if the program's process has ended. It is a BaseException, and is raised again at each later request: a
+    test's `except Exception` cannot hide it."""
 
 
 class ProgramLied(BaseException):
-    """The program's process sent what the protocol does not know."""
+    """Raised if the program's process sent a message that the protocol does not know."""
 
 
 class ValueTooLarge(BaseException):
-    """A value does not fit a frame."""
+    """Raised if a value does not fit a frame."""
 
 
 Fatal = (ProgramGone, ProgramLied, ValueTooLarge)
 
 
 def of_reading(error: Exception) -> BaseException:
-    """What it means that a message of the program's could not be read."""
+    """Returns the error to raise if a message of the program could not be read."""
     if isinstance(error, EOFError | ConnectionError):
         return ProgramGone("the program's process ended")
     if isinstance(error, FrameTooLarge | MemoryError):
@@ -34,7 +34,8 @@ def of_reading(error: Exception) -> BaseException:
 
 
 def describe(error: BaseException) -> str:
-    """str(error) where that works: it is the program's code. Encodable: lone surrogates are replaced."""
+    """Returns str(error), or an empty string if that fails, because it runs the program's code. Lone surrogates are
+    replaced, so that the text can be encoded."""
     try:
         return str(error)[:MAX_TEXT].encode("utf-8", "replace").decode()
     except BaseException:

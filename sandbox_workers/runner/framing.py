@@ -7,15 +7,15 @@ from collections.abc import Callable
 from typing import Any
 
 MAX_FRAME = 16 << 20
-"""Bytes."""
+"""Largest size of a frame, bytes."""
 MAX_VALUE = 32 << 20
-"""Bytes of a value between a program and its test."""
+"""Largest size of a frame between a program and its test, bytes."""
 CHUNK, MOST_AT_ONCE = 1 << 16, 1 << 20
-"""Bytes asked for in one system call."""
+"""Smallest and largest number of bytes that one system call asks for."""
 
 
 class FrameTooLarge(ValueError):
-    """The sender announced, or was asked to send, more than the cap."""
+    """Raised if a frame that was announced, or is to be sent, is too large."""
 
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
@@ -34,13 +34,13 @@ def send_frame(connection: socket.socket, message: Any, cap: int = MAX_FRAME) ->
 
 
 class Frames:
-    """Frames of a connection.
+    """The frames of a connection.
 
     Args:
-        receive: gives at most so many of its bytes, and none at its end.
-        most: bytes of a frame; a program cannot make its reader allocate more.
-        ahead: so many bytes are asked for at least, that short frames cost a system call each; 0: none is taken of what
-            comes after a frame.
+        receive: returns at most the given number of the connection's bytes, and no bytes at its end.
+        most: largest size of a frame, bytes, so that a program cannot make its reader allocate more.
+        ahead: smallest number of bytes to ask for, so that a short frame costs one system call. With 0, nothing that
+            follows a frame is read.
     """
 
     def __init__(self, receive: Callable[[int], bytes], most: int = MAX_FRAME, ahead: int = CHUNK) -> None:
@@ -48,11 +48,16 @@ class Frames:
         self._read = bytearray()
 
     def waiting(self) -> bool:
-        """Something was read and not yet taken."""
+        """Returns whether bytes were read that are not yet part of a returned frame."""
         return bool(self._read)
 
     def next(self) -> Any:
-        """Raise EOFError where the other end closed, FrameTooLarge."""
+        """Returns the next frame.
+
+        Raises:
+            EOFError: the other end closed the connection.
+            FrameTooLarge: the frame is larger than `most`.
+        """
         (length,) = struct.unpack(">I", self._take(4))
         if 4 + length > self._most:
             raise FrameTooLarge(f"{4 + length} bytes")
@@ -70,5 +75,10 @@ class Frames:
 
 
 def recv_frame(connection: socket.socket) -> Any:
-    """One frame, and nothing of what comes after it. Raise EOFError, FrameTooLarge."""
+    """Receives one frame, and nothing that follows it.
+
+    Raises:
+        EOFError: the other end closed the connection.
+        FrameTooLarge: the frame is larger than MAX_FRAME.
+    """
     return Frames(connection.recv, ahead=0).next()

@@ -1,10 +1,10 @@
-"""What a runner answers for one test."""
+"""The answer of a runner for one test."""
 
 from typing import NamedTuple
 
 
 class Judged(NamedTuple):
-    """The fields of core.verdict.Verdict; as JSON, a list."""
+    """The fields of core.verdict.Verdict. As JSON they are a list."""
 
     status: str
     value: str | None = None

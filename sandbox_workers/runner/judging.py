@@ -1,5 +1,4 @@
-"""A round whose verdicts come in frames, one for each test in order: `Pair` of tests that are data, `Shared` of tests that are
-code."""
+"""A round whose verdicts come in frames, one per test, in order. `Pair` judges data tests, `Shared` judges code tests."""
 
 import contextlib
 import json
@@ -27,12 +26,12 @@ STATUSES = frozenset(
         "OUTPUT_LIMIT",
     )
 )
-"""What may be said of a test from within."""
+"""Statuses that a process inside the sandbox may report."""
 
 
 class Judging(Round):
     teller: Child
-    """It writes them."""
+    """The child that writes the frames."""
 
     def __init__(self, zygote: socket.socket, settings: Settings, limits: dict, tests: list[list]) -> None:
         super().__init__(zygote, settings, limits)
@@ -40,10 +39,11 @@ class Judging(Round):
         self._frames = bytearray()
         self._verdicts: list[Judged] = []
         self._last = False
-        """The teller judges no further: the program is lost to it."""
+        """True if the teller judges no further tests, because it has lost the program."""
 
     def judge(self, program: str) -> list[Judged]:
-        """Verdicts of the first tests: of all of them, or up to the one that `stop` is about.
+        """Returns the verdicts of the first tests: of all tests or, if `stop` is set, of those before the test that it
+        is about.
 
         Raises:
             ZygoteGone: the slot is broken.
@@ -58,7 +58,8 @@ class Judging(Round):
         self._watch(self._sources() | {self.teller.control.fileno(): self._read_frames} | sources)
 
     def _finish_program(self, order: bytes) -> None:
-        """Processes that the program started are on nobody's clock while they run: all its verdicts pay for them."""
+        """Ends the program. What the processes that it started have used is known only now, so all its verdicts become
+        TIME_LIMIT if that is more than its tests allow."""
         started_s = self.program.finish(order) - self.program.clock_s
         if started_s > self.limits["cpu_s"] * max(1, len(self._verdicts)):
             error = f"what it started used {started_s:.2g} s of CPU"
@@ -70,7 +71,8 @@ class Judging(Round):
     # ------------------------------------------------------------ output and verdicts
 
     def _read_frames(self) -> bool:
-        """Never wait for the rest of a frame: who runs code may write to this pipe what it likes."""
+        """Reads the frames that are there and returns False at the end. It never waits for the rest of a frame, because
+        code in the sandbox may write anything to this pipe."""
         try:
             chunk = self.teller.control.recv(65536)
         except BlockingIOError:
@@ -97,7 +99,7 @@ class Judging(Round):
         self.stop = Stop("RUNTIME_ERROR", "something wrote to the verdict pipe")
 
     def _take(self, frame: dict) -> None:
-        """Raises ValueError and the like if the frame is none that is due."""
+        """Handles one frame. Raises ValueError or a similar error if the frame is not one that is due."""
         raise NotImplementedError
 
     def _take_verdict(self, frame: dict, statuses: Set[str] = STATUSES, **more: Any) -> None:
@@ -111,7 +113,7 @@ class Judging(Round):
             "error": cleaned(error),
             "by_test": by_test,
         }
-        self._flush()  # it flushes before each reply
+        self._flush()  # the program's streams are flushed before each frame
         if self.stop is not None:
             return
         self._verdicts.append(Judged(**said, **more, **self._measured()))
@@ -131,7 +133,7 @@ class Judging(Round):
     def _next_test(self) -> None:
         self._start_clock(*self._wall.cpu_before)
         if not self.loaded:
-            return  # the program failed: all tests fare alike
+            return  # the program failed, and all tests with it
         for text in self.program.read.values():
             text.clear()
         with contextlib.suppress(OSError):
@@ -139,10 +141,10 @@ class Judging(Round):
 
 
 def cleaned(error: str) -> str:
-    """A test that runs may have written the frame itself."""
+    """Returns a shortened error text without escape characters. A test that runs may have written the frame itself."""
     return encodable(error[:MAX_ERROR].replace("\x1b", ""))
 
 
 def encodable(text: str) -> str:
-    """Whatever logs it must be able to."""
+    """Returns the text without lone surrogates, so that it can be logged."""
     return text.encode("utf-8", "replace").decode()

@@ -22,9 +22,10 @@ CLOCK_CALLS = {
     "x86_64": (0xC000003E, (222, 228, 229, 230)),
     "aarch64": (0xC00000B7, (107, 113, 114, 115)),
 }
-"""timer_create, clock_gettime, clock_getres and clock_nanosleep, after the name of the architecture for a filter."""
+"""Architecture for a seccomp filter and numbers of timer_create, clock_gettime, clock_getres and clock_nanosleep, by
+machine."""
 OWN_PROCESS_CLOCK, OWN_THREAD_CLOCK = 0xFFFFFFFA, 0xFFFFFFFE
-"""Of the clocks with a number below zero: those of process 0 and of thread 0, which are one's own."""
+"""Among the clocks with a negative number, those of process 0 and of thread 0, which mean the caller's own."""
 _M_ARENA_MAX = -8
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
@@ -39,18 +40,19 @@ def prctl(option: int, value: int) -> None:
 
 
 def share_one_heap() -> None:
-    """Among this process's threads: glibc takes 128 MiB of address space for a heap of each one's own."""
+    """Makes the threads of this process share one heap. Otherwise glibc takes 128 MiB of address space for the heap of
+    each thread."""
     with contextlib.suppress(AttributeError):  # another libc
         _libc.mallopt(_M_ARENA_MAX, 1)
 
 
 def set_name(name: bytes) -> None:
-    """Of this thread, as /proc/PID/comm shows it to everybody."""
+    """Sets the name of this thread, which /proc/PID/comm shows to every process."""
     _libc.prctl(PR_SET_NAME, name, 0, 0, 0)
 
 
 def name_of(pid: int) -> bytes:
-    """What the process calls itself; empty once it is gone."""
+    """Returns the name that a process has set, or empty bytes if the process is gone."""
     try:
         with open(f"/proc/{pid}/comm", "rb") as comm:
             return comm.read().rstrip(b"\n")
@@ -75,7 +77,7 @@ def mount(filesystem: str | None, target: str, flags: int, options: str | None =
 
 
 def set_fs_uid(uid: int) -> None:
-    """Owner of the pipes this thread creates next; setfsuid reports no errors."""
+    """Sets the owner of the pipes that this thread creates next. setfsuid reports no errors."""
     _libc.setfsuid(uid)
 
 
@@ -86,11 +88,12 @@ def drop_all_capabilities() -> None:
 
 
 _no_capabilities = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0), (ctypes.c_uint32 * 6)()
-"""Made before the forks: a new ctypes type costs a child a hundred page faults."""
+"""The arguments of capset. They are created before the forks, because a new ctypes type costs a child a hundred page
+faults."""
 
 
 def clear_capabilities() -> None:
-    """The inheritable ones outlive setuid."""
+    """Drops all capabilities. The inheritable ones would outlive setuid."""
     _check(_libc.capset(*_no_capabilities), "capset")
 
 
@@ -107,16 +110,16 @@ def install_seccomp(program: bytes) -> None:
 
 
 def refuse_foreign_clocks() -> None:
-    """From here on this process and its children read no clock of another process, nor set a timer by one: a
-    program could tell by it what its test does. A filter of its own beside that of the sandbox, since the
-    supervisor must read them."""
+    """Keeps this process and its children from reading the clocks of other processes and from setting timers by them. A
+    program could find out by such a clock what its test does. This filter is separate from that of the sandbox,
+    because the supervisor must read these clocks."""
     if program := foreign_clocks_filter(os.uname().machine):
         prctl(PR_SET_NO_NEW_PRIVS, 1)
         install_seccomp(program)
 
 
 def foreign_clocks_filter(machine: str) -> bytes:
-    """In classic BPF; empty where the machine's system calls are not known."""
+    """Returns the filter in classic BPF, or empty bytes if the machine's system calls are not known."""
     if machine not in CLOCK_CALLS:
         return b""
     architecture, numbers = CLOCK_CALLS[machine]
@@ -139,7 +142,7 @@ def foreign_clocks_filter(machine: str) -> bytes:
 
 
 def cpu_seconds(pid: int) -> float | None:
-    """CPU time of all threads of a live process; None once it was reaped."""
+    """Returns the CPU time of all threads of a process, seconds, or None once the process was reaped."""
     try:
         return time.clock_gettime((~pid << 3) | 2)
     except OSError:
@@ -147,7 +150,8 @@ def cpu_seconds(pid: int) -> float | None:
 
 
 def _stat(pid: int | str) -> list[bytes]:
-    """Fields of /proc/PID/stat from the third on. The second is a name that a program may choose: any bytes.
+    """Returns the fields of /proc/PID/stat from the third on. The second is a name that a program may choose and may
+    hold any bytes.
 
     Raises:
         OSError: the process is gone.
@@ -157,7 +161,8 @@ def _stat(pid: int | str) -> list[bytes]:
 
 
 def family(pid: int) -> dict[int, list[bytes]]:
-    """_stat of all below `pid`, by pid: of a subreaper, those too that lost their parent."""
+    """Returns `_stat` of all processes below `pid`, by pid. If `pid` is a subreaper, these include the processes that
+    lost their parent."""
     stats: dict[int, list[bytes]] = {}
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
@@ -172,27 +177,30 @@ def family(pid: int) -> dict[int, list[bytes]]:
 
 
 def has_reaped(stat: list[bytes]) -> bool:
-    """Whether a process has waited for a child: no process runs without a page fault."""
+    """Returns whether a process has waited for a child. It has if page faults of children are counted, because no
+    process runs without one."""
     return stat[8] != b"0"
 
 
 def reaped_cpu_seconds(stat: list[bytes]) -> float:
-    """CPU time of the children that a process has waited for, theirs included."""
+    """Returns the CPU time of the children that a process has waited for, seconds, including that of the children's
+    own."""
     return (int(stat[13]) + int(stat[14])) / TICKS_PER_S
 
 
 def anonymous_bytes(pid: int) -> int:
-    """Resident memory of a process that no file holds; 0 once it is gone, and where the kernel does not tell."""
+    """Returns the resident memory of a process that is not backed by a file, bytes; 0 if the process is gone or the
+    kernel does not report it."""
     return _status_kib(pid, b"RssAnon:", b"RssShmem:") << 10
 
 
 def peak_kib(pid: int) -> int:
-    """Largest resident memory that the process ever had, KiB."""
+    """Returns the largest resident memory that the process ever had, KiB."""
     return _status_kib(pid, b"VmHWM:")
 
 
 def _status_kib(pid: int, *keys: bytes) -> int:
-    """Sum of lines of /proc/PID/status; 0 once the process is gone."""
+    """Returns the sum of some lines of /proc/PID/status, KiB; 0 if the process is gone."""
     try:
         with open(f"/proc/{pid}/status", "rb") as status:
             return sum(int(line.split()[1]) for line in status if line.startswith(keys))
@@ -206,8 +214,8 @@ def kill_if_alive(pid: int) -> None:
 
 
 def run_delay_seconds(pid: int) -> float:
-    """How long one of the process's threads, the one that did so most, has waited for a CPU that others had; 0
-    where the kernel does not tell."""
+    """Returns how long a thread of the process has waited for a CPU that others had, seconds, for the thread that
+    waited most; 0 if the kernel does not report it."""
     most = 0.0
     with contextlib.suppress(OSError, IndexError):
         for thread in os.listdir(f"/proc/{pid}/task"):
@@ -217,7 +225,7 @@ def run_delay_seconds(pid: int) -> float:
 
 
 def is_reniced(pid: int) -> bool:
-    """Whether a process has given way to all others: its session's share of the CPU is its own to lower."""
+    """Returns whether the process has lowered its session's share of the CPU, which every process may do."""
     try:
         with open(f"/proc/{pid}/autogroup", "rb") as autogroup:
             return not autogroup.read().endswith(b"nice 0\n")
@@ -226,7 +234,7 @@ def is_reniced(pid: int) -> bool:
 
 
 def oom_kills() -> int:
-    """How often this container's memory cgroup killed; 0 where none can be read."""
+    """Returns how many processes the memory cgroup of this container has killed; 0 if that cannot be read."""
     for path in ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control"):
         try:
             with open(path) as events:

@@ -1,4 +1,4 @@
-"""Tests that are data, seen from the supervisor: the program's process (S) is forked anew for each round; the slot's evaluator
+"""The supervisor's part for data tests. The program's process (S) is forked anew for each round. The slot's evaluator
 (T), a process that stays, asks it."""
 
 import contextlib
@@ -18,18 +18,18 @@ from .stop import Stop, killed_for_memory, set_up_failed
 from .zygote import TEST_MEMORY_MB, Settings
 
 DEATH_WAIT_S = 1.0
-"""How long the exit code of a program that broke its connection is waited for."""
+"""Seconds to wait for the exit code of a program that broke its connection."""
 LOOKS = 5
-"""At what a test does when a limit is passed, a TICK_S apart: a single one falls between two of its questions now and
-then."""
+"""Number of looks at what a test does when a limit is exceeded, TICK_S apart. A single look may fall between two
+questions to the program."""
 TEST_RESIDENT_MB = 192
-"""What a container has room for, MiB: a larger test process makes others fall."""
+"""Memory for which a container has room, MiB. A larger test process makes other processes fail."""
 EVALUATOR_JOBS = 5000
-"""An evaluator is replaced after as many: what its interpreter caches shall not pile up."""
+"""Number of jobs after which an evaluator is replaced, so that its interpreter's caches do not grow without end."""
 
 
 class Evaluators:
-    """The T of a slot: the one that stays, or a new one."""
+    """The evaluators (T) of a slot: one is kept for many jobs, and a new one is started if needed."""
 
     def __init__(self, zygote: socket.socket, settings: Settings) -> None:
         self._zygote, self._settings = zygote, settings
@@ -60,7 +60,7 @@ class Evaluators:
 
 
 class Pair(Judging):
-    """The program's process, and the evaluator that asks it."""
+    """A round of the program's process and of the evaluator that asks it."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class Pair(Judging):
     def _hand_over(self, rpc: socket.socket, program: str) -> None:
         self.test.control.settimeout(self.limits["wall_s"])
         self.program.control.settimeout(self.limits["wall_s"])
-        with contextlib.suppress(OSError):  # the child is dead: its exit says so
+        with contextlib.suppress(OSError):  # the child is dead, as its exit code shows
             self.program.control.sendall(pack({"program": program}))
         with contextlib.suppress(OSError):
             socket.send_fds(self.test.control, [b"."], [rpc.fileno()])
@@ -106,7 +106,7 @@ class Pair(Judging):
         rpc.close()
 
     def _finish(self) -> None:
-        """Have what is not kept ended and wiped."""
+        """Ends the processes that are not kept and has their directories emptied."""
         if self.stop is None and not self._last:
             self._evaluators.keep(self.test)
             self._finish_program(b"end")
@@ -118,7 +118,7 @@ class Pair(Judging):
 
     def _check(self) -> float:
         if self.test.end is not None and self._gone_since is None:
-            self._read_frames()  # what it said before it ended
+            self._read_frames()  # the frames that it sent before it ended
             if self._gone_since is None and not self._is_over():
                 self.stop = self._end_of_test()
         if self._gone_since is None:
@@ -129,8 +129,8 @@ class Pair(Judging):
         return max(left, 0.0)
 
     def _test_is_to_blame(self) -> bool:
-        """A test that waits for the program, or reads what it sent, does nothing of its own. The majority of LOOKS
-        decides."""
+        """Returns whether the test itself was at work. While it waits for the program, or reads what the program sent,
+        it does no work itself. The majority of LOOKS decides."""
         if self.test.pid is None:
             return False
         testing = 0
@@ -149,7 +149,8 @@ class Pair(Judging):
         return self._end(when)
 
     def _is_within_limits(self) -> bool:
-        """A program could have its test take what it may not take itself."""
+        """Returns whether the test's process has kept its limit. A program could make its test take the memory that it
+        may not take itself."""
         return self.test.pid is not None and kernel.peak_kib(self.test.pid) <= TEST_RESIDENT_MB << 10
 
     def _end_of_test(self) -> Stop:
@@ -158,7 +159,7 @@ class Pair(Judging):
         if code == -9 and kernel.oom_kills() > self._oom_before:
             self.program.look()
             return killed_for_memory(self.test, self.program.alone and peak_kib <= TEST_RESIDENT_MB << 10)
-        # What was evaluated is the program's; that it fell is ours, unless it does so again.
+        # The program gave the values, but a crash of the evaluator counts as the sandbox's unless it happens again.
         return Stop("RUNTIME_ERROR", f"its values end the evaluator, code {code}", may_be_ours=True)
 
     # ------------------------------------------------------------ output and verdicts
@@ -167,12 +168,12 @@ class Pair(Judging):
         return super()._measured() | {"test_cpu_ms": round(self._cpu_s(self.test) * 1e3, 3)}
 
     def _read_test_output(self) -> bool:
-        """An interpreter's last words."""
+        """Reads the evaluator's output, which holds the last words of its interpreter."""
         return self.test.read_output("output", self.limits["output_kb"] << 10)
 
     def _take(self, frame: dict) -> None:
         if self._gone_since is not None:
-            return  # nothing it says now counts
+            return  # later frames do not count
         if "set_up" in frame:
             self.stop = set_up_failed(str(frame["set_up"]))
         elif frame.get("loaded") is True:

@@ -1,4 +1,4 @@
-"""Values of plain types beside the atoms and the containers, as JSON: [tag, body]."""
+"""The JSON of values of plain types other than atoms and containers: [tag, body]."""
 
 import array
 import datetime
@@ -13,11 +13,11 @@ BY_TEXT = frozenset(
     "uuid:UUID zoneinfo:ZoneInfo ipaddress:IPv4Address ipaddress:IPv6Address ipaddress:IPv4Network "  # noqa: SIM905
     "pathlib:PurePosixPath pathlib:PureWindowsPath pathlib:PosixPath".split()
 )
-"""Classes whose objects are what their text says, as module:name."""
+"""Classes whose objects are fully described by their text, as module:name."""
 
 
 def by_text(value: Any) -> list | None:
-    """[tag, body] of an object of such a class; None of any other."""
+    """Returns [tag, body] of an object of one of these classes, otherwise None."""
     kind = type(value)
     name = f"{kind.__module__}:{kind.__qualname__}"
     if name not in BY_TEXT or getattr(sys.modules.get(kind.__module__), kind.__qualname__, None) is not kind:
@@ -40,7 +40,7 @@ def _read_decimal(text: str) -> decimal.Decimal:
 
 
 def _pack_datetime(value: datetime.datetime) -> Any:
-    """Its zone by itself where that is more than an offset."""
+    """Returns the JSON of a datetime, with its zone as a separate part if the zone is more than an offset."""
     zone = value.tzinfo
     if zone is None:
         return value.isoformat()
@@ -101,9 +101,9 @@ PLAIN: dict[type, tuple[str, Callable[[Any], Any], Callable[[Any], Any]]] = {
     type(NotImplemented): ("N", lambda value: None, lambda body: NotImplemented),
     type(...): ("...", lambda value: None, lambda body: ...),
 }
-"""Class: (tag, to JSON, from JSON)."""
+"""Class: (tag, function to JSON, function from JSON)."""
 READERS: dict[str, Callable[[Any], Any]] = {
     "text": _read_text,
     **{tag: read for tag, _, read in PLAIN.values()},
 }
-"""By tag."""
+"""Functions from JSON, by tag."""

@@ -1,4 +1,4 @@
-"""What a test that is data may use of Python: functions and classes that compute a value and do nothing else."""
+"""The parts of Python that a data test may use: functions and classes that compute a value and do nothing else."""
 
 import bisect
 import builtins
@@ -60,30 +60,31 @@ MODULES: dict[str, dict[str, Any]] = {
     for name, (module, words) in _PURE.items()
 }
 RANDOM = frozenset("choice choices gauss randint random randrange sample uniform".split())  # noqa: SIM905
-"""Methods of the test's own generator; a `seed` would be the program's, too."""
+"""Methods of the test's own random generator. `seed` is not among them, because it would also seed the program's."""
 IGNORED = frozenset(("typing", "__future__"))
-"""Modules that may be imported, of which nothing is used but in annotations."""
+"""Modules that a test may import, but may use only in annotations."""
 ANYWHERE = {
     name: value
     for module in ("math", "collections", "itertools", "functools", "fractions", "decimal", "copy", "heapq")
     for name, value in MODULES[module].items()
     if callable(value) and not hasattr(builtins, name)
 }
-"""Functions and classes that are there without an import, if the program has no such name."""
+"""Functions and classes that need no import, if the program does not define the name."""
 ORACLES = frozenset(
     (  # noqa: SIM905
         "Counter OrderedDict defaultdict deque Decimal Fraction isclose isnan isinf sqrt floor ceil gcd lcm comb perm prod "
         "factorial fsum mean median permutations combinations product chain accumulate reduce partial deepcopy"
     ).split()
 )
-"""What tests compare with: a program's own would decide."""
+"""Names of what tests compare with. If a program could define them, it would decide the comparison."""
 LIBRARY: dict[str, Any] = {
     **{name: ANYWHERE[name] for name in ORACLES & ANYWHERE.keys()},
     **EXCEPTIONS,
     **dict.fromkeys((*MODULES, "random")),
     **BUILTINS,
 }
-"""What a name means in any test, whatever a program calls so: see `shadowing`."""
+"""Names that mean the same in any test, even if a program defines them. See `shadowing` for the tests in which a
+program's name is meant nevertheless."""
 METHODS: dict[type, frozenset[str]] = {
     kind: frozenset(name for name in vars(kind) if not name.startswith("_")) - {"format", "format_map"}
     for kind in (
@@ -105,7 +106,7 @@ MUTATING = frozenset(
         "pop popitem popleft remove reverse rotate setdefault sort subtract symmetric_difference_update update"
     ).split()
 )
-"""Methods that change a value: a copy's change would not be the program's, nor the other way round."""
+"""Methods that change a value. A change of a copy would not be a change of the program's value, nor the reverse."""
 METHODS[bool] = METHODS[int]
 METHODS[collections.Counter] |= METHODS[dict]
 METHODS[collections.defaultdict] |= METHODS[dict]

@@ -1,7 +1,7 @@
-"""What the children of a slot do: `run_program` (S) and `evaluate` (T). S is untrusted from the program's first line on. T runs
-no line of a program and none of a test: it reads tests that are data, and asks S for what they call.
+"""The roles of a slot's child processes: `run_program` (S) and `evaluate` (T). S is untrusted from the program's first
+line on. T runs no line of a program and no line of a test: it reads data tests and has S do what they call.
 
-A test that is code runs in S.
+A code test runs in S.
 """
 
 import os
@@ -18,7 +18,7 @@ from .framing import MAX_VALUE, Frames, FrameTooLarge, recv_frame, send_frame
 from .values import NotPlain, TooLong
 
 NOT_DATA = "NOT_DATA"
-"""Status of a test that has to be judged as code. Only a supervisor ever sees it."""
+"""Status of a test that has to be judged as code. Only the supervisor sees it."""
 LOAD_FAILURES = ("SYNTAX_ERROR", "RUNTIME_ERROR", "MEMORY_LIMIT")
 
 
@@ -26,9 +26,9 @@ LOAD_FAILURES = ("SYNTAX_ERROR", "RUNTIME_ERROR", "MEMORY_LIMIT")
 
 
 def run_program(control: socket.socket, rpc: socket.socket | None) -> None:
-    """Load the program. Then serve T until T is gone, or, without a T, run the tests."""
+    """Loads the program. Then serves T until T is gone or, if there is no T, runs the code tests."""
     if rpc is None:
-        send_frame(control, {"ready": True})  # what fails from here on is the program's
+        send_frame(control, {"ready": True})  # from here on, failures are the program's
     source = recv_frame(control)["program"]
     module = types.ModuleType("program")
     for name in code_tests.MODULES:
@@ -51,7 +51,7 @@ def run_program(control: socket.socket, rpc: socket.socket | None) -> None:
 
 
 def load(source: str, module: types.ModuleType) -> dict:
-    """What the program has to say first: its names, or why it has none."""
+    """Executes the program in the module. Returns the names that it defines, or why it cannot be loaded."""
     try:
         code = compile(source.removeprefix("\ufeff"), code_tests.PROGRAM_FILE, "exec", dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError) as error:
@@ -82,23 +82,23 @@ def failed(status: str, error: BaseException) -> dict:
 
 
 def run_code_tests(control: socket.socket, module: types.ModuleType) -> None:
-    """In order, a frame each, with the token that the supervisor drew for this round."""
-    import random  # loaded by the zygote, in its own way
+    """Runs the tests in order. Sends one frame per test, with the token that the supervisor drew for this round."""
+    import random  # already loaded by zygote._import_random
 
     streams.flush()
     own_pid, sys.modules[code_tests.TEST] = os.getpid(), module
     asked = recv_frame(control)
     tests = [_read(code_tests.read, source) for source in asked["tests"]]
     for index, (test, source) in enumerate(zip(tests, asked["tests"], strict=True)):
-        control.recv(1)  # the supervisor has read what was printed and the clocks: this test's begin at zero
-        random.seed(source)  # the same numbers in any company
+        control.recv(1)  # the supervisor has read output and clocks: they begin anew
+        random.seed(source)  # the same numbers, whatever tests run with it
         try:
             if isinstance(test, BaseException):
                 raise test
             outcome = passed(code_tests.run(test, module))
         except BaseException as error:
             outcome = outcome_of_code(error)
-        if os.getpid() != own_pid:  # a child that the program forked, or its test
+        if os.getpid() != own_pid:  # a child that the program or its test forked
             os._exit(0)
         streams.flush()
         send_frame(control, {"index": index, "token": asked["token"], **outcome})
@@ -127,7 +127,7 @@ def outcome(status: str, error: str, by_test: bool = False) -> dict:
 
 
 def _read(reader: Callable[[str], Any], test: str) -> Any:
-    """The test as it is run, or why it cannot be."""
+    """Returns the test that was read, or the error that was raised."""
     try:
         return reader(test)
     except BaseException as error:
@@ -138,21 +138,22 @@ def _read(reader: Callable[[str], Any], test: str) -> Any:
 
 
 class LoadFailed(Exception):
-    """The program said that it could not be loaded: (status, error)."""
+    """Raised if the program reported that it could not be loaded. The arguments are (status, error)."""
 
 
 class Program(NamedTuple):
-    """What a program says first."""
+    """The first report of a program."""
 
     names: frozenset[str] = frozenset()
     variables: frozenset[str] = frozenset()
-    """Of the names, those of what cannot be called."""
+    """Names whose values cannot be called, a part of `names`."""
     modules: Mapping[str, str] = {}
-    """What it imports, by its own names."""
+    """The names of the modules that it imports, by the program's names for them."""
 
 
 def evaluate(control: socket.socket) -> None:
-    """Judge jobs until the supervisor closes the connection: a byte with the RPC's end, then a frame with tests."""
+    """Judges jobs until the supervisor closes the connection. A job is a byte with the descriptor of the connection to
+    S, then a frame with tests."""
     while True:
         _, descriptors, _, _ = socket.recv_fds(control, 1, 1)
         if not descriptors:
@@ -162,14 +163,14 @@ def evaluate(control: socket.socket) -> None:
 
 
 def judge_data(control: socket.socket, rpc: socket.socket, tests: list[list]) -> None:
-    """Judge the tests in order, a frame each; stop after one that lost the program.
+    """Judges the tests in order and sends one frame per test. Stops after a test that lost the program.
 
     Args:
         tests: see Slot.judge.
     """
     kernel.set_name(TESTING)
     caller = calls.Caller(rpc)
-    # All before the program runs on: it can see how long that takes.
+    # All tests are read before the program goes on, because it can see how long that takes.
     read_tests = [_read(data_tests.read, source) for source, *_ in tests]
     kernel.set_name(ASKING)
     try:
@@ -191,7 +192,7 @@ def judge_data(control: socket.socket, rpc: socket.socket, tests: list[list]) ->
             said = outcome_of(error) | ({"status": NOT_DATA} if kind == "reference" else {})
         except BaseException as error:
             said = outcome_of(error)
-        if caller.fatal is not None:  # sticky
+        if caller.fatal is not None:  # a test cannot hide it
             said = outcome_of(caller.fatal)
         said |= {"asked_objects": caller.more_than_results, "last": caller.fatal is not None}
         send_frame(control, {"index": index, **said})
@@ -242,7 +243,7 @@ def run_data(
 
 
 def outcome_of(error: BaseException) -> dict:
-    """What it says of the test that it ended."""
+    """Returns the outcome of a test that an error ended."""
     text = f"{type(error).__name__}: {describe(error)}"
     match error:
         case LoadFailed():

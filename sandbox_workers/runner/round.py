@@ -1,7 +1,7 @@
-"""A round: the process of one program, from its start to its end, seen from the supervisor. What it writes is read, its
-limits are kept.
+"""A round: the process of one program from its start to its end, as the supervisor sees it. The round reads the
+program's output and enforces the limits.
 
-`Pair` is a round with a process for the tests beside it, `Run` one of a command.
+`Pair` is a round with a second process for the tests, `Run` a round of a command.
 """
 
 import select
@@ -16,21 +16,21 @@ from .wall import Wall
 from .zygote import Settings
 
 TICK_S = 0.01
-"""Shortest pause between two looks at the CPU clock."""
+"""Shortest pause between two looks at the CPU clock, seconds."""
 
 
 class Round:
-    """The clock and the CPU account start anew with each test. A test is charged what loading the program took plus its
-    own, so it costs the same alone as in a batch."""
+    """The base of all rounds. The clock and the account of CPU time start anew with each test. A test is charged with
+    the loading of the program and with its own time, so it costs the same alone as in a batch."""
 
     program: Child
 
     def __init__(self, zygote: socket.socket, settings: Settings, limits: dict) -> None:
         self.limits = limits
         self.stop: Stop | None = None
-        """Why it was ended early."""
+        """Why the round was ended early, or None."""
         self.loaded = False
-        """The program has said which names it defines."""
+        """True once the program has reported which names it defines."""
         self._zygote, self._settings = zygote, settings
         self._load_cpu = 0.0
         self._load_output = {"stdout": b"", "stderr": b""}
@@ -40,7 +40,8 @@ class Round:
         raise NotImplementedError
 
     def _watch(self, sources: dict[int, Callable[[], bool]]) -> None:
-        """Until the round is over. A source is read where there is something, and says whether more may come."""
+        """Reads the sources and checks the limits until the round is over. A source is called if its descriptor has
+        data, and returns whether more may come."""
         poll = select.poll()
         for descriptor in sources:
             poll.register(descriptor, select.POLLIN)
@@ -52,7 +53,7 @@ class Round:
             timeout_s = self._check()
 
     def _sources(self) -> dict[int, Callable[[], bool]]:
-        """The program's."""
+        """Returns the sources of the program."""
         return {
             self.program.zygote.fileno(): lambda: bool(self.program.take_news()),
             self.program.outputs["stdout"]: lambda: self._read_output("stdout"),
@@ -65,12 +66,12 @@ class Round:
         self._wall = Wall(children, self.limits["wall_s"])
 
     def _cpu_s(self, child: Child) -> float:
-        """CPU seconds charged to the current test."""
+        """Returns the CPU seconds that are charged to the current test."""
         load = self._load_cpu if child is self.program else 0.0
         return load + max(0.0, child.cpu_s() - self._wall.cpu_before[child])
 
     def _check(self) -> float:
-        """Set `stop` where a limit is passed; else return how many seconds may pass until the next look."""
+        """Sets `stop` if a limit is exceeded. Returns the seconds that may pass until the next check."""
         if self._is_over():
             return 0.0
         if self.program.until_look_s() <= 0:
@@ -87,24 +88,24 @@ class Round:
             stop = self._wall.expired()
             self.stop = self._by_whom(stop) if stop.status == "TIME_LIMIT" else stop
         memory_mb = self._most_resident_mb()
-        if self.program.holds_more_than(memory_mb):  # the wall may have looked, too
+        if self.program.holds_more_than(memory_mb):  # the wall clock may have looked, too
             self.stop = Stop("MEMORY_LIMIT", f"its processes hold more than {memory_mb} MiB")
         return max(TICK_S, min(cpu_left, wall_left, self.program.until_look_s()))
 
     def _look(self) -> None:
-        """Beyond what the clocks of the processes say."""
+        """Measures what the clocks of the processes do not show."""
         self.program.look()
 
     def _most_resident_mb(self) -> int:
-        """What the program and all that it started may hold, MiB."""
+        """Returns how much the program and all processes that it started may hold, MiB."""
         return self.limits.get("resident_mb", self.limits["memory_mb"])
 
     def _by_whom(self, stop: Stop) -> Stop:
-        """The stop, with the test's name to it where it was the test that passed the limit."""
+        """Returns the stop, marked as the test's if the test exceeded the limit."""
         return stop
 
     def _end(self, when: str = "") -> Stop:
-        """What it means that the program ended."""
+        """Returns the stop that follows from the program's end."""
         assert self.program.end is not None
         code = self.program.end[0]
         if not self.loaded and (error := self.program.set_up_error()) is not None:
@@ -113,7 +114,7 @@ class Round:
             return Stop("RUNTIME_ERROR", f"the program exited with code {code}{when}")
         if code == -9 and kernel.oom_kills() > self._oom_before:
             return killed_for_memory(self.program, self._is_within_limits())
-        # SIGKILL may be the kernel's, for want of memory, where it does not tell us so.
+        # The kernel may have sent SIGKILL for lack of memory without counting it in the cgroup.
         error = f"the program was killed by signal {-code}{when}"
         return Stop("RUNTIME_ERROR", error, may_be_ours=code == -9)
 
@@ -123,7 +124,8 @@ class Round:
     # ------------------------------------------------------------ output and verdicts
 
     def printed(self, name: str) -> str:
-        """What the program wrote to stdout or stderr while it was loaded and under the current test, cut at the limit."""
+        """Returns what the program wrote to stdout or stderr while it was loaded and during the current test, cut at
+        the limit."""
         cap = self.limits["output_kb"] << 10
         return (self._load_output[name] + self.program.read[name])[:cap].decode("utf-8", "replace")
 
@@ -135,12 +137,12 @@ class Round:
         return goes_on
 
     def _flush(self) -> None:
-        """Take what the program printed so far."""
+        """Reads what the program has printed so far."""
         for name in ("stdout", "stderr"):
             self._read_output(name)
 
     def _measured(self) -> dict:
-        """What a verdict says beside its reason: of the current test."""
+        """Returns the fields of the current test's verdict that are measured."""
         return {
             "cpu_ms": round(self._cpu_s(self.program) * 1e3, 3),
             "stdout": self.printed("stdout"),
@@ -149,9 +151,9 @@ class Round:
         }
 
     def _memory_bytes(self) -> int:
-        """Peak resident bytes of the program's process, over all its tests; 0 while it is not known."""
+        """Returns the peak resident memory of the program's process over all its tests, bytes; 0 while it is not known."""
         return self.program.end[2] << 10 if self.program.end is not None else 0
 
     def judged(self, stop: Stop) -> Judged:
-        """What it means for the current test."""
+        """Returns the verdict of the current test that follows from the stop."""
         return Judged(stop.status, error=stop.error, by_test=stop.by_test, **self._measured())

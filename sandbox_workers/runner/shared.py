@@ -1,4 +1,4 @@
-"""Tests that are code, seen from the supervisor: they run in the program's process, after it."""
+"""The supervisor's part for code tests. They run in the program's process, after the program."""
 
 import contextlib
 import os
@@ -12,8 +12,8 @@ from .stop import Stop, set_up_failed
 
 
 class Shared(Judging):
-    """The program's process runs its tests, too. A verdict bears a token that was drawn for this round, and is told to the
-    process once the program is loaded."""
+    """A round in which the program's process runs its tests, too. Each verdict carries a token that is drawn for this
+    round and sent to the process once the program is loaded."""
 
     def judge(self, program: str) -> list[Judged]:
         self.program = self.teller = Child(
@@ -24,7 +24,7 @@ class Shared(Judging):
         self._start_clock(self.program)
         try:
             self.program.control.settimeout(self.limits["wall_s"])
-            with contextlib.suppress(OSError):  # the child is dead: its exit says so
+            with contextlib.suppress(OSError):  # the child is dead, as its exit code shows
                 self.program.control.sendall(pack({"program": program}))
             self._watch_all({})
         finally:
@@ -33,13 +33,14 @@ class Shared(Judging):
 
     def _check(self) -> float:
         if self.program.end is not None:
-            self._read_frames()  # what it said before it ended
+            self._read_frames()  # the frames that it sent before it ended
             if not self._is_over():
                 self.stop = self._end("" if self.loaded else " while it was loaded")
         return super()._check()
 
     def _take(self, frame: dict) -> None:
-        """In this order: it is set up, the program is loaded, and then verdicts."""
+        """Handles one frame. The frames come in this order: the process is set up, the program is loaded, then the
+        verdicts."""
         if not self._is_set_up:
             self._is_set_up = frame.get("ready") is True
             if not self._is_set_up:

@@ -1,22 +1,22 @@
-"""Why a round was ended before its last verdict."""
+"""The reasons for which a round is ended before its last verdict."""
 
 from dataclasses import dataclass
 
 from .child import Child
 
 MOST_RETRIES = 2
-"""Per job: a program that sleeps in each test shall not have each of them twice."""
+"""Largest number of retries per job, so that a program that sleeps in each test does not get each test twice."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """A status, and what it is told with."""
+    """A status and the error text that goes with it."""
 
     status: str
     error: str
     by_test: bool = False
     may_be_ours: bool = False
-    """The machine's state may have caused it: worth one retry."""
+    """True if the state of the machine may have been the cause. Then one retry is worthwhile."""
 
 
 def set_up_failed(error: str) -> Stop:
@@ -24,8 +24,8 @@ def set_up_failed(error: str) -> Stop:
 
 
 def killed_for_memory(child: Child, within_limits: bool) -> Stop:
-    """What it means that the kernel chose this child. One that had no company, and is itself within its limits, was
-    chosen for what others took."""
+    """Returns the stop that follows if the kernel killed this child for lack of memory. If the child had no other
+    processes and is within its limits, others had taken the memory."""
     error = "killed by the kernel for want of memory"
     if child.alone and within_limits:
         return Stop("SANDBOX_ERROR", f"{error} that others had", may_be_ours=True)

@@ -1,4 +1,4 @@
-"""The standard streams of a process whose program may have put others in their place."""
+"""The standard streams of a process. Its program may have replaced them."""
 
 import contextlib
 import sys

@@ -1,17 +1,17 @@
-"""First process of a sandbox: reads job frames on stdin, has its slots judge them, writes verdict frames on
+"""The first process of a sandbox. It reads job frames on stdin, has its slots judge them, and writes verdict frames on
 stdout.
 
     {"id", "program", "tests", "limits", "language", "refuses_code"}
         -> {"id", "verdicts": [Judged, ...]}
 
-`language` is None for a Python program with Python tests: see judging.py. Otherwise it holds commands. `refuses_code`: tests that
-are code are not run.
-It ends when stdin does, and with it everything inside. Exit code 3: a slot could not be cleaned, or its
-zygote is gone.
+`language` is None for a Python program with Python tests: see judging.py. Otherwise it holds commands. If
+`refuses_code` is true, code tests are not run.
+The supervisor ends when its stdin closes, and all that is inside ends with it. Exit code 3 means that a slot could not
+be cleaned or that its zygote is gone.
 
-Environment: SLOTS, UID_BASE; JOBS=directory other than /jobs; ISOLATION=namespaces|none and SECCOMP_BPF=path where
-the launcher cannot do better; CHOWN_JOBS=1 where it could not give the directories under /jobs their owners;
-COMMANDS=names that "ready" shall tell of.
+Environment: SLOTS, UID_BASE; JOBS=directory if it is not /jobs; ISOLATION=namespaces|none and SECCOMP_BPF=path if the
+launcher cannot do better; CHOWN_JOBS=1 if the launcher could not give the directories under /jobs their owners;
+PACKAGES=directory of Python packages; COMMANDS=names, of which "ready" lists those that exist.
 """
 
 import contextlib
@@ -41,7 +41,7 @@ BROKEN = 3
 
 
 class Slot:
-    """A zygote per role, and the judge of the jobs that it is given one at a time."""
+    """A zygote per role, and the judge of the slot's jobs, one at a time."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -50,15 +50,15 @@ class Slot:
         self.commands = Commands(self.zygotes["program"], settings)
 
     def judge(self, job: dict) -> list[Judged]:
-        """One per test. A test of `language` None is [its source, whether its results must be plain, its kind, the
-        problem's entry point or ""]:
+        """Returns one verdict per test. If `language` is None, a test is [its source, whether its results must be
+        plain, its kind, the problem's entry point or ""]:
 
-        | kind | it is |
+        | kind | meaning |
         |---|---|
-        | data | data, whatever the program does: so it was with the reference |
-        | text | data, by its text; code if it does with a result what cannot be done with a copy |
-        | reference | the same; code, too, if an object of the program's stands where a plain value is compared, or if it passes as code alone |
-        | code | code |
+        | data | a data test, whatever the program does, because it was one with the reference |
+        | text | a data test by its text; a code test if it does with a result what cannot be done with a copy |
+        | reference | like text; also a code test if an object of the program stands where a plain value is compared, or if it passes only as code |
+        | code | a code test |
         """
         if job["language"] is not None:
             return self.commands.judge(job)
@@ -77,7 +77,7 @@ class Slot:
         return [found[index] for index in every]
 
     def _judge(self, job: dict, chosen: list[int], data: bool) -> list[Judged]:
-        """The tests of these indices, in order."""
+        """Returns the verdicts of the tests with the chosen indices, in order."""
         tests, limits = [job["tests"][index] for index in chosen], job["limits"]
         verdicts: list[Judged] = []
         retried_at, retries = -1, 0
@@ -87,11 +87,11 @@ class Slot:
             if round.stop is None or len(verdicts) == len(tests):
                 continue
             if round.stop.may_be_ours and retried_at != len(verdicts) and retries < MOST_RETRIES:
-                # contention or a neighbour's memory: this test again, in a new round
+                # contention or another job's memory may be to blame: judge this test again, in a new round
                 retried_at, retries = len(verdicts), retries + 1
                 continue
             verdict = round.judged(round.stop)
-            # A program that cannot be loaded fares alike with every test, and what failed us will do so again.
+            # A program that cannot be loaded fails all tests alike, and a failure of the sandbox would occur again.
             same_for_all = not round.loaded or round.stop.status == "SANDBOX_ERROR"
             verdicts += [verdict] * (len(tests) - len(verdicts) if same_for_all else 1)
         return verdicts
@@ -104,21 +104,22 @@ class Slot:
 
 
 def _may_be_code(verdict: Judged) -> bool:
-    """So the reference fails, as data, a test that only Python itself can run: it changes an argument that stands on the
-    other side of a comparison, rebinds a name of the program's, asks an object of a subclass."""
+    """Returns whether the test may be one that only Python itself can run, so that the reference fails it as data: the
+    test looks at an argument that is changed in the same comparison, rebinds a name of the program, or asks an
+    object of a subclass."""
     fails = verdict.status in ("WRONG_ANSWER", "RUNTIME_ERROR") and not verdict.by_test
     return fails and verdict.isolation == "separate"
 
 
 def fork_zygote(role: str, settings: Settings) -> socket.socket:
-    """The supervisor's connection to a new zygote."""
+    """Forks a zygote. Returns the supervisor's connection to it."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     if os.fork() == 0:
         try:
             os.closerange(3, theirs.fileno())
             os.closerange(theirs.fileno() + 1, 4096)
             Zygote(role, settings, theirs).serve()
-        except ConnectionError:  # the supervisor has ended, and with it all that there was to do
+        except ConnectionError:  # the supervisor has ended, so nothing is left to do
             pass
         except BaseException:
             traceback.print_exc(file=sys.__stderr__)
@@ -164,7 +165,8 @@ def read_settings(environment: Any) -> list[Settings]:
 
 
 def own_directories(all_settings: list[Settings]) -> None:
-    """root:job 0770: root lists them without CAP_DAC_OVERRIDE, and the job cannot chmod them."""
+    """Gives the directories the owner root:job and the mode 0770. So root can list them without CAP_DAC_OVERRIDE, and
+    the job cannot chmod them."""
     for settings in all_settings:
         for role in ROLES:
             os.chown(settings.home(role), 0, settings.uid(role))
@@ -176,11 +178,11 @@ def main() -> None:
     if os.environ.get("CHOWN_JOBS") == "1":
         own_directories(all_settings)
     slots = [Slot(settings) for settings in all_settings]  # the only forks, before any content is read
-    import queue  # not before the forks: what threading does after each fork costs a child a hundred page faults
+    import queue  # after the forks: threading's work at each fork costs a child 100 page faults
     import shutil
     import threading
 
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # orphans that come here are nobody's to wait for
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nothing waits for orphans that come here
     jobs: queue.SimpleQueue[dict] = queue.SimpleQueue()
     output, lock = sys.stdout.buffer, threading.Lock()
     for slot in slots:

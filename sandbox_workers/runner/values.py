@@ -1,4 +1,4 @@
-"""Plain values: what they are, and the text of one."""
+"""Plain values: which values are plain, and how a plain value is written as text."""
 
 import collections
 import datetime
@@ -9,26 +9,26 @@ from typing import Any
 
 ATOMS = frozenset((bool, int, float, str, type(None)))
 BY_REPR = ATOMS | {bytes, bytearray, complex, datetime.date, datetime.datetime, decimal.Decimal}
-"""Classes whose repr says all, and calls nothing of a program's."""
+"""Classes whose repr describes the value fully and calls no code of a program."""
 MAX_DEPTH = 150
 MAX_REPR = 4000
-"""Characters of a value's repr."""
+"""Largest number of characters of a value's repr."""
 PLAIN_TYPES = (bool, int, float, complex, str, bytes, bytearray, list, tuple, set, frozenset, dict)
-"""Classes that are the same on both sides."""
+"""Classes that are the same in the program's process and in the test's."""
 CONTAINERS = (list, tuple, set, frozenset, dict)
 
 
 class NotPlain(TypeError):
-    """The value is not of the exact plain types."""
+    """Raised if a value is not of exactly the plain types."""
 
 
 class TooLong(ValueError):
-    """The repr exceeds MAX_REPR characters."""
+    """Raised if a repr exceeds MAX_REPR characters."""
 
 
 def base_value(value: Any) -> tuple[Any] | None:
-    """(the plain value) that an instance of a subclass is, by methods which the subclass cannot override, or a number of
-    numpy's."""
+    """Returns (the plain value,) for an object of a subclass of a plain type, by methods that the subclass cannot
+    override, or for a number of numpy; otherwise None."""
     kind = type(value)
     if (
         isinstance(value, getattr(sys.modules.get("numpy"), "generic", ()))
@@ -53,11 +53,11 @@ def base_value(value: Any) -> tuple[Any] | None:
 
 
 def plain_repr(value: Any) -> str:
-    """A deterministic repr: dicts in their order, sets sorted by the repr of their members.
+    """Returns a deterministic repr: dicts keep their order, sets are sorted by the repr of their members.
 
     Raises:
-        NotPlain: a handle, or any object of another type, at any depth.
-        TooLong: more than MAX_REPR characters.
+        NotPlain: the value is or contains a handle or any other object that is not plain.
+        TooLong: the repr has more than MAX_REPR characters.
     """
     text = _repr(value, 0)
     if len(text) > MAX_REPR:
@@ -69,7 +69,7 @@ def _repr(value: Any, depth: int) -> str:
     kind = type(value)
     if depth > MAX_DEPTH:
         raise NotPlain("value nested too deeply")
-    # 4000 digits: repr() itself refuses 4300 and is quadratic on the way
+    # 4000 digits: repr() itself refuses 4300, and takes quadratic time for fewer
     if kind is int and abs(value) >> 13288:
         raise TooLong(f"an int of more than {MAX_REPR} digits")
     if kind in BY_REPR:
@@ -97,7 +97,7 @@ def _repr(value: Any, depth: int) -> str:
 
 
 def _join(parts: Any) -> str:
-    """Join with commas, stopping as soon as the whole must be too long: nested values grow fast."""
+    """Joins with commas, and stops as soon as the result must be too long, because nested values grow fast."""
     kept, length = [], 0
     for part in parts:
         length += len(part) + 2

@@ -1,5 +1,5 @@
-"""A test that is data, evaluated node by node on copies of what the program gives: no line of a test's author and no object of a
-program's author ever runs here."""
+"""Evaluates a data test node by node on copies of what the program returns. No line of the test's author and no object
+of the program's author ever runs here."""
 
 import ast
 import collections
@@ -29,19 +29,19 @@ _COMPARED: dict[type, Callable[[Any, Any], bool]] = {
     ast.In: lambda a, b: a in b, ast.NotIn: lambda a, b: a not in b,
 }  # fmt: skip
 _TAKES_ALL = frozenset(map(id, (list, tuple, set, frozenset, sorted, sum, max, min, collections.Counter)))
-"""Functions that read what they are given to its end."""
+"""Functions that read their argument to its end."""
 _LOOKS_INTO = frozenset(map(id, (isinstance, BUILTINS["type"], dict, copy.copy, copy.deepcopy)))
-"""Functions that ask for more of what they are given than a copy has."""
+"""Functions that ask for more of their argument than a copy has."""
 _WRITES = frozenset(map(id, (str, repr, ascii)))
-"""Functions that make a text of what they are given: of an iterator or a function that would tell an address."""
+"""Functions that make a text of their argument. The text of an iterator or a function would show an address."""
 
 
 class NotPlain(TypeError):
-    """An object of the program's stands where a plain value is compared."""
+    """Raised if an object of the program stands where a plain value is compared."""
 
 
 class Foreign:
-    """What stays in the program: of it a test may ask for attributes and call methods."""
+    """A value that stays in the program. A test may ask for its attributes and call its methods."""
 
     __slots__ = ()
 
@@ -52,12 +52,12 @@ class Foreign:
         raise NotImplementedError
 
     def items(self) -> list[Any]:
-        """All that an iteration gives."""
+        """Returns all items of an iteration."""
         raise NotImplementedError
 
     def _decides(self, *others: Any) -> Any:
-        """With a value of the test's its methods would decide what the test wants to know; with another object they say what
-        they say in Python."""
+        """Refuses an operation. With a value of the test, the object's methods would decide what the test wants to find
+        out. With another object they mean what they mean in Python, so the test is a code test."""
         if others and all(isinstance(other, Foreign) for other in others):
             raise NotData("an operation between objects of the program's")
         raise NotPlain("the program gave an object where a plain value is due")
@@ -73,7 +73,7 @@ class Foreign:
 
 
 class _Return(Exception):
-    """Its argument is the value."""
+    """Ends a function. Its argument is the returned value."""
 
 
 class _Break(Exception):
@@ -85,7 +85,8 @@ class _Continue(Exception):
 
 
 class ProgramRaised(Exception):
-    """An exception of the program's: the names of its class and of those that it derives from, and its text."""
+    """Raised if the program raised an exception. It holds the names of the exception's class and of that class's bases,
+    and the text."""
 
     def __init__(self, names: Sequence[str], text: str) -> None:
         super().__init__(text)
@@ -97,7 +98,7 @@ class ProgramRaised(Exception):
 
 @dataclass(slots=True, eq=False)
 class Function:
-    """A function of the test's own."""
+    """A function that the test defines."""
 
     node: ast.FunctionDef | ast.Lambda
     scope: ChainMap[str, Any]
@@ -110,25 +111,26 @@ class Function:
 
 @dataclass(slots=True)
 class Walk:
-    """One run of a test.
+    """One evaluation of a test.
 
-    program: a name -> what stands for what the program calls so; KeyError if it has no such name. Raises NotData where
-    copies of what the program gives would not do.
+    Args:
+        program: returns what stands for a name of the program. It raises KeyError if the program has no such name, and
+            NotData if copies of its values would not do.
     """
 
     test: DataTest
     program: Callable[[str], Any]
     shadowing: Set[str] = frozenset()
-    """Names of the library's that are the program's here."""
+    """Names of the library that mean the program's functions in this test."""
     see_changes: Callable[[], None] = lambda: None
-    """Does to values of the test's what the program has done to its copies of them. Not while a comparison goes on: else
-    `f(data) == sorted(data)` could be forged."""
+    """Applies to the test's own values what the program has done to its copies. It is not called during a comparison,
+    because `f(data) == sorted(data)` could then be forged."""
     _comparing: int = 0
     _random: Any = None
 
     def run(self) -> str | None:
-        """None, or the repr of the value of a single expression."""
-        import random  # loaded by the zygote, in its own way
+        """Runs the test. Returns None, or the repr of the value of a single expression."""
+        import random  # already loaded by zygote._import_random
 
         self._random = random.Random(self.test.source)
         scope: ChainMap[str, Any] = ChainMap({})
@@ -416,7 +418,7 @@ class Walk:
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A module of the library's, of which there is what a test may use."""
+    """A module of the library, with only the names that a test may use."""
 
     names: Mapping[str, Any]
 
@@ -435,7 +437,7 @@ def _attribute(value: Any, name: str) -> Any:
 
 
 def _written(value: Any) -> Any:
-    """The value, of which a text is to be made. Raises NotData where the text would tell more than the value."""
+    """Returns the value, of which a text is to be made. Raises NotData if the text would show more than the value."""
     parts: list[Any] = [value]
     for part in parts:
         if isinstance(part, BaseException):

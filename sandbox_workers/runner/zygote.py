@@ -1,10 +1,10 @@
-"""The clean fork server of one role of one slot. Trusted, and free of content: a fork server that reads jobs
-before it forks leaks them into its children's memory.
+"""The clean fork server of one role of one slot. It is trusted and has no content: a fork server that reads jobs before
+it forks leaks them into its children's memory.
 
-For each request with descriptors it forks one child and reports its exit. On "end" it gives the child a moment to end by itself;
-then it kills whatever the child's uid still runs, reaps until no descendant of any kind is left, and wipes the
-child's directory, unless the request says that the next one goes on there: then a request without descriptors
-wipes it.
+For each request with descriptors it forks one child and reports its exit. On "end" it gives the child a moment to end
+by itself. Then it kills whatever the child's uid still runs, reaps until no descendant of any kind is left, and empties
+the child's directory. If the request says that the next child goes on in this directory, the directory is kept, and a
+later request without descriptors empties it.
 """
 
 import contextlib
@@ -28,38 +28,38 @@ from .framing import send_frame
 ROLES: tuple[str, ...] = ("program", "test")
 UIDS_PER_SANDBOX = 64
 CONTROL, RPC = 10, 11
-"""Descriptors of a child, beside 1 and 2 for its output."""
+"""Descriptors of a child, in addition to 1 and 2 for its output."""
 TEST_MEMORY_MB = 512
-"""Address space of the test process, MiB: a program must not be able to starve it by a small limit."""
+"""Smallest address space of the test process, MiB, so that a program's small limit cannot starve it."""
 STACK_BYTES = 64 << 20
 OPEN_FILES = 64
 RLIMIT_MSGQUEUE = 12
 RECURSION_LIMIT = 3000
 TMP_OPTIONS = "size=16m,nr_inodes=2048,mode=700"
 GRACE_MS = 20
-"""How long a child may take to end by itself: killing costs more than waiting."""
+"""Milliseconds that a child may take to end by itself. Killing costs more than waiting."""
 MOST_KILLS = 500
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Settings:
-    """Where a slot's children live."""
+    """Uids, isolation and directories of a slot's children."""
 
     slot: int
     uid_base: int
     isolation: Literal["uids", "namespaces", "none"] = "uids"
-    """What keeps program and test apart: a uid each; namespaces each, where one uid is all there is; nothing."""
+    """How program and test are separated: by a uid each; by namespaces each, if there is only one uid; or not at all."""
     seccomp: bytes = b""
-    """BPF to install in each child; empty where the launcher has filtered already."""
+    """BPF filter to install in each child; empty if the launcher has installed one."""
     jobs: str = "/jobs"
-    """Holds a directory per slot and role."""
+    """Directory that holds a directory per slot and role."""
 
     def uid(self, role: str) -> int:
         return self.uid_base + 2 * self.slot + ROLES.index(role)
 
     @property
     def killer_uid(self) -> int:
-        """Runs nothing but the helpers that kill."""
+        """Uid that runs nothing but the helpers that kill."""
         return self.uid_base + UIDS_PER_SANDBOX - 1
 
     def home(self, role: str) -> str:
@@ -70,7 +70,7 @@ class Settings:
 
 
 def set_up(role: str, settings: Settings, request: dict) -> None:
-    """Give up every privilege."""
+    """Limits this process, moves it to its directory and gives up every privilege."""
     os.setsid()
     _volunteer_for_oom(role)
     _limit_resources(request["limits"])
@@ -92,7 +92,7 @@ def set_up(role: str, settings: Settings, request: dict) -> None:
 
 
 def child(role: str, settings: Settings, request: dict, descriptors: list[int]) -> None:
-    """Set up, then run the role, or the command where the request holds one."""
+    """Sets the process up, then runs the role, or the command if the request holds one."""
     _place_descriptors(descriptors)
     control = socket.socket(fileno=CONTROL)
     try:
@@ -100,7 +100,7 @@ def child(role: str, settings: Settings, request: dict, descriptors: list[int]) 
     except BaseException as error:
         send_frame(control, {"set_up": f"{type(error).__name__}: {error}"[:300]})
         os._exit(1)
-    sys.set_int_max_str_digits(0)  # the limits of CPU time are enough
+    sys.set_int_max_str_digits(0)  # the limit of CPU time is enough
     if "command" in request:
         command.run(control, request["command"], request["environment"])
     elif role == "program":
@@ -110,9 +110,9 @@ def child(role: str, settings: Settings, request: dict, descriptors: list[int]) 
 
 
 def _place_descriptors(descriptors: list[int]) -> None:
-    """[control, stdout, stderr] and, for a program, [rpc]."""
-    for position, descriptor in enumerate(descriptors):  # out of the way first: they may sit on one another's
-        os.dup2(descriptor, 100 + position)  # places
+    """Gives the descriptors their numbers: [control, stdout, stderr] and, for a program with a test process, [rpc]."""
+    for position, descriptor in enumerate(descriptors):  # first to free numbers: one may have
+        os.dup2(descriptor, 100 + position)  # the final number of another
     os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
     os.dup2(101, 1)
     os.dup2(102, 2)
@@ -126,7 +126,7 @@ def _place_descriptors(descriptors: list[int]) -> None:
 
 
 def _volunteer_for_oom(role: str) -> None:
-    """The kernel shall pick a job, not the supervisor, and a program rather than its test."""
+    """Makes the kernel choose a job rather than the supervisor if memory runs out, and a program rather than its test."""
     file = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
     os.write(file, b"1000" if role == "program" else b"500")
     os.close(file)
@@ -145,7 +145,7 @@ def _limit_resources(limits: dict) -> None:
     for which, value in wanted.items():
         try:
             resource.setrlimit(which, (value, value))
-        except ValueError:  # above what we may have ourselves
+        except ValueError:  # above this process's own limit
             value = resource.getrlimit(which)[1]
             resource.setrlimit(which, (value, value))
     with contextlib.suppress(ValueError):  # gVisor refuses, and has no message queues
@@ -159,8 +159,8 @@ def _become(uid: int) -> None:
 
 
 def _private_namespaces(home: str) -> None:
-    """Where no second uid is to be had: own user, mount, network and IPC namespaces, no /proc, no
-    capabilities."""
+    """Isolates the process if there is no second uid: it gets its own user, mount, network and IPC namespaces, no
+    /proc, and no capabilities."""
     uid, gid = os.getuid(), os.getgid()
     kernel.unshare(kernel.CLONE_NEWUSER | kernel.CLONE_NEWNS | kernel.CLONE_NEWNET | kernel.CLONE_NEWIPC)
     kernel.mount(None, "/", kernel.MS_REC_PRIVATE)
@@ -177,7 +177,7 @@ def _private_namespaces(home: str) -> None:
 
 
 def _import_random() -> None:
-    """Without its hook that seeds it anew after each fork: every program shall draw the same numbers."""
+    """Imports `random` without its hook that seeds it after each fork, so that every program draws the same numbers."""
     register, os.register_at_fork = os.register_at_fork, lambda **hooks: None
     import random
 
@@ -186,7 +186,7 @@ def _import_random() -> None:
 
 
 def prepare_interpreter(home: str) -> None:
-    """What every child would do alike is done once, before the first fork."""
+    """Does once, before the first fork, what every child would do alike."""
     _import_random()
     os.umask(0o077)
     packages = os.environ.get("PACKAGES", "")
@@ -207,7 +207,7 @@ def prepare_interpreter(home: str) -> None:
 
 
 class Zygote:
-    """Serves one role of one slot. `supervisor` is its only tie to the rest."""
+    """Serves one role of one slot. `supervisor` is its only connection to other processes."""
 
     def __init__(self, role: str, settings: Settings, supervisor: socket.socket) -> None:
         self.role = role
@@ -221,7 +221,7 @@ class Zygote:
         self.pid_namespace = kernel.own_pid_namespace() if self.private else -1
         self.reaps_orphans = True
         try:
-            kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)  # orphans of orphans come back to us
+            kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)  # orphans come back to this process
         except OSError:
             self.reaps_orphans = False  # gVisor: they go to the supervisor
         prepare_interpreter(self.home)
@@ -232,7 +232,7 @@ class Zygote:
         gc.disable()
 
     def serve(self) -> None:
-        """Until the supervisor closes its end."""
+        """Serves requests until the supervisor closes its end."""
         while True:
             message, descriptors, _, _ = socket.recv_fds(self.supervisor, 65536, 8)
             if not message:
@@ -280,7 +280,8 @@ class Zygote:
         os._exit(0)
 
     def _watch(self, pid: int, timeout_ms: int | None = None) -> tuple[list | None, bytes]:
-        """(how the child ended, b"") or, without a time limit, (None, the supervisor's order)."""
+        """Waits for the child. Returns (how the child ended, b"") or, if an order of the supervisor comes first, (None,
+        the order). With a time limit it reads no orders, and returns (None, b"") when the time is up."""
         poll = select.poll()
         poll.register(self.child_ended, select.POLLIN)
         if timeout_ms is None:
@@ -301,12 +302,14 @@ class Zygote:
                     return None, self.supervisor.recv(16)
 
     def _is_alone(self, pid: int) -> bool:
-        """Whether a child that was killed never had one of its own. The kernel may have killed it for want of memory."""
+        """Returns whether a child that was killed never had a child process. The kernel may have killed it for lack of
+        memory."""
         family = kernel.family(os.getpid())
         return list(family) == [pid] and not kernel.has_reaped(family[pid])
 
     def _clear(self, pid: int, end: list | None) -> list:
-        """Kill and reap until ECHILD: no child left means no descendant of any kind left."""
+        """Kills and reaps until ECHILD: no child left means that no descendant of any kind is left. Returns how the
+        child ended."""
         if not self.reaps_orphans:
             self._kill(pid)
         kills = 0
@@ -334,7 +337,7 @@ class Zygote:
     def _kill(self, pid: int) -> None:
         if self.private:
             kernel.setns(self.pid_namespace, kernel.CLONE_NEWPID)
-            os.kill(pid, signal.SIGKILL)  # init of its pid namespace: all within dies with it
+            os.kill(pid, signal.SIGKILL)  # all processes in its pid namespace die with it
         elif self.settings.isolation == "uids":
             # kill(-1) with the job's own rights is atomic against fork bombs, and needs no CAP_KILL.
             os.waitpid(self._fork_helper(self._kill_all), 0)
@@ -343,8 +346,8 @@ class Zygote:
                 kernel.kill_if_alive(below)
 
     def _kill_all(self) -> None:
-        """Whatever the job's uid runs, until nothing is left or only what is a zombie already. As that uid in effect
-        only: a job may signal whom it shares the real or the saved uid with, and could stop what comes to kill it."""
+        """Kills whatever the job's uid runs, until nothing is left or only zombies are. The helper has this uid only as
+        its effective uid: a job may signal a process whose real or saved uid it has, and could stop the helper."""
         os.setgroups([])
         os.setresuid(self.settings.killer_uid, self.settings.uid(self.role), self.settings.killer_uid)
         for _ in range(20):
@@ -364,8 +367,8 @@ class Zygote:
             os._exit(0)
 
     def _wipe(self) -> bool:
-        """Empty the directory, as the job: root lists root:job 0770 without CAP_DAC_OVERRIDE, and the job
-        cannot chmod it. True when nothing is left."""
+        """Empties the directory as the job: root can list root:job 0770 without CAP_DAC_OVERRIDE, and the job cannot
+        chmod it. Returns True if nothing is left."""
         if self.private or not os.listdir(self.home):
             return True
 
@@ -381,11 +384,11 @@ class Zygote:
 
 
 def _children_cpu() -> float:
-    """CPU seconds of all that was ever reaped, strays included."""
+    """Returns the CPU seconds of all processes that were ever reaped, including orphans."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
 
 
 def _end(status: int, usage: resource.struct_rusage) -> list:
-    """[exit code, CPU seconds, peak resident KiB]"""
+    """Returns [exit code, CPU seconds, peak resident KiB]."""
     return [os.waitstatus_to_exitcode(status), round(usage.ru_utime + usage.ru_stime, 4), usage.ru_maxrss]
