@@ -51,9 +51,9 @@ def verdict_keys(
     """Returns the cache key of each test's verdict: a hash of all that the verdict depends on, before the output of an
     OutputTest is compared.
 
-    Code tests share a process and could forge each other's verdicts. So if one of the tests is code by its text, the
-    keys of all string tests contain all string tests: the verdicts are valid only together. Data tests cannot forge
-    verdicts.
+    Code tests share a process and could forge each other's verdicts. So if one of the tests is code by its text, or was
+    code on the reference, the keys of all string tests contain all string tests: the verdicts are valid only together.
+    Data tests cannot forge verdicts.
     """
     common = hashlib.sha256()
     for part in (version, limits.model_dump_json(), str(run), language, program):
@@ -63,7 +63,8 @@ def verdict_keys(
     for test in sources:
         _add(together, _kind(test))
         _add(together, test)
-    company = [] if all(map(is_data, sources)) else [together.hexdigest()]
+    is_code = any(not is_data(test) or (isinstance(test, KnownTest) and not test.data) for test in sources)
+    company = [together.hexdigest()] if is_code else []
     keys = []
     for test in tests:
         digest = common.copy()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from core.interfaces import SandboxFailure
-from core.verdict import Limits, OutputTest, Status, Verdict
+from core.verdict import KnownTest, Limits, OutputTest, Status, Verdict
 from sandbox_workers.client import SandboxClient, verdict_keys
 from sandbox_workers.jobs import BackendDied, Job, WorkerLost
 
@@ -67,6 +67,9 @@ def test_tests_that_are_code_are_cached_with_their_company_only() -> None:
     assert key(company=["f(2)"]) == key() == key(company=["assert f(3) == [-1, {'a': (2,)}]"])
     assert key(company=[forger]) != key()
     assert key(company=[forger, "f(2)"]) != key(company=[forger])
+    assert (
+        key(company=[KnownTest("f(2)", data=True)]) == key() != key(company=[KnownTest("f(2)", data=False)])
+    )
 
 
 def test_equal_pairs_are_judged_once() -> None:
