@@ -121,11 +121,11 @@ class Run(Config):
 class _Command(Run, BaseSettings):
     """Sparring: a generator and a discriminator train against each other through five reasoning stages.
 
-    Settings come from the recipe (--config NAME|FILE.yaml; default: embedded:edges, or chat where you bring a model or
+    Settings come from the recipe (--config NAME|FILE.yaml; default: embedded:edges, or chat if you give a model or
     problems of your own) and are overridden by the environment (see the end) and the options below. Examples:
       python driver.py                                   the recipe embedded:edges
       python driver.py --config debug                    one process, under a minute
-      python driver.py --config q:14b                    a recipe's size, where it has several
+      python driver.py --config q:14b                    a recipe's size, if it has several
       python driver.py --generator-model A --discriminator-model B --problems-file F
       python driver.py --plan ...                        what would run, and whether it can
       python driver.py --curriculum.attempts 16 --generator.learner.estimator.kind grpo

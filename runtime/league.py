@@ -51,7 +51,7 @@ class Member:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Effort:
-    """How much is played in a league."""
+    """Amount of play in a league."""
 
     problems: int
     """Number of held-out problems; at a board: number of matches that differ in their seeds."""

@@ -105,7 +105,7 @@ class Parts:
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
-    """Where a run starts: models, and a checkpoint to continue from."""
+    """Starting point of a run: models, and a checkpoint to continue from."""
 
     run_directory: Path
     models: Mapping[str, str]

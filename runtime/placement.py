@@ -146,7 +146,7 @@ def _width(config: Config) -> int:
 # ---------------------------------------------------------------------- where
 @dataclass
 class _Room:
-    """What is left on a node."""
+    """Resources that are left on a node."""
 
     node: Node
     gpus: list[int] = field(default_factory=list)

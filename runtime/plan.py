@@ -46,9 +46,9 @@ warning."""
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     lines: Sequence[str]
-    """What would run, one subject per line."""
+    """Description of the run, one subject per line."""
     obstacles: Sequence[str]
-    """What prevents the run, and the remedy. A run with obstacles does not start."""
+    """Reasons why the run cannot start, each with its remedy. A run with obstacles does not start."""
     warnings: Sequence[str]
     """Messages that are printed; the run starts nevertheless."""
 

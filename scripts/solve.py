@@ -233,7 +233,7 @@ def _shown_at_once(settings: SolveOptions) -> bool:
 
 
 class _Screen:
-    """What the terminal shows of a problem."""
+    """Terminal output for a problem."""
 
     def __init__(self) -> None:
         self._console = Console(markup=False, emoji=False, highlight=False, soft_wrap=True)
