@@ -21,7 +21,7 @@ _OF_MODELS = ("engine", "dtype", "device", "max_tokens", "max_model_len")
 
 
 class EvaluateOptions(ModelOptions):
-    """Scores of a generator's programs or of a discriminator's test suites on any data set."""
+    """Evaluates a generator's programs or a discriminator's test suites on any data set."""
 
     dataset: str
     """Data set: a file (a directory for formats q and grids, "owner/name" of a hub for fields), or "embedded": the

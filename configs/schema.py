@@ -49,7 +49,7 @@ KEYS_OF_NEEDS: dict[Need, tuple[str, ...]] = {
     "samples": ("evaluation.samples",),
     "rewarded tests": ("evaluation.gap_alarm",),
 }
-"""The keys that have no effect in a game without the need."""
+"""Keys that have no effect in a game that does not use the feature, by feature."""
 
 
 class Config(Settings):

@@ -31,8 +31,7 @@ def unknown_to_vllm(model: str) -> str | None:
         return None
     if package is None or not package.submodule_search_locations:
         return None
-    # importing vLLM takes seconds, so it is imported only for architectures that its list of models, read as text,
-    # lacks
+    # importing vLLM takes seconds: it is imported only if its list of models, read as text, lacks the architectures
     listed = Path(
         package.submodule_search_locations[0], "model_executor", "models", "registry.py"
     ).read_text()

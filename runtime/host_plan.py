@@ -35,7 +35,7 @@ engine; of the one process of a run with `local`."""
 WORK_SPACE, WORK_SHARE = 150 * MIB, 0.35
 """Bytes that an engine takes besides its weights and cache: a constant, and a share of its weights."""
 UNUSED_SHARE = 0.35
-"""Memory that the allocator holds besides what an update uses, as a share of it."""
+"""Memory that the allocator holds in addition, as a share of the memory that an update uses."""
 CHOSEN = frozenset(
     (
         "dtype",

@@ -275,7 +275,7 @@ class Saving:
     """When checkpoints are written, besides those after evaluations and at the ends of stages, and which are kept."""
 
     every: int | None
-    """Steps between two checkpoints. None: SAVE_S lie between them."""
+    """Steps between two checkpoints; None: one is written every SAVE_S seconds."""
     keep: int
     """Number of latest checkpoints that are kept, besides the best."""
     stages: bool

@@ -53,8 +53,7 @@ def open_session(run: Run, recipe: str) -> Iterator["Session"]:
     """Sets everything up, yields the session, and shuts everything down. Raises SparringError."""
     clock = Clock()
     with run_log() as log, display() as show, _writable(run.output_dir), ExitStack() as tracked:
-        # a step's episodes are many objects without cycles: most of the time to receive them went into garbage
-        # collection
+        # a step's episodes are many objects without cycles: garbage collection took much of the time to receive them
         tracked.callback(gc.set_threshold, *gc.get_threshold())
         gc.set_threshold(100_000)
         config, start = resolve(run, recipe)

@@ -8,8 +8,10 @@
 A generator writes one program for each problem greedily, and with --samples further ones. They are judged on the
 problem's evaluation tests, in its language and limits. `--policy reference` checks a data set and its tests by the
 solutions that come with it, `--policy empty` by empty programs. `--discriminator baseline` shows which seeded bugs the
-data set's own tests detect. --json writes the file that a run reads as problems.pass_rates: the share of each problem's
-programs that solve it. No Ray is needed. Not covered: games other than programs and suites.
+data set's own tests detect.
+
+--json writes the file that a run reads as problems.pass_rates: the share of each problem's programs that solve it. No
+Ray is needed. Not covered: games other than programs and suites.
 """
 
 import asyncio
