@@ -16,7 +16,7 @@ class Table:
     header: tuple[str, ...]
     rows: Sequence[Sequence[Cell]]
     note: str = ""
-    """Conclusions from the table, in words."""
+    """Text that is shown below the table."""
 
     def show(self) -> None:
         print_table(self.title, self.header, [[text(cell) for cell in row] for row in self.rows])
