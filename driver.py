@@ -1,10 +1,11 @@
-"""Sparring's training loop: two live policies, a judge, a curriculum.
+"""Sparring's training loop: two policies are trained against each other on a curriculum, and a sandbox judges their
+programs.
 
     python driver.py                     the recipe embedded:edges on a local Ray
     python driver.py --config debug      one process, under a minute
     python driver.py --resume            continue the latest run
 
-The loop is `train`; the rest is set-up.
+The loop is `train`; the rest of this file is set-up.
 """
 
 import sys
@@ -43,7 +44,11 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def train(session: Session) -> None:
-    """Play, learn, publish, observe, save; until the curriculum ends."""
+    """Runs training steps until the curriculum ends.
+
+    A step plays episodes, updates the policies that learn, syncs their new weights to the engines, reports the results
+    to the curriculum, and then evaluates and saves if that is due.
+    """
     config, parts, show, clock = session.config, session.parts, session.display, session.clock
     session.evaluate_start()
     began = dict(clock.seconds)

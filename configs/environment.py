@@ -1,6 +1,6 @@
-"""Settings from environment variables: SPARRING_<SECTION>__<KEY>, and the two names that R1's scripts had.
+"""Reads settings from environment variables: SPARRING_<SECTION>__<KEY>, MBPP_DATASET_PATH and MBPP_EVAL_NUM_QUESTIONS.
 
-Other variables that begin with SPARRING_ (SPARRING_LOGS, ...) have no "__" and are no settings: they are left alone.
+Other variables that begin with SPARRING_ (SPARRING_LOGS, ...) have no "__" and are no settings; they are ignored here.
 """
 
 from collections.abc import Mapping
@@ -31,9 +31,9 @@ class _Keys(Config, BaseSettings):
 
 
 def read_environment(environment: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """What each variable sets: {variable: {dotted key: value}}. Empty variables count as not set.
+    """Returns what each variable sets: {variable: {dotted key: value}}. Empty variables count as not set.
 
-    Raises ValueError for a variable that names no key, or holds no JSON where its key needs that.
+    Raises ValueError if a variable names no key, or does not hold JSON although its key needs that.
     """
     given = {name: value for name, value in environment.items() if value}
     source = EnvSettingsSource(_Keys, env_prefix=PREFIX, env_nested_delimiter=DELIMITER)
@@ -63,10 +63,11 @@ def read_environment(environment: Mapping[str, str]) -> dict[str, dict[str, Any]
 def effective(
     found: Mapping[str, Mapping[str, Any]], recipe: Mapping[str, Any], command_line: Mapping[str, Any]
 ) -> dict[str, tuple[str, Any]]:
-    """What a run takes of it: {dotted key: (variable, value)}. The command line beats it. R1's two variables are
-    exported for its scripts, and only where a run's problems are MBPP do they speak of it; it says what is left alone.
+    """Returns the settings that a run takes from the environment: {dotted key: (variable, value)}. Keys on the command
+    line are left out. The two MBPP variables are also exported for other scripts, so they have an effect only if a
+    run's problems are MBPP; a message names the variables that are ignored.
 
-    Raises ValueError where two variables set one key.
+    Raises ValueError if two variables set one key.
     """
     ours = {name: keys for name, keys in found.items() if name not in (DATASET, QUESTIONS)}
     settings = dict(recipe)
@@ -85,7 +86,8 @@ def effective(
             if key in taken:
                 raise ValueError(f"{taken[key][0]} and {name} both set {key}: unset one of them")
             taken[key] = name, value
-    whole_file = "problems.held_out.file" in command_line  # its format goes with its file
+    # the format on the command line goes with that file
+    whole_file = "problems.held_out.file" in command_line
     return {
         key: (name, value)
         for key, (name, value) in taken.items()

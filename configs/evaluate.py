@@ -21,17 +21,18 @@ _OF_MODELS = ("engine", "dtype", "device", "max_tokens", "max_model_len")
 
 
 class EvaluateOptions(ModelOptions):
-    """Scores of a generator's programs or of a discriminator's test suites on any data set."""
+    """Evaluates a generator's programs or a discriminator's test suites on any data set."""
 
     dataset: str
-    """A file (a directory for formats q and grids, "owner/name" of a hub for fields), or "embedded": the held-out
-    embedded problems, those of the model's run."""
+    """Data set: a file (a directory for formats q and grids, "owner/name" of a hub for fields), or "embedded": the
+    held-out embedded problems of the model's run."""
     policy: str | None = None
-    """A generator: a run (its best checkpoint), a checkpoint of it, a directory in Hugging Face format, a GGUF file, a hub id, or
-    embedded: the embedded models as they were before play. Or reference, or empty."""
+    """Generator to evaluate: a run (its best checkpoint), a checkpoint of a run, a directory in Hugging Face format, a
+    GGUF file, a hub id, or embedded: the embedded models as they were before play. Or reference: the data set's own
+    solutions; or empty: empty programs."""
     discriminator: str | None = None
-    """Instead of a policy: a discriminator, given in the same ways, whose suites are judged; or baseline: the problems' own tests, and as many and
-    eight times as many on inputs near theirs."""
+    """Discriminator whose suites are evaluated, instead of a policy; given in the same ways. Or baseline: the problems'
+    own tests, and as many and eight times as many tests on inputs near theirs."""
     json_file: Path | None = Field(None, validation_alias="json")
     """JSON file to which the scores are written, besides the terminal."""
     samples: int = Field(0, ge=0)
@@ -41,7 +42,7 @@ class EvaluateOptions(ModelOptions):
     top_p: float = Field(1.0, gt=0, le=1)
     """Nucleus sampling: tokens are drawn from the most likely ones that together have this probability."""
     top_k: int = Field(0, ge=0)
-    """Tokens are drawn from so many most likely ones; 0: from all."""
+    """Number of most likely tokens from which a token is drawn; 0: all."""
     pass_at: list[Annotated[int, Field(ge=1)]] = [1]
     """A k of pass@k; may be repeated."""
     stages: Stages | None = None
@@ -52,9 +53,10 @@ class EvaluateOptions(ModelOptions):
     suites: int = Field(5, ge=1)
     """Number of suites that a discriminator writes per problem."""
     mutants: int = Field(12, ge=0)
-    """Number of mutants of each reference solution that a discriminator's suites meet; the equivalent ones do not count."""
+    """Number of mutants of each reference solution that a discriminator's suites are run on; equivalent mutants do not
+    count."""
     test_format: Literal["strict", "relabel", "input_only"] | None = None
-    """What a discriminator's test is (game.test_format). Default: that of the checkpoint's run, or relabel."""
+    """Format of a discriminator's tests (game.test_format). Default: that of the checkpoint's run, or relabel."""
     model_config: ClassVar[SettingsConfigDict] = {**OPTIONS, "cli_prog_name": "python -m scripts.evaluate"}
 
     @model_validator(mode="after")

@@ -7,7 +7,8 @@ from core.settings import KindUnlessSaid, Settings
 
 
 def sections(parent: type[Settings] | None, key: str) -> dict[str | None, type[Settings]]:
-    """The section under a key: {None: it}, of a tagged union one for each kind; empty where the key holds a value."""
+    """Returns the settings class under a key as {None: class}; for a tagged union, the class of each kind as {kind:
+    class}; empty if the key holds a value."""
     if parent is None or key not in parent.model_fields:
         return {}
     annotation = parent.model_fields[key].annotation
@@ -27,14 +28,14 @@ def _rule(parent: type[Settings] | None, key: str) -> KindUnlessSaid | None:
 def overlay(
     below: Mapping[str, Any], above: Mapping[str, Any], parent: type[Settings] | None, path: str = ""
 ) -> dict[str, Any]:
-    """`above` laid over `below`. Where it names another kind of a section, or brings a key that another kind stands for,
-    keys that only the old kind has are left out, and that is said: they went with the old kind."""
+    """Returns `above` merged over `below`. If `above` names another kind of a section, or has a key that stands for
+    another kind, the keys that only the old kind has are left out, and a message names them."""
     merged = dict(below)
     for key, value in above.items():
         old = merged.get(key)
         if isinstance(value, Mapping) and old is not None:
             if not isinstance(old, Mapping):
-                continue  # no section: it is kept, to be refused
+                continue  # not a section: the old value is kept, and validation refuses it
             kinds, rule = sections(parent, key), _rule(parent, key)
             was = rule.of(old) if rule else None
             kind = rule.of(value, otherwise=was) if rule else None
@@ -51,7 +52,8 @@ def overlay(
 
 
 def place(location: Sequence[Any], root: type[Settings]) -> tuple[str, type[Settings] | None]:
-    """(dotted key, its section if it is one) of a pydantic error's location, which names kinds beside keys."""
+    """Returns (dotted key, its section if it is one) for the location of a pydantic error, which names kinds beside
+    keys."""
     keys, section, parts = [], root, iter(location)
     for part in parts:
         kinds = sections(section, part)
@@ -61,7 +63,7 @@ def place(location: Sequence[Any], root: type[Settings]) -> tuple[str, type[Sett
 
 
 def leaves(values: Mapping[str, Any], dot: str = ".") -> Iterator[tuple[str, Any]]:
-    """(dotted key, value) of a nested mapping."""
+    """Yields (dotted key, value) for each leaf of a nested mapping."""
     for key, value in values.items():
         if isinstance(value, Mapping):
             yield from ((f"{key}{dot}{path}", leaf) for path, leaf in leaves(value, dot))
@@ -70,7 +72,7 @@ def leaves(values: Mapping[str, Any], dot: str = ".") -> Iterator[tuple[str, Any
 
 
 def nested(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The other way round."""
+    """Returns the nested mapping of dotted keys: the inverse of `leaves`."""
     tree: dict[str, Any] = {}
     for key, value in values.items():
         *path, last = key.split(".")

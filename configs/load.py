@@ -26,7 +26,7 @@ RECIPES = Path(__file__).parent
 DEFAULT_RECIPE, CHAT_RECIPE = "embedded:edges", "chat"
 _HELP = ("-h", "--help")
 
-# R0's and R4's flags are the short names of nested keys.
+# Short names of nested keys on the command line.
 SHORTCUTS = {
     "generator.model": ["generator-model", "model"],
     "discriminator.model": "discriminator-model",
@@ -53,32 +53,33 @@ _FIRST_DAY = (
     "curriculum.n_generator_steps", "curriculum.k_alternating_steps",
 )  # fmt: skip
 _OWN = ("generator.model", "discriminator.model", "problems.file")
-"""Who brings one of these and names no recipe is given CHAT_RECIPE: the default one is for the embedded models."""
+"""A run for which the user sets one such key and names no recipe has CHAT_RECIPE: the default one is for the embedded
+models."""
 
 
 class ConfigError(SparringError):
-    """What is wrong with a configuration, in lines a user can act on."""
+    """A faulty configuration. The message consists of lines that a user can act on."""
 
 
 class Run(Config):
-    """What one command asks for: a configuration, and where to continue."""
+    """One command of the user: a configuration, and what the run continues from."""
 
     resume: bool = False
     """Continue the latest run of output_dir (or run_name) from its latest checkpoint."""
     resume_from: Annotated[str, Field(pattern=r"^\w+://")] | Path | None = None
-    """Start a new run from this checkpoint directory (output/<run>/checkpoints/step_000012), with its run's settings where
-    no --config is given; or from one in a mirror: s3://BUCKET/PREFIX/RUN for its newest,
+    """Start a new run from this checkpoint directory (output/<run>/checkpoints/step_000012), with its run's settings if
+    no --config is given; or from a checkpoint in a mirror: s3://BUCKET/PREFIX/RUN for the newest,
     s3://BUCKET/PREFIX/RUN/step_000012."""
 
     plan: bool = False
     """Print what would run (models, sandbox, devices, steps, memory, disk), or why it cannot, and start nothing."""
 
     use_wandb: bool = False
-    """wandb among tracking.to."""
+    """Add wandb to tracking.to."""
     use_vllm: bool = False
-    """engine.kind vllm, where a recipe has another."""
+    """Set engine.kind to vllm, if the recipe has another."""
     use_reasoning_format: bool = False
-    """game.answer_format reasoning."""
+    """Set game.answer_format to reasoning."""
 
     @model_validator(mode="before")
     @classmethod
@@ -100,7 +101,7 @@ class Run(Config):
         tracking = values.get("tracking", {})
         to = tracking.get("to", ()) if isinstance(tracking, Mapping) else None
         if not isinstance(to, list | tuple):
-            return values  # it is refused
+            return values  # validation refuses it
         return {**values, "tracking": {**tracking, "to": [*to, "wandb"]}}
 
     @model_validator(mode="after")
@@ -120,11 +121,11 @@ class Run(Config):
 class _Command(Run, BaseSettings):
     """Sparring: a generator and a discriminator train against each other through five reasoning stages.
 
-    Settings come from the recipe (--config NAME|FILE.yaml; default: embedded:edges, or chat where you bring a model or
+    Settings come from the recipe (--config NAME|FILE.yaml; default: embedded:edges, or chat if you give a model or
     problems of your own) and are overridden by the environment (see the end) and the options below. Examples:
       python driver.py                                   the recipe embedded:edges
       python driver.py --config debug                    one process, under a minute
-      python driver.py --config q:14b                    a recipe's size, where it has several
+      python driver.py --config q:14b                    a recipe's size, if it has several
       python driver.py --generator-model A --discriminator-model B --problems-file F
       python driver.py --plan ...                        what would run, and whether it can
       python driver.py --curriculum.attempts 16 --generator.learner.estimator.kind grpo
@@ -150,7 +151,7 @@ class _Command(Run, BaseSettings):
 
 
 def load_run(arguments: list[str]) -> tuple[Run, str]:
-    """(run, recipe's name) from command line arguments and environment, which says what it set.
+    """Returns (run, recipe's name) from the command line and the environment, and prints what the environment sets.
 
     Raises ConfigError; exits on --help.
     """
@@ -196,7 +197,8 @@ def load_run(arguments: list[str]) -> tuple[Run, str]:
 
 
 def _idle(run: Run) -> dict[str, str]:
-    """Keys that nothing reads with these settings, as a pattern, and why. A recipe may hold them, for those who change that."""
+    """Returns the keys that have no effect with these settings, as {pattern: reason}. A recipe may hold such keys, for
+    users who change those settings."""
     idle = {}
     if not run.evaluation.enabled:
         idle[r"evaluation\.(?!enabled$).*"] = "while evaluation.enabled is false"
@@ -210,14 +212,14 @@ def _idle(run: Run) -> dict[str, str]:
 
 
 def _dashed(word: str) -> str:
-    """R4 writes its options with underscores."""
+    """Replaces the underscores in an option's name by dashes; both spellings are accepted."""
     option, equals, value = word.partition("=")
     return option.replace("_", "-") + equals + value if option.startswith("--") else word
 
 
 def _recipe(said: dict[str, Any], environment: Mapping[str, Mapping[str, Any]]) -> tuple[Path, str]:
-    """(file, size) of the recipe that is meant. A resumed run goes on with the settings it began with, and what starts from
-    a checkpoint with those of its run; one in a mirror is fetched. Raises SparringError."""
+    """Returns (file, size) of the recipe to use. A resumed run takes the settings that it began with, and a run that
+    starts from a checkpoint those of the checkpoint's run; a checkpoint in a mirror is fetched. Raises SparringError."""
     given = {key: value for values in environment.values() for key, value in values.items()}
     given |= dict(leaves(said))
     output = Path(given.get("output_dir", Config.model_fields["output_dir"].default))
@@ -233,7 +235,7 @@ def _recipe(said: dict[str, Any], environment: Mapping[str, Mapping[str, Any]]) 
 
 
 def _embedded_by_name(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Who says `problems.file: embedded` means the kind of that name."""
+    """Replaces `problems.file: embedded` by the kind of that name."""
     problems = values.get("problems")
     if not isinstance(problems, Mapping) or problems.get("file") != EMBEDDED:
         return dict(values)
@@ -242,7 +244,7 @@ def _embedded_by_name(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def latest_run(output: Path, name: str | None) -> Path:
-    """Directory of the named run, or of the one begun last. Raises ConfigError."""
+    """Returns the directory of the named run, or of the run that was started last. Raises ConfigError."""
     if name is not None:
         runs = [output / name / "config.yaml"]
     else:
@@ -253,8 +255,8 @@ def latest_run(output: Path, name: str | None) -> Path:
 
 
 def recipe_path(name: str) -> tuple[Path, str]:
-    """(file, size) of a path, or of the name of a recipe in configs/; NAME:SIZE names one of its sizes. Raises
-    ConfigError."""
+    """Returns (file, size) for a path, or for the name of a recipe in configs/; NAME:SIZE names one of its sizes.
+    Raises ConfigError."""
     base, _, size = (name, "", "") if Path(name).is_file() else name.partition(":")
     for candidate in (Path(base), RECIPES / f"{base}.yaml"):
         if candidate.is_file():
@@ -264,8 +266,8 @@ def recipe_path(name: str) -> tuple[Path, str]:
 
 
 def read_recipe(path: Path, size: str = "", above: tuple[Path, ...] = ()) -> dict[str, Any]:
-    """Its keys, laid over those of its `base`, another recipe, and under those of a size. above: the recipes that are built
-    on it. Raises ConfigError."""
+    """Returns a recipe's keys, merged over those of its `base`, another recipe, and under those of a size. above: the
+    recipes that are built on this one. Raises ConfigError."""
     try:
         if path.name == RUN_STATE:  # of a checkpoint
             return {
@@ -298,7 +300,8 @@ def read_recipe(path: Path, size: str = "", above: tuple[Path, ...] = ()) -> dic
 
 
 def _print_help(parser: argparse.ArgumentParser, recipe: Mapping[str, Any], name: str) -> NoReturn:
-    """With the keys of a first day in a group at the top, and beside a default what the recipe says."""
+    """Prints the help and exits. The keys that a new user needs are in a group at the top, and the recipe's value
+    stands beside each default."""
     parser.usage = "driver.py [--config RECIPE] [--resume | --resume-from DIR] [--KEY VALUE ...]"
     parser.description = inspect.cleandoc(_Command.__doc__ or "")
     parser.epilog = HELP
@@ -308,7 +311,7 @@ def _print_help(parser: argparse.ArgumentParser, recipe: Mapping[str, Any], name
     first = argparse._ArgumentGroup(parser, "the first day")
     for action in parser._actions:
         keys = {option.lstrip("-").replace("-", "_") for option in action.option_strings}
-        for key in keys & kinds.keys():  # the parser's is that of the last of the union
+        for key in keys & kinds.keys():  # the parser shows the default of the union's last member
             action.help = re.sub(r"default: \w+", f"default: {kinds[key]}", str(action.help))
         for key in keys & recipe.keys():
             action.help = f"{action.help} (recipe {name}: {recipe[key]})"
@@ -326,7 +329,7 @@ def _refuse(message: str) -> NoReturn:
 
 
 def _explain(error: Any, who: Mapping[str, str], recipe: str) -> str:
-    """who: said each key."""
+    """Explains a validation error in one line. who: the source that set each key."""
     key, _ = place(error["loc"], Run)
     unknown = error["type"] == "extra_forbidden"
     said_it = [
@@ -339,7 +342,7 @@ def _explain(error: Any, who: Mapping[str, str], recipe: str) -> str:
         path, section = place(error["loc"][:-1], Run)
         if section is None or "kind" not in section.model_fields:
             return f"{origin}: unknown key {key}: see --help for the keys there are"
-        beside = [  # they may say, or imply, the kind
+        beside = [  # these keys may name, or imply, the kind
             f"; {name} sets {k}"
             for k, name in who.items()
             if k.startswith(f"{path}.")

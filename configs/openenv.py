@@ -13,24 +13,25 @@ from games.programs.unit_tests import UnitTestsRules
 
 
 class OpenEnvOptions(Options):
-    """A game of programs as an OpenEnv environment: another trainer's model writes the program, and gets our reward."""
+    """Serves a game of programs as an OpenEnv environment: another trainer's model writes the program, and gets our
+    reward."""
 
     dataset: str
-    """A file (a directory for formats q and grids, "owner/name" of a hub for fields), or "embedded": the embedded problems
-    to train on."""
+    """Data set: a file (a directory for formats q and grids, "owner/name" of a hub for fields), or "embedded": the
+    embedded training problems."""
     format: ProblemFormat = "problems"
-    """How the data set is written; see problems/formats."""
+    """Format of the data set; see problems/formats."""
     split: str | None = None
-    """Part of the data set, where the format has parts (mbpp, q, fields)."""
+    """Split of the data set, if the format has splits (mbpp, q, fields)."""
     fields: dict[str, str] = {}
-    """With format fields: our names to the data set's columns, as JSON or as key=value, repeated."""
+    """Mapping from our names to the data set's columns, as JSON or as key=value, repeated; with format fields only."""
     game: GameRules = UnitTestsRules()
-    """One in which one player writes a program, with its rules; default: unit_tests."""
+    """Game in which one player writes a program, with its settings. Default: unit_tests."""
     sandbox: SandboxKind = "auto"
     slots: int = Field(2, ge=1, le=31)
-    """Programs judged at once."""
+    """Number of programs that are judged at once."""
     port: int = Field(8009, ge=0, lt=1 << 16)
-    """On this machine only; 0: any free one."""
+    """Port, on this machine only; 0: any free port."""
 
     model_config: ClassVar[SettingsConfigDict] = {**OPTIONS, "cli_prog_name": "python -m scripts.openenv"}
 

@@ -1,4 +1,5 @@
-"""The options of a command beside driver.py: read from the command line alone, and refused in one line."""
+"""Base of the options of all commands except driver.py: they are read from the command line alone, and errors have one
+line."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal, NoReturn, Self
@@ -36,12 +37,12 @@ class Options(BaseSettings):
     def settings_customise_sources(
         cls, settings_cls: type[BaseSettings], init_settings: PydanticBaseSettingsSource, **_: Any
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Not the environment: SEED and FORMAT may be there for others."""
+        """Leaves the environment out: variables such as SEED and FORMAT may be there for other programs."""
         return (init_settings,)
 
     @classmethod
     def read(cls, arguments: Sequence[str]) -> Self:
-        """Raises SparringError; exits on --help."""
+        """Reads the options. Raises SparringError; exits on --help."""
         source = CliSettingsSource(cls)
         source.root_parser.error = _refuse  # argparse would print the usage
         try:
@@ -52,7 +53,7 @@ class Options(BaseSettings):
             _refuse(str(error))
 
     def refuse_changed(self, names: Sequence[str], where: str) -> None:
-        """For a validator. Raises ValueError where one of these options is not at its default."""
+        """Raises ValueError if an option among `names` is not at its default. For validators."""
         for name in names:
             if getattr(self, name) != (default := type(self).model_fields[name].default):
                 option = f"no-{name}" if default is True else name
@@ -105,13 +106,13 @@ class ModelOptions(Options):
 
     @property
     def limits(self) -> Limits:
-        """Of problems that state none."""
+        """Limits of problems that state none."""
         cpu_s = self.cpu_s or _CPU_S
         return Limits(cpu_s=cpu_s, wall_s=_WALL_PER_CPU * cpu_s)
 
 
 def _explain(fault: Any) -> str:
-    """What is wrong with one option, in one line."""
+    """Returns what is wrong with one option, in one line."""
     message = fault["msg"].removeprefix("Value error, ")
     if not fault["loc"]:
         return message

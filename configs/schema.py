@@ -1,4 +1,4 @@
-"""Every key of a run. Sections that belong to a room are defined in that room and nested here.
+"""All keys of a run. Sections that belong to a package are defined in that package and nested here.
 
 Imports no torch, ray or vllm: reading a config must be quick.
 """
@@ -49,7 +49,7 @@ KEYS_OF_NEEDS: dict[Need, tuple[str, ...]] = {
     "samples": ("evaluation.samples",),
     "rewarded tests": ("evaluation.gap_alarm",),
 }
-"""The keys that have no effect in a game without the need."""
+"""Keys that have no effect in a game that does not use the feature, by feature."""
 
 
 class Config(Settings):
@@ -86,7 +86,7 @@ class Config(Settings):
 
     @property
     def seats(self) -> dict[str, str]:
-        """Player -> policy."""
+        """Policy of each player."""
         return self.game.seats
 
     @property
@@ -104,7 +104,7 @@ class Config(Settings):
 
     @property
     def trusts_programs(self) -> bool:
-        """Whether all that is judged comes from the embedded models, on the embedded problems."""
+        """Whether all programs and tests that are judged come from the embedded models, on the embedded problems."""
         return all(self.policy(name).model == EMBEDDED for name in self.policies)
 
     @property
@@ -131,8 +131,11 @@ class Config(Settings):
         return {"generator": self.generator, "discriminator": self.discriminator}[name]
 
     def engines(self, models: Mapping[str, str] | None = None) -> list[tuple[str, ...]]:
-        """Policies by engine: together those that are adapters of one model. models: by policy, else as configured; those that
-        are "embedded" have yet to be made, each its own."""
+        """Returns the policies, grouped by engine: policies that are adapters of one model share an engine.
+
+        models: by policy. Default: as configured. Policies whose model is "embedded" have an engine each, since their
+        models have yet to be made.
+        """
         models = models or {name: self.policy(name).model for name in self.policies}
         found: list[tuple[str, ...]] = []
         for name in self.policies:
@@ -237,7 +240,7 @@ class Config(Settings):
             policy.learner.lora and getattr(policy.engine, "adapter", True) is None
             for policy in policies.values()
         ):
-            return  # whether they share an engine is settled later
+            return  # whether they share an engine is decided later
         engines = self.engines()
         held = [roles for roles in engines if policies[roles[0]].engine.count is None]
         of_vllm = [roles for roles in held if policies[roles[0]].engine.kind == "vllm"]

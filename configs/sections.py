@@ -1,6 +1,5 @@
-"""The sections of a run's configuration that belong to no room: policies, problems, sandbox, rollouts, credit,
-checkpoints. `schema.py` puts them together.
-"""
+"""The sections of a run's configuration that belong to no other package: policies, problems, sandbox, rollouts, credit,
+checkpoints. `schema.py` combines all sections."""
 
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -28,7 +27,7 @@ class PolicySettings(Settings):
 
     @property
     def publishes_adapter(self) -> bool:
-        """Whether the engine is sent the adapter alone."""
+        """Whether the engine receives the adapter alone."""
         return self.engine.kind == "vllm" and bool(self.engine.adapter)
 
     @model_validator(mode="after")

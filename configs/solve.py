@@ -21,8 +21,9 @@ class SolveOptions(ModelOptions):
     """
 
     checkpoint: str | None = None
-    """A run (its best checkpoint), a checkpoint of it, a directory in Hugging Face format, a GGUF file, a hub id, or
-    embedded: the embedded models as they were before play. Default: the best checkpoint of the latest run in --output-dir."""
+    """Generator: a run (its best checkpoint), a checkpoint of a run, a directory in Hugging Face format, a GGUF file, a
+    hub id, or embedded: the embedded models as they were before play. Default: the best checkpoint of the latest run in
+    --output-dir."""
     output_dir: Path = Path("output")
     """Directory that holds the runs."""
     problem: str | None = None
@@ -41,7 +42,8 @@ class SolveOptions(ModelOptions):
     execute_tests: bool = False
     """Run the program on the problem's tests, in the sandbox."""
     attempts: int = Field(1, ge=1)
-    """Maximum number of attempts, one after another, while a test fails; the generator is told which. Runs the tests."""
+    """Maximum number of attempts, one after another, while a test fails. The next prompt names the tests that failed.
+    Runs the tests."""
     best_of: int = Field(1, ge=1)
     """Number of programs that are written at first; the discriminator's tests choose one of them."""
     discriminator: str | None = None
@@ -53,7 +55,7 @@ class SolveOptions(ModelOptions):
     top_p: float = Field(0.9, gt=0, le=1)
     """Nucleus sampling: tokens are drawn from the most likely ones that together have this probability."""
     top_k: int = Field(0, ge=0)
-    """Tokens are drawn from so many most likely ones; 0: from all."""
+    """Number of most likely tokens from which a token is drawn; 0: all."""
     stages: Stages | None = None
     """all: every reasoning stage (core/stages.py); a number: that many of them, then the program; none: one
     message, one answer. Default: none for a generator whose run had no stages, all for others."""
@@ -120,5 +122,5 @@ class SolveOptions(ModelOptions):
 
     @property
     def separate_tests(self) -> tuple[str, ...]:
-        """Each statement of --tests."""
+        """The statements of --tests, one by one."""
         return tuple(ast.get_source_segment(self.tests, node) or "" for node in ast.parse(self.tests).body)

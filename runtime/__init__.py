@@ -1,1 +1,1 @@
-"""Puts the rooms together for a run: on Ray, or all in one process. The driver sees one set of parts either way."""
+"""Builds the parts of a run, either on Ray or all in one process. The driver uses the same interface in both cases."""

@@ -1,4 +1,4 @@
-"""Architectures of models: which of them transformers and vLLM have, known before a model is loaded."""
+"""Checks whether transformers and vLLM support a model's architecture, before the model is loaded."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,11 +16,11 @@ def check_generates_text(config: Any) -> None:
 
 
 def unknown_to_vllm(model: str) -> str | None:
-    """Return a model's architecture if the installed vLLM cannot load it, by itself or by transformers' implementation.
+    """Returns a model's architecture if the installed vLLM cannot load it, by itself or by transformers'
+    implementation; else None.
 
     Args:
-        model: directory or hub id. None is returned for one whose config is not to be had: that is said when its
-            tokenizer is loaded.
+        model: directory or hub id. If its config cannot be read, None is returned: loading its tokenizer reports that.
     """
     from transformers import AutoConfig
 
@@ -31,7 +31,7 @@ def unknown_to_vllm(model: str) -> str | None:
         return None
     if package is None or not package.submodule_search_locations:
         return None
-    # vLLM's import takes seconds: it is asked only about what its list of models, read as text, does not have
+    # importing vLLM takes seconds: it is imported only if its list of models, read as text, lacks the architectures
     listed = Path(
         package.submodule_search_locations[0], "model_executor", "models", "registry.py"
     ).read_text()

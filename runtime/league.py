@@ -1,6 +1,6 @@
-"""A run's checkpoints against each other, outside of the run: who they are, what they write, and what comes of it.
+"""Plays a run's checkpoints against each other, outside of the run: lists them, has them write or play, and rates them.
 
-Covered: games with test suites (every program meets every suite) and self-play at a board (matches on both sides).
+Covered: games with test suites (every program is run on every suite) and self-play at a board (matches on both sides).
 """
 
 import asyncio
@@ -46,33 +46,33 @@ Say = Callable[[str], None]
 class Member:
     name: str
     models: Mapping[str, str | Path]
-    """By policy."""
+    """Model of each policy."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Effort:
-    """How much is played."""
+    """Amount of play in a league."""
 
     problems: int
-    """Held-out ones; at a board: matches that differ in their seeds."""
+    """Number of held-out problems; at a board: number of matches that differ in their seeds."""
     programs: int = 4
     suites: int = 2
-    """Of each member for each problem, sampled at temperature 1."""
+    """Number of programs and of suites that each member writes per problem, sampled at temperature 1."""
     matches: int = 4
-    """Of each pair for each problem, on each side."""
+    """Number of matches of each pair per problem, on each side."""
 
 
 def read_config(run: Path) -> Config:
-    """Raises SparringError where there is no run."""
+    """Returns the config of a run. Raises SparringError if the directory holds no run."""
     if not (run / "config.yaml").is_file():
         raise SparringError(f"{run}: no run (a directory with config.yaml)")
     return load_run(["--config", str(run / "config.yaml")])[0].to_config()
 
 
 def members_of(run: Path, config: Config) -> list[Member]:
-    """The players as they were before the run, and its checkpoints that are still there, the oldest first.
+    """Returns the models as they were before the run, and the run's checkpoints that still exist, the oldest first.
 
-    Raises SparringError where there is none.
+    Raises SparringError if there is no checkpoint.
     """
     steps = sorted((run / "checkpoints").glob("step_*"))
     if not steps:
@@ -93,7 +93,8 @@ def members_of(run: Path, config: Config) -> list[Member]:
 def play_league(
     members: Sequence[Member], config: Config, effort: Effort, sandbox: SandboxKind, say: Say
 ) -> dict[str, Any]:
-    """Plain JSON: who played, the rates of each pair, and everybody's rating. Raises SparringError."""
+    """Plays the league. Returns plain JSON: the members, the rates of each pair, and all ratings. Raises
+    SparringError."""
     names = [member.name for member in members]
     told: dict[str, Any] = {"game": config.game.kind, "members": names, **asdict(effort)}
     if isinstance(game := config.game.game(), SuiteGame):
@@ -122,11 +123,12 @@ def play_league(
 
 
 def tables(meetings: Sequence[Meeting], members: int) -> dict[str, list[list[float | None]]]:
-    """kills: rows discriminators, columns generators; survival: rows generators, columns discriminators."""
+    """Returns two tables of rates. kills: rows are discriminators, columns generators; survival: rows are generators,
+    columns discriminators."""
     numbers = range(members)
     kills = [[kill_rate(meetings, row, column) for column in numbers] for row in numbers]
     return {
-        "kills": [[rate if rate == rate else None for rate in row] for row in kills],  # nan: nobody was wrong
+        "kills": [[rate if rate == rate else None for rate in row] for row in kills],  # nan: none was wrong
         "survival": [[survival_rate(meetings, row, column) for column in numbers] for row in numbers],
     }
 
@@ -152,7 +154,7 @@ async def meetings_of(
     sandbox: Sandbox,
     say: Say,
 ) -> list[Meeting]:
-    """Every program and every suite of all members, by problem. For games with suites."""
+    """Runs every program on every suite of all members, for games with suites. Returns one Meeting per problem."""
     game = config.game.game()
     assert isinstance(game, SuiteGame)
     programs, suites = [], []
@@ -172,7 +174,7 @@ async def meetings_of(
 async def written(
     member: Member, problems: Sequence[Problem], game: SuiteGame, config: Config, effort: Effort
 ) -> tuple[list[list[str]], list[list[str]]]:
-    """By problem: programs, suites."""
+    """Returns the (programs, suites) that one member writes, each by problem."""
     async with writer(member, GENERATOR, config) as generator:
         programs = await write_programs(problems, generator, game, effort.programs, 1.0)
     async with writer(member, DISCRIMINATOR, config) as discriminator:
@@ -183,7 +185,7 @@ async def written(
 
 
 async def matches_of(members: Sequence[Member], config: Config, effort: Effort, say: Say) -> list[np.ndarray]:
-    """won_PP (evaluation.league.ratings) of each problem. At most two models are loaded at once."""
+    """Returns won_PP (evaluation.league.ratings) of each problem. At most two models are loaded at once."""
     problems = config.game.own_problems(1)[0][: effort.problems]
     won_UPP = np.zeros((len(problems), len(members), len(members)))
     for i, one in enumerate(members):
@@ -198,7 +200,7 @@ async def matches_of(members: Sequence[Member], config: Config, effort: Effort, 
 async def _matches(
     writers: Mapping[int, Writer], problems: Sequence[Problem], config: Config, effort: Effort, members: int
 ) -> np.ndarray:
-    """Of two members, on both sides."""
+    """Plays two members against each other, on both sides. Returns won_PP of each problem."""
     game = config.game.game()
 
     async def of(problem: Problem, order: Sequence[int]) -> np.ndarray:
@@ -215,8 +217,8 @@ async def _matches(
 
 
 def writer(member: Member, role: str, config: Config) -> AbstractAsyncContextManager[Writer]:
-    """A member's policy, on the run's own engine where that is on a GPU and here is one, else on the transformers engine,
-    which starts at once."""
+    """Returns a context that loads a member's policy. It is loaded on the run's own engine if that runs on a GPU and
+    this machine has one, else on the transformers engine, which starts at once."""
     model, seat = open_model(str(member.models[role]), role), config.policy(role)
     device: Literal["cpu", "cuda"] = "cuda" if config.device == "cuda" and detect().gpus else "cpu"
     own = seat.engine if device == "cuda" else TransformersEngine.like(seat.engine)

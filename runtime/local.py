@@ -1,4 +1,5 @@
-"""All parts in this one process: the same classes without their Ray shells, under one debugger."""
+"""Runs all parts in this process: the same classes as on Ray, without the actors around them, so that one debugger sees
+all."""
 
 import asyncio
 import os
@@ -35,7 +36,7 @@ class LocalRollouts:
         self.heard: Callable[[PlayProgress], None] = lambda progress: None
 
     def begin(self, request: PlayRequest) -> Callable[[], PlayResult]:
-        """Nothing goes on beside the driver here: played at once."""
+        """Plays the request at once, since nothing runs in parallel to the driver here."""
         result, transcripts = self._loop.run(self._runner.play(request, self.heard))
         for episode in result.episodes:
             episode.transcripts = transcripts
@@ -67,7 +68,7 @@ class LocalLearner:
         return self._learner.export(self._spec.adapter, self._spec.engine_dtype)
 
     def save(self) -> AbstractContextManager[Path]:
-        """Begins at once; who enters it waits."""
+        """Starts to save at once; entering the context waits until everything is written."""
         directory = tempfile.TemporaryDirectory()
         return _written(directory, begin_save(self._learner, Path(directory.name)))
 
@@ -81,7 +82,7 @@ def _written(directory: tempfile.TemporaryDirectory[str], wait: Callable[[], Non
 
 @contextmanager
 def local_parts(config: Config, problems: list[Problem], start: Start) -> Iterator[Parts]:
-    """Raises SandboxUnavailable, OSError (no such model)."""
+    """Yields the parts of a run in this process. Raises SandboxUnavailable, or OSError if a model does not exist."""
     if config.device == "cpu":
         threads = max(config.policy(role).learner.threads for role in config.policies)
         torch.set_num_threads(min(threads, torch.get_num_threads()))
@@ -128,7 +129,8 @@ def _sandbox(config: Config, start: Start) -> LocalSandbox | NoSandbox:
 
 
 def _build(group: Mapping[str, LearnerSpec]) -> dict[str, Learner]:
-    """Raises SparringError where a policy's model does not go with its learner's settings."""
+    """Builds the learners of a group. Raises SparringError if a policy's model does not go with its learner's
+    settings."""
     try:
         return build_learners(group)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""What libraries may say while a command of ours runs."""
+"""Silences libraries while a command of this project runs."""
 
 import logging
 import os
@@ -6,7 +6,8 @@ import warnings
 
 
 def quiet_logs() -> None:
-    """One progress display, not a dozen libraries'. SPARRING_LOGS=1 leaves them on."""
+    """Silences the logs and warnings of libraries, so that the progress display stands alone. SPARRING_LOGS=1 leaves
+    them on."""
     if os.environ.get("SPARRING_LOGS"):
         return
     warnings.filterwarnings("ignore")

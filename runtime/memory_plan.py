@@ -1,14 +1,16 @@
-"""What a GPU, or a host without one, has to hold, in bytes, by arithmetic: from a model's config and the settings, before
-anything loads.
+"""Calculates the memory, in bytes, that a GPU or a host without one needs, from a model's config and the settings,
+before anything loads.
 
-The height of an update is counted: a learner holds its weights, its reference and Adam's moments, and at the height
-gradients, the copies that autocast makes, activations and logits besides. Learners that share a GPU take turns, and give
-back between them what is not held, and more where `learner.offload` says so. Engines hold what they have all the time,
-but where `engine.sleep` is on, neither weights nor cache during an update; play is then a second height.
+The figure is the peak, which is during an update. A learner always holds its weights, its reference and Adam's moments;
+at the peak it also holds gradients, the copies that autocast makes, activations and logits. Learners that share a GPU
+take turns. Between their updates they give back the memory that is not held, and more with `learner.offload`. Engines
+hold their weights and their cache all the time. With `engine.sleep` they hold neither during an update; play is then a
+second peak.
 
-Estimates, by what was counted on a CPU and by vLLM's own words: activations of the decoders that transformers calls
-Qwen2, Llama or Mistral, within a few percent; `CONTEXT` and `ENGINE` from others' reports. Not here: host memory of a run
-on GPUs, mixtures of experts (all experts are counted, their activations are not).
+The figures are estimates, from counts on a CPU and from what vLLM reports. Activations are right within a few percent
+for the decoders that transformers calls Qwen2, Llama or Mistral. `CONTEXT` and `ENGINE` come from reports of others.
+Not covered: host memory of a run on GPUs, and activations of mixtures of experts (the weights of all experts are
+counted).
 """
 
 import itertools
@@ -29,16 +31,16 @@ from runtime.placement import UNIT, learner_groups, units
 
 GB = 10**9
 CONTEXT = int(0.6 * GB)
-"""Of each process that uses a GPU: CUDA's context and the libraries' work space."""
+"""Bytes for each process that uses a GPU: CUDA's context and the libraries' work space."""
 ENGINE = int(1.5 * GB)
-"""Of an engine beside weights and cache: activations of a prefill, captured graphs."""
+"""Bytes that an engine takes besides weights and cache: activations of a prefill, captured graphs."""
 OF_A_LOGIT = 20
-"""Bytes: bf16, fp32, log-softmax, its exponential, a gradient."""
+"""Bytes per logit: bf16, fp32, log-softmax, its exponential, a gradient."""
 USABLE = 0.95
-"""Of a GPU's memory: allocators cannot use the last bit."""
+"""Share of a GPU's memory that can be used: allocators cannot use the last bit."""
 STARVED, FED = 4, 32
-"""Sequences in full length that an engine's cache has room for: the least that is let run, and what it should have before
-updates are made any larger."""
+"""Numbers of sequences of full length that an engine's cache has room for: the least with which a run may start, and
+the number that is provided for before updates are made any larger."""
 _LARGE = (32768, 16384, 8192)
 RUNGS = tuple(
     (checkpointing, logits, tokens)
@@ -46,43 +48,49 @@ RUNGS = tuple(
     for logits in (1024, 512, 256, LOGITS_MB)
     for tokens in sizes
 )
-"""(gradient_checkpointing, logits_mb, microbatch_tokens), the fastest first: checkpointing costs a third more time; a pass of
-8192 tokens hardly anything against one of 32768, one of 2048 more, for it passes over all weights. A part of the logits
-reads the head and adds to its whole gradient: 220 tokens of a vocabulary of 152,000 in 128 MiB, 1766 in 1 GiB."""
+"""(gradient_checkpointing, logits_mb, microbatch_tokens), the fastest first. Checkpointing takes a third more time.
+Passes of 8192 tokens are hardly slower than those of 32768; passes of 2048 tokens are, since each pass reads all
+weights. Each part of the logits reads the head and adds to the head's whole gradient: with a vocabulary of 152,000, a
+part has 220 tokens in 128 MiB, 1766 in 1 GiB."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Shape:
-    """A decoder's sizes. Example: of Qwen2.5-Coder-1.5B, Shape(parameters=1_543_714_304, linear=1_310_195_712,
-    adapter=1_154_048, layers=28, hidden=1536, intermediate=8960, keys=256, vocabulary=151_936, heads=12, key_heads=2)."""
+    """Sizes of a decoder.
+
+    Example:
+        Shape(parameters=1_543_714_304, linear=1_310_195_712, adapter=1_154_048, layers=28, hidden=1536, intermediate=8960,
+              keys=256, vocabulary=151_936, heads=12, key_heads=2)  # Qwen2.5-Coder-1.5B
+    """
 
     parameters: int
-    """All, tied ones once."""
+    """Number of all parameters; tied ones are counted once."""
     linear: int
-    """Of the layers' linear maps."""
+    """Number of parameters of the layers' linear maps."""
     adapter: int
-    """Of a LoRA adapter of rank 1 on all of these."""
+    """Number of parameters of a LoRA adapter of rank 1 on all linear maps."""
     layers: int
     hidden: int
     intermediate: int
     keys: int
-    """Key heads times their size."""
+    """Number of key heads times their size."""
     vocabulary: int
     heads: int
-    """Of attention."""
+    """Number of attention heads."""
     key_heads: int
 
 
 def shape_of(model: str) -> Shape | None:
-    """Of a model by any of its names (see find_model), of which no more than the config is read; None where that is not to
-    be had."""
+    """Returns the shape of a model, given by any name that find_model takes, or None if its config cannot be read. Only
+    the config is read."""
     place = place_of(model)
     return _shape_at(place, place.is_dir())
 
 
-@lru_cache  # failures, too: a hub that does not answer is asked once
+@lru_cache  # failures are cached as well: a hub that does not answer is asked once
 def _shape_at(place: Path, _exists: bool) -> Shape | None:
-    """The second argument is there for the cache: a GGUF file's directory comes to be when the file is converted."""
+    """Reads a config. The second argument is part of the cache's key: the directory of a GGUF file appears when the
+    file is converted."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
@@ -110,7 +118,8 @@ def _shape_at(place: Path, _exists: bool) -> Shape | None:
 
 
 def keys_of(config: Any) -> tuple[int, int]:
-    """(heads of keys, their size) of a decoder, by its config. Raises AttributeError where that is of another kind."""
+    """Returns (number of key heads, their size) from a decoder's config. Raises AttributeError for a config of another
+    kind."""
     heads = config.num_attention_heads
     size = getattr(config, "head_dim", None) or config.hidden_size // heads
     return getattr(config, "num_key_value_heads", None) or heads, size
@@ -118,12 +127,12 @@ def keys_of(config: Any) -> tuple[int, int]:
 
 _ADAMS = frozenset(("optimizer", "critic's optimizer"))
 HELD = _ADAMS | {"weights", "reference", "critic's weights"}
-"""What a learner has between its updates, on the GPU or by its `offload` on the host."""
+"""Names of what a learner holds between its updates: on the GPU, or on the host if `offload` says so."""
 _OFFLOADED: Mapping[str, frozenset[str]] = {"none": frozenset(), "optimizer": _ADAMS, "all": HELD}
 
 
 def learner_parts(shape: Shape, settings: LearnerSettings, longest: int) -> dict[str, int]:
-    """Bytes of one worker at the height of an update, by part. longest: tokens of the longest sequence."""
+    """Returns the bytes of one worker at the peak of an update, by part. longest: tokens of the longest sequence."""
     ranks = settings.workers if settings.sharding == "fsdp" else 1
     half, lora = settings.precision in ("bf16", "fp16"), settings.lora
     backbone_in_half = half and lora is not None and lora.quantize is None
@@ -141,14 +150,14 @@ def learner_parts(shape: Shape, settings: LearnerSettings, longest: int) -> dict
         reference = 0
     copies = 0
     if ranks > 1:
-        # FSDP gathers two layers, and embeddings and head as a group of their own; a layer's gradient is whole until it
-        # is reduced, and that of the head, with its copy, to the end of the pass
+        # FSDP gathers two layers, and embeddings and head as a separate group. A layer's gradient is whole until it is
+        # reduced, the head's gradient, with its copy, until the end of the pass.
         copies = 2 * layer * (2 if half else 4)
         copies += (2 if backbone_in_half else 4) * (shape.parameters - shape.linear)
         copies += 0 if lora else 6 * layer + 6 * shape.vocabulary * shape.hidden
     elif not backbone_in_half and (
         half or (lora and lora.quantize)
-    ):  # autocast keeps what is trained, and what its gradient must pass
+    ):  # autocast copies trained weights, and those that their gradients pass through
         copies = 2 * (layer if lora and settings.gradient_checkpointing else shape.linear)
     tokens = max(settings.microbatch_tokens or MICROBATCH_TOKENS, longest)
     of_layer = activations(shape, half, backbone_in_half)
@@ -171,7 +180,8 @@ def learner_parts(shape: Shape, settings: LearnerSettings, longest: int) -> dict
 
 
 def activations(shape: Shape, half: bool, backbone_in_half: bool = False) -> int:
-    """Bytes that one token leaves in one layer for the gradient, counted by autograd's own hooks (test_memory_plan)."""
+    """Returns the bytes that one token leaves in one layer for the gradient, as counted by autograd's hooks
+    (test_memory_plan)."""
     if backbone_in_half:
         return 19 * shape.hidden + 8 * shape.intermediate + 3 * shape.keys
     if half:  # the residual stream is fp32, the maps' inputs are not
@@ -182,8 +192,11 @@ def activations(shape: Shape, half: bool, backbone_in_half: bool = False) -> int
 def engine_parts(
     shape: Shape, engine: Engine, sequences: int = STARVED, ranks: Sequence[int] = ()
 ) -> dict[str, int]:
-    """What an engine of vLLM needs on each of its GPUs to have so many sequences in its cache. ranks: of all its
-    adapters. Each GPU has its part of the weights, and of the key heads, at least one; adapters are counted whole."""
+    """Returns what a vLLM engine needs on each of its GPUs for so many sequences in its cache. Each GPU has its part of
+    the weights and of the key heads (at least one head); adapters are counted whole.
+
+    ranks: ranks of all adapters that the engine holds.
+    """
     at_once = min(engine.max_num_seqs or MAX_NUM_SEQS, sequences)
     given = getattr(engine, "kv_cache_mb", None)
     weights = shape.parameters // engine.gpus_each + shape.adapter * sum(ranks)
@@ -195,7 +208,7 @@ def engine_parts(
 
 
 def cache_bytes(shape: Shape, engine: Engine) -> int:
-    """Of the keys and values of one sequence in full length, on each of an engine's GPUs."""
+    """Returns the bytes of the keys and values of one sequence of full length, on each of an engine's GPUs."""
     keys = shape.keys // min(engine.gpus_each, shape.key_heads)
     return 2 * keys * bytes_of(engine.dtype) * shape.layers * engine.max_model_len
 
@@ -206,7 +219,7 @@ def bytes_of(dtype: str | None) -> int:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Demand:
-    """Of one GPU, or of each of several that hold the same."""
+    """Memory that is needed on one GPU, or on each of several GPUs that hold the same."""
 
     of: str
     parts: Mapping[str, int]
@@ -216,7 +229,7 @@ class Demand:
         return sum(self.parts.values())
 
     def describe(self, have: int) -> str:
-        """What is of both policies is said once."""
+        """Returns one line; sizes that both policies have are added up. have: bytes of the GPU."""
         kinds: dict[str, int] = defaultdict(int)
         for name, size in self.parts.items():
             kinds[name.split("'s ", 1)[-1]] += size
@@ -225,10 +238,11 @@ class Demand:
 
 
 def demands(config: Config, shapes: Mapping[str, Shape], sequences: int = STARVED) -> list[Demand]:
-    """What has a share of a GPU is on one with all that has, where there is room for it; what has whole ones has each its
-    own.
+    """Returns what each GPU has to hold. All parts with a share of a GPU are counted on one GPU, if their shares fit
+    there; each part with whole GPUs has separate ones.
 
-    shapes: by role; sequences: in each engine's cache."""
+    shapes: by role. sequences: number that each engine's cache holds.
+    """
     learners = {role: learner_of(config, role, shapes[role]) for role in config.policies}
     actors = _actors_together(config)
     by_policies = engines_of(config, shapes, sequences)
@@ -279,7 +293,7 @@ def demands(config: Config, shapes: Mapping[str, Shape], sequences: int = STARVE
 def _in_turns(
     config: Config, learners: Mapping[str, Mapping[str, int]]
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """What these learners hold together while none of them updates, and at the height of the largest update."""
+    """Returns what these learners hold together while none of them updates, and at the peak of the largest update."""
 
     def idle(role: str) -> dict[str, int]:
         away = _OFFLOADED[config.policy(role).learner.offload]
@@ -295,7 +309,7 @@ def _in_turns(
 def engines_of(
     config: Config, shapes: Mapping[str, Shape], sequences: int = STARVED
 ) -> dict[tuple[str, ...], dict[str, int]]:
-    """What each kind of engine has on a GPU, by the policies that play on it."""
+    """Returns what each kind of engine holds on a GPU, by the policies that the engine serves."""
     found = {}
     for roles in config.engines():
         first = config.policy(roles[0])
@@ -306,34 +320,37 @@ def engines_of(
 
 
 def _actors_together(config: Config) -> int:
-    """Rollout actors on one GPU."""
+    """Returns the number of rollout actors on one GPU."""
     share, actors = units(config.rollout.gpus or 0), config.rollout.actors or 1
     return 1 if config.local else min(actors, UNIT // share) if share else actors
 
 
 def _beside_learners(config: Config, learners: Sequence[str]) -> bool:
-    """Whether a GPU with rollout actors has room for a learner: then it may be given to one."""
+    """Returns whether a GPU with rollout actors has room for a learner, so that Ray may place one there."""
     share = units(config.rollout.gpus or 0)
     least = min(units(config.policy(role).learner.gpus or 0) for role in learners)
     return config.local or share * _actors_together(config) + least <= UNIT
 
 
 def learner_of(config: Config, role: str, shape: Shape) -> dict[str, int]:
-    """Without the backbone where another role has brought it (runtime/placement.learner_groups)."""
+    """Returns the parts of a role's learner, without the backbone if another role's learner already holds it
+    (runtime/placement.learner_groups)."""
     own = config.policy(role)
     parts = learner_parts(shape, own.learner, own.engine.max_model_len)
     shared = role not in (group[0] for group in learner_groups(config))
     if (
         shared and own.learner.offload != "all"
-    ):  # else it is there for whoever updates, and for nobody between
+    ):  # with offload all, the backbone is on the GPU for each learner's update only, and counts there
         del parts["weights"]
     return parts
 
 
 def choose(config: Config, shapes: Mapping[str, Shape], have: int) -> dict[str, Any]:
-    """Dotted key -> value: the fastest rung on which all fits, else the last, and the engines' shares.
+    """Returns dotted key -> value: the fastest rung on which everything fits, else the last, and the engines' shares of
+    the GPU.
 
-    have: bytes of the smallest GPU."""
+    have: bytes of the smallest GPU.
+    """
     may_sleep = (False, True) if can_sleep(config) else (False,)
     for sleep, sequences, (checkpointing, logits, tokens) in itertools.product(
         may_sleep, (FED, STARVED), RUNGS
@@ -358,7 +375,7 @@ def choose(config: Config, shapes: Mapping[str, Shape], have: int) -> dict[str, 
     for roles, parts in engines.items():
         needs = sum(parts.values())
         taken, count = (needs + CONTEXT, 1) if roles in apart else (found[-1].bytes, held)
-        left = max(0, have - taken) / count  # goes to the caches, in equal parts
+        left = max(0, have - taken) / count  # the caches share it equally
         share = round(min(USABLE * (needs + left) / have, 0.9 / count), 3)
         of_vllm = [role for role in roles if config.policy(role).engine.kind == "vllm"]
         suited |= {f"{role}.engine.gpu_memory_utilization": share for role in of_vllm}
@@ -366,16 +383,17 @@ def choose(config: Config, shapes: Mapping[str, Shape], have: int) -> dict[str, 
 
 
 def can_sleep(config: Config) -> bool:
-    """Whether it would help, and vLLM can: its allocator puts one engine of a process to sleep."""
+    """Returns whether sleep would help and vLLM supports it: its allocator puts only one engine of a process to
+    sleep."""
     engines = [config.policy(roles[0]).engine for roles in config.engines()]
     held = [engine for engine in engines if engine.count is None]
     of_vllm = [engine for engine in held if engine.kind == "vllm"]
-    ahead = config.rollout.max_policy_lag > 0  # who plays while learners update does not sleep
+    ahead = config.rollout.max_policy_lag > 0  # engines that play while learners update cannot sleep
     return bool(held) and not ahead and _beside_learners(config, config.policies) and len(of_vllm) < 2
 
 
 def with_open(config: Config, suited: Mapping[str, Any]) -> Config:
-    """A copy in which these keys have these values, if they were left open."""
+    """Returns a copy in which these keys have these values, if they were left open."""
     policies = {}
     for role in config.policies:
         policy = config.policy(role)
@@ -393,7 +411,7 @@ def with_open(config: Config, suited: Mapping[str, Any]) -> Config:
 
 
 def changed(config: Config, learners: Mapping[str, Mapping[str, Any]]) -> Config:
-    """A copy with other settings of learners, by role."""
+    """Returns a copy with other learner settings, by role."""
     policies = {}
     for role, values in learners.items():
         policy = config.policy(role)
@@ -406,8 +424,9 @@ def over(found: Sequence[Demand], have: int) -> list[Demand]:
 
 
 def object_store_bytes(config: Config) -> int:
-    """Host memory for the objects of a Ray of this run's own: two published models of each policy (the engines' and the
-    next), the largest part on its way, and half a GiB for all else. Ray writes to disk what does not fit."""
+    """Returns the host memory for the objects of a Ray that this run starts: two published models of each policy (the
+    engines' and the next one), the largest part in transit, and half a GiB for everything else. Ray writes to disk what
+    does not fit."""
     total = 512 << 20
     for policy in map(config.policy, config.policies):
         if policy.model != EMBEDDED and (shape := shape_of(policy.model)):
@@ -423,7 +442,7 @@ def object_store_bytes(config: Config) -> int:
 
 
 def refusal(found: Sequence[Demand], have: int, ways: Sequence[str]) -> str:
-    """Why it cannot run, and what to do. Something is over what a GPU has."""
+    """Returns why the run does not fit, and what to do. At least one demand exceeds what a GPU has."""
     instead = "smaller models, or more GPUs (learner.workers, learner.sharding fsdp; engine.tensor_parallel)"
     first = over(found, have)[0]
     return (

@@ -1,4 +1,5 @@
-"""One model outside of a run: found, checked, and told how to write: for evaluation, solving and serving."""
+"""Models outside of a run, for evaluation, solving and serving: finds a model, checks it, and determines how it is
+prompted."""
 
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -37,56 +38,59 @@ _LEAST_ROOM = 32
 
 @dataclass(frozen=True, kw_only=True)
 class Model:
-    """Checked, not yet loaded."""
+    """A model that has been checked, but is not loaded yet."""
 
     path: str
     """Directory or hub id."""
     tokenizer: Any
     context: int | None
-    """Tokens of the longest sequence that it can take, where its config says so."""
+    """Number of tokens of the longest sequence that the model can take; None if its config does not say."""
     end_token_ids: tuple[int, ...] = ()
-    """Those that its generation config names."""
+    """End tokens that its generation config names."""
     run: Mapping[str, Any]
-    """Config of the run that it is a checkpoint of; empty for others."""
+    """Config of the run that the model is a checkpoint of; empty for other models."""
 
     def style(self) -> PromptFormat:
         return format_for(self.tokenizer, self.end_token_ids)
 
     @property
     def game(self) -> Mapping[str, Any]:
-        """Rules of its run; empty where there is none."""
+        """Returns the game section of its run's config; empty if it has no run."""
         return self.run.get("game") or {}
 
     @property
     def taught(self) -> WarmStartSettings:
-        """How the embedded models of its run were made. Raises SparringError as `rules` does."""
+        """Returns how the embedded models of its run were made. Raises SparringError as `rules` does."""
         if not self.run:
             return WarmStartSettings()
         return read_section(WarmStartSettings, self.run, "warm_start", _run_directory(self.path))
 
     @property
     def rules(self) -> Rules | None:
-        """The same, read. Raises SparringError where the run is of another version of this software."""
+        """Returns the parsed game config of its run, or None if it has no run. Raises SparringError if the run is of
+        another version of this software."""
         return read_section(GameRules, self.run, "game", _run_directory(self.path)) if self.game else None
 
     @property
     def knows_stages(self) -> bool:
-        """Its run trained it on the stages; of no known run, it has the stage markers."""
+        """Returns whether its run trained it on the reasoning stages. Without a run: whether it has the stage
+        markers."""
         if self.run:
             return self.rules is not None and "stages" in self.rules.uses
         return self.is_embedded
 
     @property
     def usual_stages(self) -> str:
-        """In which it writes programs if no option says it (see program_game): as in its run, else in all."""
+        """Returns the stages in which it writes programs if no option names them (see program_game): those of its run,
+        or none if its run has no stages. Without a run: all stages."""
         rules = self.rules
         if isinstance(rules, MultistageRules):
             return "all" if rules.stages is None else str(rules.stages)
         return "all" if not self.run or self.knows_stages else "none"
 
     def note(self, problems: Sequence[Problem] = ()) -> str:
-        """Says what an embedded model is, names a problem that it can solve, and warns of problems that ask for another
-        function than it writes. Empty for other models."""
+        """Returns a text that says what an embedded model is, names a problem that it can solve, and warns of problems
+        that ask for another function than it writes. Empty for other models."""
         if not self.is_embedded:
             return ""
         known = self.run.get("warm_start") or self._exported
@@ -97,7 +101,7 @@ class Model:
 
     @property
     def max_tokens(self) -> int:
-        """The longest turn of its run, or what is usual."""
+        """Returns the maximum length of a turn in its run, in tokens, or a default."""
         return (self.run.get(Path(self.path).name) or self._exported).get("max_tokens", _MAX_TOKENS)
 
     @property
@@ -107,12 +111,17 @@ class Model:
 
     @property
     def _exported(self) -> Mapping[str, Any]:
-        """What an embedded model's card says, if it has one; empty for others."""
+        """Returns the content of an embedded model's card, if it has one; empty for other models."""
         return read_embedded(Path(self.path)) if self.is_embedded else {}
 
 
 def open_model(name: str, key: str) -> Model:
-    """name: of one model, as find_policy returns it. key: the option that names it, for errors. Raises SparringError."""
+    """Finds and checks a model. Raises SparringError.
+
+    Args:
+        name: one model, as find_policy returns it
+        key: the option that names the model, for errors
+    """
     from transformers import AutoConfig
 
     path = find_model(name, key)
@@ -128,13 +137,13 @@ def open_model(name: str, key: str) -> Model:
 
 
 def _is_model(directory: Path) -> bool:
-    """Or an adapter for one."""
+    """Returns whether a directory holds a model or an adapter."""
     return any((directory / name).is_file() for name in ("config.json", ADAPTER))
 
 
 def _run_of(checkpoint: Path) -> dict[str, Any]:
-    """What RUN/config.yaml says, for RUN/checkpoints/NAME/ROLE; of the shipped models the recipe that they are for;
-    nothing where there is none. Raises ConfigError where it cannot be read."""
+    """Returns the config in RUN/config.yaml for RUN/checkpoints/NAME/ROLE, or, for a shipped model, that of the recipe
+    that it is for; empty if there is neither. Raises ConfigError if the config cannot be read."""
     if checkpoint.parent.parent == WARM_STARTS:
         recipe = json.loads((checkpoint.parent / "made_from.json").read_text())["recipe"]
         return Config.model_validate(read_recipe(*recipe_path(recipe))).model_dump(mode="json")
@@ -145,15 +154,18 @@ def _run_of(checkpoint: Path) -> dict[str, Any]:
 
 
 def _run_directory(checkpoint: str | Path) -> Path:
-    """Of RUN/checkpoints/NAME/ROLE."""
+    """Returns RUN for RUN/checkpoints/NAME/ROLE."""
     return Path(checkpoint).parent.parent.parent
 
 
 def find_policies(name: str | None, output: Path) -> tuple[str, str | None]:
-    """(generator, discriminator or None) of a run's best checkpoint (None: of the latest run in `output`), of a
-    checkpoint, of the embedded models as they were before play, of a directory in Hugging Face format or of a hub id.
+    """Returns (generator, discriminator or None).
 
-    Raises SparringError where there is no run, or none of its checkpoints.
+    Args:
+        name: a run, whose best checkpoint is taken (None: the latest run in `output`), a checkpoint, "embedded" (the
+            embedded models as they were before play), a directory in Hugging Face format, or a hub id
+
+    Raises SparringError if there is no run, or the run has no checkpoint.
     """
     run = Path(name).expanduser() if name is not None else find_run(None, output)
     if (run / "metrics.jsonl").is_file():
@@ -175,7 +187,8 @@ def find_policies(name: str | None, output: Path) -> tuple[str, str | None]:
 
 
 def find_policy(name: str, role: str, key: str) -> str:
-    """The generator or the discriminator (role) of what find_policies takes; of one model the model itself.
+    """Returns the generator or the discriminator (role) of anything that find_policies takes; for a single model the
+    model itself.
 
     key: the option that names it, for errors. Raises SparringError.
     """
@@ -188,7 +201,8 @@ def find_policy(name: str, role: str, key: str) -> str:
 
 
 def check_writes_programs(named: str, model: Model) -> None:
-    """Raises SparringError for a checkpoint of a game that writes no programs. named: who asks for it, for the error."""
+    """Raises SparringError for a checkpoint of a game that writes no programs. named: option and value, for the
+    error."""
     rules = model.rules
     if rules is not None and not rules.uses & {"stages", "samples"}:
         raise SparringError(
@@ -197,8 +211,13 @@ def check_writes_programs(named: str, model: Model) -> None:
 
 
 def suite_game(named: str, model: Model, changes: Mapping[str, Any] = MappingProxyType({})) -> SuiteGame:
-    """In which a discriminator writes suites: by its run's rules, or the usual ones. Raises SparringError for a checkpoint of
-    another game. named: who asks for it, for the error. changes: of the rules."""
+    """Returns the game in which a discriminator writes suites: that of its run's config, or the usual one. Raises
+    SparringError for a checkpoint of another game.
+
+    Args:
+        named: option and value, for the error
+        changes: settings to change in the game's config
+    """
     game = (model.rules or USUAL).model_copy(update=changes).game()
     if not isinstance(game, SuiteGame):
         raise SparringError(f"{named}: its run was no game with test suites")
@@ -212,8 +231,13 @@ def program_game(
     problems: Sequence[Problem],
     attempts: int = 1,
 ) -> ProgramGame:
-    """In which the model writes a program: in "none" of the stages, in "all", or in the first so many and the last. Who learnt to
-    write it at one go is asked as it was then, where its game is for such problems and no form is given. attempts: one after another."""
+    """Returns the game in which the model writes a program. A model that was trained to write programs in one message
+    is prompted as in its training, if its game is for such problems and no answer_format is given.
+
+    Args:
+        stages: "none" (one message), "all", or a number: that many reasoning stages, then the program
+        attempts: number of attempts, one after another
+    """
     if stages == "none":
         rules = model.rules
         if answer_format is None and isinstance(rules, SolverRules) and not any(map(rules.refuse, problems)):
@@ -229,7 +253,8 @@ def room_for(
     max_tokens: int,
     max_model_len: int | None,
 ) -> int:
-    """Tokens of the longest sequence that may come up. Raises SparringError where some problems do not fit."""
+    """Returns the number of tokens of the longest sequence that may occur. Raises SparringError if some problems do not
+    fit."""
     needs = {problem.id: longest(problem) for problem in problems}
     allowed = {"--max-model-len": max_model_len, "the model's context": model.context}
     key, limit = min(((k, n) for k, n in allowed.items() if n), key=lambda pair: pair[1], default=("", 0))
@@ -248,10 +273,11 @@ def room_for(
 async def loaded(
     model: Model, engine: EngineSettings, device: str, style: PromptFormat, max_tokens: int, seed: int
 ) -> AsyncIterator[Writer]:
-    """Raises SparringError where engine or device are not there."""
+    """Loads the model, yields a writer for it, and closes its engine. Raises SparringError if engine or device are
+    missing."""
     import torch
 
-    from runtime.build import build_policy  # with all of torch: --policy reference needs none
+    from runtime.build import build_policy  # imports all of torch; --policy reference does not
 
     if device == "cuda" and not torch.cuda.is_available():
         raise SparringError("--device cuda: torch finds no GPU; leave it out")

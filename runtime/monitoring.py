@@ -1,6 +1,7 @@
-"""A step's figures as Ray metrics, for Prometheus and Grafana (docker/grafana.json). Actors add their own, as they go.
+"""Exports a step's figures as Ray metrics, for Prometheus and Grafana (docker/grafana.json). Actors export other
+figures themselves.
 
-Not here: what Ray measures anyway (CPU, memory and disk of nodes, GPUs, actors that restart).
+Not covered: what Ray measures anyway (CPU, memory and disk of nodes, GPUs, actors that restart).
 """
 
 import shutil
@@ -35,7 +36,7 @@ _GAUGES = {
 
 class Monitor:
     def __init__(self, directory: Path, learners: Mapping[str, LearnerHandle]) -> None:
-        """directory: of the run."""
+        """directory: the run's directory."""
         self._directory, self._learners = directory, learners
         self._gauges = {name: Gauge(name, text, ("run", *tags)) for name, (text, tags) in _GAUGES.items()}
         self._episodes = Counter("sparring_episodes", "Episodes played for training.", ("run",))
@@ -44,7 +45,7 @@ class Monitor:
             metric.set_default_tags({"run": directory.name})
 
     def step(self, row: Mapping[str, Any], episodes: Sequence[Episode]) -> None:
-        """row: as in metrics.jsonl."""
+        """Exports the figures of one step. row: as in metrics.jsonl."""
         seconds = row["seconds"]
         playing = seconds.get("rollout", 0.0) + seconds.get("sandbox", 0.0)
         self._set("sparring_step", row["step"])

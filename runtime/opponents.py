@@ -1,7 +1,9 @@
-"""Past versions of a frozen policy as opponents: their weights on disk, and which of them plays (curriculum/opponents.py).
+"""Past versions of a frozen policy as opponents: stores their weights, and chooses the version that plays
+(curriculum/opponents.py).
 
-When a policy stops learning, its weights join its past. While it is frozen, one version plays for the whole phase, today's
-or a past one, so its engines load weights at most twice a phase. Evaluation is by today's versions.
+When a policy stops learning, its weights are stored as a past version. While the policy is frozen, one version plays
+for the whole phase, the current or a past one, so its engines load weights at most twice a phase. Evaluation uses the
+current versions.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +19,7 @@ from runtime.parts import Parts, Start
 
 
 class PastOpponents:
-    """Off where curriculum.opponents says that today's versions always play."""
+    """Manages past opponents. It is off if the current versions always play (curriculum.opponents)."""
 
     def __init__(self, config: Config, start: Start, parts: Parts) -> None:
         mix = config.curriculum.opponents
@@ -26,14 +28,15 @@ class PastOpponents:
         seed = derive_seed(config.seed, "opponents")
         self._past = {role: Opponents(mix, None, derive_seed(seed, role)) for role in config.policies}
         self._today: dict[str, int] = {}
-        """By policy: the version that it stopped learning with."""
+        """Version that each policy stopped learning with, by policy."""
         self._drawn: dict[str, tuple[int, int | None]] = {}
-        """By policy: (first step of the phase, the version that plays in it)."""
+        """(first step of the phase, past version that plays in it), by policy; None: the current version plays."""
         self._seated: dict[str, int] = {}
-        """By policy: the past version that its engines hold."""
+        """Past version that the engines hold, by policy."""
 
     def seat(self, assignment: Assignment) -> bool:
-        """Before the step is played. Whether engines loaded weights. Raises PublishError."""
+        """Loads the versions that play in a step; to be called before the step is played. Returns whether engines
+        loaded weights. Raises PublishError."""
         wanted: dict[str, int] = {}
         for role in self._config.policies if self.on else ():
             if (
@@ -50,7 +53,8 @@ class PastOpponents:
         return self._drawn[role][1]
 
     def seat_today(self) -> bool:
-        """Before an evaluation. Whether engines loaded weights. Raises PublishError."""
+        """Loads the current versions; to be called before an evaluation. Returns whether engines loaded weights. Raises
+        PublishError."""
         return self._put({})
 
     def _put(self, wanted: Mapping[str, int]) -> bool:
@@ -62,10 +66,11 @@ class PastOpponents:
         return bool(changed)
 
     def played(self, assignment: Assignment, episodes: Sequence[Episode]) -> dict[str, Any]:
-        """After the step: what the row says of it. How the learners fared decides whom they meet later."""
+        """Stores new past versions after a step, and records how often the learners won, which decides how often they
+        play each version later. Returns the entries for the step's row."""
         for role in assignment.stops_learning if self.on else ():
             learner = self._parts.learners[role]
-            # be it that this step, the phase's last, taught nothing
+            # stored even if this step, the last of the phase, changed nothing
             if learner.version > self._today.get(role, 0):
                 self._parts.keep_weights(learner.current_weights(), self._file(role, learner.version))
                 self._past[role].add(learner.version)
@@ -86,12 +91,13 @@ class PastOpponents:
         return self._start.run_directory / "opponents" / f"{role}-{version:06d}.npz"
 
     def state_dict(self) -> dict[str, Any]:
-        """Plain JSON."""
+        """Returns the state as plain JSON."""
         past = {role: of.state_dict() for role, of in self._past.items()}
         return {"past": past, "today": self._today, "drawn": {k: list(v) for k, v in self._drawn.items()}}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Of another run (--resume-from) nothing: its files are not here."""
+        """Restores the state. Another run's state (--resume-from) is ignored, since that run's weight files are not
+        here."""
         if self._start.continues:
             for role, of in self._past.items():
                 of.load_state_dict(state["past"][role])

@@ -1,4 +1,4 @@
-"""What the driver drives. Both runtimes give exactly this."""
+"""The interface of the parts that the driver uses. Both runtimes provide exactly this."""
 
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Stateful(Protocol):
-    """A part that remembers something from step to step; plain JSON."""
+    """A part that keeps a state from step to step, as plain JSON."""
 
     def state_dict(self) -> dict[str, Any]: ...
 
@@ -45,21 +45,21 @@ class Scheduler(Stateful, Protocol):
 
 class Rollouts(Protocol):
     heard: Callable[[PlayProgress], None]
-    """Is told how far a request has come, while the driver waits for its result."""
+    """Receives how far a request has come, while the driver waits for its result."""
 
     def begin(self, request: PlayRequest) -> Callable[[], PlayResult]:
-        """Play it beside what is begun already; the result waits for the end."""
+        """Starts to play a request beside those that are being played. Returns a function that waits for the result."""
         ...
 
     def publish(self, policy: str, update: Any) -> list[PublishReceipt]: ...
 
     def sleep(self) -> None:
-        """Engines that can (engine.sleep) leave the GPU to a learner; begin and publish wake them."""
+        """Makes engines that can sleep (engine.sleep) leave the GPU to a learner; begin and publish wake them."""
         ...
 
 
 Learning = Callable[[], tuple[Mapping[str, float], Any]]
-"""Waits, for (metrics, the new weights or a reference to them)."""
+"""Function that waits for an update and returns (metrics, the new weights or a reference to them)."""
 
 
 class LearnerHandle(Protocol):
@@ -67,16 +67,16 @@ class LearnerHandle(Protocol):
     def version(self) -> int: ...
 
     def begin(self, batch: BatchSpec) -> Learning:
-        """Learn from it; the result waits for the end."""
+        """Starts an update on a batch. Returns a function that waits for its end."""
         ...
 
     def current_weights(self) -> Any:
-        """Of the current version; what Learning gives."""
+        """Returns the weights of the current version, in the form in which Learning returns them."""
         ...
 
     def save(self) -> AbstractContextManager[Path]:
-        """Begin to save the current version, and go on; who enters the context waits for the directory, which is there
-        for as long as the context is open."""
+        """Starts to save the current version and returns at once. Entering the context waits for the directory, which
+        exists as long as the context is open."""
         ...
 
 
@@ -92,39 +92,39 @@ class Parts:
     sandbox: Sandbox
     """The driver's own client, for evaluation."""
     describe: str
-    """One line: where this runs and what judges."""
+    """One line that says where the run is and which sandbox judges."""
     wait: Wait
-    """wait(coroutine) -> its result, on the loop that the sandbox client belongs to."""
+    """wait(coroutine) returns its result, from the event loop that the sandbox client belongs to."""
     keep_weights: Callable[[Any, Path], None]
-    """keep_weights(weights as a learner gave them, file): for later (runtime/opponents.py)."""
+    """keep_weights(weights as a learner returned them, file) stores them for later (runtime/opponents.py)."""
     kept_weights: Callable[[Path], Any]
-    """What `publish` takes, from such a file."""
+    """Reads such a file and returns what `publish` takes."""
     watch: Callable[[Mapping[str, Any], Sequence[Episode]], None] = lambda row, episodes: None
-    """watch(row, episodes of a step): for whoever watches the cluster."""
+    """watch(row, episodes of a step) exports the step's figures for monitoring of the cluster."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
-    """Where a run starts: models, and a checkpoint to continue from."""
+    """Starting point of a run: models, and a checkpoint to continue from."""
 
     run_directory: Path
     models: Mapping[str, str]
-    """Warm start of each policy: directory or hub id."""
+    """Initial model of each policy: directory or hub id."""
     checkpoint: Path | None
     versions: Mapping[str, int]
-    """Version of each policy's weights at the start: 0, or the checkpoint's."""
+    """Version of each policy's weights at the start: 0, or that of the checkpoint."""
     state: Mapping[str, Any] | None
-    """The checkpoint's."""
+    """State of the checkpoint; None if there is no checkpoint."""
     gpu_bytes: int = 0
-    """That a run may take of the smallest GPU; 0 where none is seen."""
+    """Bytes that a run may take on the smallest GPU; 0 if there is no GPU."""
     nodes: tuple[Node, ...] = ()
-    """That the parts of a run on GPUs are placed on."""
+    """Nodes that the parts of a run on GPUs are placed on."""
     host_bytes: int | None = None
-    """That a run without a GPU may take of the memory; None: not known."""
+    """Bytes of memory that a run without a GPU may take; None if that is not known."""
     ways_out: Callable[[], Iterable[str]] = tuple
-    """Options with which what was asked for would fit the memory."""
+    """Returns options with which the run that was asked for would fit into memory."""
 
     @property
     def continues(self) -> bool:
-        """The checkpoint is one of this very run, not of another (--resume-from)."""
+        """Whether the checkpoint is one of this run, and not of another (--resume-from)."""
         return self.checkpoint is not None and self.checkpoint.parent.parent == self.run_directory

@@ -1,11 +1,12 @@
-"""Which node each part of a run is on, and how much of a GPU it has: by arithmetic, before anything starts.
+"""Places each part of a run on a node, with its share of a GPU, by arithmetic, before anything starts.
 
-A GPU is counted as Ray counts it, in whole ten-thousandths, and given as Ray gives it: a share from the GPU on which it
-leaves the least, whole ones where nothing else is. So what fits here fits there, in the order in which the parts start.
+A GPU is counted as Ray counts it, in ten-thousandths, and assigned as Ray assigns it: a share comes from the GPU on
+which it leaves the least, and whole GPUs are those that nothing else is on. So a placement that fits here fits in Ray
+as well, in the order in which the parts start.
 
-What is on one node: the GPUs of a tensor-parallel engine, always; a learner's workers, where a node has room for all of
-them, else evenly on as few nodes as have. Not here: memory (runtime/memory_plan.py), other jobs' use of the nodes, unless
-they are given as they are left.
+The GPUs of a tensor-parallel engine are always on one node. A learner's workers are on one node if a node has room for
+all, else evenly on as few nodes as possible. Not covered: memory (runtime/memory_plan.py), and what other jobs use,
+unless the nodes are given with what is left.
 """
 
 from __future__ import annotations
@@ -23,22 +24,26 @@ from configs.sections import EMBEDDED
 from core.errors import SparringError
 
 UNIT = 10_000
-"""Of a GPU or a CPU, in Ray's own count: what is not a whole one of these Ray rounds."""
+"""Number of units in a GPU or a CPU, as Ray counts: it rounds smaller fractions."""
 
 
 ROLLOUT_ACTOR = "rollout actor"
 
 
 class NoPlace(SparringError):
-    """The parts of a run do not fit the nodes; Ray itself would wait for ever without a word."""
+    """The parts of a run do not fit on the nodes. Without this check Ray would wait forever without a message."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Node:
-    """Example: Node(name="3f0c…", address="10.0.0.4", gpus=8, cpus=64)."""
+    """A node of the cluster, or this machine.
+
+    Example:
+        Node(name="3f0c…", address="10.0.0.4", gpus=8, cpus=64)
+    """
 
     name: str
-    """Ray's id of it."""
+    """Ray's id for the node."""
     address: str
     gpus: float
     cpus: float
@@ -46,21 +51,21 @@ class Node:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Part:
-    """Actors or workers that are alike, each on one node."""
+    """Identical actors or workers, each on one node."""
 
     name: str
     count: int
     gpus: int
-    """Of each, in UNIT: a share of one, or whole ones."""
+    """GPUs for each actor or worker, in UNIT: a share of one GPU, or whole GPUs."""
     cpus: int
-    """In UNIT."""
+    """CPUs for each actor or worker, in UNIT."""
     least: int = 0
-    """Workers of one learner: as many as it goes on with; 0: actors, each by itself."""
+    """For the workers of a learner: the number with which it continues at the least. 0: actors, each by itself."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Place:
-    """One actor or worker."""
+    """The node of one actor or worker."""
 
     part: str
     node: Node
@@ -81,7 +86,8 @@ def units(share: float) -> int:
 
 
 def learner_groups(config: Config) -> list[tuple[str, ...]]:
-    """Policies by the workers that they learn on: together those that tune adapters of one model, on the same kind of them."""
+    """Returns the policies, grouped by the workers that they learn on. Policies that tune adapters of one model on the
+    same kind of workers learn on the same ones."""
     first, *others = config.policies
     one = config.policy(first)
     together = [
@@ -94,7 +100,8 @@ def learner_groups(config: Config) -> list[tuple[str, ...]]:
 
 
 def learning_in_turn(config: Config, roles: Sequence[str]) -> list[tuple[str, ...]]:
-    """Who of them learns at the same time: all, where each has workers of its own, on GPUs of its own or on CPUs."""
+    """Returns groups of policies that learn at the same time: all together if each has its own workers, on its own GPUs
+    or on CPUs; else one after another."""
     apart = all(
         len(group) == 1 and (config.device == "cpu" or (config.policy(group[0]).learner.gpus or 0) >= 1)
         for group in learner_groups(config)
@@ -103,7 +110,7 @@ def learning_in_turn(config: Config, roles: Sequence[str]) -> list[tuple[str, ..
 
 
 def parts_of(config: Config) -> list[Part]:
-    """In the order in which they start."""
+    """Returns the parts of a run, in the order in which they start."""
     parts, rollout, width = [], config.rollout, _width(config)
     on_gpu = config.device == "cuda"
     for roles in config.engines():
@@ -131,7 +138,7 @@ def parts_of(config: Config) -> list[Part]:
 
 
 def _width(config: Config) -> int:
-    """GPUs of the widest engine that a rollout actor holds; 0: it holds none."""
+    """Returns the number of GPUs of the widest engine that a rollout actor holds; 0 if it holds none."""
     held = (config.policy(role).engine for role in config.policies)
     return max((engine.gpus_each for engine in held if engine.count is None), default=0)
 
@@ -139,11 +146,11 @@ def _width(config: Config) -> int:
 # ---------------------------------------------------------------------- where
 @dataclass
 class _Room:
-    """What is left of a node."""
+    """Resources that are left on a node."""
 
     node: Node
     gpus: list[int] = field(default_factory=list)
-    """Of each GPU."""
+    """Units that are left on each GPU."""
     cpus: int = 0
 
     @classmethod
@@ -152,12 +159,12 @@ class _Room:
         return cls(node, [UNIT] * whole + [rest] * bool(rest), units(node.cpus))
 
     def holds(self, part: Part) -> int:
-        """How many of this part it has room for, at most so many as there are."""
+        """Returns how many actors or workers of this part fit on the node, at most as many as the part has."""
         room = replace(self, gpus=list(self.gpus))
         return next((n for n in range(part.count) if not room.take(part)), part.count)
 
     def take(self, part: Part) -> bool:
-        """False where there is no room."""
+        """Takes the place of one actor or worker. Returns False if there is no room."""
         if part.gpus >= UNIT:
             found = [i for i, left in enumerate(self.gpus) if left == UNIT][: part.gpus // UNIT]
             fits = len(found) == part.gpus // UNIT
@@ -174,8 +181,8 @@ class _Room:
 
 
 def place(parts: Sequence[Part], nodes: Sequence[Node]) -> list[Place]:
-    """In the parts' order. Of a learner that can go on with fewer workers, fewer where not all find room. Raises NoPlace,
-    with what is wanted and what there is."""
+    """Returns a place for each actor and worker, in the parts' order. If not all fit, learners that can continue with
+    fewer workers get fewer. Raises NoPlace, which says what is needed and what is available."""
     fewest = [replace(part, count=part.least) if part.least else part for part in parts]
     for wanted, engines_first in itertools.product((parts, fewest), (False, True)):
         found = _placed(sorted(wanted, key=partial(_turn, engines_first)), nodes)
@@ -189,12 +196,12 @@ def place(parts: Sequence[Part], nodes: Sequence[Node]) -> list[Place]:
 
 
 def _turn(engines_first: bool, part: Part) -> tuple[bool, int]:
-    """Among learners, and among engines, the largest first."""
+    """Sort key: learners before engines, or engines first; among each, the largest first."""
     return bool(part.least) == engines_first, -part.gpus * (part.count if part.least else 1)
 
 
 def _placed(order: Sequence[Part], nodes: Sequence[Node]) -> dict[str, list[Node]] | None:
-    """The nodes of each part, the parts taken in this order."""
+    """Returns the nodes of each part if the parts are placed in this order, or None if one does not fit."""
     rooms = [_Room.of(node) for node in nodes]
     found: dict[str, list[Node]] = {}
     for part in order:
@@ -206,7 +213,8 @@ def _placed(order: Sequence[Part], nodes: Sequence[Node]) -> dict[str, list[Node
 
 
 def _each(part: Part, rooms: Sequence[_Room]) -> list[_Room] | None:
-    """Each where it leaves the fewest GPUs: what needs many on one node finds them."""
+    """Places each actor on the node that has the fewest GPUs left, so that nodes with many free GPUs stay for larger
+    parts."""
     taken = []
     for _ in range(part.count):
         fits = [room for room in rooms if room.holds(replace(part, count=1))]
@@ -219,7 +227,7 @@ def _each(part: Part, rooms: Sequence[_Room]) -> list[_Room] | None:
 
 
 def _together(part: Part, rooms: Sequence[_Room]) -> list[_Room] | None:
-    """All on one node, or evenly on as few as have room."""
+    """Places all workers on one node, or evenly on as few nodes as have room."""
     capacity = {id(room): room.holds(part) for room in rooms}
     whole = [room for room in rooms if capacity[id(room)] == part.count]
     if whole:
@@ -243,13 +251,14 @@ def _together(part: Part, rooms: Sequence[_Room]) -> list[_Room] | None:
 
 
 def _starts(parts: Sequence[Part], found: dict[str, list[Node]], nodes: Sequence[Node]) -> bool:
-    """Whether Ray, who gives out the GPUs of a node as the parts come, has some left for each."""
+    """Returns whether Ray, which assigns a node's GPUs in the order in which the parts start, has GPUs left for each
+    part."""
     rooms = {node.name: _Room.of(node) for node in nodes}
     return all(rooms[node.name].take(part) for part in parts for node in found[part.name])
 
 
 def _refusal(parts: Sequence[Part], nodes: Sequence[Node]) -> str:
-    """What is wanted, and what there is."""
+    """Returns what is needed and what is available, as an error message."""
     wanted = ", ".join(
         f"{part.count} x {part.name} of {part.gpus / UNIT:g} GPUs and {part.cpus / UNIT:g} CPUs"
         for part in parts
@@ -263,7 +272,7 @@ def _refusal(parts: Sequence[Part], nodes: Sequence[Node]) -> str:
 
 
 def described(places: Sequence[Place], nodes: Sequence[Node]) -> list[str]:
-    """A line for each node, and one for GPUs that have nothing to do."""
+    """Returns a line for each node, and a line about idle GPUs."""
     lines = []
     for node in nodes:
         here = Counter((taken.part, taken.gpus) for taken in places if taken.node == node)
@@ -278,7 +287,7 @@ def described(places: Sequence[Place], nodes: Sequence[Node]) -> list[str]:
 
 
 def idle_gpus(places: Sequence[Place], nodes: Sequence[Node]) -> int:
-    """GPUs of which nothing is used."""
+    """Returns the number of GPUs that nothing uses."""
     rooms = {node.name: _Room.of(node) for node in nodes}
     for taken in places:
         rooms[taken.node.name].take(Part(name=taken.part, count=1, gpus=taken.gpus, cpus=taken.cpus))
@@ -287,9 +296,12 @@ def idle_gpus(places: Sequence[Place], nodes: Sequence[Node]) -> int:
 
 # ---------------------------------------------------------------------- how much
 def shares(config: Config, nodes: Sequence[Node]) -> dict[str, Any]:
-    """What is left open of rollout.actors, rollout.gpus and learner.gpus on a GPU, by dotted key: whole GPUs where there
-    are enough; else the learners, who take turns, share one, and the actors have the others; on a single GPU the actors
-    have one half and the learners the other. Actors left open fill the GPUs that nothing else is on."""
+    """Returns rollout.actors, rollout.gpus and learner.gpus for a run on GPUs, by dotted key.
+
+    Each part has whole GPUs if there are enough. Else the learners, which take turns, share one GPU and the actors have
+    the others; on a single GPU the actors have one half and the learners the other. If the number of actors is open,
+    actors fill the GPUs that nothing else is on.
+    """
     gpus = sum(int(node.gpus) for node in nodes) or 1  # a cluster that has yet to start one
     groups, width = learner_groups(config), _width(config)
     engines = [config.policy(roles[0]).engine for roles in config.engines()]
@@ -303,7 +315,7 @@ def shares(config: Config, nodes: Sequence[Node]) -> dict[str, Any]:
     if gpus - on < sum(workers.values()) and open_groups:
         left = UNIT if gpus > on else UNIT - actors * actor
         rest = (left - given) // len(open_groups)
-        learner = rest if rest > 0 else UNIT  # which is refused
+        learner = rest if rest > 0 else UNIT  # this does not fit, and is refused later
     chosen: dict[str, Any] = {"rollout.gpus": actor / UNIT if width else 0.0}
     for group in groups:  # NCCL refuses two workers of one group on a GPU
         for role in group:
@@ -312,7 +324,8 @@ def shares(config: Config, nodes: Sequence[Node]) -> dict[str, Any]:
 
 
 def _of_actors(actors: int, width: int, gpus: int, learning: int, given: float | None) -> tuple[int, int]:
-    """(GPUs that the actors are on, an actor's share in UNIT). learning: the learners' workers."""
+    """Returns (number of GPUs that the actors are on, an actor's share in UNIT). learning: number of the learners'
+    workers."""
     if given is not None or not width:
         each = units(given or 0)
         on = math.ceil(actors / (UNIT // each)) if 0 < each < UNIT else actors * width
@@ -324,7 +337,7 @@ def _of_actors(actors: int, width: int, gpus: int, learning: int, given: float |
 
 
 def _filling(config: Config, chosen: dict[str, Any], nodes: Sequence[Node]) -> int:
-    """Rollout actors: as many as there are problems and GPUs for, at least one."""
+    """Returns the number of rollout actors: as many as there are problems and GPUs for, at least one."""
     rollout = config.rollout
     if rollout.actors is not None or not _width(config):
         return rollout.actors or 1

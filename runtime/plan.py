@@ -1,6 +1,6 @@
-"""What a run would be, and what would keep it from being: found out before anything takes time.
+"""Plans a run: what it would do, and what prevents it, found out before anything takes time.
 
-Not here: what other nodes of a cluster have, but for their GPUs.
+Not covered: what other nodes of a cluster have, except their GPUs.
 """
 
 import json
@@ -35,21 +35,22 @@ _GIB, _MIB = 1 << 30, 1 << 20
 _WEIGHTS, _ADAM = 4, 8
 """Bytes per parameter, fp32."""
 _LARGE = 1 << 30
-"""Bytes of a checkpoint that is not written after every step, unless that is asked for."""
+"""Bytes from which on a checkpoint is not written after every step, unless the config asks for that."""
 SAVE_S = 900.0
-"""Seconds from one of these checkpoints to the next."""
+"""Seconds between two such checkpoints."""
 _TINY, _RATE, _LORA_RATE = 10**8, 5e-5, 5e-4
-"""Parameters, and beyond them the highest learning rate that nobody is asked about."""
+"""Number of parameters up to which any learning rate is accepted; beyond it, the highest learning rates without a
+warning."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     lines: Sequence[str]
-    """What would run, a line a subject."""
+    """Description of the run, one subject per line."""
     obstacles: Sequence[str]
-    """What is in the way, and how to mend it; a run with any does not start."""
+    """Reasons why the run cannot start, each with its remedy. A run with obstacles does not start."""
     warnings: Sequence[str]
-    """What a run says and starts."""
+    """Messages that are printed; the run starts nevertheless."""
 
 
 def make_plan(config: Config, start: Start, train: Sequence[Problem], held_out: Sequence[Problem]) -> Plan:
@@ -74,7 +75,7 @@ def make_plan(config: Config, start: Start, train: Sequence[Problem], held_out: 
         if memory_plan.over(found, start.gpu_bytes):
             obstacles.append(memory_plan.refusal(found, start.gpu_bytes, [*islice(start.ways_out(), 3)]))
     nodes = start.nodes
-    if config.device == "cpu":  # Ray's own count is this one, or less
+    if config.device == "cpu":  # Ray counts as many CPUs, or fewer
         here = Node(name="", address="this machine", gpus=0, cpus=os.cpu_count() or 1)
         nodes = () if _joins(config) else (here,)
     if not config.local and nodes:
@@ -108,7 +109,7 @@ def make_plan(config: Config, start: Start, train: Sequence[Problem], held_out: 
 
 
 Look = tuple[str | None, str | None]
-"""(what there is, what is in the way)."""
+"""(description, obstacle); either may be None."""
 
 
 def _models(config: Config, start: Start) -> list[str]:
@@ -127,7 +128,7 @@ def _models(config: Config, start: Start) -> list[str]:
 
 
 def _rates(config: Config, start: Start) -> Iterator[str]:
-    """A recipe's learning rate stays where another model takes its model's place."""
+    """Yields warnings about learning rates: a recipe's rate stays even if another model replaces the recipe's model."""
     for role in config.policies:
         policy, rate = config.policy(role), config.policy_learning_rate(role)
         most = _LORA_RATE if policy.learner.lora else _RATE
@@ -139,7 +140,7 @@ def _rates(config: Config, start: Start) -> Iterator[str]:
 
 
 def _joins(config: Config) -> str | None:
-    """The address of the cluster that the run joins."""
+    """Returns the address of the cluster that the run joins, or None."""
     return None if config.local else os.environ.get("RAY_ADDRESS") or None
 
 
@@ -184,7 +185,7 @@ def _tensor_parallel(config: Config, start: Start) -> Look:
 
 
 def _kv_cache(config: Config, start: Start) -> Look:
-    """Of vLLM on a CPU, where it is given in bytes."""
+    """Checks that the cache of vLLM on a CPU, which is given in bytes, holds a sequence of full length."""
     shapes = shapes_of(config) if config.device == "cpu" else None
     for role, shape in (shapes or {}).items():
         engine = config.policy(role).engine
@@ -215,7 +216,7 @@ def _sandbox(config: Config, start: Start) -> Look:
 
 
 def _languages(config: Config, names: Collection[str]) -> list[str]:
-    """Why the sandbox of this machine cannot run these languages. An image has all but q."""
+    """Returns why the sandbox of this machine cannot run these languages. A Docker image has all languages except q."""
     if config.sandbox_limits is None or _joins(config):
         return []
     try:
@@ -223,7 +224,7 @@ def _languages(config: Config, names: Collection[str]) -> list[str]:
             config.sandbox.backend, config.sandbox.runtime, trusted=config.trusts_programs
         ).kind
     except SandboxUnavailable:
-        return []  # which is said already
+        return []  # _sandbox reports it
     commands = set(all_commands()) - {Q_INSIDE}
     found = {c for c in commands if kind == "docker" or shutil.which(c, path="/usr/local/bin:/usr/bin:/bin")}
     found |= {Q_INSIDE} if os.environ.get("Q_BIN") else set()
@@ -251,7 +252,7 @@ def _shared_memory(config: Config, start: Start) -> Look:
 
 
 def _memory(config: Config, start: Start) -> Look:
-    """On CPU."""
+    """Checks the memory of a run on a CPU."""
     shapes = shapes_of(config) if config.device == "cpu" else None
     if shapes is None:
         return None, None
@@ -260,7 +261,7 @@ def _memory(config: Config, start: Start) -> Look:
     if have is None or _joins(config):
         return line, None
     line = f"{line}; {have / _GIB:.1f} GiB may be taken"
-    # with models as small as the embedded ones the figure is that of the processes, and rough
+    # for models as small as the embedded ones, the figure is mostly that of the processes, and rough
     if needed <= have or max(shape.parameters for shape in shapes.values()) < _TINY:
         return line, None
     ways = "; or ".join([*islice(start.ways_out(), 3), "smaller models", "a GPU (--device cuda)"])
@@ -274,7 +275,7 @@ class Saving:
     """When checkpoints are written, besides those after evaluations and at the ends of stages, and which are kept."""
 
     every: int | None
-    """Steps between two checkpoints. None: SAVE_S lie between them."""
+    """Steps between two checkpoints; None: one is written every SAVE_S seconds."""
     keep: int
     """Number of latest checkpoints that are kept, besides the best."""
     stages: bool
@@ -287,9 +288,9 @@ class Saving:
 
 
 def saving(config: Config, start: Start) -> Saving:
-    """Returns what the config says of checkpoints; what it leaves open follows from their size."""
+    """Returns when checkpoints are written and kept. What the config leaves open follows from their size."""
     every, keep, size = config.checkpoint.every, config.checkpoint.keep, _checkpoint_bytes(config, start)
-    # a model that is not on this machine comes from a hub, but for the embedded one, which is made first
+    # a model that is not on this machine comes from a hub, except the embedded one, which is made at the start
     unknown = any(config.policy(role).model != EMBEDDED for role in config.policies)
     large = unknown if size is None else size >= _LARGE
     return Saving(
@@ -300,11 +301,11 @@ def saving(config: Config, start: Start) -> Saving:
 
 
 def _checkpoint_bytes(config: Config, start: Start) -> int | None:
-    """Returns None if a model is not on this machine yet."""
+    """Returns the bytes of a checkpoint, or None if a model is not on this machine yet."""
     shapes = shapes_of(config) or {}
     sizes = {role: parameters(start.models[role]) for role in config.policies}
     for role, shape in shapes.items():
-        if config.policy(role).model != EMBEDDED:  # else it may not be made yet
+        if config.policy(role).model != EMBEDDED:  # the embedded one may not be made yet
             sizes[role] = sizes[role] or shape.parameters
     if not all(sizes.values()):
         return None
@@ -318,7 +319,8 @@ def _checkpoint_bytes(config: Config, start: Start) -> int | None:
 
 
 def _disk(config: Config, start: Start) -> Look:
-    """Checkpoints that are kept at once: the last ones, the best, one per stage, and the one being written."""
+    """Checks the disk space for the checkpoints that exist at once: the latest ones, the best, one per stage, and the
+    one being written."""
     each, rule = _checkpoint_bytes(config, start), saving(config, start)
     if each is None:
         return f"disk: checkpoints are written {rule}", None
@@ -330,7 +332,7 @@ def _disk(config: Config, start: Start) -> Look:
         f"disk: about {each / _MIB:.0f} MiB a checkpoint, written {rule}, at most {count} at once; "
         f"{free / _GIB:.0f} GiB are free at {there}"
     )
-    more = each * max(1, count - there_already)  # a resumed run has some
+    more = each * max(1, count - there_already)  # a resumed run has some already
     if more <= free:
         return line, None
     fewer = f"keep fewer (--checkpoint.keep, now {rule.keep})"
@@ -355,7 +357,8 @@ def _mirror(config: Config, start: Start) -> Look:
 
 
 def parameters(model: str) -> int:
-    """Of a model directory, as its safetensors' headers say, or of an adapter's base; 0 where it is not on this machine."""
+    """Returns the number of parameters of a model directory, or of an adapter's base, from its safetensors headers; 0
+    if it is not on this machine."""
     place = Path(base_of(model) or model)
     return sum(_in_header(file) for file in place.glob("*.safetensors")) if place.is_dir() else 0
 
@@ -369,7 +372,7 @@ def _in_header(file: Path) -> int:
         ValueError,
         OverflowError,
         MemoryError,
-    ):  # a damaged one is named when its model is loaded
+    ):  # a damaged file is reported when its model is loaded
         return 0
     shapes = (tensor["shape"] for name, tensor in header.items() if name != "__metadata__")
     return sum(math.prod(shape) for shape in shapes)

@@ -1,4 +1,4 @@
-"""What a run trains on, and what it is measured on."""
+"""Loads the problems that a run is trained on and those that it is evaluated on."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ _NAMED = 3
 
 
 def load_splits(config: Config) -> tuple[list[Problem], list[Problem]]:
-    """(training, held-out) problems. Raises ProblemFileError."""
+    """Returns the (training, held-out) problems. Raises ProblemFileError."""
     settings = config.problems
     if "problems" not in config.game.uses:
         return config.game.own_problems(config.evaluation.problems or EVALUATION_PROBLEMS)
@@ -58,7 +58,7 @@ def load_splits(config: Config) -> tuple[list[Problem], list[Problem]]:
 
 @contextmanager
 def _key(name: str) -> Iterator[None]:
-    """A recipe may have named the file, not the user."""
+    """Adds the config key to an error, since a recipe, and not the user, may have named the file."""
     try:
         yield
     except ProblemFileError as error:
@@ -67,7 +67,7 @@ def _key(name: str) -> Iterator[None]:
 
 
 def _without(train: list[Problem], held_out: list[Problem], settings: FileProblems) -> list[Problem]:
-    """The training problems that are not also held out, under any name."""
+    """Returns the training problems without those that are also held out, under whatever id."""
     kept, dropped = drop_contaminated(train, held_out)
     if not kept:
         raise ProblemFileError(
@@ -81,9 +81,10 @@ def _without(train: list[Problem], held_out: list[Problem], settings: FileProble
 
 
 def without_failing(problems: Sequence[Problem], failing: Mapping[str, Sequence[Offence]]) -> list[Problem]:
-    """Those whose reference solves them; the others are named. Raises ProblemFileError where none is left.
+    """Returns the problems without those whose references fail, which are printed. Raises ProblemFileError if none is
+    left.
 
-    failing: what their references do wrong, by problem id.
+    failing: what each failing reference does wrong, by problem id.
     """
     kept = [problem for problem in problems if problem.id not in failing]
     dropped = [problem.id for problem in problems if problem.id in failing]
@@ -103,7 +104,8 @@ def _named(ids: Sequence[str], what: str) -> str:
 
 
 def _learnable(train: list[Problem], file: Path | None) -> list[Problem]:
-    """Those that the policy measured in `file` solves sometimes."""
+    """Returns the problems without those that the policy measured in `file` always or never solved. The difficulty of
+    each measured problem follows from its pass rate."""
     if file is None:
         return train
     try:

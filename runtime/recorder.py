@@ -1,4 +1,4 @@
-"""All that a run leaves behind: config, rows, episodes, samples, curves, checkpoints, results."""
+"""Writes the files of a run: config, rows, episodes, samples, curves, checkpoints, results."""
 
 import copy
 import time
@@ -27,9 +27,9 @@ from tracking.run_record import RunRecord, versions
 _SECONDS = (
     "warm_start", "startup", "rollout", "sandbox", "learn", "publish", "evaluation", "checkpoint", "records",
 )  # fmt: skip
-"""Parts of a run's time that its results always name."""
+"""Parts of a run's time that are always in its results."""
 SAMPLES = 3
-"""Episodes written out per stage."""
+"""Number of episodes that are written out per stage."""
 CURVES = "learning_curves.png"
 
 
@@ -43,14 +43,14 @@ class Recorder:
         show: Display,
         clock: Clock,
     ) -> None:
-        """shown: the held-out scores that people are shown."""
+        """shown: names of the held-out scores that are displayed."""
         self._config, self._start, self._tokenizers = config, start, tokenizers
         self._shown, self._show, self._clock = shown, show, clock
         directory = start.run_directory
         self._record = RunRecord(directory)
         self._saving = saving(config, start)
         self._saved = clock.last
-        """When the last checkpoint was begun."""
+        """Time at which the last checkpoint was started."""
         self._store = CheckpointStore(directory / "checkpoints", self._saving.keep)
         self._writer = ThreadPoolExecutor(1, "checkpoints")
         self._writing: Future[None] | None = None
@@ -63,12 +63,12 @@ class Recorder:
         self._before: dict[str, float] = {}
         self._stages: list[dict[str, Any]] = []
         self._stage_began: dict[str, float] = {}
-        """What the clock showed."""
+        """Seconds per part on the clock when the stage began."""
         self._best: dict[str, Any] | None = None
         self._results: dict[str, Any] = {}
 
     def state_dict(self) -> dict[str, Any]:
-        """Plain JSON."""
+        """Returns the state as plain JSON."""
         began = self._stage_began
         return {"before": self._before, "stages": self._stages, "stage_began": began, "best": self._best}
 
@@ -79,10 +79,10 @@ class Recorder:
         same = best is not None and best["by"] == self._config.evaluation.best_by
         self._best = (
             best if same and self._start.continues else None
-        )  # not another run's, nor of another score
+        )  # the best of another run, or by another score, does not count
 
     def open(self) -> None:
-        """Write the config; of a run that goes on, forget what came after its checkpoint."""
+        """Writes the config. If the run is resumed, removes what came after its checkpoint."""
         start, config = self._start, self._config.model_dump(mode="json")
         if start.continues and start.state is not None:
             self._record.continue_from(start.state["step"], config)
@@ -93,11 +93,11 @@ class Recorder:
         self._clock.lap("records")
 
     def categories(self, held_out: Mapping[str, Sequence[str]], trained: Iterable[str]) -> None:
-        """Of the problems: see RunRecord."""
+        """Writes the problems' categories (see RunRecord)."""
         self._record.write_categories(held_out, trained)
 
     def first_scores(self, scores: Scores) -> None:
-        """Of the players before they learn."""
+        """Records the scores of the policies before they learn."""
         self._before = scores.values
         self._record.add_evaluation(0, scores)
         self._record.add({"step": 0, "held_out": scores.values})
@@ -127,7 +127,8 @@ class Recorder:
         self._clock.lap("records")
 
     def save_is_due(self, step: int, row: Mapping[str, Any]) -> bool:
-        """Weights that make updates fail may be broken: those before them must not be pruned for them."""
+        """Returns whether a checkpoint is due. None is due after a step with failed updates: the weights may be broken,
+        and saving them would prune the checkpoints from before."""
         learned = [row[role] for role in self._config.policies if role in row]
         broken = any(of.get("skipped_updates") or of.get("reloaded") for of in learned)
         every = self._saving.every
@@ -142,8 +143,8 @@ class Recorder:
         learners: Mapping[str, LearnerHandle],
         parts: Mapping[str, Stateful],
     ) -> None:
-        """A checkpoint: the learners, and the state of the parts, as they are now. It is written while the run goes on;
-        the one before it is waited for. Raises what went wrong with that."""
+        """Starts a checkpoint: the learners, and the state of the parts, as they are now. It is written while the run
+        goes on. Waits for the checkpoint before, and raises any error that occurred while it was written."""
         self._show.phase(f"step {step}: checkpoint")
         self.wait()
         is_best = False
@@ -172,7 +173,7 @@ class Recorder:
         is_best: bool,
         stages: set[str],
     ) -> None:
-        """begun: the learners' saves. stages: checkpoints that are kept."""
+        """Writes a checkpoint. begun: the learners' saves. stages: names of further checkpoints that are kept."""
         step = state["step"]
         with ExitStack() as stack:
             policies = {role: stack.enter_context(save) for role, save in begun.items()}
@@ -189,14 +190,14 @@ class Recorder:
                 self._show.say(f"step {step}: not mirrored: {error}; {here}, until the next is sent")
 
     def wait(self) -> None:
-        """Until the checkpoint that is being written is there. Raises what went wrong with it."""
+        """Waits until the current checkpoint is written. Raises any error that occurred meanwhile."""
         writing, self._writing = self._writing, None
         if writing is not None:
             writing.result()
             self._clock.lap("checkpoint")
 
     def close(self) -> None:
-        """Where a run ends by an error, too: a checkpoint that was begun is finished."""
+        """Finishes a checkpoint that was started; also called if the run ends with an error."""
         try:
             self.wait()
         except Exception as error:
@@ -205,12 +206,13 @@ class Recorder:
 
     @property
     def latest(self) -> str:
-        """The newest checkpoint."""
+        """Returns the path of the newest checkpoint."""
         self.wait()
         return str(self._store.latest())
 
     def finish(self) -> None:
-        """Results, learning curves, the table. Raises what went wrong with the last checkpoint."""
+        """Writes the results and the learning curves, and prints the table. Raises any error from the last
+        checkpoint."""
         self.wait()
         after = self._stages[-1]["held_out"] if self._stages else self._before
         self._results = {
@@ -230,7 +232,8 @@ class Recorder:
         self._show.phase("stopping")
 
     def account(self) -> None:
-        """After the parts have stopped: the seconds that this took, too, and all of them in one line."""
+        """Adds the seconds of the shutdown to the results, and prints all seconds in one line. To be called after the
+        parts have stopped."""
         self._clock.lap("shutdown")
         self._write_results()
         seconds = self._wall_time()
@@ -240,5 +243,5 @@ class Recorder:
         return self._record.finish(self._results | {"wall_time_s": self._wall_time()})
 
     def _wall_time(self) -> dict[str, float]:
-        """Seconds by part and in all; those of the earlier halves of a resumed run are among them."""
+        """Returns the seconds by part and in total. The time before a resumption is included."""
         return dict.fromkeys(_SECONDS, 0.0) | self._clock.seconds | {"total": self._clock.total}

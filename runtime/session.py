@@ -1,4 +1,4 @@
-"""A run from its command line to its files: where it starts, what it evaluates, saves and reports."""
+"""One run, from its command line to its files: sets it up, and evaluates, saves and reports while it goes on."""
 
 import errno
 import fcntl
@@ -50,10 +50,10 @@ _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 @contextmanager
 def open_session(run: Run, recipe: str) -> Iterator["Session"]:
-    """Set everything up, and take it down again. Raises SparringError."""
+    """Sets everything up, yields the session, and shuts everything down. Raises SparringError."""
     clock = Clock()
     with run_log() as log, display() as show, _writable(run.output_dir), ExitStack() as tracked:
-        # a step's episodes are many objects without a cycle: much of receiving them was looking for one
+        # a step's episodes are many objects without cycles: garbage collection took much of the time to receive them
         tracked.callback(gc.set_threshold, *gc.get_threshold())
         gc.set_threshold(100_000)
         config, start = resolve(run, recipe)
@@ -79,7 +79,7 @@ def open_session(run: Run, recipe: str) -> Iterator["Session"]:
             parts.rollouts.heard = show.play
             if (
                 config.problems.kind == "file"
-            ):  # the embedded ones are judged by a test of ours, and their tests are data
+            ):  # embedded problems are checked by our own tests, and their tests are data
                 show.phase("judging the problems' references")
                 train, held_out = _judged(config.problems, parts, train, held_out)
             evaluations = Evaluations(config, start, held_out, parts, show, clock)
@@ -102,7 +102,7 @@ def open_session(run: Run, recipe: str) -> Iterator["Session"]:
                 for name, part in session.stateful.items():
                     if (
                         name != "opponents" or name in start.state["parts"]
-                    ):  # they may be switched on by --resume
+                    ):  # past opponents may be switched on by --resume
                         part.load_state_dict(start.state["parts"][name])
             show.begin(parts.scheduler.total_steps, start.state["step"] if start.state else 0)
             try:
@@ -114,7 +114,7 @@ def open_session(run: Run, recipe: str) -> Iterator["Session"]:
 
 
 def show_plan(run: Run, recipe: str) -> None:
-    """Print what would run. Raises SparringError with the reasons why it cannot."""
+    """Prints what would run. Raises SparringError with the reasons if the run cannot start."""
     config, start = resolve(run, recipe)
     train, held_out = load_splits(config)
     plan = make_plan(config, start, train, held_out)
@@ -129,7 +129,7 @@ def show_plan(run: Run, recipe: str) -> None:
 
 @contextmanager
 def _writable(output: Path) -> Iterator[None]:
-    """Raises SparringError where a file of the run finds no room."""
+    """Raises SparringError if a file of the run cannot be written because the disk is full or read-only."""
     try:
         yield
     except OSError as error:
@@ -143,7 +143,8 @@ def _writable(output: Path) -> Iterator[None]:
 def _judged(
     problems: FileProblems, parts: Parts, train: list[Problem], held_out: list[Problem]
 ) -> tuple[list[Problem], list[Problem]]:
-    """Those whose references pass their own tests. Raises ProblemFileError where one fails and none may be left out."""
+    """Returns the problems whose references pass their own tests. Raises ProblemFileError if a reference fails and
+    failing_references is refuse, or if no problem is left."""
     if problems.failing_references == "refuse":
         train = parts.wait(validate_references(train, parts.sandbox, problems.file))
         return train, parts.wait(validate_references(held_out, parts.sandbox, problems.held_out_from))
@@ -180,8 +181,8 @@ def _parts(config: Config, start: Start, train: list[Problem]) -> Iterator[Parts
 
 @contextmanager
 def _alone_at(file: Path) -> Iterator[None]:
-    """Holds a lock of the run's file, which the system takes back from who was killed. Raises SparringError where another
-    driver has it. Some file systems have no locks: there nothing is asked."""
+    """Holds a lock on the run's log file, which the system releases when the process ends. Raises SparringError if
+    another driver holds the lock. Some file systems have no locks; nothing is checked there."""
     with ExitStack() as held:
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -197,7 +198,8 @@ def _alone_at(file: Path) -> Iterator[None]:
 
 @contextmanager
 def _told_how_to_go_on(start: Start) -> Iterator[None]:
-    """What ends before the run has its config.yaml cannot be resumed: --resume would take another run."""
+    """Adds to an error how the run can be continued. A run without a config.yaml cannot be resumed: --resume would take
+    another run."""
 
     def how() -> str:
         if not (start.run_directory / "config.yaml").is_file():
@@ -222,17 +224,17 @@ def _told_how_to_go_on(start: Start) -> Iterator[None]:
 
 @dataclass(frozen=True, kw_only=True)
 class Session:
-    """One run under way: its parts, and what it does between them."""
+    """A run that is under way: its parts, and what happens between them."""
 
     config: Config
     start: Start
     parts: Parts
     problems: Mapping[str, Problem]
-    """To train on, by id."""
+    """Training problems by id."""
     display: Display
     clock: Clock
     credit: Mapping[str, Credit]
-    """By policy."""
+    """Credit assignment by policy."""
     divergence: Divergence
     evaluations: Evaluations
     recorder: Recorder
@@ -240,11 +242,11 @@ class Session:
     opponents: PastOpponents
     writers: Writers
     begun: deque[tuple[Assignment, Callable[[], PlayResult]]] = field(default_factory=deque, init=False)
-    """Steps that are played, or to be learnt from next."""
+    """Steps that are being played, or are to be learnt from next."""
 
     @property
     def stateful(self) -> Mapping[str, Stateful]:
-        """What a checkpoint holds beside the learners."""
+        """Returns the parts whose state a checkpoint holds besides the learners."""
         return {
             "curriculum": self.parts.scheduler,
             "clock": self.clock,
@@ -254,7 +256,7 @@ class Session:
         } | {f"{role}.credit": credit for role, credit in self.credit.items()}
 
     def evaluate_start(self) -> None:
-        """Write the config, make (or read again) the yardstick, and score the players before they learn."""
+        """Writes the config, generates or reads the baseline programs, and scores the policies before they learn."""
         self.clock.lap("startup")
         self.display.say(f"run: {self.start.run_directory}")
         self.display.say(self.parts.describe)
@@ -273,8 +275,9 @@ class Session:
             self.display.scores("before", scores.values, self.evaluations.shown)
 
     def steps(self) -> Iterator[tuple[Assignment, Callable[[], PlayResult]]]:
-        """Each with who waits for its play. Further ones are begun with it, as many as rollout.max_policy_lag says, so that
-        step s is played with weights that no more than so many updates are behind those that learn from it."""
+        """Yields each step with a function that waits for its episodes. Up to rollout.max_policy_lag further steps are
+        started at the same time, so the weights that play a step are at most that many updates behind those that learn
+        from it."""
         while True:
             self._begin_steps()
             if not self.begun:
@@ -287,13 +290,14 @@ class Session:
             assignment = self.parts.scheduler.next(ahead=len(self.begun))
             if assignment is None:
                 return
-            if not self.begun and self.config.local:  # it is played at once
+            if not self.begun and self.config.local:  # with local a step is played at once
                 self.display.phase(f"step {assignment.step}: rollout")
             playing = self.parts.rollouts.begin(self.play_request(assignment))
             self.begun.append((assignment, partial(self._played, assignment, playing)))
 
     def _played(self, assignment: Assignment, playing: Callable[[], PlayResult]) -> PlayResult:
-        """With more, where there are problems to spare and some of these were played for nothing."""
+        """Waits for the episodes of a step. Plays spare problems as well, one for each problem whose groups all have
+        zero variance."""
         result = playing()
         if not assignment.spare:
             return result
@@ -338,17 +342,18 @@ class Session:
         if credit.kind != "tree" or "generator" not in assignment.learning:
             return {}
         branches, continuations = credit.branches, credit.continuations
-        if assignment.stage == self.config.game.stage_numbers[-1]:  # nothing follows that could differ
+        if assignment.stage == self.config.game.stage_numbers[-1]:  # no stage follows that could differ
             branches, continuations = credit.size, 1
         return {
             "generator": Branching(stage=assignment.stage, branches=branches, continuations=continuations)
         }
 
     def finish_step(self, assignment: Assignment, row: dict[str, Any], episodes: Sequence[Episode]) -> None:
-        """Evaluate at the end of a stage, and where it is due; log the step; save a checkpoint where one is due.
+        """Evaluates at the end of a stage and whenever that is due, logs the step, and saves a checkpoint if one is
+        due.
 
         Raises:
-            SparringError: the run has diverged (stop.*); it was saved before.
+            SparringError: the run has diverged (stop.*); a checkpoint was saved before
         """
         step, last = assignment.step, self.parts.scheduler.is_last_of_stage(assignment.step)
         row |= self.opponents.played(assignment, episodes)
@@ -371,7 +376,8 @@ class Session:
             )
 
     def _evaluated(self, step: int, last_of_stage: bool = False) -> Scores | None:
-        """With the weights published last, beside the next steps' play; where past opponents are seated, alone."""
+        """Evaluates the weights that were synced last, if an evaluation is due. The next steps are played at the same
+        time, unless past opponents are on."""
         if self.evaluations.due(step, last_of_stage) and self.opponents.seat_today():
             self.clock.lap("publish")
         waiting = self.evaluations.begin(step, last_of_stage)
@@ -389,7 +395,7 @@ class Session:
         scores: Scores | None,
         last_of_stage: bool,
     ) -> None:
-        """Tell the writers."""
+        """Passes the step's figures to the writers."""
         (player, *_) = self.config.players_of("generator")
         told = figures({key: value for key, value in row.items() if key != "held_out"})
         told |= reward_figures(player, episodes) | (self._held_out(scores) if scores is not None else {})
@@ -408,7 +414,8 @@ class Session:
 
 
 class Memory:
-    """The programs that a problem's attempts are shown: the curriculum's or, where the game uses solutions, this run's best."""
+    """Programs that a problem's attempts are shown: the curriculum's or, if the game uses solutions, this run's
+    best."""
 
     def __init__(self, config: Config, start: Start) -> None:
         self._solutions: SolutionDatabase | None = None
@@ -417,7 +424,7 @@ class Memory:
             self._solutions.forget_after(start.state["step"] if start.state else 0)
 
     def of(self, assignment: Assignment) -> Mapping[str, tuple[str, ...]]:
-        """By problem."""
+        """Returns the programs by problem id."""
         if self._solutions is None:
             return assignment.memory
         return {i: tuple(s.program for s in self._solutions.best(i)) for i in assignment.problem_ids}

@@ -1,4 +1,5 @@
-"""What a run starts from: its directory, resolved config, models and checkpoint, each checked before anything loads."""
+"""Determines what a run starts from: its directory, config, models and checkpoint. Each is checked before anything
+loads."""
 
 import json
 import os
@@ -27,11 +28,11 @@ STARTED_FROM = "started_from.txt"
 
 
 def resolve(run: Run, recipe: str) -> tuple[Config, Start]:
-    """A resumed run keeps its directory and its saved config."""
+    """Returns the config and the starting point of a run. A resumed run keeps its directory and its saved config."""
     config = run.to_config()
     if (
         config.model_cache is not None
-    ):  # before anything imports the hub's library, and for what this process starts
+    ):  # before anything imports the hub's library; child processes inherit it
         os.environ["HF_HUB_CACHE"] = str(config.model_cache.resolve())
     models = starting_models(config)
     asked, hardware = config, _hardware(config)
@@ -79,7 +80,8 @@ def resolve(run: Run, recipe: str) -> tuple[Config, Start]:
 
 
 def _check_opponents(directory: Path, saved: Mapping[str, Any], config: Config) -> None:
-    """Raises SparringError where engines cannot take those that they left when they were others."""
+    """Raises SparringError if the engines' settings have changed so that they cannot load the past opponents that are
+    stored."""
     for role in config.policies:
         if any(directory.glob(f"opponents/{role}-*.npz")):
             was, now = saved[role]["engine"], config.policy(role).engine.model_dump(mode="json")
@@ -92,14 +94,14 @@ def _check_opponents(directory: Path, saved: Mapping[str, Any], config: Config) 
 
 
 def _checkpoint(given: str | Path | None, output_dir: Path) -> Path | None:
-    """Its directory; one in a mirror is fetched. Raises CheckpointError."""
+    """Returns a checkpoint's directory; fetches it if it is in a mirror. Raises CheckpointError."""
     if isinstance(given, str):
         return fetch(given, output_dir.resolve() / "fetched")
     return given.resolve() if given else None
 
 
 def fit(config: Config, hardware: Hardware) -> Config:
-    """What the config leaves open follows the hardware; both are printed. Raises SparringError."""
+    """Chooses what the config leaves open for the hardware, and prints both. Raises SparringError."""
     say(hardware.describe())
     if config.device == "cuda" and not hardware.gpus and (config.local or not os.environ.get("RAY_ADDRESS")):
         raise SparringError("device cuda: torch finds no GPU on this machine; use --device cpu, or auto")
@@ -114,7 +116,7 @@ def fit(config: Config, hardware: Hardware) -> Config:
         if chosen:
             say(f"chosen: {said(config, chosen)}")
         return settled(config, chosen)
-    except ValidationError as error:  # an explicit setting does not go with what was found
+    except ValidationError as error:  # a setting that is given does not go with the hardware
         reasons = "; ".join(e["msg"].removeprefix("Value error, ") for e in error.errors())
         raise SparringError(f"on this machine (device {hardware.device}): {reasons}") from error
 
@@ -128,13 +130,13 @@ def _hardware(config: Config) -> Hardware:
 
 
 def _first_checkpoint(directory: Path) -> Path | None:
-    """The checkpoint that a run began from (--resume-from), for one that was killed before it saved its own."""
+    """Returns the checkpoint that a run started from (--resume-from), for a run that was killed before it saved one."""
     note = directory / STARTED_FROM
     return Path(note.read_text()) if note.is_file() else None
 
 
 def _check_writable(directory: Path) -> None:
-    """Raises SparringError where the run's directory could not be made: before models are loaded, not after."""
+    """Raises SparringError if the run's directory cannot be made. To be called before models are loaded."""
     there = next(p for p in (directory, *directory.parents) if p.exists())
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
         reason = "cannot be written to" if there.is_dir() else "is not a directory"
@@ -153,10 +155,10 @@ def _differences(saved: Mapping[str, Any], now: Mapping[str, Any], prefix: str =
 
 
 def starting_models(config: Config) -> dict[str, str]:
-    """Directory or hub id of each policy's warm start; an embedded model's is made by make_embedded_models, later, and what
-    AUTO means is settled by `fit`.
+    """Returns the initial model of each policy: directory or hub id. An embedded model is made later, by
+    make_embedded_models, and AUTO is resolved by `fit`.
 
-    Raises SparringError for a path that is not there.
+    Raises SparringError for a path that does not exist.
     """
     from embedded.teaching import find_embedded
 
@@ -180,7 +182,7 @@ def starting_models(config: Config) -> dict[str, str]:
 
 
 def make_embedded_models(config: Config, models: Mapping[str, str]) -> None:
-    """Those that are not there yet."""
+    """Makes the embedded models that do not exist yet."""
     from embedded.teaching import make_missing
 
     embedded = [role for role in config.policies if config.policy(role).model == EMBEDDED]
@@ -188,8 +190,8 @@ def make_embedded_models(config: Config, models: Mapping[str, str]) -> None:
 
 
 def find_model(name: str, key: str) -> str:
-    """Directory or hub id. A GGUF file is converted. Raises SparringError, which names the key, for a path that is not there
-    and for a file that cannot be converted."""
+    """Returns a model's directory or hub id. A GGUF file is converted. Raises SparringError, which names the key, if
+    the path does not exist or the file cannot be converted."""
     name = source_of(name)
     path = Path(name).expanduser()
     if path.is_dir():
@@ -205,10 +207,11 @@ def find_model(name: str, key: str) -> str:
 
 @cache
 def _ask_the_hub() -> None:
-    """Whether it answers, once: its library asks six times for each file, which takes half a minute for each model."""
+    """Checks once whether the hub answers, and else switches to offline mode. The hub's library would try six times for
+    each file, which takes half a minute for each model."""
     if offline_by():
         return
-    import httpx2  # which huggingface_hub speaks by
+    import httpx2  # the HTTP client of huggingface_hub
     from huggingface_hub import constants, get_session
 
     try:
@@ -217,43 +220,43 @@ def _ask_the_hub() -> None:
         say(
             f"{constants.ENDPOINT} does not answer ({error}): HF_HUB_OFFLINE is set, models come from the cache"
         )
-        os.environ["HF_HUB_OFFLINE"] = "1"  # for what this process starts
+        os.environ["HF_HUB_OFFLINE"] = "1"  # child processes inherit it
         constants.HF_HUB_OFFLINE = True
 
 
 def load_tokenizers(models: Mapping[str, str]) -> dict[str, Any]:
-    """By role. Raises SparringError."""
+    """Returns each policy's tokenizer, by role. Raises SparringError."""
     return {role: load_tokenizer(m, f"{role}.model", ", or 'embedded'") for role, m in models.items()}
 
 
 def end_token_ids(model: str) -> tuple[int, ...]:
-    """The tokens that end an answer by the model's generation config: many models name several there, of which their
-    tokenizer names one."""
+    """Returns the tokens that end an answer, by the model's generation config: many models list several there, and
+    their tokenizer names only one."""
     from transformers import GenerationConfig
 
     try:
         ends = GenerationConfig.from_pretrained(base_of(model) or model).eos_token_id
-    except OSError:  # it has none
+    except OSError:  # the model has none
         ends = None
     return (ends,) if isinstance(ends, int) else tuple(ends or ())
 
 
 def open_tokenizer(model: str) -> Any:
-    """Raises OSError or ValueError if it cannot be read."""
+    """Loads a tokenizer. Raises OSError or ValueError if it cannot be read."""
     from transformers import AutoTokenizer
 
     tokenizer: Any = AutoTokenizer.from_pretrained(model)
     for name in tokenizer.SPECIAL_TOKENS_ATTRIBUTES:
         if (
             getattr(tokenizer, name, None) == ""
-        ):  # some published tokenizers have such a one: as if it had none
+        ):  # some published tokenizers have empty special tokens, which count as missing
             setattr(tokenizer, name, None)
     return tokenizer
 
 
 def load_tokenizer(model: str, key: str, otherwise: str = "") -> Any:
-    """Raises SparringError, which names the key, where this is no model, or not a whole one. otherwise: what else the
-    key may be."""
+    """Checks a model and loads its tokenizer. Raises SparringError, which names the key, if it is no model, or an
+    incomplete one. otherwise: what else the key may be, for the error."""
     from transformers import AutoConfig
 
     base = base_of(model) or model
@@ -262,7 +265,7 @@ def load_tokenizer(model: str, key: str, otherwise: str = "") -> Any:
         for place in dict.fromkeys((model, base)):
             _check_weights(Path(place))
         tokenizer = open_tokenizer(model)
-        # transformers makes an empty tokenizer where the files of a known class are missing
+        # transformers makes an empty tokenizer if the files of a known class are missing
         if not tokenizer.encode("def f(x): return 1", add_special_tokens=False):
             raise ValueError("its tokenizer knows no text: tokenizer.json is missing")
     except (OSError, ValueError) as error:
@@ -275,7 +278,7 @@ def load_tokenizer(model: str, key: str, otherwise: str = "") -> Any:
 
 
 def _remedy(model: str, otherwise: str) -> str:
-    """For a model that cannot be loaded."""
+    """Returns what to do about a model that cannot be loaded."""
     offline = offline_by()
     if Path(model).is_dir() or offline is None:
         return (
@@ -290,7 +293,7 @@ def _remedy(model: str, otherwise: str) -> str:
 
 
 def _check_weights(model: Path) -> None:
-    """Raises ValueError where a model directory has no weights, or a file that was cut off."""
+    """Raises ValueError if a model directory has no weights, or lacks a file, or has a damaged one."""
     from safetensors import SafetensorError, safe_open
 
     if not model.is_dir():

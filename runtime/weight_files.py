@@ -1,4 +1,4 @@
-"""A policy's weights as they travel to the engines, on disk: with their proof, to be published again."""
+"""Stores weight updates on disk, with digest and probe, so that they can be synced to engines again."""
 
 import json
 from dataclasses import fields
@@ -13,7 +13,7 @@ _ABOUT = "__about__"
 
 
 def write_weights(update: WeightUpdate, path: Path) -> None:
-    """All of the update, with its proof; whole or not at all."""
+    """Writes the whole update, with digest and probe. The file is complete, or does not exist."""
     about = {f.name: getattr(update, f.name) for f in fields(update) if f.name != "tensors"}
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.draft")
@@ -24,7 +24,7 @@ def write_weights(update: WeightUpdate, path: Path) -> None:
 
 
 def read_weights(path: Path) -> WeightUpdate:
-    """Raises PublishError where the file is not what was written, OSError where there is none."""
+    """Reads an update. Raises PublishError if the file is not what was written, OSError if it does not exist."""
     with np.load(path, allow_pickle=False) as file:
         about = json.loads(str(file[_ABOUT]))
         tensors = {name: file[name] for name in file.files if name != _ABOUT}

@@ -1,1 +1,1 @@
-"""The other acts beside training, one file each."""
+"""Commands besides training, one file each."""

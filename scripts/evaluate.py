@@ -1,16 +1,17 @@
-"""Scores on any data set: of a generator's programs, of the data set's own solutions, or of a discriminator's suites.
+"""Scores a generator's programs, a data set's own solutions, or a discriminator's suites, on any data set.
 
     python -m scripts.evaluate --dataset mbpp.jsonl --format mbpp --split test --policy output/RUN
     python -m scripts.evaluate --dataset mbpp.jsonl --format mbpp --policy reference --json rates.json
     python -m scripts.evaluate --dataset embedded --discriminator output/RUN
     python -m scripts.evaluate --dataset mbpp.jsonl --format mbpp --discriminator baseline
 
-A generator writes one program for each problem greedily, and --samples more; they are judged on the problem's
-evaluation tests, in its language and limits. `--policy reference` checks a data set and its tests by the solutions that
-come with it, `--policy empty` by programs without a word; `--discriminator baseline` tells which seeded bugs the data
-set's own tests show.
---json writes what problems.pass_rates of a run reads: the share of each problem's programs that solve it.
-No Ray is needed. Not covered: games other than programs and suites.
+A generator writes one program for each problem greedily, and with --samples further ones. They are judged on the
+problem's evaluation tests, in its language and limits. `--policy reference` checks a data set and its tests by the
+solutions that come with it, `--policy empty` by empty programs. `--discriminator baseline` shows which seeded bugs the
+data set's own tests detect.
+
+--json writes the file that a run reads as problems.pass_rates: the share of each problem's programs that solve it. No
+Ray is needed. Not covered: games other than programs and suites.
 """
 
 import asyncio
@@ -24,7 +25,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-if not __package__:  # run as a file: the rooms are found from the root
+if not __package__:  # run as a file: packages are imported from the repository's root
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 from actors.settings import ENGINES
@@ -62,9 +63,9 @@ Judged = Mapping[str, Sequence[JudgedProgram]]
 
 
 def evaluate(settings: EvaluateOptions) -> dict[str, Any]:
-    """Judge, print and write. Returns what --json holds.
+    """Judges, prints and writes the scores. Returns what --json holds.
 
-    Raises SparringError, OSError.
+    Raises SparringError or OSError.
     """
     started = time.perf_counter()
     name = settings.policy or settings.discriminator or ""
@@ -133,7 +134,8 @@ async def fixed_programs_report(
 async def programs_report(
     settings: EvaluateOptions, problems: list[Problem], model: Model, sandbox: Sandbox
 ) -> dict[str, Any]:
-    """With --ablate the report of all stages, and under `ablation` that of every number of stages."""
+    """Returns a report. With --ablate it is the report for all stages, and `ablation` holds those for every number of
+    stages."""
     arms = ARMS if settings.ablate else (settings.stages or _usual_stages(model, problems),)
     games = {arm: _game(arm, settings, problems, model) for arm in arms}
     max_tokens, style = settings.max_tokens or model.max_tokens, model.style()
@@ -145,7 +147,7 @@ async def programs_report(
     engine = ENGINES[settings.engine](dtype=settings.dtype, max_model_len=room)
     problems, failing = await judge_references(
         problems, sandbox
-    )  # a sandbox that fails does so before the engine starts
+    )  # if the sandbox fails, it does so before the engine starts
     asked = [(1, 0.0), *([(settings.samples, settings.temperature)] if settings.samples else [])]
     written: dict[str, list[dict[str, list[Trajectory]]]] = {}
     async with loaded(model, engine, settings.device, style, max_tokens, settings.seed) as writer:
@@ -178,7 +180,7 @@ def _usual_stages(model: Model, problems: Sequence[Problem]) -> str:
 
 
 def _game(arm: str, settings: EvaluateOptions, problems: Sequence[Problem], model: Model) -> ProgramGame:
-    """Raises SparringError where a problem has no stages."""
+    """Returns the game of an arm. Raises SparringError if the arm has stages and a problem is not suited to them."""
     other = next((p for p in problems if not p.is_function), None)
     if arm != "none" and other is not None:
         raise SparringError(
@@ -204,7 +206,7 @@ def _programs_report(greedy: Judged, sampled: Judged, pass_at: Sequence[int]) ->
 
 # ---------------------------------------------------------------------- suites
 def changed_game(settings: EvaluateOptions, model: Model) -> SuiteGame:
-    """By the rules of the checkpoint's run, or the usual ones, as far as the options do not say otherwise."""
+    """Returns the game of the checkpoint's run, or the usual one, with the changes that the options make."""
     named = f"--discriminator {settings.discriminator}"
     game = suite_game(named, model)
     changes: dict[str, Any] = {}
@@ -220,7 +222,7 @@ def changed_game(settings: EvaluateOptions, model: Model) -> SuiteGame:
 async def suites_report(
     settings: EvaluateOptions, problems: list[Problem], model: Model, game: SuiteGame, sandbox: Sandbox
 ) -> dict[str, Any]:
-    """What the suites find: seeded bugs, the data set's wrong solutions, and its correct ones, falsely."""
+    """Returns what the suites detect: seeded bugs, the data set's wrong solutions, and, falsely, its correct ones."""
     _need_references(settings, problems)
     style, max_tokens = model.style(), settings.max_tokens or model.max_tokens
     rules = game.rules.model_dump(mode="json")
@@ -267,9 +269,13 @@ async def suites_report(
 async def own_tests_report(
     settings: EvaluateOptions, problems: list[Problem], sandbox: Sandbox
 ) -> dict[str, Any]:
-    """Of the seeded bugs that the problems' tests show, or 40 inputs near theirs, the share that their baseline tests show
-    by themselves, and that as many and eight times as many inputs near theirs show; of problems whose tests name no input,
-    neither. Half a second of CPU is enough for any: many references loop for ever on an input that they were not made for."""
+    """Returns the share of seeded bugs that the problems' baseline tests detect, and the shares that as many and eight
+    times as many inputs near theirs detect.
+
+    The seeded bugs are those that all tests of a problem, or 40 inputs near theirs, detect. A problem whose tests name
+    no input has no near inputs and is left out of the shares for near inputs. The limit is half a second of CPU, since
+    many references loop forever on an input that they were not made for.
+    """
     _need_references(settings, problems)
     limits = settings.limits if settings.cpu_s else Limits(cpu_s=0.5)
 

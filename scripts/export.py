@@ -1,11 +1,11 @@
-"""A policy of a run as a Hugging Face folder: weights, tokenizer, chat template, model card.
+"""Exports a policy of a run as a Hugging Face folder: weights, tokenizer, chat template, model card.
 
     python -m scripts.export RUN --policy generator --to DIR                 whole weights of the best checkpoint
     python -m scripts.export RUN --policy generator --to DIR --dtype bf16
     python -m scripts.export RUN --policy generator --to DIR --adapter       the LoRA adapter alone
     python -m scripts.export RUN --policy generator --to DIR --push OWNER/NAME
 
-transformers, peft and vLLM load what is in DIR. It is there completely or not at all.
+transformers, peft and vLLM load what is in DIR. It is written completely or not at all.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-if not __package__:  # run as a file: the rooms are found from the root
+if not __package__:  # run as a file: packages are imported from the repository's root
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 from core.commands import parser_of, plain_endings
@@ -51,7 +51,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def export(options: argparse.Namespace) -> None:
-    """Raises SparringError, OSError."""
+    """Exports a policy. Raises SparringError or OSError."""
     run = find_run(options.run, options.output_dir)
     checkpoint = find_checkpoint(run, options.checkpoint)
     _check_free(options.to)
@@ -85,7 +85,7 @@ def export(options: argparse.Namespace) -> None:
 
 
 def find_checkpoint(run: Path, name: str | None) -> Path:
-    """Raises SparringError."""
+    """Returns the directory of a checkpoint. Raises SparringError if it does not exist."""
     root = run / "checkpoints"
     there = sorted(p.name for p in root.glob("step_*") if p.is_dir())
     known = [*(["best"] if (root / "best").exists() else []), *there]
@@ -98,7 +98,7 @@ def find_checkpoint(run: Path, name: str | None) -> Path:
 
 
 def _check_free(target: Path) -> None:
-    """Raises SparringError, before anything is loaded."""
+    """Raises SparringError if the target cannot be used; to be called before anything is loaded."""
     if target.is_dir() and not any(target.iterdir()):
         return
     if target.exists():
@@ -109,21 +109,22 @@ def _check_free(target: Path) -> None:
 
 @contextmanager
 def _whole_or_not_at_all(target: Path) -> Iterator[Path]:
-    """A directory beside the target, which becomes the target."""
+    """Yields a directory beside the target, which becomes the target if no error occurs."""
     draft = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.resolve().parent))
     try:
         yield draft
-        draft.chmod(0o755)  # mkdtemp's are for their owner alone, as are safetensors' files
+        draft.chmod(0o755)  # only their owner can read the files of mkdtemp and safetensors
         for file in filter(Path.is_file, draft.rglob("*")):
             file.chmod(0o644)
-        draft.replace(target.resolve())  # it may be a link to an empty directory
+        draft.replace(target.resolve())  # the target may be a link to an empty directory
     finally:
         shutil.rmtree(draft, ignore_errors=True)
 
 
 # ---------------------------------------------------------------------- what is in it
 def write_model(source: Path, target: Path, dtype: str) -> None:
-    """Whole weights, a LoRA adapter merged into its base. Raises CheckpointError where that is not there."""
+    """Writes whole weights; a LoRA adapter is merged into its base. Raises CheckpointError if the base does not
+    exist."""
     import torch
     from transformers import AutoModelForCausalLM, GenerationConfig
     from transformers.utils.logging import disable_progress_bar
@@ -135,12 +136,13 @@ def write_model(source: Path, target: Path, dtype: str) -> None:
         write_merged(source, target, DTYPES[dtype])
         return
     model = AutoModelForCausalLM.from_pretrained(source, dtype=getattr(torch, DTYPES[dtype]))
-    model.generation_config = GenerationConfig()  # write_tokenizer's is the model's own
+    model.generation_config = GenerationConfig()  # write_tokenizer writes the model's own
     model.save_pretrained(target)
 
 
 def write_adapter(source: Path, target: Path, dtype: str) -> None:
-    """As the checkpoint has it, in peft's format. Raises SparringError where the policy was not tuned by one."""
+    """Writes the checkpoint's adapter in peft's format. Raises SparringError if the policy was not tuned by an
+    adapter."""
     import torch
     from safetensors.torch import load_file, save_file
 
@@ -154,8 +156,8 @@ def write_adapter(source: Path, target: Path, dtype: str) -> None:
 
 
 def write_tokenizer(source: Path, target: Path, staged: bool) -> None:
-    """With the chat template that the policy was trained with, and the tokens that end its answers as the generation
-    config's. staged: its game has the reasoning stages."""
+    """Writes the tokenizer with the chat template that the policy was trained with, and a generation config with the
+    tokens that end its answers. staged: whether its game has the reasoning stages."""
     from transformers import AutoTokenizer, GenerationConfig
 
     from games.prompts import END, TaggedFormat, format_for, served_template
@@ -166,11 +168,11 @@ def write_tokenizer(source: Path, target: Path, staged: bool) -> None:
     tokenizer.chat_template = served_template(tokenizer, source.name, staged) or tokenizer.chat_template
     tokenizer.save_pretrained(target)
     ends = list(style.stop_token_ids())
-    if isinstance(style, TaggedFormat):  # it goes on through its stages
+    if isinstance(style, TaggedFormat):  # an answer goes on through all stages
         ends = [tokenizer.convert_tokens_to_ids(END)]
     try:
         generation = GenerationConfig.from_pretrained(base_of(source) or source)
-    except OSError:  # it has none
+    except OSError:  # the model has none
         generation = GenerationConfig()
     own = generation.eos_token_id
     known = [own] if isinstance(own, int) else own or []
@@ -181,7 +183,7 @@ def write_tokenizer(source: Path, target: Path, staged: bool) -> None:
 
 # ---------------------------------------------------------------------- the hub
 def _hub(repository: str) -> Any:
-    """Raises SparringError where nobody is logged in there: before the work, not after."""
+    """Returns the hub's client. Raises SparringError if no user is logged in there; to be called before the work."""
     from huggingface_hub import HfApi
 
     if repository.count("/") != 1:
@@ -194,8 +196,8 @@ def _hub(repository: str) -> Any:
 
 @contextmanager
 def _hub_speaks() -> Iterator[None]:
-    """Raises SparringError for what the hub refuses, and where it does not answer."""
-    # HTTPError: of the client that the hub's library uses, httpx or its successor
+    """Raises SparringError if the hub refuses a request or does not answer."""
+    # HTTPError comes from the client that the hub's library uses, httpx or its successor
     from huggingface_hub.errors import HTTPError, LocalTokenNotFoundError
 
     try:

@@ -1,13 +1,13 @@
-"""A run's checkpoints against each other: a league, with ratings.
+"""Plays a run's checkpoints against each other: a league, with ratings.
 
     python -m scripts.league                        the latest run; writes RUN/league.json
     python -m scripts.league RUN --problems 120     on more of its held-out problems
 
-In the adversarial game every program of every kept checkpoint, and of the models before the run, meets every suite. At
-a board each pair plays matches, on both sides. Ratings are Bradley-Terry's in points of the Elo scale, with 95%
-intervals of a bootstrap over problems: of intervals that overlap widely nothing follows. `python -m scripts.report`
-shows the file on the run's page. A run keeps the checkpoints at the ends of its stages, the best and the latest two,
-of large models only the last three of these; --checkpoint.keep of driver.py keeps more.
+In the adversarial game, every program of every kept checkpoint, and of the models before the run, is run on every
+suite. At a board, each pair plays matches on both sides. Ratings are Bradley-Terry's in points of the Elo scale, with
+95% intervals of a bootstrap over problems: intervals that overlap widely show no difference. `python -m scripts.report`
+shows the file on the run's page. A run keeps the checkpoints at the ends of its stages, the best and the latest two; of
+large models only the best and the latest two. --checkpoint.keep of driver.py keeps more.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-if not __package__:  # run as a file: the rooms are found from the root
+if not __package__:  # run as a file: packages are imported from the repository's root
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 from core.commands import parser_of, plain_endings
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def show(league: Mapping[str, Any]) -> None:
-    """Print its tables."""
+    """Prints the tables of a league."""
     names = league["members"]
     titles = {
         "kills": "of the column's wrong programs, found by a suite of the row",

@@ -1,10 +1,10 @@
-"""A game of programs as an OpenEnv environment: another trainer's model writes the program, and gets our reward.
+"""Serves a game of programs as an OpenEnv environment: another trainer's model writes the program, and gets our reward.
 
     python -m scripts.openenv --dataset my_problems.json                               unit tests
     python -m scripts.openenv --dataset mbpp.jsonl --format mbpp --split train --game.kind code_execution
 
-What the reward is follows from the game's rules, as in training here (`--game.KEY`). Programs run in the sandbox only.
-OpenEnv's clients bring no key, so it listens on this machine only. Needs: pip install openenv-core
+The reward follows from the game's settings, as in training here (`--game.KEY`). Programs run in the sandbox only.
+OpenEnv's clients send no key, so the server listens on this machine only. Needs: pip install openenv-core
 """
 
 import argparse
@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-if not __package__:  # run as a file: the rooms are found from the root
+if not __package__:  # run as a file: packages are imported from the repository's root
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 from configs.openenv import OpenEnvOptions
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def serve(options: OpenEnvOptions) -> None:
-    """Until it is told to end. Raises SparringError."""
+    """Serves until the process is stopped. Raises SparringError."""
     game = options.game.game()
     if not isinstance(game, SolverGame):
         raise SparringError(
@@ -59,7 +59,7 @@ def serve(options: OpenEnvOptions) -> None:
 
 
 def _problems(options: OpenEnvOptions) -> list[Problem]:
-    """Raises SparringError."""
+    """Loads the problems. Raises SparringError if the game cannot use one."""
     if options.dataset == EMBEDDED:
         problems = embedded_problems("train")
     else:

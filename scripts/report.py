@@ -1,4 +1,5 @@
-"""A run as one HTML file that needs no network: curves, curriculum, reward components, kills, every stored attempt.
+"""Writes a run as one HTML file that needs no network: curves, curriculum, reward components, kills, every stored
+attempt.
 
     python -m scripts.report                        the latest run; writes RUN/report.html
     python -m scripts.report RUN OTHER --output both.html        runs side by side
@@ -15,7 +16,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-if not __package__:  # run as a file: the rooms are found from the root
+if not __package__:  # run as a file: packages are imported from the repository's root
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 from core.commands import parser_of, plain_endings
@@ -24,7 +25,7 @@ from tracking.runs import find_run
 
 _EVERY_S = 5.0
 _REST = 10
-"""Following, it rests at least so many times as long as writing took."""
+"""With --follow, a pause is at least so many times as long as the last write."""
 _WATCHED = ("metrics.jsonl", "episodes.jsonl", "training_results.json", "run.log")
 
 
@@ -57,7 +58,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _runs(names: Sequence[str], output: Path) -> list[Path]:
-    """A run that has only just started counts. Raises SparringError."""
+    """Returns the directories of the runs. A run that has only just started counts. Raises SparringError."""
     runs = [_started(name, output) or find_run(name, output) for name in names or [None]]
     for number, run in enumerate(runs):
         if run.resolve() in [other.resolve() for other in runs[:number]]:
@@ -71,7 +72,7 @@ def _started(name: str | None, output: Path) -> Path | None:
 
 
 def _output(asked: Path | None, runs: Sequence[Path]) -> Path:
-    """Raises SparringError."""
+    """Returns the output file. Raises SparringError if it cannot be written."""
     output = asked or runs[0] / "report.html"
     if output.is_dir():
         raise SparringError(f"--output {output}: a directory; name a file")
@@ -91,12 +92,12 @@ def _write(runs: Sequence[Path], output: Path, *, live: bool) -> None:
 
 
 def _follow(runs: Sequence[Path], output: Path, every: float) -> None:
-    """The last file tells open pages that no other will come."""
+    """Writes the page again and again. The last version makes open pages stop looking for another one."""
     from tracking.report import is_over
 
     print(f"following {', '.join(map(str, runs))}; Ctrl-C ends it", flush=True)
     seen: object = None
-    told = threading.Event()  # an exception would be lost where it comes in a destructor or a callback
+    told = threading.Event()  # an exception would be lost if it came in a destructor or a callback
     before = signal.signal(signal.SIGINT, lambda *_: told.set())
     try:
         while not told.is_set() and not all(is_over(run) for run in runs):

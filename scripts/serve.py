@@ -1,11 +1,12 @@
-"""Models behind HTTP: OpenAI's /v1/chat/completions, /v1/completions and /v1/models, and /v1/solve.
+"""Serves models over HTTP: OpenAI's /v1/chat/completions, /v1/completions and /v1/models, and /v1/solve.
 
     python -m scripts.serve --model best=output/RUN
     python -m scripts.serve --model generator=output/RUN/checkpoints/best/generator --model chat=OWNER/HUB-ID
     python -m web.keys add alice && python -m scripts.serve --model best=output/RUN --keys keys.json --host 0.0.0.0
 
-A run is its best generator. A model is loaded by the first request for it and put away when nobody has asked for a while.
-What a client may send: docs/serving.md. Ends with Ctrl-C or SIGTERM; requests under way have 10 s to be answered.
+A run stands for its best generator. A model is loaded by the first request for it, and unloaded when it has not been
+used for a while. What a client may send: docs/serving.md. Ctrl-C or SIGTERM ends the service; requests under way have
+10 s to be answered.
 """
 
 import argparse
@@ -20,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
-if not __package__:  # run as a file: the rooms are found from the root
+if not __package__:  # run as a file: packages are imported from the repository's root
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 if TYPE_CHECKING:
@@ -33,20 +34,20 @@ from runtime.logs import quiet_logs
 from web.options import add_options
 
 _ONGOING = 4096
-"""Requests at once; the engine's own queue holds them."""
+"""Maximum number of requests at once; the engine's own queue holds them."""
 _OBJECT_STORE_BYTES = 128 << 20
 _GRACE_S = 10
-"""Of requests under way at the end."""
+"""Seconds that requests under way have at the end."""
 _BY_ITSELF = {
     "RAY_SERVE_ENABLE_DIRECT_INGRESS": "1",
     "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": "0",
     "RAY_SERVE_PORT_QUARANTINE_S": "0",
     "RAY_SERVE_RUN_USER_CODE_IN_SEPARATE_THREAD": "0",
     "RAY_SERVE_LOG_TO_STDERR": "0",
-    "RAY_worker_niceness": "0",  # Ray's 15 would let clients on this machine take nearly all of it
+    "RAY_worker_niceness": "0",  # with Ray's 15, clients on this machine would take nearly all CPU time
 }
-"""The replica listens by itself: through Serve's proxy each request and each piece of an answer would pass between processes
-twice more. On a cluster the proxies of its nodes do the work."""
+"""Settings with which the replica listens by itself. Through Serve's proxy each request and each piece of an answer
+would pass between processes twice more. On a cluster the proxies of its nodes do the work."""
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -120,7 +121,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def serve_until_told(options: argparse.Namespace) -> None:
-    """Raises SparringError."""
+    """Serves until the process is stopped. Raises SparringError."""
     from runtime.hardware import of_engine
     from sandbox_workers.backends import choose_backend
     from serving.models import fitting, open_models, with_context
@@ -132,7 +133,7 @@ def serve_until_told(options: argparse.Namespace) -> None:
             raise SparringError(f"--{option.replace('_', '-')} {value}: {least} or more")
     if options.idle_s <= 0:
         raise SparringError(f"--idle-s {options.idle_s:g}: more than 0")
-    check(options)  # now, not in a replica's log
+    check(options)  # here, and not in a replica's log
     models = open_models(options.model, "--model")
     for name, model in models.items():
         if note := model.note():
@@ -147,7 +148,7 @@ def serve_until_told(options: argparse.Namespace) -> None:
     options.port = _free_port(options.host, options.port)
     with on_ray(options):
         told = threading.Event()
-        for number in (signal.SIGINT, signal.SIGTERM):  # Ray's own handler would end it as if it had failed
+        for number in (signal.SIGINT, signal.SIGTERM):  # Ray's own handler would end it with an error
             signal.signal(number, lambda *_: told.set())
         where = address(options.host, options.port)
         print(
@@ -158,7 +159,7 @@ def serve_until_told(options: argparse.Namespace) -> None:
 
 
 def _free_port(host: str, port: int) -> int:
-    """Raises SparringError where it is taken: Serve would try and try."""
+    """Returns a free port. Raises SparringError if the port is taken: Serve would try again and again."""
     from web.service import listening
 
     try:
@@ -170,14 +171,15 @@ def _free_port(host: str, port: int) -> int:
 
 @contextlib.contextmanager
 def on_ray(options: argparse.Namespace) -> Iterator[None]:
-    """Raises SparringError where the service does not start."""
+    """Starts the service on Ray, and stops it afterwards. Raises SparringError if the service does not start."""
     proxy_port = options.port
     if not os.environ.get("RAY_ADDRESS"):
-        proxy_port = _free_port(options.host, 0)  # the proxy is there all the same; nobody is told where
+        # the proxy starts all the same, on a port that is not announced
+        proxy_port = _free_port(options.host, 0)
         os.environ |= _BY_ITSELF | {
             "RAY_SERVE_DIRECT_INGRESS_MIN_HTTP_PORT": str(options.port),
             "RAY_SERVE_DIRECT_INGRESS_MAX_HTTP_PORT": str(options.port + 1),
-            # Ray's processes listen on all interfaces, and obey whoever shows the token: nobody else has this one.
+            # Ray's processes listen on all interfaces and obey any client that sends the token, so the token is secret.
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN": secrets.token_hex(32),
         }

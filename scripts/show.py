@@ -1,9 +1,9 @@
-"""What a run did, and why an attempt earned what it earned.
+"""Shows what a run did, and why an attempt earned its reward.
 
     python -m scripts.show                                  the latest run: its steps, and what was played
     python -m scripts.show RUN --step 12 --problem ID       each attempt: reward, components, what each test did
     python -m scripts.show RUN --step 12 --player generator --worst
-    python -m scripts.show RUN --step 12 --problem ID --prompts     and what it was asked, turn by turn
+    python -m scripts.show RUN --step 12 --problem ID --prompts     and its prompts, turn by turn
 
 Reads what the run has written so far; it may still be going on.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from games.rules import Rules
 
-if not __package__:  # run as a file: the rooms are found from the root
+if not __package__:  # run as a file: packages are imported from the repository's root
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 from core.commands import parser_of, plain_endings
@@ -56,7 +56,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
 
 # ---------------------------------------------------------------------- finding
 def attempts_of(run: Path, options: argparse.Namespace) -> list[Row]:
-    """Those that were asked for, as they were played. Raises SparringError."""
+    """Returns the attempts that the options select, in the order in which they were played. Raises SparringError."""
     asked = {key: getattr(options, key) for key in ("step", "problem", "player")}
     asked = {key: value for key, value in asked.items() if value is not None}
     there: dict[str, dict[Any, None]] = {key: {} for key in asked}
@@ -108,7 +108,7 @@ def _show_run(run: Path) -> None:
 
 
 def _print_steps(console: "Console", rows: Sequence[Row]) -> None:
-    """What was played: rewards and rates."""
+    """Prints the rewards and rates of each step."""
     from rich.table import Table
 
     players, table = players_of(rows), Table()
@@ -125,7 +125,7 @@ def _print_steps(console: "Console", rows: Sequence[Row]) -> None:
 
 
 def _print_held_out(console: "Console", rows: Sequence[Row]) -> None:
-    """The scores of the evaluations; step 0 is before the first."""
+    """Prints the scores of the evaluations; step 0 is before the first training step."""
     from rich.table import Table
 
     evaluated = [row for row in rows if row.get("held_out")]
@@ -161,7 +161,7 @@ def _show_attempts(run: Path, options: argparse.Namespace) -> None:
 
 
 def lines_of(row: Row, rules: "Rules | None", prompts: bool = False) -> Iterator[tuple[str, str]]:
-    """(line, style) of one attempt. prompts: with its turns."""
+    """Yields (line, style) for one attempt. prompts: whether its turns are included."""
     stage = f", stage {row['stage']}" if row.get("stage") else ""
     again = f" (attempt {row['number']} of its conversation)" if row.get("number") else ""
     yield (
@@ -185,7 +185,7 @@ def lines_of(row: Row, rules: "Rules | None", prompts: bool = False) -> Iterator
 
 
 def _turns(row: Row) -> Iterator[tuple[str, str]]:
-    """What it was asked, and what it said but for the last time, which its artifact shows."""
+    """Yields the prompts and answers of an attempt, without the last answer, which its artifact shows."""
     if "prompts" not in row:
         yield "  its prompts are not stored: the run is of an earlier version", "dim"
     for turn, prompt in enumerate(row.get("prompts", ())):
@@ -203,7 +203,7 @@ def _reward(row: Row, rules: "Rules | None") -> str:
 
 
 def _tally(outcomes: Sequence[Row]) -> str:
-    """Of a program: how many of the tests that count it passes."""
+    """Returns, for a program, how many of the tests that count it passes."""
     if not outcomes or is_suite(outcomes):
         return ""
     counted = [outcome for outcome in outcomes if outcome.get("counts", True)]

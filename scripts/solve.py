@@ -1,11 +1,12 @@
-"""Solves problems with a trained generator: the five reasoning stages, the program, and what tests say of it.
+"""Solves problems with a trained generator: prints the five reasoning stages, the program, and the results of its
+tests.
 
     python -m scripts.solve --problem "Return the sum of the above 613 numbers in xs." --signature "def f(xs):"
     python -m scripts.solve --checkpoint output/RUN --batch --problems-file problems.json --output results.json
 
---attempts N tells the generator which tests its program failed, and has it write the program again. --best-of N writes N
-programs and has the discriminator's own tests choose. No Ray is needed. A problem that cannot be answered is named, in
-the results as well, and the others are answered.
+With --attempts N, the generator is prompted with the tests that its program failed, and writes the program again. With
+--best-of N, it writes N programs, and the discriminator's own tests choose one. No Ray is needed. If a problem cannot
+be answered, it is named, in the results as well, and the others are answered.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-if not __package__:  # run as a file: the rooms are found from the root
+if not __package__:  # run as a file: packages are imported from the repository's root
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 from rich.console import Console
@@ -57,9 +58,9 @@ _LEAST_ROOM = 32
 
 
 def solve(settings: SolveOptions) -> dict[str, Any]:
-    """Print and write. Returns what --output holds.
+    """Solves, prints and writes. Returns what --output holds.
 
-    Raises SparringError, OSError.
+    Raises SparringError or OSError.
     """
     started = time.perf_counter()
     problems, faults = problems_of(settings)
@@ -106,7 +107,7 @@ def solve(settings: SolveOptions) -> dict[str, Any]:
 
 
 def problems_of(settings: SolveOptions) -> tuple[list[Problem], dict[str, str]]:
-    """(those to solve, why others cannot be, by id)."""
+    """Returns (problems to solve, reasons why others cannot be solved, by id)."""
     if not settings.batch:
         text = settings.problem if settings.problem is not None else _text_of(settings.problem_file)
         if not text.strip():
@@ -148,7 +149,8 @@ async def _solve_all(
     sandbox: Sandbox | None,
     screen: "_Screen",
 ) -> tuple[list[Solution], RunFailed | None]:
-    """Also how the engine ended, where it did. models: the generator, and the discriminator where its tests choose."""
+    """Returns the solutions, and the error that ended the engine, if one did. models: the generator, and the
+    discriminator if its tests choose."""
     model, tester = models
     stages = settings.stages or model.usual_stages
     game = program_game(model, stages, settings.answer_format, problems)
@@ -213,30 +215,35 @@ async def _solve_all(
 
 
 def _room(limits: Sequence[int | None], needs: Iterable[tuple[int, int]]) -> int:
-    """Tokens of the longest sequence. limits: of the model, of the user. needs: of each problem, for one attempt and for
-    all; one that does not fit even once is its own failure, and takes no memory from the others."""
+    """Returns the number of tokens of the longest sequence. A problem that does not fit even once fails by itself, and
+    does not make the engine larger for the others.
+
+    Args:
+        limits: of the model, and of the user
+        needs: tokens for each problem, for one attempt and for all attempts
+    """
     limit = min((limit for limit in limits if limit), default=sys.maxsize)
     return max([_LEAST_ROOM, *(min(all_of_them, limit) for one, all_of_them in needs if one <= limit)])
 
 
 # ---------------------------------------------------------------------- the terminal
 def _shown_at_once(settings: SolveOptions) -> bool:
-    """If there is one problem and one program, its stages are shown as they come."""
+    """Returns whether stages are shown while they are written, which needs one problem and one program."""
     return not settings.batch and settings.best_of == 1 and settings.reasoning
 
 
 class _Screen:
-    """What the user sees of a problem."""
+    """Terminal output for a problem."""
 
     def __init__(self) -> None:
         self._console = Console(markup=False, emoji=False, highlight=False, soft_wrap=True)
         self._written = ""
-        """What is shown of the turn under way."""
+        """Part of the current turn that is shown already."""
         self._turns: list[tuple[str, str]] = []
-        """Stage and text of those that were shown."""
+        """(stage, text) of the turns that were shown."""
 
     def writing(self, stage: int, text: str) -> None:
-        """Show what a turn under way has more than it had, on a terminal."""
+        """Shows what the current turn has more than before, on a terminal."""
         more = text.strip("\n").removesuffix("\ufffd")[len(self._written) :]
         if not more or not self._console.is_terminal:
             return
@@ -246,7 +253,7 @@ class _Screen:
         self._written += more
 
     def turn(self, attempt: int, turn: Turn) -> None:
-        """Show the rest of a turn that is complete."""
+        """Shows the rest of a turn that is complete."""
         text = turn.text.strip("\n")
         if not self._written:
             self._begin(turn.stage)
@@ -270,7 +277,7 @@ class _Screen:
         self._console.print(line)
 
     def has_shown(self, program: str) -> bool:
-        """Whether it stands in a turn that was shown."""
+        """Returns whether a program is part of a turn that was shown."""
         return any(program.strip() in text for _, text in self._turns)
 
 

@@ -1,4 +1,4 @@
-"""Several runs that differ in some keys, by Ray Tune, and what they come to: means with 95% intervals.
+"""Runs several trainings that differ in some keys, by Ray Tune, and reports means with 95% intervals.
 
     python -m scripts.sweep grid --config debug --key learning_rate=1e-4,3e-4 --seeds 3
     python -m scripts.sweep random --key learning_rate=1e-5..1e-3:log --samples 8 --to output/rates
@@ -11,7 +11,7 @@
     python -m scripts.sweep resume output/rates
     python -m scripts.sweep report output/rates
 
-What stands after -- goes to every run, as to driver.py: ... --seeds 3 -- --n-generator-steps 10
+What stands after -- is passed to every run, as to driver.py: ... --seeds 3 -- --n-generator-steps 10
 """
 
 import argparse
@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-if not __package__:  # run as a file: the rooms are found from the root
+if not __package__:  # run as a file: packages are imported from the repository's root
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 from configs.load import DEFAULT_RECIPE
@@ -76,11 +76,11 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def carry_out(sweep: Sweep, directory: Path, options: argparse.Namespace) -> None:
-    """To its end, and what it came to. Raises SparringError; SystemExit where it did not get there."""
+    """Runs a sweep to its end and reports. Raises SparringError, or SystemExit if trials failed."""
     print(f"sweep: {directory}: {len(sweep.settings)} settings x {len(sweep.replicates)}", flush=True)
     again = f"python -m scripts.sweep resume {directory}"
     try:
-        from sweeps.tuning import run_sweep  # with all of Ray: a second in which Ctrl-C may come, too
+        from sweeps.tuning import run_sweep  # imports all of Ray: a second in which Ctrl-C may come, too
 
         run_sweep(sweep, directory, options.parallel, options.gpus)
         write_report([directory])
@@ -92,7 +92,7 @@ def carry_out(sweep: Sweep, directory: Path, options: argparse.Namespace) -> Non
 
 # ---------------------------------------------------------------------- what is to be run
 def new_sweep(options: argparse.Namespace, rest: Sequence[str], directory: Path) -> Sweep:
-    """Written down and checked. Raises SparringError."""
+    """Returns a new sweep, which is checked and saved. Raises SparringError."""
     if (directory / SPEC).exists():
         raise SweepError(
             f"{directory}: holds a sweep already; continue it with: resume {directory}, or give another --to"
@@ -110,7 +110,7 @@ def new_sweep(options: argparse.Namespace, rest: Sequence[str], directory: Path)
     if options.kind in ("asha", "pbt"):
         base["evaluation.every"] = options.interval
     if options.kind == "pbt":
-        base["checkpoint.keep"] = 10**6  # a member may begin from any of another's
+        base["checkpoint.keep"] = 10**6  # a member may start from any checkpoint of another member
     config = base_config(options.config, rest, base, directory)
     settings, replicates = _expanded(options, config, directory)
     keys = _keys(options)
@@ -163,7 +163,7 @@ def _expanded(
 
 
 def _keys(options: argparse.Namespace) -> dict[str, Values | Range]:
-    """Raises SweepError."""
+    """Returns the values of each --key. Raises SweepError."""
     keys: dict[str, Values | Range] = {}
     for text in getattr(options, "key", ()):
         key, values = parse_key(text)
@@ -178,7 +178,7 @@ def _keys(options: argparse.Namespace) -> dict[str, Values | Range]:
 def _divided(
     options: argparse.Namespace, config: Config, directory: Path, replicates: list[Replicate]
 ) -> tuple[list[Setting], list[Replicate]]:
-    """Series over the training problems: folds, sizes."""
+    """Returns the settings and replicates of a series over the training problems: folds or sizes."""
     from runtime.problem_sets import load_splits
 
     if "problems" not in config.game.uses:
@@ -249,7 +249,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _add_series(kinds: Any, common: argparse.ArgumentParser) -> None:
-    """What runs anything."""
+    """Adds the parsers of the commands that run trials."""
 
     def kind(name: str, text: str) -> argparse.ArgumentParser:
         return kinds.add_parser(name, help=text, description=text, parents=[common])

@@ -1,8 +1,8 @@
-"""Make the embedded models that are in the repository again: the same bits on the same kind of machine.
+"""Makes the embedded models that are in the repository again: the same bits on the same kind of machine.
 
     python -m scripts.warm_start
 
-A run makes those of any other recipe by itself.
+A run makes the embedded models of any other recipe by itself.
 """
 
 import argparse
@@ -18,11 +18,11 @@ from embedded.teaching import WARM_STARTS, identity, make_missing
 from tracking.run_record import cpu_model, versions
 
 RECIPES = {"embedded": "embedded", "edges": "embedded:edges"}
-"""By the name of the directory."""
+"""Recipe of each directory."""
 
 
 def ship(name: str, warm_starts: Path = WARM_STARTS) -> None:
-    """Make the models of one of RECIPES, and note what they are made from."""
+    """Makes the models of an entry of RECIPES, and records what they are made from."""
     config, directory = load_run(["--config", RECIPES[name]])[0].to_config(), warm_starts / name
     directory.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=directory.parent) as drafts:

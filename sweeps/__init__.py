@@ -1,6 +1,6 @@
-"""Series of runs that differ in some keys: what is run, and what the runs' files say together, with intervals.
+"""Series of runs that differ in some keys: runs them, and reports what their files show together, with intervals.
 
-spec: what a sweep is. ablations, problem_files: where its settings come from. driving: one run of driver.py under way.
-tuning: Ray Tune around it, the only file that imports ray. runs: what run directories hold. reports, tables, plots: what
-they come to. Not here: how a run learns; a sweep knows runs by their command line and their files alone.
+spec: what a sweep is. ablations, problem_files: where its settings come from. driving: one process of driver.py.
+tuning: runs the trials by Ray Tune, the only file that imports ray. runs: reads run directories. reports, tables,
+plots: the results. Not covered: how a run learns; a sweep knows runs by their command line and their files alone.
 """

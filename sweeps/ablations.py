@@ -1,7 +1,7 @@
-"""Ablations by name: what each turns off, in ordinary config keys.
+"""Ablations by name: the config keys that turn something off.
 
-To add one: an entry. Entries that change nothing of the recipe at hand are left out, and a key that its game has not is
-refused by the configuration, as ever.
+To add an ablation, add an entry. Entries that change nothing in the recipe are left out. The configuration refuses keys
+that the game does not have.
 """
 
 from collections.abc import Mapping
@@ -45,7 +45,7 @@ _CREDIT: Mapping[str, Keys] = {
 
 
 def _stages(config: Config) -> Mapping[str, Keys]:
-    """One stage after another is not trained; it is still written."""
+    """Returns settings that each leave one stage untrained; the generator still writes that stage."""
     stages = config.stages
     rest = {stage: [other for other in stages if other != stage] for stage in stages}
     return {f"without stage {s}": {"curriculum.stages": others} for s, others in rest.items() if others}
@@ -55,7 +55,7 @@ NAMES = ("stages", "guards", "opponents", "credit")
 
 
 def ablation(name: str, config: Config) -> dict[str, Keys]:
-    """Setting -> keys, without the baseline."""
+    """Returns the keys of each setting, without the baseline."""
     tables = {"guards": _GUARDS, "opponents": _OPPONENTS, "credit": _CREDIT}
     entries = tables[name] if name in tables else _stages(config)
     absent = () if "discriminator" in config.policies else ("discriminator.",)

@@ -1,4 +1,4 @@
-"""One run of driver.py under way in a process of its own, and the rows that it writes meanwhile."""
+"""Runs driver.py in a separate process, and reads the rows that it writes meanwhile."""
 
 import ctypes
 import os
@@ -18,15 +18,21 @@ _LOOK_EVERY_S = 0.2
 _TO_END_S = 30.0
 _PR_SET_PDEATHSIG = 1
 _KEPT = ("RAY_ADDRESS", "RAY_TMPDIR")
-"""Of Ray's variables, the user's; a worker of Ray has others, which would make its child a part of it."""
+"""Ray's variables that the user sets. A worker of Ray has others, which would make its child process a part of the
+worker."""
 _libc = ctypes.CDLL(None)
 
 
 class Driven:
-    """It ends when whoever started it ends, however that is."""
+    """A process of driver.py. It ends when the process that started it ends, however that happens."""
 
     def __init__(self, run: Path, arguments: Sequence[str], log: Path, directory: str = "") -> None:
-        """arguments: driver.py's. directory: to run in, where this machine has it. A run that is there already is continued."""
+        """A run that exists already is resumed.
+
+        Args:
+            arguments: arguments of driver.py
+            directory: working directory, if this machine has it. Default: the repository
+        """
         self._run, self._log = run, log
         resume = ["--resume"] if (run / "config.yaml").is_file() else []
         environment = {k: v for k, v in os.environ.items() if not k.startswith("RAY_") or k in _KEPT}
@@ -43,12 +49,13 @@ class Driven:
             )
 
     def rows(self, after: int = 0) -> Iterator[dict[str, Any]]:
-        """Those of later steps, as they are written, until the run ends. Raises RunFailed where it dies."""
+        """Yields the rows of later steps, as they are written, until the run ends. Raises RunFailed if the run
+        fails."""
         file, seen = self._run / "metrics.jsonl", 0
         while True:
             ended = self._process.poll() is not None
             size = file.stat().st_size if file.is_file() else 0
-            if size != seen:  # it is long, and looked at five times a second
+            if size != seen:  # the file is long, and is looked at five times a second
                 seen = size
                 for row in read_rows(file):
                     if row["step"] > after:
@@ -61,7 +68,8 @@ class Driven:
             raise RunFailed(self._reason())
 
     def checkpoint(self, step: int) -> Path:
-        """Of a step whose row is there: it is saved a moment later. Raises RunFailed where the run ends before."""
+        """Returns the checkpoint of a step whose row exists: it is saved a moment later. Raises RunFailed if the run
+        ends before that."""
         path = self._run / "checkpoints" / f"step_{step:06d}"
         while not path.is_dir():
             if self._process.poll() is not None and not path.is_dir():

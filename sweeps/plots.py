@@ -1,4 +1,4 @@
-"""Pictures of a sweep: learning curves with their intervals, and the settings beside each other."""
+"""Plots of a sweep: learning curves with their intervals, and the settings beside each other."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,12 +10,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _MOST = 12
-"""Settings in one picture of curves."""
+"""Maximum number of settings in one plot of curves."""
 Curves = Mapping[str, Mapping[str, Sequence[tuple[int, Interval]]]]
 
 
 def learning_curves(curves: Curves, metric: str) -> "Figure":
-    """As reports.curves gives them: validation to the left, training to the right, a line for each setting."""
+    """Plots the result of reports.curves: validation on the left, training on the right, a line for each setting."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(12, 4.5))
@@ -41,7 +41,7 @@ def learning_curves(curves: Curves, metric: str) -> "Figure":
 
 
 def settings_beside(after: Mapping[str, Interval], metric: str) -> "Figure":
-    """The metric of each setting with its interval, and each run as a dot."""
+    """Plots the metric of each setting with its interval, and each run as a dot."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8, 1.2 + 0.35 * len(after)))

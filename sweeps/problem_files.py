@@ -1,7 +1,7 @@
-"""Problem files of a sweep: folds for cross-validation, nested parts for a data-size series.
+"""Writes the problem files of a sweep: folds for cross-validation, nested parts for a data-size series.
 
-The held-out problems of the recipe stay what they are for a data-size series; cross-validation divides the problems to
-train on, so that the recipe's held-out ones are untouched.
+A data-size series keeps the recipe's held-out problems. Cross-validation divides the training problems, so it does not
+touch the recipe's held-out problems.
 """
 
 import json
@@ -19,12 +19,13 @@ _FIELDS = (*FIELDS, "other_solutions", "wrong_solutions")
 
 
 def shuffled(problems: Sequence[Problem], seed: int) -> list[Problem]:
-    """By ids and seed alone."""
+    """Returns the problems in an order that depends on their ids and the seed alone."""
     return sorted(problems, key=lambda problem: derive_seed(seed, "part", problem.id))
 
 
 def folds(problems: Sequence[Problem], count: int, seed: int) -> list[tuple[list[Problem], list[Problem]]]:
-    """(training, validation) by fold: each problem is validated on in one of them. Raises SweepError."""
+    """Returns the (training, validation) problems of each fold. Each problem is in the validation part of one fold.
+    Raises SweepError."""
     if not 2 <= count <= len(problems):
         raise SweepError(f"--folds {count}: expected 2 to {len(problems)}, the number of problems")
     mixed = shuffled(problems, seed)
@@ -33,7 +34,7 @@ def folds(problems: Sequence[Problem], count: int, seed: int) -> list[tuple[list
 
 
 def nested_parts(problems: Sequence[Problem], sizes: Sequence[int], seed: int) -> dict[int, list[Problem]]:
-    """By size; each part holds the smaller ones. Raises SweepError."""
+    """Returns the parts by size; each part holds the smaller ones. Raises SweepError."""
     if too_many := [size for size in sizes if not 1 <= size <= len(problems)]:
         raise SweepError(
             f"--sizes {too_many[0]}: expected 1 to {len(problems)}, the number of training problems"
@@ -43,7 +44,8 @@ def nested_parts(problems: Sequence[Problem], sizes: Sequence[int], seed: int) -
 
 
 def write_problems(file: Path, problems: Iterable[Problem]) -> str:
-    """In our own format. Raises SweepError for problems that it cannot hold."""
+    """Writes problems in our own format, and returns the path. Raises SweepError for problems that the format cannot
+    hold."""
     entries = []
     for problem in problems:
         tests = (*problem.baseline_tests, *problem.hidden_tests)
@@ -61,9 +63,13 @@ def write_problems(file: Path, problems: Iterable[Problem]) -> str:
 
 
 def keys_of(train: str, held_out: str, models: Mapping[str, Path], failing: str = "refuse") -> dict[str, Any]:
-    """Of a run on these files. models: by policy, the embedded ones' directories: by the name `embedded` they would be
-    refused, for they speak of the embedded problems only, and here these are in a file. failing:
-    problems.failing_references."""
+    """Returns the config keys of a run on these files.
+
+    Args:
+        models: directories of the embedded models, by policy. The name `embedded` would be refused, since these models
+            solve only the embedded problems, and here the problems are in a file.
+        failing: problems.failing_references
+    """
     named = {f"{role}.model": str(path) for role, path in models.items()}
     aside = {"kind": "file", "file": held_out}
     return {
@@ -72,7 +78,7 @@ def keys_of(train: str, held_out: str, models: Mapping[str, Path], failing: str 
 
 
 def embedded_models(config: Config) -> dict[str, Path]:
-    """Directories of the embedded models that the config names; made where they are not there."""
+    """Returns the directories of the embedded models that the config names; makes those that do not exist."""
     from configs.sections import EMBEDDED
     from embedded.teaching import ensure_embedded
 

@@ -1,4 +1,5 @@
-"""A report: all tables that the runs give, on the terminal and as report.md, report.json, runs.csv, tasks.csv, pictures."""
+"""Writes a report: all tables that the runs give, on the terminal and as report.md, report.json, runs.csv, tasks.csv,
+plots."""
 
 import csv
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,7 +25,7 @@ from tracking.run_record import versions
 from tracking.runs import played
 
 _PROGRAMS = 200
-"""Of the training, on which tokenizers are compared."""
+"""Number of training programs on which tokenizers are compared."""
 
 
 def write_report(
@@ -34,7 +35,13 @@ def write_report(
     mode: str | None = None,
     threshold: float | None = None,
 ) -> None:
-    """Raises SweepError. Metric and mode are the sweep's unless given; to: the first directory."""
+    """Writes the report. Raises SweepError.
+
+    Args:
+        to: Default: the first directory
+        metric, mode: Default: those of the sweep
+        threshold: value of the metric; the steps until it is reached are counted
+    """
     runs, sweep = read_runs(directories)
     metric = metric or (sweep.metric if sweep else DEFAULT_METRIC)
     mode = mode or (sweep.mode if sweep else "max")
@@ -82,7 +89,8 @@ def tables_of(
 
 
 def population(groups: reports.Groups, metric: str, sweep: Sweep) -> Table:
-    """Of PBT: the keys that each member began with, and those that it came to, the best member first."""
+    """Returns a table for PBT: the keys that each member began with and those that it ended with, the best member
+    first."""
     better = -1 if sweep.mode == "max" else 1
     rows = []
     for run in sorted(chain(*groups.values()), key=lambda run: better * (run.last(metric) or 0.0)):
@@ -93,7 +101,7 @@ def population(groups: reports.Groups, metric: str, sweep: Sweep) -> Table:
 
 
 def _check(runs: Sequence[RunFiles], metric: str) -> None:
-    """Raises SweepError for a metric that no run has."""
+    """Raises SweepError if no run has the metric."""
     rows = [row for run in runs for row in run.rows]
     if rows and all(value_of(row, metric) is None for row in rows):
         known = sorted({name for row in rows for name in row.get("held_out", ())})
@@ -101,7 +109,7 @@ def _check(runs: Sequence[RunFiles], metric: str) -> None:
 
 
 def programs_of(run: RunFiles) -> list[str]:
-    """The generator's, in the order in which training played them."""
+    """Returns the generator's programs, in the order in which training played them."""
     return [
         row["artifact"]
         for row in played(run.directory)
@@ -110,8 +118,8 @@ def programs_of(run: RunFiles) -> list[str]:
 
 
 def task_rows(run: RunFiles) -> Iterator[dict[str, Any]]:
-    """R3, 34: each problem's history over the steps, of those trained on (share of attempts that solve it) and of those
-    held out (share of tests passed)."""
+    """Yields each problem's history over the steps: for training problems the share of attempts that solve it, for
+    held-out problems the share of tests passed."""
     tried: dict[tuple[str, int], list[float]] = {}
     for row in played(run.directory):
         if row["player"] == "generator" and row["reward"] is not None:
@@ -127,13 +135,14 @@ def task_rows(run: RunFiles) -> Iterator[dict[str, Any]]:
 
 
 def parameters(run: RunFiles) -> float | None:
-    """Of the generator's model; of that beneath its adapter, where it has one."""
+    """Returns the number of parameters of the generator's model, or of the base model if it has an adapter; None if
+    that is not known."""
     from huggingface_hub import snapshot_download
 
     if (folder := _policy(run)) is None:
         return None
     model = base_of(folder) or str(folder)
-    if not Path(model).is_dir():  # a hub's: this machine has trained on it
+    if not Path(model).is_dir():  # a hub id: it is in the cache, since this machine has trained on it
         try:
             model = snapshot_download(model, local_files_only=True)
         except (OSError, ValueError):
@@ -142,10 +151,11 @@ def parameters(run: RunFiles) -> float | None:
 
 
 def likeness(run: RunFiles) -> dict[str, float]:
-    """Of each held-out problem to the nearest training problem: shared words by all words of both descriptions."""
+    """Returns how similar each held-out problem is to the nearest training problem: shared words, divided by all words
+    of both descriptions."""
     try:
         train, held_out = load_splits(Config.model_validate(run.config))
-    except SparringError:  # the files have gone since: the other tables do not need them
+    except SparringError:  # the files no longer exist: the other tables do not need them
         return {}
     except ValidationError as error:
         print(
@@ -161,7 +171,7 @@ def likeness(run: RunFiles) -> dict[str, float]:
 
 
 def _tokenizers(groups: reports.Groups) -> Table | None:
-    """Where the settings' generators are other models."""
+    """Returns a table if the settings' generators are different models, else None."""
     models = {setting: of[0] for setting, of in groups.items() if of}
     if len({repr(run.config.get("generator", {}).get("model")) for run in models.values()}) < 2:
         return None
@@ -176,7 +186,7 @@ def _tokenizers(groups: reports.Groups) -> Table | None:
 
 
 def _policy(run: RunFiles) -> Path | None:
-    """The generator in the newest checkpoint."""
+    """Returns the generator in the newest checkpoint."""
     return max(run.directory.glob("checkpoints/step_*/generator"), default=None)
 
 

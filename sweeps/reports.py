@@ -1,9 +1,9 @@
-"""Reports over runs, each a table of means with 95% intervals, or None where the runs do not have what it is about.
+"""Reports over runs: each is a table of means with 95% intervals, or None if the runs do not have what the table is
+about.
 
-They are R3's experiments (its properties 37 to 50, and 25, 28, 38): capacity, cross-validation, ablations, entropy, other
-models, tokenizers, speed of convergence, unseen categories, transfer, sample complexity. The first setting is the
-baseline. What R3 expects (a larger model trains better, entropy falls) is said to hold or not to hold: it is measured,
-never assumed.
+They cover capacity, cross-validation, ablations, entropy, other models, tokenizers, speed of convergence, unseen
+categories, transfer and sample complexity. The first setting is the baseline. Whether an expectation holds (a larger
+model trains better, entropy falls) is measured, never assumed.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -29,7 +29,7 @@ from sweeps.tables import Cell, Table
 from tracking.runs import players_of
 
 Groups = Mapping[str, Sequence[RunFiles]]
-"""Runs by setting: all of them for `summary` and `completeness`, for the others those that are `counted`."""
+"""Runs by setting. `summary` and `completeness` take all runs, the other reports those that are `counted`."""
 
 
 def by_setting(runs: Iterable[RunFiles]) -> dict[str, list[RunFiles]]:
@@ -40,7 +40,7 @@ def by_setting(runs: Iterable[RunFiles]) -> dict[str, list[RunFiles]]:
 
 
 def counted(groups: Groups) -> dict[str, list[RunFiles]]:
-    """Of each setting the runs that are finished; where none is, those that were stopped on purpose."""
+    """Returns the finished runs of each setting; if a setting has none, those that were stopped on purpose."""
 
     def of_state(runs: Sequence[RunFiles], state: str) -> list[RunFiles]:
         return [run for run in runs if run.state == state]
@@ -49,7 +49,7 @@ def counted(groups: Groups) -> dict[str, list[RunFiles]]:
 
 
 def summary(groups: Groups, metric: str) -> Table:
-    """What there is of each setting, and how well it did."""
+    """Returns how many runs each setting has, and how well they did."""
     rows: list[list[Cell]] = []
     for setting, that_count in counted(groups).items():
         states = [run.state for run in groups[setting]]
@@ -84,7 +84,7 @@ def summary(groups: Groups, metric: str) -> Table:
 
 
 def impact(groups: Groups, metric: str) -> Table | None:
-    """R3, 40: what each setting changes against the first, paired by seed or fold."""
+    """Returns what each setting changes against the first, paired by seed or fold."""
     (base, first), *others = groups.items()
     at = {run.replicate: run.last(metric) for run in first}
     rows: list[list[Cell]] = []
@@ -102,8 +102,8 @@ def impact(groups: Groups, metric: str) -> Table | None:
 
 
 def convergence(groups: Groups, metric: str, threshold: float | None, mode: str) -> Table | None:
-    """R3, 45: steps until the metric reaches a threshold; by default half of the way from its mean before to the best
-    setting's mean after."""
+    """Returns the steps until the metric reaches a threshold. Default: half of the way from its mean before training to
+    the best setting's mean afterwards."""
     found = [end.mean for end in after(groups, metric).values()]
     before = over(chain(*groups.values()), lambda run: run.before(metric))
     if threshold is None:
@@ -124,7 +124,7 @@ def convergence(groups: Groups, metric: str, threshold: float | None, mode: str)
 
 
 def series(groups: Groups, metric: str, amount: Callable[[RunFiles], float | None]) -> Table | None:
-    """R3, 37 and 50: training and validation by amount: a model's size, the number of problems, a key's number."""
+    """Returns training and validation results by amount: a model's size, the number of problems, or a key's number."""
     amounts = {
         setting: next((a for r in runs if (a := amount(r)) is not None), None)
         for setting, runs in groups.items()
@@ -162,7 +162,7 @@ def series(groups: Groups, metric: str, amount: Callable[[RunFiles], float | Non
 
 
 def spread(groups: Groups, metric: str) -> Table | None:
-    """R3, 39: how much the metric varies over folds or seeds."""
+    """Returns how much the metric varies over folds or seeds."""
     rows: list[list[Cell]] = []
     for setting, runs in groups.items():
         found = over(runs, lambda run: run.last(metric))
@@ -179,7 +179,7 @@ def spread(groups: Groups, metric: str) -> Table | None:
 
 
 def entropy(groups: Groups) -> Table | None:
-    """R3, 41: each policy's entropy, nats per token, in the first and in the last third of its updates."""
+    """Returns each policy's entropy, in nats per token, in the first and in the last third of its updates."""
     rows: list[list[Cell]] = []
     for setting, runs in groups.items():
         for policy in ("generator", "discriminator"):
@@ -195,7 +195,7 @@ def entropy(groups: Groups) -> Table | None:
 
 
 def same_tasks(groups: Groups) -> Table | None:
-    """R3, 43: settings compared on the held-out problems that both were measured on, problem by problem."""
+    """Compares the settings on the held-out problems that both were measured on, problem by problem."""
     (base, first), *others = groups.items()
     at = _by_task(first)
     rows: list[list[Cell]] = []
@@ -218,7 +218,7 @@ def same_tasks(groups: Groups) -> Table | None:
 def tokenizers(
     programs: Sequence[str], by_name: Mapping[str, Callable[[str], Sequence[str]]]
 ) -> Table | None:
-    """R3, 44: the same programs in each tokenizer's pieces."""
+    """Compares how tokenizers divide the same programs."""
     if len(by_name) < 2 or not programs:
         return None
     unlike = unlike_tokens(programs, by_name)
@@ -236,7 +236,8 @@ def tokenizers(
 
 
 def zero_shot(groups: Groups) -> Table | None:
-    """R3, 48: held-out problems by tag: share solved, for tags that training has and for those that it never shows."""
+    """Returns the share of held-out problems solved by tag, for tags that occur in training and for those that do
+    not."""
     rows: list[list[Cell]] = []
     for setting, runs in groups.items():
         found: dict[tuple[bool, str], list[tuple[object, float]]] = {}  # by whether training has it, and tag
@@ -268,9 +269,9 @@ def zero_shot(groups: Groups) -> Table | None:
 
 
 def transfer(groups: Groups, similarity: Callable[[RunFiles], Mapping[str, float]]) -> Table | None:
-    """R3, 49: whether held-out problems that are more like a training problem gain more.
+    """Returns whether held-out problems that are more similar to a training problem gain more.
 
-    similarity: of a run's held-out problems to the nearest one that it trains on, 0 to 1.
+    similarity: returns, for a run, how similar each held-out problem is to the nearest training problem, 0 to 1.
     """
     rows: list[list[Cell]] = []
     for setting, runs in groups.items():
@@ -296,7 +297,7 @@ def transfer(groups: Groups, similarity: Callable[[RunFiles], Mapping[str, float
 
 
 def completeness(groups: Groups) -> Table | None:
-    """R3, 25: training steps whose row lacks a reward, a loss or a success rate."""
+    """Returns the training steps whose row lacks a reward, a loss or a success rate."""
     rows: list[list[Cell]] = []
     for setting, runs in groups.items():
         lacking = [
@@ -317,7 +318,8 @@ def completeness(groups: Groups) -> Table | None:
 
 
 def missing(row: Mapping[str, Any]) -> list[str]:
-    """What a step's row lacks. A policy that had no sample in the step has no loss there: that is named, too."""
+    """Returns what a step's row lacks. A policy that had no sample in the step has no loss there, which counts as
+    well."""
     if row["step"] == 0:
         return []
     players = players_of([row])
@@ -331,13 +333,15 @@ def missing(row: Mapping[str, Any]) -> list[str]:
 
 
 def success_rate(row: Mapping[str, Any]) -> float | None:
-    """Of the generator's attempts in a training step: solved; where the game does not say so, tests passed."""
+    """Returns the generator's success rate in a training step: the share of attempts that solve the problem or, if the
+    game does not record that, of tests passed."""
     parts = row.get("generator_components") or {}
     return parts.get("solved", parts.get("pass_rate"))
 
 
 def syntax(groups: Groups, programs: Callable[[RunFiles], Sequence[str]]) -> Table | None:
-    """R3, 28: share of a run's programs, in their order, that are Python at all."""
+    """Returns the share of a run's programs that are valid Python, in the first and in the last third of its
+    training."""
     rows: list[list[Cell]] = []
     for setting, runs in groups.items():
         shares = [(run, [float(is_python(p)) for p in programs(run)]) for run in runs]
@@ -358,7 +362,8 @@ def is_python(program: str) -> bool:
 
 
 def curves(groups: Groups, metric: str) -> dict[str, dict[str, list[tuple[int, Interval]]]]:
-    """R3, 38: by setting, {"training": reward by step, "validation": metric by step}, with intervals over its runs."""
+    """Returns the curves of each setting: {"training": reward by step, "validation": metric by step}, with intervals
+    over its runs."""
     return {
         setting: {
             "training": _band((unit(run), run.curve(training_column(run))) for run in runs),
@@ -370,25 +375,26 @@ def curves(groups: Groups, metric: str) -> dict[str, dict[str, list[tuple[int, I
 
 
 def after(groups: Groups, metric: str) -> dict[str, Interval]:
-    """By setting."""
+    """Returns the last value of the metric, by setting."""
     found = {s: over(runs, lambda run: run.last(metric)) for s, runs in groups.items()}
     return {setting: end for setting, end in found.items() if end is not None}
 
 
 def training_column(run: RunFiles) -> str:
-    """The reward of the player that learns first: the generator's, in self-play the first seat's."""
+    """Returns the column with the reward of the player that learns first: the generator's, in self-play the first
+    player's."""
     players = players_of(run.rows)
     return "generator_reward" if "generator" in players or not players else f"{players[0]}_reward"
 
 
 def training_reward(run: RunFiles) -> float | None:
-    """Mean over the last third of the steps."""
+    """Returns the mean reward over the last third of the steps."""
     found = thirds([value for _, value in run.curve(training_column(run))])
     return found[1] if found else None
 
 
 def _by_task(runs: Sequence[RunFiles]) -> dict[str, float]:
-    """Mean over the runs of what each held-out problem came to."""
+    """Returns the last value of each held-out problem, as a mean over the runs."""
     found: dict[str, list[float]] = {}
     for run in runs:
         for task, history in run.tasks().items():
@@ -398,12 +404,13 @@ def _by_task(runs: Sequence[RunFiles]) -> dict[str, float]:
 
 # ---------------------------------------------------------------------- what an interval is over
 def unit(run: RunFiles) -> object:
-    """What the run is a sample of: its fold, where there are folds (its seeds share the fold's problems), else itself."""
+    """Returns what the run is a sample of: its fold, if there are folds (its seeds share the fold's problems), else the
+    run."""
     return _fold(run.replicate) or run.directory
 
 
 def _fold(replicate: str) -> str:
-    """Example: fold2-seed1 -> fold2; seed1 -> nothing"""
+    """Returns the fold of a replicate, or an empty text. Example: fold2-seed1 -> fold2; seed1 -> empty"""
     fold, dash, _ = replicate.partition("-")
     return fold if dash else ""
 
@@ -413,7 +420,7 @@ def over(runs: Iterable[RunFiles], value: Callable[[RunFiles], float | None]) ->
 
 
 def over_units(values: Iterable[tuple[object, float | None]]) -> Interval | None:
-    """Of the means of each unit's values that are known; None of nothing."""
+    """Returns the interval over units, each with the mean of its known values; None if no value is known."""
     known: dict[object, list[float]] = {}
     for of, value in values:
         if value is not None:
@@ -422,12 +429,12 @@ def over_units(values: Iterable[tuple[object, float | None]]) -> Interval | None
 
 
 def _ends(curves: Iterable[tuple[RunFiles, Sequence[float]]]) -> list[tuple[object, float, float]]:
-    """(unit, mean of the first third, of the last) of the curves that are long enough."""
+    """Returns (unit, mean of the first third, mean of the last third) for each curve that is long enough."""
     return [(unit(run), *found) for run, curve in curves if (found := thirds(curve)) is not None]
 
 
 def _from_to(ends: Sequence[tuple[object, float, float]]) -> list[Interval | None]:
-    """Intervals of the first, of the last, and of the change."""
+    """Returns the intervals of the first third, of the last third, and of the change."""
     return [
         over_units((of, first) for of, first, _ in ends),
         over_units((of, last) for of, _, last in ends),
@@ -436,7 +443,7 @@ def _from_to(ends: Sequence[tuple[object, float, float]]) -> list[Interval | Non
 
 
 def _band(curves: Iterable[tuple[object, Sequence[tuple[int, float]]]]) -> list[tuple[int, Interval]]:
-    """See over_units; by step."""
+    """Returns intervals over units (see over_units), by step."""
     of_unit: dict[object, list[Sequence[tuple[int, float]]]] = {}
     for of, curve in curves:
         of_unit.setdefault(of, []).append(curve)
@@ -452,5 +459,5 @@ def _measurable(change: Interval | None) -> str:
 def _table(
     title: str, header: tuple[str, ...], rows: Sequence[Sequence[Cell]], note: str = ""
 ) -> Table | None:
-    """None where no run has what it is about."""
+    """Returns None if there are no rows."""
     return Table(title=title, header=header, rows=rows, note=note) if rows else None

@@ -1,4 +1,4 @@
-"""What run directories hold: those of a sweep by setting and replicate, or any finished runs."""
+"""Reads run directories: those of a sweep by setting and replicate, or any finished runs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _OF_THE_RUN = ("seed", "run_name", "output_dir")
 
 @dataclass(frozen=True)
 class RunFiles:
-    """One run, by its files."""
+    """One run, as its files show it."""
 
     directory: Path
     setting: str = ""
@@ -38,12 +38,13 @@ class RunFiles:
 
     @property
     def error(self) -> str:
-        """Of a run that failed."""
+        """Error of a run that failed."""
         return read_json(self.directory / _FAILED).get("error", "")
 
     @cached_property
     def rows(self) -> list[dict[str, Any]]:
-        """Of its metrics; of a run that began from another's checkpoint, that one's up to there come first."""
+        """Rows of the run's metrics. If the run began from another run's checkpoint, the other run's rows up to there
+        come first."""
         return self._with_those_before("metrics.jsonl")
 
     def _with_those_before(self, file: str) -> list[dict[str, Any]]:
@@ -55,7 +56,7 @@ class RunFiles:
 
     @cached_property
     def results(self) -> Mapping[str, Any]:
-        """Empty until it is finished."""
+        """Results of the run; empty until it is finished."""
         return read_json(self.directory / _RESULTS)
 
     @cached_property
@@ -64,7 +65,8 @@ class RunFiles:
         return yaml.safe_load(file.read_text()) if file.is_file() else {}
 
     def curve(self, metric: str) -> list[tuple[int, float]]:
-        """(step, value) where it was taken; step 0 is before the first."""
+        """Returns (step, value) for each step at which the metric was measured; step 0 is before the first training
+        step."""
         points = ((row["step"], value_of(row, metric)) for row in self.rows)
         return [(step, value) for step, value in points if value is not None]
 
@@ -77,7 +79,7 @@ class RunFiles:
         return curve[-1][1] if curve else None
 
     def tasks(self) -> dict[str, list[tuple[int, float]]]:
-        """By held-out problem, (step, share of its tests passed) of each evaluation."""
+        """Returns (step, share of tests passed) of each evaluation, by held-out problem."""
         found: dict[str, list[tuple[int, float]]] = {}
         for row in self._with_those_before("task_history.jsonl"):
             for task, value in row["tasks"].items():
@@ -86,12 +88,13 @@ class RunFiles:
 
     @property
     def categories(self) -> Mapping[str, Any]:
-        """{"held_out": {problem: tags}, "trained": tags}; empty where the run kept none."""
+        """{"held_out": {problem: tags}, "trained": tags}; empty if the run kept none."""
         return read_json(self.directory / "categories.json")
 
 
 def value_of(row: Mapping[str, Any], metric: str) -> float | None:
-    """A held-out score; else a column, such as generator_reward, or generator.entropy."""
+    """Returns a held-out score, or else a column, such as generator_reward, or generator.entropy; None if the row has
+    neither."""
     if metric in row.get("held_out", ()):
         return row["held_out"][metric]
     found: Any = row
@@ -101,18 +104,18 @@ def value_of(row: Mapping[str, Any], metric: str) -> float | None:
 
 
 def step_of(checkpoint: Path) -> int:
-    """The last one that is in it; a link such as `best` is followed."""
+    """Returns the last step that a checkpoint contains; a link such as `best` is followed."""
     return int(checkpoint.resolve().name.removeprefix("step_"))
 
 
 def note_start(run: Path, checkpoint: Path) -> None:
-    """Before it begins: where it is to begin, if it is ended before it can say so itself."""
+    """Records which checkpoint a run is to start from, in case it ends before it can record that itself."""
     run.mkdir(parents=True, exist_ok=True)
     (run / _STARTED_FROM).write_text(str(checkpoint))
 
 
 def start_of(run: Path) -> Path | None:
-    """Another run's checkpoint that it began from, if it did."""
+    """Returns the checkpoint of another run that this run began from, or None."""
     note = run / _STARTED_FROM
     return Path(note.read_text().strip()) if note.is_file() else None
 
@@ -127,12 +130,12 @@ def mark_failed(run: Path, error: str) -> None:
 
 
 def forget_failure(run: Path) -> None:
-    """It is tried again."""
+    """Removes the mark of a failure, so that the run can be tried again."""
     (run / _FAILED).unlink(missing_ok=True)
 
 
 def generation(directory: Path, trial: str) -> int:
-    """Of PBT, how often a member began anew from a checkpoint: its newest run's number."""
+    """Returns how often a member of PBT began anew from a checkpoint, which is the number of its newest run."""
     numbers = [int(path.suffix[2:]) for path in (directory / "runs").glob(f"{trial}.g*") if path.is_dir()]
     return max(numbers, default=0)
 
@@ -146,7 +149,7 @@ def newest_run(directory: Path, trial: str) -> Path:
 
 
 def runs_of(sweep: Sweep, directory: Path) -> list[RunFiles]:
-    """One for each trial, whether it has begun or not."""
+    """Returns one entry for each trial, whether it has begun or not."""
     return [
         RunFiles(
             newest_run(directory, trial.name),
@@ -159,7 +162,8 @@ def runs_of(sweep: Sweep, directory: Path) -> list[RunFiles]:
 
 
 def read_runs(directories: Sequence[Path]) -> tuple[list[RunFiles], Sweep | None]:
-    """Of a sweep's directory, or of runs by themselves: those are told apart by what their configs differ in.
+    """Reads the runs of a sweep's directory, or single runs. The settings of single runs are the keys in which their
+    configs differ.
 
     Raises SweepError.
     """

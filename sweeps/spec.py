@@ -3,8 +3,8 @@
 A sweep's directory:
     sweep.json                     this: settings, replicates, metric, the command, commit and versions
     configs/TRIAL.yaml             the recipe of one trial
-    runs/TRIAL/                    its run, as driver.py leaves it; of PBT also TRIAL.g1, TRIAL.g2 …
-    logs/TRIAL.log                 what it printed
+    runs/TRIAL/                    its run, as driver.py writes it; of PBT also TRIAL.g1, TRIAL.g2 …
+    logs/TRIAL.log                 what driver.py printed
 """
 
 import itertools
@@ -30,24 +30,24 @@ Kind = Literal["grid", "random", "asha", "pbt", "ablate", "cross-validate", "dat
 SPEC = "sweep.json"
 DEFAULT_METRIC = "generator_pass_rate"
 _OWN_KEYS = ("seed", "output_dir", "run_name", "resume", "resume_from", "plan")
-"""Of a run, what the sweep itself decides."""
+"""Keys of a run that the sweep itself sets."""
 
 
 class SweepError(SparringError):
-    """A sweep cannot start or go on; the message says why, and how to mend it."""
+    """A sweep cannot start or continue; the message says why, and what to do."""
 
 
 class Setting(Settings):
-    """Keys that a trial has and the recipe has not; a row of the table."""
+    """Keys that a trial has in addition to the recipe; a row of the table."""
 
     name: str
     keys: dict[str, Any]
     amount: float | None = None
-    """Where settings are a series: of what there is more or less (problems, a key's number)."""
+    """The number that the settings of a series differ in (number of problems, a key's number)."""
 
 
 class Replicate(Settings):
-    """What a setting is repeated with: a seed, or a fold and a seed."""
+    """A repetition of a setting: a seed, or a fold and a seed."""
 
     name: str
     seed: int
@@ -57,9 +57,9 @@ class Replicate(Settings):
 class Sweep(Settings):
     kind: Kind
     config: str
-    """The recipe."""
+    """Name or path of the recipe."""
     arguments: tuple[str, ...] = ()
-    """Of driver.py, for every trial."""
+    """Arguments of driver.py for every trial."""
     base: dict[str, Any] = {}
     """Keys of every trial."""
     settings: tuple[Setting, ...]
@@ -68,14 +68,14 @@ class Sweep(Settings):
     """A held-out score, or a column of metrics.jsonl."""
     mode: Literal["max", "min"] = "max"
     interval: int | None = None
-    """asha, pbt: steps between two looks at a trial."""
+    """Number of steps between two comparisons of a trial with others; for asha and pbt."""
     keep: int = 3
-    """asha: of so many trials that come to a look, about one goes on."""
+    """About one in so many trials goes on after a comparison; for asha."""
     mutations: dict[str, Any] = {}
-    """pbt: by key, what a member may change to: a list, or {"low", "high", "log"}."""
+    """Values that a member may change each key to: a list, or {"low", "high", "log"}; for pbt."""
     command: str = ""
     begun_in: str = ""
-    """The working directory, from which paths in recipe and arguments are meant."""
+    """Working directory that paths in the recipe and in the arguments are relative to."""
     versions: dict[str, str] = {}
 
     @property
@@ -94,7 +94,7 @@ class Trial:
     """One run: a setting with a replicate."""
 
     number: int
-    """The setting's."""
+    """Number of the setting."""
     setting: Setting
     replicate: Replicate
 
@@ -104,7 +104,7 @@ class Trial:
 
 
 def load_sweep(directory: Path) -> Sweep:
-    """Raises SweepError."""
+    """Reads a sweep from its directory. Raises SweepError."""
     file = directory / SPEC
     try:
         return Sweep.model_validate_json(file.read_text())
@@ -155,7 +155,7 @@ class Range:
 
 
 def parse_key(text: str) -> tuple[str, Values | Range]:
-    """A --key option. Raises SweepError.
+    """Parses a --key option. Raises SweepError.
 
     Example: "curriculum.stages=[1,5],[5]", "learning_rate=1e-5..1e-3:log"
     """
@@ -188,7 +188,7 @@ def _range(text: str, low: str, high: str, log: bool) -> Range:
 
 
 def _number(value: Any) -> Any:
-    """YAML takes 1e-4, without a point, for a word."""
+    """Converts a text to a number if possible, since YAML reads 1e-4, without a point, as text."""
     if isinstance(value, str):
         for kind in (int, float):
             try:
@@ -199,7 +199,7 @@ def _number(value: Any) -> Any:
 
 
 def grid(keys: Mapping[str, Values | Range]) -> list[Setting]:
-    """Every combination. Raises SweepError for a range."""
+    """Returns a setting for every combination of values. Raises SweepError for a range."""
     for key, values in keys.items():
         if isinstance(values, Range):
             raise SweepError(f"--key {key}: a grid takes values, not a range: give some, or --samples")
@@ -208,7 +208,8 @@ def grid(keys: Mapping[str, Values | Range]) -> list[Setting]:
 
 
 def draws(keys: Mapping[str, Values | Range], samples: int, seed: int) -> list[Setting]:
-    """Distinct ones, as many as there are. The same for the same seed."""
+    """Returns random settings, all distinct, as many as there are up to `samples`. The same seed gives the same
+    settings."""
     rng, found = random.Random(seed), {}
     for _ in range(50 * samples):
         drawn = setting_of({key: values.draw(rng) for key, values in keys.items()})
@@ -231,8 +232,8 @@ def _said(value: Any) -> str:
 
 # ---------------------------------------------------------------------- from a trial to a run
 def recipe_of(sweep: Sweep, trial: Trial, keys: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The sweep's recipe with the trial's keys laid over it; a whole section takes the place of the recipe's. keys:
-    instead of the setting's own."""
+    """Returns the sweep's recipe with the trial's keys merged over it. If a trial gives a whole section, that replaces
+    the recipe's section. keys: replace the setting's own."""
     recipe = read_recipe(*recipe_path(sweep.config))
     for layer in (sweep.base, trial.replicate.keys, trial.setting.keys if keys is None else keys):
         kept = {key: value for key, value in recipe.items() if not isinstance(layer.get(key), Mapping)}
@@ -248,19 +249,19 @@ def write_recipe(directory: Path, name: str, recipe: Mapping[str, Any]) -> Path:
 
 
 def read_written(directory: Path, name: str) -> dict[str, Any]:
-    """What write_recipe wrote; empty where it did not."""
+    """Returns what write_recipe wrote; empty if it wrote nothing."""
     file = directory / "configs" / f"{name}.yaml"
     return yaml.safe_load(file.read_text()) if file.is_file() else {}
 
 
 def arguments_of(sweep: Sweep, trial: Trial, recipe: Path, directory: Path, run: str) -> list[str]:
-    """Of driver.py."""
+    """Returns the arguments of driver.py for a trial."""
     own = ["--seed", str(trial.replicate.seed), "--output-dir", str(directory / "runs"), "--run-name", run]
     return ["--config", str(recipe), *sweep.arguments, *own]
 
 
 def base_config(config: str, arguments: Sequence[str], keys: Mapping[str, Any], directory: Path) -> Config:
-    """That of a run without the sweep's settings. Raises ConfigError, SweepError."""
+    """Returns the config of a run without the sweep's settings. Raises ConfigError or SweepError."""
     options = [word for word in arguments if word.startswith("--")]  # the others are values
     if words := [word for word in options if word[2:].replace("-", "_").split("=")[0] in _OWN_KEYS]:
         raise SweepError(f"{words[0]}: that is the sweep's own: leave it out after --")
@@ -270,13 +271,14 @@ def base_config(config: str, arguments: Sequence[str], keys: Mapping[str, Any], 
 
 
 def config_of(sweep: Sweep, trial: Trial, directory: Path) -> Config:
-    """Writes the trial's recipe, and reads it as driver.py will. Raises ConfigError for what that would refuse."""
+    """Writes the trial's recipe, and returns the config as driver.py will read it. Raises ConfigError if driver.py
+    would refuse it."""
     file = write_recipe(directory, trial.name, recipe_of(sweep, trial))
     return load_run(arguments_of(sweep, trial, file, directory, trial.name))[0].to_config()
 
 
 def check(sweep: Sweep, directory: Path) -> None:
-    """Each setting and each replicate, before anything runs. Raises ConfigError, SweepError."""
+    """Checks each setting and each replicate, before anything runs. Raises ConfigError or SweepError."""
     first: dict[tuple[str, str], str] = {}
     for trial in sweep.trials:
         if trial.number and trial.replicate != sweep.replicates[0]:
@@ -293,7 +295,7 @@ def check(sweep: Sweep, directory: Path) -> None:
 
 
 def without_idle(sweep: Sweep, directory: Path) -> tuple[Sweep, list[str]]:
-    """(without the settings that are what the first one is, their names)."""
+    """Returns (the sweep without the settings that equal the first one, the names of those settings)."""
     trials = [trial for trial in sweep.trials if trial.replicate == sweep.replicates[0]]
     found = {trial.setting.name: content(config_of(sweep, trial, directory)) for trial in trials}
     base, *others = sweep.settings
@@ -303,5 +305,5 @@ def without_idle(sweep: Sweep, directory: Path) -> tuple[Sweep, list[str]]:
 
 
 def content(config: Config) -> str:
-    """What decides a run, its seed among it."""
+    """Returns all that determines a run, including its seed, as text."""
     return repr([(k, v) for k, v in leaves(config.model_dump(mode="json")) if k != "run_name"])

@@ -1,4 +1,4 @@
-"""What figures of several runs say together. Pure; several seeds give intervals (evaluation/intervals.py)."""
+"""Statistics over the figures of several runs. Pure functions; evaluation/intervals.py has the intervals over seeds."""
 
 import math
 import statistics
@@ -12,20 +12,20 @@ Curve = Sequence[tuple[int, float]]
 
 
 def steps_to(curve: Curve, threshold: float, mode: str = "max") -> int | None:
-    """The first step at which the value is at least (mode min: at most) the threshold; None where it never is."""
+    """Returns the first step at which the value is at least (mode min: at most) the threshold, or None."""
     sign = 1 if mode == "max" else -1
     return next((step for step, value in curve if sign * value >= sign * threshold), None)
 
 
 def band(curves: Sequence[Curve]) -> list[tuple[int, Interval]]:
-    """By step at which every curve has a value."""
+    """Returns (step, interval) for each step at which every curve has a value."""
     values = [dict(curve) for curve in curves]
     shared = sorted(set.intersection(*(set(of) for of in values))) if values else []
     return [(step, interval([of[step] for of in values])) for step in shared]
 
 
 def thirds(values: Sequence[float]) -> tuple[float, float] | None:
-    """Means of the first and of the last third; None of fewer than two values."""
+    """Returns the means of the first and of the last third, or None if there are fewer than two values."""
     if len(values) < 2:
         return None
     size = max(1, len(values) // 3)
@@ -33,27 +33,27 @@ def thirds(values: Sequence[float]) -> tuple[float, float] | None:
 
 
 def falls(means: Sequence[float]) -> list[int]:
-    """Places at which a mean is below the one before it: none where performance rises, or stays, throughout."""
+    """Returns the positions at which a mean is below the one before it; empty if performance never falls."""
     return [place for place, (low, high) in enumerate(pairwise(means), start=1) if high < low]
 
 
 def rank_correlation(xs: Sequence[float], ys: Sequence[float]) -> float | None:
-    """Spearman's; None where one of them does not vary."""
+    """Returns Spearman's rank correlation, or None if one of the two does not vary."""
     return correlation(_ranks(xs), _ranks(ys))
 
 
 def correlation(xs: Sequence[float], ys: Sequence[float]) -> float | None:
-    """Pearson's; None where one of them does not vary."""
+    """Returns Pearson's correlation, or None if one of the two does not vary."""
     if len(xs) < 2 or len(set(xs)) < 2 or len(set(ys)) < 2:
         return None
     try:
         return max(-1.0, min(1.0, statistics.correlation(xs, ys)))
-    except statistics.StatisticsError:  # they vary by less than floating point can tell
+    except statistics.StatisticsError:  # they vary by less than floating-point precision
         return None
 
 
 def correlation_range(r: float, n: int) -> tuple[float, float]:
-    """95% interval of a correlation of n pairs, by Fisher's transformation; (-1, 1) of fewer than 4."""
+    """Returns the 95% interval of a correlation of n pairs, by Fisher's transformation; (-1, 1) if n is below 4."""
     if n < 4:
         return -1.0, 1.0
     if abs(r) == 1:
@@ -63,7 +63,7 @@ def correlation_range(r: float, n: int) -> tuple[float, float]:
 
 
 def by_tag(tasks: Mapping[str, float], tags: Mapping[str, Sequence[str]]) -> dict[str, list[float]]:
-    """The tasks' figures by tag; a task without tags is in none."""
+    """Returns the tasks' figures by tag; a task without tags is left out."""
     found: dict[str, list[float]] = {}
     for task, value in tasks.items():
         for tag in tags.get(task, ()):
@@ -74,7 +74,7 @@ def by_tag(tasks: Mapping[str, float], tags: Mapping[str, Sequence[str]]) -> dic
 def unlike_tokens(
     programs: Sequence[str], tokenizers: Mapping[str, Callable[[str], Sequence[str]]]
 ) -> dict[tuple[str, str], float]:
-    """By pair of tokenizers, the share of the programs that they cut into other pieces."""
+    """Returns, for each pair of tokenizers, the share of the programs that they divide differently."""
     pieces = {name: [list(cut(program)) for program in programs] for name, cut in tokenizers.items()}
     return {
         (a, b): statistics.fmean(x != y for x, y in zip(pieces[a], pieces[b], strict=True))
@@ -83,7 +83,7 @@ def unlike_tokens(
 
 
 def _ranks(values: Sequence[float]) -> list[float]:
-    """From 1; equal ones share their mean rank."""
+    """Returns the ranks, from 1; equal values share their mean rank."""
     ordered = sorted(values)
     first = {value: ordered.index(value) for value in set(values)}
     return [first[value] + (ordered.count(value) + 1) / 2 for value in values]

@@ -16,7 +16,7 @@ class Table:
     header: tuple[str, ...]
     rows: Sequence[Sequence[Cell]]
     note: str = ""
-    """What it says, in words."""
+    """Text that is shown below the table."""
 
     def show(self) -> None:
         print_table(self.title, self.header, [[text(cell) for cell in row] for row in self.rows])
@@ -44,7 +44,7 @@ def text(cell: Cell) -> str:
 
 
 def plain(cell: Cell) -> Any:
-    """JSON has no infinity."""
+    """Returns a cell as plain JSON, which has no infinity."""
     if not isinstance(cell, Interval):
         return cell
     found = cell.plain()

@@ -1,7 +1,7 @@
-"""Ray Tune runs a sweep's trials: each one is driver.py in a process of its own, whose scores Tune is told meanwhile.
+"""Runs a sweep's trials by Ray Tune: each trial is driver.py in a separate process, whose scores are reported to Tune.
 
-Not kept by Tune but by the runs' own files: what is finished, what was stopped, where to go on. So a sweep is resumed by
-telling Tune of the finished trials again, row by row, and of the others as they go on.
+The runs' own files, and not Tune, record what is finished, what was stopped, and where to continue. To resume a sweep,
+the rows of the finished trials are reported to Tune again, and the other trials continue.
 """
 
 import json
@@ -47,8 +47,8 @@ _NO_END = 10**9
 
 
 class DriverTrial(tune.Trainable):
-    """One trial. config: {"trial": {"directory", "name", "keys"}}; a member of a population is handed another's config,
-    name and all, so that a trial goes by the name that Tune has for it."""
+    """One trial. config: {"trial": {"directory", "name", "keys"}}. A member of a population may receive another
+    member's config, including its name, so a trial uses the name that Tune has for it."""
 
     def setup(self, config: dict[str, Any]) -> None:
         asked = config["trial"]
@@ -62,7 +62,7 @@ class DriverTrial(tune.Trainable):
         self._last: dict[str, Any] = {}
 
     def step(self) -> dict[str, Any]:
-        """Until the next score."""
+        """Runs until the next score."""
         try:
             self._scores = self._scores or self._scored()
             found = next(self._scores, None)
@@ -79,10 +79,10 @@ class DriverTrial(tune.Trainable):
         return self._directory / "runs" / run_name(self._trial.name, self._number)
 
     def _scored(self) -> Iterator[dict[str, Any]]:
-        """Step and score of each evaluation: of the run that is there, and as it goes on."""
+        """Yields step and score of each evaluation: of those that the run has already, and of those that follow."""
         recipe = recipe_of(self._sweep, self._trial, self._keys)
         after, start = 0, None
-        if self._from is not None:  # Tune says where from
+        if self._from is not None:  # Tune gave a checkpoint to start from
             after = step_of(self._from)
             anothers = self._from.parent.parent != self._run
             if anothers or read_written(self._directory, self._run.name) != recipe:  # new keys
@@ -112,7 +112,7 @@ class DriverTrial(tune.Trainable):
                 yield {"step": row["step"], self._sweep.metric: value}
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
-        """A note of where ours is, and of the score there."""
+        """Writes a note with the path of the run's own checkpoint and with the score there."""
         step = self._last["step"]
         path = self._run / "checkpoints" / f"step_{step:06d}"
         if self._driven is not None:
@@ -129,7 +129,7 @@ class DriverTrial(tune.Trainable):
 
 
 class _Told(tune.Callback):
-    """A line for each score and each end; and the note that a trial was stopped."""
+    """Prints a line for each score and each end, and records that a trial was stopped."""
 
     def __init__(self, sweep: Sweep, directory: Path) -> None:
         self._sweep, self._directory = sweep, directory
@@ -159,15 +159,18 @@ class _Told(tune.Callback):
 
 
 def run_sweep(sweep: Sweep, directory: Path, parallel: int, gpus: float) -> None:
-    """Every trial that is not finished. A trial that dies is marked with its error, and the others go on.
+    """Runs every trial that is not finished. A trial that fails is marked with its error, and the others go on.
 
-    parallel: trials at once. gpus: share of a GPU of each.
+    Args:
+        parallel: number of trials at once
+        gpus: share of a GPU for each trial
     """
     directory = directory.resolve()
     os.environ.update(_QUIET)
-    logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # _Told says of a trial that dies, in one line
+    logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # _Told reports a trial that fails, in one line
     how: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
-    if not os.environ.get("RAY_ADDRESS"):  # `local`: not any cluster that `ray start` left on this machine
+    # `local`, so that Ray does not join any cluster that `ray start` left on this machine
+    if not os.environ.get("RAY_ADDRESS"):
         how |= {"address": "local", "num_cpus": parallel, "include_dashboard": False}
     ray.init(**how)
     scratch = directory / ".tune"
@@ -178,7 +181,7 @@ def run_sweep(sweep: Sweep, directory: Path, parallel: int, gpus: float) -> None
             param_space=_space(sweep, directory),
             tune_config=tune.TuneConfig(
                 scheduler=_scheduler(sweep),
-                # a member that pauses counts as well: with a limit the rest of its population would never begin
+                # a paused member counts as well: with a limit the rest of its population would never begin
                 max_concurrent_trials=None if sweep.kind == "pbt" else parallel,
                 trial_name_creator=lambda trial: trial.config["trial"]["name"],
                 trial_dirname_creator=lambda trial: trial.config["trial"]["name"],
@@ -187,7 +190,8 @@ def run_sweep(sweep: Sweep, directory: Path, parallel: int, gpus: float) -> None
                 name=scratch.name,
                 storage_path=str(directory),
                 verbose=0,
-                checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),  # the runs save themselves
+                # the runs save checkpoints themselves
+                checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
                 callbacks=[_Told(sweep, directory)],
             ),
         ).fit()
@@ -205,7 +209,8 @@ def _space(sweep: Sweep, directory: Path) -> dict[str, Any]:
 
 
 def _keys(sweep: Sweep, trial: Trial, directory: Path) -> dict[str, Any]:
-    """The setting's; of a member that goes on, those that it had come to."""
+    """Returns the keys of a trial: those of its setting or, for a member of a population that continues, its latest
+    ones."""
     if (number := generation(directory, trial.name)) == 0:
         return trial.setting.keys
     written = dict(leaves(read_written(directory, run_name(trial.name, number))))
@@ -230,7 +235,7 @@ def _scheduler(sweep: Sweep) -> TrialScheduler:
 
 
 def _mutation(what: Any) -> Any:
-    """As Sweep.mutations says it -> as Tune does."""
+    """Converts an entry of Sweep.mutations to Tune's form."""
     if not isinstance(what, Mapping):
         return list(what)
     low, high = what["low"], what["high"]
