@@ -106,7 +106,7 @@ class Reading(NamedTuple):
 
 
 class SampleSpec(NamedTuple):
-    """A sample without its tokens: with the transcript, `make_sample` makes a Sample of it."""
+    """A sample without its tokens. `make_sample` combines it with its transcript into a Sample."""
 
     transcripts: Any
     """The transcripts of several trajectories, or a reference to them: see Episode.transcripts."""

@@ -33,7 +33,8 @@ class Schedule(Settings):
     n_discriminator_steps: int = Field(default=2, ge=0)
     """Training steps per stage in which the discriminator learns and the generator is frozen."""
     n_generator_steps: int = Field(default=2, ge=0)
-    """Training steps per stage in which the generator learns and the discriminator is frozen; in games with one policy, all steps."""
+    """Training steps per stage in which the generator learns and the discriminator is frozen; in games with one policy, all
+    steps."""
     k_alternating_steps: int = Field(default=2, ge=0)
     """Training steps per stage in which both learn from the same episodes."""
     problems_per_step: int = Field(default=16, ge=1)
@@ -55,8 +56,8 @@ class Schedule(Settings):
     remembered_programs: int = Field(default=1, ge=0)
     """Number of best programs per problem that are kept for the solvability gate."""
     remembered_tests: int = Field(default=0, ge=0)
-    """Mistake book: number of tests per problem, of those that failed programs in earlier steps, which are added to the tests of
-    the generator's programs when it learns. Code-A1 keeps 8."""
+    """Size of the mistake book: number of tests per problem that failed programs in earlier steps and are added to the tests
+    of the generator's programs when it learns. Code-A1 keeps 8."""
     opponents: OpponentMix = OpponentMix(current=1.0, pfsp=0.0, history=0.0)
     """Version of a policy that plays while it is frozen, drawn once per phase: the current version, a past version that is a
     fair match (prioritized fictitious self-play), or any past version; current 0.5, pfsp 0.35, history 0.15 is usual. A past
