@@ -1,8 +1,8 @@
-"""The program in a chat model's answer. Pure: nothing is executed, and the time grows with the length of the text.
+"""Extracts the program from a chat model's answer. Nothing is executed, and the run time is linear in the text's length.
 
-Among the blocks of an answer, the last one that defines something is the program, with the blocks that define what it
-needs. Without such a block it may stand in the text without fences. A program is never mended: one that is no Python
-comes back as it is.
+The program is the last fenced block that defines something, together with the blocks that define what it needs. If no
+block defines anything, the program may stand in the text without fences. A program is never repaired: one that is not
+valid Python is returned as it is.
 """
 
 import re
@@ -32,7 +32,7 @@ _SAME_LANGUAGE = {
     "bash": ("sh", "shell"),
 }
 _GOES_ON = re.compile(r"[\s)\]}]|(?:else|elif|except|finally)\b")
-"""How a line begins that belongs to the statement before it."""
+"""Matches the beginning of a line that belongs to the statement before it."""
 _DEFINES = re.compile(r"(?:async[ ]+)?def[ ]+\w|class[ ]+\w++[ ]*[(:]|@\w")
 _MAY_BE_CODE = re.compile(
     r"[@#]|(?:async|def|class|import|from|if|for|while|with|try|match|global|assert|del|raise|return|pass)\b"
@@ -42,7 +42,7 @@ _MAY_BE_CODE = re.compile(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Piece:
-    """A block, or lines of the text that are a program without fences."""
+    """A fenced block, or lines of the text that are a program without fences."""
 
     snippet: Snippet
     start: int
@@ -50,7 +50,7 @@ class _Piece:
     inline: bool = False
 
     def key(self, entry_point: str | None) -> tuple[bool, bool, bool, int, bool]:
-        """Of several pieces the program is the greatest one; of equal ones, the last."""
+        """Returns the sort key of the piece: the program is the piece with the greatest key, and the last one of equals."""
         rank = self.snippet.rank
         is_program = rank is Rank.PROGRAM
         return self.defines(entry_point), is_program, not self.inline, rank, not is_program and self.is_tagged
@@ -64,12 +64,12 @@ class _Piece:
 
 
 def extract_program(text: str, *, language: str = "python", entry_point: str | None = None) -> str:
-    """Return the program in an answer; the whole answer if it has no block and no lines that are a program.
+    """Returns the program in an answer, or the whole answer if it has neither a block nor lines that are a program.
 
     Args:
         text: the answer, with or without the model's thinking.
-        language: of the program, as the sandbox names it. In any language but Python, the program is the last block that
-            is tagged with it, else the last block that does not hold prose, else the last one.
+        language: the program's language, by the sandbox's name. In any language but Python, the program is the last
+            block that is tagged with the language, else the last block that does not hold prose, else the last block.
         entry_point: the function that the tests call, if it is known.
     """
     text = without_thinking(text)
@@ -91,17 +91,17 @@ def extract_program(text: str, *, language: str = "python", entry_point: str | N
 
 
 def last_block(text: str) -> str:
-    """Return the last block of an answer that is not empty, in whatever language; the whole answer if it has none."""
+    """Returns the last block of an answer that is not empty, in any language, or the whole answer if it has no block."""
     text = without_thinking(text)
     contents = [block.content for block in fenced_blocks(text)] or [text]
     return next((content for content in reversed(contents) if content.strip()), contents[-1])
 
 
 def without_thinking(text: str) -> str:
-    """Return what follows the model's thinking (<think>...</think>; the first tag may be missing, since many chat templates
-    write it).
+    """Returns the text after the model's thinking (<think>...</think>). The first tag may be missing, since many chat
+    templates write it into the prompt.
 
-    If the thinking never ends, this is what stands before it, or if there is nothing, all of it.
+    If the thinking never ends, returns the text before it, or the thinking itself if there is no text before it.
     """
     begin, opened = 0, None
     seen, in_block = 0, False
@@ -113,7 +113,7 @@ def without_thinking(text: str) -> str:
             if leads and opened is None:
                 opened = tag
         elif opened is None and in_block and not leads:
-            continue  # a program speaks of the tag
+            continue  # a program mentions the tag
         elif (
             leads
             or after == "```"
@@ -139,7 +139,7 @@ def _last_block(blocks: Sequence[Block], languages: Sequence[str] | frozenset[st
 
 
 def _pieces(blocks: Sequence[Block]) -> list[_Piece]:
-    """The blocks that may be the program, parsed."""
+    """Returns the parsed blocks that may be the program."""
     full = [block for block in blocks if block.content.strip()]
     candidates = [block for block in full if block.language not in PROSE | OTHER_LANGUAGES] or full
     pieces: list[_Piece] = []
@@ -157,8 +157,8 @@ def _pieces(blocks: Sequence[Block]) -> list[_Piece]:
 
 # ---------------------------------------------------------------------- programs without fences
 def _unfenced(text: str, blocks: Sequence[Block]) -> Iterator[_Piece]:
-    """The runs of lines that are Python and define something, the last ones first. Within a block there are none, unless
-    it has no closing fence, so that prose may follow the program."""
+    """Yields the runs of lines that are Python and define something, the last run first. Runs inside a block are skipped,
+    unless the block has no closing fence: prose may then follow the program."""
     closed = [(block.start, block.end) for block in blocks if block.closed]
     for begin, end in _runs(text):
         while closed and closed[-1][0] > begin:
@@ -171,8 +171,8 @@ def _unfenced(text: str, blocks: Sequence[Block]) -> Iterator[_Piece]:
 
 
 def _runs(text: str) -> Iterator[tuple[int, int]]:
-    """Where statements that are Python stand one after the other, the last ones first. Beside a statement that is broken
-    or cut off there is none: programs are not mended."""
+    """Yields the (begin, end) of each run of consecutive Python statements, the last run first. A run next to a statement
+    that is broken or cut off is skipped, since programs are not repaired."""
     run: tuple[int, int] | None = None
     spare, is_broken = MOST_PARSED, False
     for begin, end in reversed(list(_statements(text))):
@@ -189,14 +189,14 @@ def _runs(text: str) -> Iterator[tuple[int, int]]:
         if run and not is_broken:
             yield run
         run = None
-        if is_python:  # an indented paragraph behind a line of prose
+        if is_python:  # an indented paragraph after a line of prose
             yield code, end
     if run:
         yield run
 
 
 def _statements(text: str) -> Iterator[tuple[int, int]]:
-    """The text in pieces each of which begins in a line without indentation."""
+    """Splits the text into pieces that each begin in a line without indentation; yields their (begin, end)."""
     strings = (span for span in strings_and_fences(text, 0, len(text)) if span[1] < len(text))
     string = next(strings, None)
     start, place, decorated = 0, 0, False
@@ -214,7 +214,7 @@ def _statements(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _code_in(text: str, begin: int, end: int) -> int:
-    """Where the code of a piece may begin; its end if it holds none."""
+    """Returns the position at which the code of a piece may begin, or the piece's end if it holds no code."""
     if text[begin].isspace() or _MAY_BE_CODE.match(text, begin, end):
         return begin
     newline = text.find("\n", begin, end)
@@ -225,7 +225,7 @@ def _code_in(text: str, begin: int, end: int) -> int:
 
 # ---------------------------------------------------------------------- programs in several blocks
 def _with_helpers(snippets: Sequence[Snippet], best: int) -> str:
-    """The program, with the snippets that define what it needs and those that need what it defines."""
+    """Returns the program, with the snippets that define what it needs and the ones that need what it defines."""
     taken, needs = {best}, snippets[best].needs
     for i in reversed(range(best)):
         earlier = snippets[i]

@@ -1,7 +1,7 @@
-"""Numbers of which there is one for each token, without a Python object for each: who plays and who learns joins, sends and
-receives the tokens of a whole step.
+"""Arrays of one number per token. They avoid one Python object per token, since the rollout actors and the learners
+concatenate, send and receive all tokens of a training step.
 
-`array` and not numpy, for two that are equal are equal in one word, as two dataclasses that hold them then are.
+These are `array.array` and not numpy arrays: `==` on two of them gives one bool, so dataclasses that hold them compare too.
 """
 
 from __future__ import annotations
@@ -10,17 +10,20 @@ import pickle
 from array import array
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:  # who reads a configuration need not wait for it
+if TYPE_CHECKING:  # commands that only read a configuration need not wait for numpy's import
     import numpy as np
 
 IDS, FLOATS, FLAGS = "i", "d", "b"
-"""Type codes: token ids, double precision, 0 or 1."""
+"""Type codes of `array`: token ids; double-precision floats; flags that are 0 or 1."""
 
 
 def hold(owner: Any, **codes: str) -> None:
-    """For a dataclass's __post_init__: make arrays of these fields' values where they are none.
+    """Converts the fields of a dataclass to arrays, unless they are arrays already. Called in `__post_init__`.
 
-    Raises TypeError, OverflowError: a value is no such number.
+    Args:
+        codes: type code by field name.
+
+    Raises TypeError or OverflowError if a value does not fit the type code.
     """
     for name, code in codes.items():
         values = getattr(owner, name)
@@ -29,8 +32,8 @@ def hold(owner: Any, **codes: str) -> None:
 
 
 def sealed(value: Any) -> np.ndarray:
-    """A value as one array of bytes, which Ray hands on, and gives back from its object store, without a copy: whoever has
-    it knows that it is there, and pays for it only where it is opened."""
+    """Pickles a value into one array of bytes. Ray passes such an array on, and returns it from its object store, without
+    a copy, so a process that only holds the array does not pay for unpickling the value; `opened` does that."""
     import numpy as np
 
     return np.frombuffer(pickle.dumps(value), dtype=np.uint8)

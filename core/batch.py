@@ -1,4 +1,4 @@
-"""What a learner learns from."""
+"""The training data of a learner: transcripts, samples and batches."""
 
 from array import array
 from collections.abc import Callable, Sequence
@@ -10,13 +10,13 @@ from core.episode import FinishReason, Trajectory
 
 
 class Said(NamedTuple):
-    """A turn's completion, tokens `first` to before `end` of a transcript."""
+    """The place of one turn's completion in a transcript: the tokens [first, end)."""
 
     stage: int
     first: int
     end: int
     cut_off: bool
-    """By its length limit."""
+    """Whether the completion was cut off by its length limit."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,7 +28,7 @@ class Transcript:
 
     tokens: Sequence[int]
     logprobs: Sequence[float]
-    """Behaviour log-probabilities; 0 where not sampled."""
+    """Behaviour log-probabilities; 0 for tokens that were not sampled."""
     turns: tuple[Said, ...]
 
     def __post_init__(self) -> None:
@@ -36,7 +36,7 @@ class Transcript:
 
 
 def transcript_of(trajectory: Trajectory) -> Transcript:
-    """Raises ValueError where a turn's prompt does not extend the turn before it."""
+    """Joins the turns of a trajectory. Raises ValueError if a turn's prompt does not extend the turn before it."""
     tokens, logprobs, turns = array(IDS), array(FLOATS), []
     for turn in trajectory.turns:
         if turn.prompt_tokens[: len(tokens)] != tokens:
@@ -59,21 +59,22 @@ class Sample:
 
     tokens: Sequence[int]
     sampled: Sequence[int]
-    """True where the policy chose the token (prompt tokens and stage markers put in by the game: False), and mask_truncated
-    does not leave it out. These are the steps of GAE, and carry value loss."""
+    """True if the policy sampled the token and mask_truncated does not exclude it; False for prompt tokens and for stage
+    markers that the game inserts. These tokens are the steps of GAE and carry value loss."""
     trained: Sequence[int]
-    """True where the token carries policy loss: sampled, and of a stage under training."""
+    """True if the token carries policy loss: it is sampled and belongs to a stage under training."""
     logprobs: Sequence[float]
-    """Behaviour log-probabilities; 0 where not sampled."""
+    """Behaviour log-probabilities; 0 for tokens that were not sampled."""
     reward: float
-    """Of the whole trajectory, as the estimator wants it (raw, or relative to its group)."""
+    """Reward of the whole trajectory, in the form that the estimator needs (raw, or relative to its group)."""
     advantage: float | None
-    """Critic-free estimators fill it in (reinforce_pp: the reward, which the learner normalises over the batch's tokens);
-    None where the learner's critic estimates it (GAE)."""
+    """Advantage from a critic-free estimator (reinforce_pp: the reward, which the learner normalises over the batch's
+    tokens); None if the learner's critic estimates it (GAE)."""
     player: str = ""
-    """Advantages are normalised among those of one player: a policy that plays against itself has several."""
+    """Player of the trajectory. Advantages are normalised per player, since a policy that plays against itself has
+    several players."""
     segments: tuple[int, ...] = ()
-    """Sampled tokens of each turn, where GAE is to take a turn as one step; empty: it goes token by token."""
+    """Number of sampled tokens of each turn, if GAE takes a turn as one step; empty if it takes a token as one step."""
 
     def __post_init__(self) -> None:
         hold(self, tokens=IDS, sampled=FLAGS, trained=FLAGS, logprobs=FLOATS)
@@ -85,31 +86,32 @@ class Batch:
     """Number of this update, counted per policy from 1."""
     samples: tuple[Sample, ...]
     temperature: float
-    """Sampling temperature that `logprobs` were taken under."""
+    """Sampling temperature under which `logprobs` were computed."""
     seed: int
     """Seed of the minibatch order."""
 
 
 class Reading(NamedTuple):
-    """Which tokens of a transcript are learnt from."""
+    """The choice of the transcript's tokens that the policy learns from."""
 
     stages: tuple[int, ...] | None = None
-    """Those under training; None: all."""
+    """Stages under training; None: all stages."""
     turns: int | None = None
-    """So many, from the first; None: all."""
+    """Number of turns that are used, counted from the first; None: all turns."""
     mask_truncated: bool = False
-    """Completions that were cut off by their length limit are taken for tokens that nobody chose: what is missing may be to
-    blame for the reward."""
+    """If true, completions that were cut off by their length limit count as not sampled, since the missing rest may be
+    the cause of the reward."""
     by_turn: bool = False
-    """GAE takes each turn as one step."""
+    """If true, GAE takes each turn as one step."""
 
 
 class SampleSpec(NamedTuple):
-    """What makes a sample of a transcript that is elsewhere."""
+    """A sample without its tokens. `make_sample` combines it with its transcript into a Sample."""
 
     transcripts: Any
-    """As in Episode."""
+    """The transcripts of several trajectories, or a reference to them: see Episode.transcripts."""
     index: int
+    """Index of this sample's transcript in `transcripts`."""
     player: str
     reward: float
     advantage: float | None
@@ -144,7 +146,7 @@ def make_sample(transcript: Transcript, spec: SampleSpec) -> Sample:
 
 @dataclass(frozen=True, kw_only=True)
 class BatchSpec:
-    """A batch whose tokens are elsewhere: they need not pass through who puts it together."""
+    """A batch without its tokens, so that the tokens need not pass through the driver, which composes the batch."""
 
     step: int
     samples: tuple[SampleSpec, ...]
@@ -154,7 +156,10 @@ class BatchSpec:
     def batch(
         self, fetch: Callable[[list[Any]], Sequence[Sequence[Transcript]]] = lambda there: there
     ) -> Batch:
-        """fetch: what their `transcripts` are the references of, all at once."""
+        """Returns the batch with its tokens.
+
+        fetch: resolves the references in the samples' `transcripts`, all of them in one call.
+        """
         places = {id(spec.transcripts): spec.transcripts for spec in self.samples}
         found = dict(zip(places, fetch(list(places.values())), strict=True))
         return Batch(

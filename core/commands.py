@@ -1,4 +1,4 @@
-"""What our commands have in common: how their help looks, and how they end."""
+"""Common parts of the command-line programs: the argument parser and the handling of errors."""
 
 import argparse
 import os
@@ -14,7 +14,12 @@ _STDOUT = 1
 
 
 def parser_of(module: str, text: str | None, *, of_runs: bool = False) -> argparse.ArgumentParser:
-    """text: the module's docstring, which the help shows as it stands. of_runs: it takes runs by name."""
+    """Returns the argument parser of `python -m module`.
+
+    Args:
+        text: the module's docstring, which the help shows unchanged.
+        of_runs: whether the command takes runs by name; it then gets the option --output-dir.
+    """
     parser = argparse.ArgumentParser(
         prog=f"python -m {module}", description=text, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -27,14 +32,14 @@ def parser_of(module: str, text: str | None, *, of_runs: bool = False) -> argpar
 
 @contextmanager
 def plain_endings() -> Iterator[None]:
-    """What a user can act on ends the command with one line and exit status 2, Ctrl-C with one line and 130; who reads no
-    further (`... | head`) ends it without a word."""
+    """Ends the command without a traceback: with one line and exit status 2 after an error that the user can act on, with
+    one line and 130 after Ctrl-C, and without a message if the reader of the output has gone (`... | head`)."""
     try:
         yield
         sys.stdout.flush()
     except (SparringError, OSError) as error:
         if isinstance(error, BrokenPipeError) and _nobody_reads(_STDOUT):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), _STDOUT)  # what is left is flushed at the end
+            os.dup2(os.open(os.devnull, os.O_WRONLY), _STDOUT)  # Python flushes the rest at its exit
             raise SystemExit(1) from None
         exit_with(error)
     except KeyboardInterrupt as interrupt:

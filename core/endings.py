@@ -1,13 +1,13 @@
-"""What a process of a run ended by, as Ray tells of it, in one line and without Ray's advice.
+"""Describes in one line why a process of a run ended, from Ray's error and without Ray's advice.
 
-Imports no Ray: it goes by what the errors hold and by their text (of Ray 2.60; tests/chaos/test_killed_for_memory.py).
-Ray cannot tell a signal from a crash, nor who sent it.
+Ray is not imported: the functions read the errors' attributes and text (Ray 2.60; tests/chaos/test_killed_for_memory.py).
+Ray can neither distinguish a signal from a crash nor name the sender of a signal.
 """
 
 import re
 
 _WRAPPED = ("controller_failure", "health_check_failure", "cause")
-"""Attributes by which Ray's errors, and Ray Train's, hold what happened."""
+"""Attributes in which the errors of Ray and Ray Train hold the error that caused them."""
 _NODE = re.compile(r"killed due to the node running low on memory.*? was (\S+?) ?used / (\S+?) ?limit")
 _KILLED = re.compile(
     r"^Selected to kill: .*?task name=(\S+?)\.\w*,.*?actual memory used=(\S+?),", re.MULTILINE
@@ -18,7 +18,7 @@ _COLOUR = re.compile(r"\x1b\[\d*m")
 
 
 def causes(error: BaseException) -> list[BaseException]:
-    """Return the errors that this one was made of: those of each worker, or itself, without Ray's around them."""
+    """Returns the errors that caused this one, without Ray's wrappers: one per failed worker, or the error itself."""
     if failures := getattr(error, "worker_failures", None):
         return [cause for failure in failures.values() for cause in causes(failure)]
     for name in _WRAPPED:
@@ -28,12 +28,12 @@ def causes(error: BaseException) -> list[BaseException]:
 
 
 def killed_for_memory(error: BaseException) -> bool:
-    """Whether Ray's memory monitor ended one of the processes that the error tells of."""
+    """Returns whether Ray's memory monitor ended one of the processes in the error."""
     return any(_NODE.search(str(cause)) for cause in causes(error))
 
 
 def in_words(error: BaseException) -> str:
-    """Return what happened, each cause once."""
+    """Returns a one-line description of the error, which names each distinct cause once."""
     return "; ".join(dict.fromkeys(map(_in_words, causes(error))))
 
 
@@ -54,7 +54,7 @@ def _in_words(cause: BaseException) -> str:
 
 
 def _last_words(text: str) -> str:
-    """The first line of a message; of a traceback, the exception that it ends with."""
+    """Returns the first line of a message, or the exception at the end if the message is a traceback."""
     lines = text.splitlines() or [""]
     frames = [number for number, line in enumerate(lines) if line.startswith("  ")]
     return lines[frames[-1] + 1 if frames and frames[-1] + 1 < len(lines) else 0]

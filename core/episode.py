@@ -1,6 +1,7 @@
-"""What happened: completions, turns, trajectories, episodes.
+"""The records of play: completions, turns, trajectories, episodes.
 
-Without slots: pickle sets those of a dataclass one by one in Python, and the driver unpickles all episodes.
+The dataclasses have no slots: pickle sets the slots of a dataclass one by one in Python, which is slow, and the driver
+unpickles all episodes.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,31 +21,31 @@ class FinishReason(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Completion:
-    """Tokens a policy sampled, with the log-probability of each under the sampling distribution.
+    """Tokens that a policy sampled, with the log-probability of each under the sampling distribution.
 
     Example: Completion(tokens=(41, 7, 1), logprobs=(-0.2, -1.1, -0.01), version=3, finish_reason="stop")
 
-    As in Turn and Sample, what there is of each token is held as an array (core/arrays.py).
+    As in Turn and Sample, values per token are held as arrays (core/arrays.py).
     """
 
     tokens: Sequence[int]
-    """Sampled ids, the stop token included."""
+    """Sampled token ids, including the stop token."""
     logprobs: Sequence[float]
-    """Same length as tokens: log-softmax of logits / temperature at the sampled id."""
+    """Log-softmax of logits / temperature at each sampled id; same length as tokens."""
     version: int
-    """Of the policy's weights: the oldest that sampled a token of it."""
+    """Oldest policy version that sampled one of the tokens."""
     finish_reason: FinishReason
     cached: int = 0
-    """Tokens of the prompt whose keys and values the engine had already."""
+    """Number of prompt tokens whose keys and values were in the engine's prefix cache."""
     later: tuple[tuple[int, int], ...] = ()
-    """Versions that were published while it went on, each with the number of its first token."""
+    """Policy versions that were published during the generation: (version, index of the first token that it sampled)."""
 
     def __post_init__(self) -> None:
         hold(self, tokens=IDS, logprobs=FLOATS)
         assert len(self.tokens) == len(self.logprobs)
 
     def versions(self) -> Iterator[tuple[int, int]]:
-        """(version, how many tokens it sampled)."""
+        """Yields (version, number of tokens that it sampled)."""
         spans = [(self.version, 0), *self.later]
         for (version, first), (_, end) in zip(spans, [*spans[1:], (0, len(self.tokens))], strict=True):
             yield version, end - first
@@ -55,11 +56,11 @@ class Turn:
     """One completion of one player."""
 
     stage: int
-    """Reasoning stage of the generator, from 1; in games without stages the number of the player's move, from 0."""
+    """Reasoning stage of the generator, counted from 1; in games without stages, the player's move, counted from 0."""
     prompt_tokens: Sequence[int]
     completion: Completion
     text: str
-    """The completion, decoded for people and parsers; never retokenised."""
+    """The completion, decoded for people and parsers. It is never tokenized again."""
 
     def __post_init__(self) -> None:
         hold(self, prompt_tokens=IDS)
@@ -67,7 +68,7 @@ class Turn:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What one test did, for people who ask why an attempt earned what it earned.
+    """The result of one test, which explains to users why an attempt earned its reward.
 
     Example:
         Outcome(test="assert f(1) == 3", owner="discriminator #0", status="WRONG_ANSWER")    # under a program
@@ -75,16 +76,16 @@ class Outcome:
     """
 
     test: str
-    """As all texts here, cut off after OUTCOME_CHARACTERS."""
+    """Source of the test. All texts in this class are cut off after OUTCOME_CHARACTERS."""
     owner: str = ""
-    """Whose test it is; empty where the attempt wrote it itself."""
+    """Author of the test; empty if the attempt wrote the test itself."""
     status: str
-    """Of a program under the test: the verdict's. Of a test in a suite: what became of it."""
+    """The verdict's status, if the attempt is a program; the test's own status (such as "valid"), if it is a suite."""
     error: str = ""
     counts: bool = True
-    """False where the reward leaves it out."""
+    """Whether the reward takes the test into account."""
     shared: bool = False
-    """The test ran in the program's interpreter: core.verdict.Verdict.isolation."""
+    """Whether the test ran in the program's interpreter: see core.verdict.Verdict.isolation."""
     kills: tuple[int, ...] = ()
     """Attempts whose programs fail this test."""
 
@@ -96,17 +97,17 @@ class Outcome:
 
 
 class Kept(NamedTuple):
-    """What is known of a trajectory's turns where they are not."""
+    """A summary that stands for a trajectory's turns when they were left with the rollout actor."""
 
     index: int
-    """Of its transcript, among the episode's."""
+    """Index of the trajectory's transcript in `Episode.transcripts`."""
     tokens: int
-    """Sampled ones."""
+    """Number of sampled tokens."""
 
 
 @dataclass(kw_only=True)
 class Trajectory:
-    """One player's trainable view of one attempt: its turns in order and what they earned.
+    """One player's part of an episode in one attempt: its turns in order, and the reward.
 
     Each turn's prompt extends the turn before it (prompt + completion + new prompt tokens), so a
     trajectory is one token sequence.
@@ -116,31 +117,32 @@ class Trajectory:
     attempt: int
     turns: list[Turn]
     reward: float | None = None
-    """None until judged; stays None when the sandbox failed: such a trajectory is dropped, never trained on."""
+    """None until the trajectory is judged. If the sandbox fails, it stays None, and the trajectory is dropped."""
     components: dict[str, float] = field(default_factory=dict)
-    """Every part of the reward, for the log."""
+    """The parts of the reward by name, for the log."""
     artifact: str = ""
-    """What the attempt made: a program, or a test suite."""
+    """The result of the attempt: a program, or a test suite."""
     number: int = 1
-    """Of a conversation in which a failed attempt is followed by another (attempts_per_episode); one after the first has
-    but its own turn."""
+    """Number of the attempt in its conversation, in games in which another attempt follows a failed one
+    (attempts_per_episode). Attempts after the first hold only their own turn."""
     place: tuple[int, int] | None = None
-    """(prefix, branch) where attempts branch (interfaces.Branching)."""
+    """(prefix, branch) if attempts branch (interfaces.Branching)."""
     outcomes: tuple[Outcome, ...] = ()
-    """What each test did, where the game has tests."""
+    """The result of each test, if the game has tests."""
     valid_tests: Mapping[str, float] = field(default_factory=dict)
-    """Of a test suite: the source of each test that the reference confirms -> the CPU milliseconds that it needs."""
+    """CPU milliseconds by source of each valid test, if the artifact is a test suite."""
     group: str = ""
-    """Attempts of one player in one episode share a baseline where this is the same."""
+    """Attempts of one player in one episode that have the same `group` share a baseline."""
     kept: Kept | None = None
-    """Where it was played for training: turns, outcomes and valid_tests stayed with who played it (core/play.py)."""
+    """Set if the trajectory was played for training: turns, outcomes and valid_tests then stayed in the rollout actor
+    (core/play.py)."""
 
     @property
     def token_count(self) -> int:
         return self.kept.tokens if self.kept else sum(len(turn.completion.tokens) for turn in self.turns)
 
     def without_turns(self, index: int) -> "Trajectory":
-        """index: see Kept."""
+        """Returns the trajectory without its turns, outcomes and valid_tests. index: see Kept."""
         return Trajectory(
             player=self.player,
             attempt=self.attempt,
@@ -156,45 +158,46 @@ class Trajectory:
 
     @property
     def is_cut_off(self) -> bool:
-        """Whether a turn of it ended for want of tokens (max_tokens)."""
+        """Whether one of the turns was cut off by its token limit (max_tokens)."""
         return any(turn.completion.finish_reason is FinishReason.LENGTH for turn in self.turns)
 
     @property
     def version(self) -> int:
-        """Oldest version of the weights among the turns."""
+        """Oldest policy version among the turns."""
         return min(turn.completion.version for turn in self.turns)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mistakes:
-    """What was got wrong in an episode, for later ones to meet again (Player.past)."""
+    """Wrong programs, and tests that failed programs, of one episode. Later episodes use them again (Player.past)."""
 
     programs: tuple[str, ...] = ()
-    """Distinct ones that pass a valid test and fail another."""
+    """Distinct programs that pass at least one valid test and fail at least one."""
     tests: Mapping[str, bool] = field(default_factory=dict)
-    """Tests as they were written -> whether some program failed them: those that killed one, and all that were met
-    again."""
+    """Whether a program failed the test, by the test's source as it was written. Holds the new tests that failed a program
+    and all tests of earlier episodes that were used again."""
 
 
 @dataclass(kw_only=True)
 class Episode:
-    """One play of one problem: all attempts of all players. The attempts of one player share problem
-    and opponents; they are the Group that shares a baseline."""
+    """One play of one problem: all attempts of all players. The attempts of one player have the same problem and the same
+    opponents; those with the same `group` share a baseline."""
 
     problem_id: str
     trajectories: list[Trajectory]
     mistakes: Mistakes = Mistakes()
     rows: bytes = b""
-    """Of play for training: its attempts as lines of episodes.jsonl."""
+    """The attempts as lines of episodes.jsonl, if the episode was played for training."""
     transcripts: Any = None
-    """Of play for training: its trajectories' among others, a sequence of core/batch.py's, or a reference to a sealed one."""
+    """Transcripts (core/batch.py), if the episode was played for training: a sequence that holds those of this episode's
+    trajectories among others, or a reference to such a sequence after `sealed` (core/arrays.py)."""
 
     def judged(self, player: str) -> list[Trajectory]:
-        """The player's judged attempts."""
+        """Returns the player's judged attempts."""
         return [t for t in self.trajectories if t.player == player and t.reward is not None]
 
     def groups(self, player: str) -> list[list[Trajectory]]:
-        """The player's judged attempts by the baseline that they share."""
+        """Returns the player's judged attempts, grouped by the baseline that they share."""
         found: dict[str, list[Trajectory]] = {}
         for trajectory in self.judged(player):
             found.setdefault(trajectory.group, []).append(trajectory)

@@ -1,4 +1,4 @@
-"""What an evaluation of any game is: what is played, and the scores that come of it."""
+"""The interface of a game's held-out evaluation: its settings, the play that it requests, and its scores."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,37 +12,38 @@ from core.play import PlayRequest
 from core.settings import Settings
 
 EVALUATION_PROBLEMS = 100
-"""Held-out problems, where nothing else is said."""
+"""Default number of held-out problems."""
 
 
 class EvaluationSettings(Settings):
     enabled: bool = True
-    """false: no held-out problem is judged or played, at no time. The run then has no scores and no checkpoints/best, and
-    the other keys of this section have no effect."""
+    """false: held-out problems are never played or judged. The run then has no scores and no checkpoints/best, and the
+    other keys of this section have no effect."""
     every: int | None = Field(default=None, ge=1)
-    """Steps between evaluations, besides those at the start and at the end of each stage."""
+    """Number of training steps between evaluations. The start of the run and the end of each stage are always evaluated."""
     problems: int | None = Field(default=None, ge=1)
-    """Held-out problems per evaluation (the first ones of the file); at a board, matches per opponent and side. None:
-    100, on a GPU below 24 GiB 40."""
+    """Number of held-out problems per evaluation (the first ones of the file); in board games, number of matches per
+    opponent and side. None: 100, or 40 on a GPU with less than 24 GiB."""
     samples: int = Field(default=0, ge=0)
-    """Sampled programs per held-out problem, for pass@k; 0: greedy ones only."""
+    """Number of sampled programs per held-out problem, for pass@k; 0: greedy programs only."""
     temperature: float = Field(default=1.0, gt=0)
-    """Of the sampled programs."""
+    """Temperature of the sampled programs."""
     pass_at: tuple[Annotated[int, Field(ge=1)], ...] = (1,)
-    """The k of pass@k, none above `samples`."""
+    """Values of k for pass@k; none may exceed `samples`."""
     bank_programs: int = Field(default=4, ge=1)
-    """Programs of the initial generator per held-out problem, the fixed yardstick: with test suites the wrong ones,
-    on which every discriminator's kill rate is measured; else all, which every opponent meets."""
+    """Number of programs that the untrained generator writes per held-out problem. They are the fixed baseline programs: in
+    games with test suites the wrong ones, on which every discriminator's kill rate is measured; in other games all of
+    them, which every opponent plays against."""
     suites: int = Field(default=2, ge=1)
-    """Test suites per held-out problem."""
+    """Number of test suites per held-out problem."""
     gap_alarm: float = Field(default=0.3, ge=0, le=1)
-    """An evaluation warns where held-out programs pass so much larger a share of the tests that the game rewards than of
-    the hidden tests (proxy_gold_gap), where there are any: a gap that opens says that the reward is being gamed. 1 never
-    warns."""
+    """Threshold of the reward-hacking warning: an evaluation warns if the share of the rewarded tests that held-out
+    programs pass exceeds their share of the hidden tests by more than this (proxy_gold_gap). A growing gap means that
+    programs exploit the reward. 1 never warns; without hidden tests there is no warning."""
 
     best_by: str | None = None
-    """The held-out score by which checkpoints/best is chosen, the higher the better (such as generator_pass_rate or
-    test_validity). None: the game's own measure; with test suites 0.7 pass rate + 0.3 validity."""
+    """Name of the held-out score by which checkpoints/best is chosen (such as generator_pass_rate or test_validity); higher
+    is better. None: the game's own measure; in games with test suites, 0.7 * pass rate + 0.3 * validity."""
 
     @model_validator(mode="after")
     def _samples_suffice(self) -> Self:
@@ -58,51 +59,54 @@ class EvaluationSettings(Settings):
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """Held-out scores by name, and the one number by which a checkpoint is the best."""
+    """Held-out scores by name, and the number by which the best checkpoint is chosen."""
 
     values: dict[str, float]
     combined: float
     tasks: dict[str, float] = field(default_factory=dict)
-    """How each problem went, where a problem can be solved: share of its evaluation tests passed."""
+    """Share of the evaluation tests that were passed, by problem, if the game has problems that can be solved."""
     programs: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """By problem, for the record: the greedy program, its status, and what the first test that it fails says."""
+    """The greedy program, its status, and the message of the first test that it fails, by problem. For the record only."""
 
 
 class Evaluator(Protocol):
-    """Of one game, for a whole run: the same held-out problems and seeds every time."""
+    """The evaluator of one game for a whole run. Every evaluation uses the same held-out problems and seeds."""
 
     @property
     def shown(self) -> tuple[str, ...]:
-        """The scores that people are shown."""
+        """Names of the scores that are displayed to the user."""
         ...
 
     def bank_request(self) -> PlayRequest | None:
-        """What the untrained players are to play once, as a yardstick for later; None where there is none."""
+        """Returns what the untrained policies play once to write the baseline programs, or None if the game needs none."""
         return None
 
     @property
     def shows_bank(self) -> bool:
-        """Whether the bank's programs are in what is played for the scores, so that they must be there before."""
+        """Whether the evaluation plays against the baseline programs, so that they must exist before it begins."""
         return False
 
     async def bank_of(self, episodes: Sequence[Episode]) -> Any:
-        """The yardstick, plain JSON; never asked for where there is no request."""
+        """Returns the baseline programs as plain JSON. Never called if `bank_request` returns None."""
 
     def requests(self, bank: Any) -> list[PlayRequest]: ...
 
     async def scores(self, played: Sequence[Sequence[Episode]], bank: Any) -> Scores:
-        """played: the episodes of each request. What the sandbox could not judge is left out of the means and counted
-        as `unjudged`."""
+        """Returns the scores. Trajectories that the sandbox could not judge are left out of the means and counted as
+        `unjudged`.
+
+        played: the episodes of each request.
+        """
         ...
 
 
 def mean(values: Sequence[float]) -> float:
-    """0 of nothing."""
+    """Returns the mean, or 0 if there are no values."""
     return fmean(values) if values else 0.0
 
 
 def hacking_alarm(gap: float | None, threshold: float) -> str | None:
-    """What to warn of where the held-out score proxy_gold_gap is above evaluation.gap_alarm; None where of nothing."""
+    """Returns a warning if `gap`, the held-out score proxy_gold_gap, exceeds evaluation.gap_alarm, else None."""
     if gap is None or gap <= threshold:
         return None
     return (

@@ -1,8 +1,8 @@
-"""The fenced blocks of a chat model's answer. Pure; the time grows with the length of the text.
+"""Finds the fenced blocks of a chat model's answer. The run time is linear in the text's length.
 
-Fences are read as in CommonMark, except for what models write besides: fences within a line, a fence at the end of a line
-of code, a fence inside a string of a Python program, a closing fence that no fence opens, a forgotten closing fence.
-Quoted blocks (lines that begin with ">") and blocks that are indented without a fence are not read.
+Fences are read as in CommonMark. In addition, these deviations of models are handled: fences within a line, a fence at the
+end of a line of code, a fence inside a string of a Python program, a closing fence without an opening one, and a missing
+closing fence. Not read: quoted blocks (lines that begin with ">") and blocks that are indented without a fence.
 """
 
 import re
@@ -13,9 +13,9 @@ from core.snippets import Rank, Snippet
 from core.source import MOST_CHARS
 
 MOST_PARSED = 10 * MOST_CHARS
-"""Characters of one answer that are parsed as Python, or read twice."""
+"""Maximum number of characters of one answer that are parsed as Python or read twice."""
 PARSE = 1_000
-"""What a parse costs besides, in characters."""
+"""Fixed cost of one parse, in characters, which counts toward MOST_PARSED."""
 
 _PROSE = (
     "text txt plain plaintext output out stdout stdin input console terminal log result results example examples "
@@ -36,12 +36,12 @@ _TAGS = PYTHON | PROSE | OTHER_LANGUAGES
 
 _FENCE = re.compile(r"`{3,}+|~{3,}+")
 _LEAD = re.compile(r"[ \t]*+(?:(?:[-*+]|\d{1,9}[.)])[ \t]++)?+")
-"""What may stand before a block's fence: indentation, the mark of a list's item."""
+"""Matches what may stand before a block's fence: indentation and the marker of a list item."""
 _CODE_BEGINS = re.compile(r"(?:async[ ]+def|def|class|import|from)[ ]|@\w")
 _TOKEN = re.compile(
     r"""\#[^\n]*+|'''|\"\"\"|'(?:[^'\\\n]|\\.)*+'?|"(?:[^"\\\n]|\\.)*+"?|`{3,}+|~{3,}+""", re.DOTALL
 )
-"""What decides whether a fence is part of a Python program: comments, strings and fences."""
+"""Matches comments, string beginnings and fences: they decide whether a fence is part of a Python program."""
 _STRING_ENDS = {
     "'''": re.compile(r"(?:[^'\\]|\\.|'(?!''))*+'''", re.DOTALL),
     '"""': re.compile(r'(?:[^"\\]|\\.|"(?!""))*+"""', re.DOTALL),
@@ -56,16 +56,16 @@ class Block:
     """
 
     language: str
-    """The first word behind the opening fence, in lower case; empty if there is none."""
+    """The first word after the opening fence, in lower case; empty if there is none."""
     content: str
-    """Without the fences. The indentation of the opening fence is taken off its lines."""
+    """The text between the fences. The indentation of the opening fence is removed from each line."""
     inline: bool
-    """Whether it begins and ends within one line."""
+    """Whether the block begins and ends within one line."""
     closed: bool
-    """Whether it has a closing fence."""
+    """Whether the block has a closing fence."""
     start: int
     end: int
-    """Where it stands in the text, with its fences."""
+    """Position of the block in the text, with its fences: [start, end)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,9 +78,9 @@ class _Mark:
     line_start: int
     line_end: int
     leads: bool
-    """Whether nothing but indentation or a list's mark stands before it."""
+    """Whether only indentation or a list marker stands before the mark."""
     rest: str
-    """What follows up to the next mark or the end of the line."""
+    """The text from the mark to the next mark or to the end of the line."""
     paired: bool
     """Whether the next mark stands in the same line."""
 
@@ -97,14 +97,14 @@ class _Mark:
 
     @property
     def names_a_language(self) -> bool:
-        """Whether it opens a block, though another one is open: that one's closing fence was forgotten."""
+        """Whether the mark opens a block even if another block is open, because that block's closing fence is missing."""
         words = self.rest.split()
         known = bool(words) and words[0].lower() in _TAGS
         return self.leads and not self.paired and known and (len(words) == 1 or "=" in self.rest)
 
 
 def fenced_blocks(text: str) -> list[Block]:
-    """All fenced blocks of the text, in its order. A block that is not closed ends with the text."""
+    """Returns all fenced blocks of the text, in order. A block that is not closed ends with the text."""
     return _Blocks(text).found()
 
 
@@ -124,7 +124,7 @@ class _Blocks:
             if opening.paired and marks[i + 1].closes(opening):
                 blocks.append(self._inline(opening, marks[i + 1]))
                 i += 2
-            elif opening.opens and opening.rest.lower() not in ("markdown", "md"):  # its blocks are blocks
+            elif opening.opens and opening.rest.lower() not in ("markdown", "md"):  # its blocks are read
                 begin = self._begin(opening)
                 closing = self._closing(opening, begin, i + 1)
                 blocks.append(self._block(opening, begin, closing))
@@ -136,7 +136,7 @@ class _Blocks:
         return blocks
 
     def _unopened(self) -> list[Block]:
-        """The program before a closing fence that no fence opens."""
+        """Returns the block that ends with a closing fence without an opening one, if its content is a program."""
         mark = self._next_outside_strings(0, None, self._marks[0] if self._marks else None)
         if mark is None or mark.paired or mark.names_a_language or (mark.leads and mark.rest):
             return []
@@ -152,7 +152,7 @@ class _Blocks:
         )
 
     def _begin(self, opening: _Mark) -> int:
-        """Where the content begins: in the next line, if no code stands behind the fence."""
+        """Returns the position at which the content begins: in the next line, unless code follows the fence."""
         code = _split_language(opening.rest)[1]
         if _CODE_BEGINS.match(code):
             return opening.end + self._text[opening.end : opening.line_end].index(code)
@@ -182,10 +182,10 @@ class _Blocks:
         return closing.line_start if closing.leads else closing.start
 
     def _closing(self, opening: _Mark, begin: int, first: int) -> _Mark | None:
-        """The mark that closes the block; None if the text ends before.
+        """Returns the mark that closes the block, or None if the text ends first.
 
-        In a Python program this is the first fence outside of strings and comments, wherever in its line it stands. In
-        any other text, it is the first fence that begins a line.
+        In a Python program this is the first fence outside strings and comments, at any place in its line. In any other
+        text it is the first fence that begins a line.
         """
         plain = self._next_leading(opening, first)
         free = self._next_outside_strings(begin, opening, plain)
@@ -200,9 +200,9 @@ class _Blocks:
         glued = (self._marks[i] for i in range(first, stop))
         hidden = next((mark for mark in glued if mark.ends_line and mark.closes(opening)), None)
         if hidden and self._parses(begin, hidden) and not self._parses(begin, best):
-            read = (len(self._text) if best is None else best.end) - hidden.end  # and is read again
+            read = (len(self._text) if best is None else best.end) - hidden.end  # read again later
             self._spare = max(0, self._spare - read)
-            return hidden  # behind a comment
+            return hidden  # a fence at the end of a comment
         return best
 
     def _next_leading(self, opening: _Mark, first: int) -> _Mark | None:
@@ -213,7 +213,7 @@ class _Blocks:
         return self._marks[i] if i < len(self._marks) else None
 
     def _next_outside_strings(self, begin: int, opening: _Mark | None, plain: _Mark | None) -> _Mark | None:
-        """The first mark from `begin` on that is in no string and no comment of a Python program."""
+        """Returns the first mark after `begin` that is in no string and no comment, if the text is read as Python."""
         paid = len(self._text) if plain is None else plain.end  # the next block begins there at the earliest
         limit = min(len(self._text), paid + min(self._spare, MOST_CHARS))
         found, read_to = None, begin
@@ -234,8 +234,8 @@ class _Blocks:
 
 
 def strings_and_fences(text: str, begin: int, end: int) -> Iterator[tuple[int, int]]:
-    """Where the comments and strings of a Python program begin and end, and the fences outside of them. A string of
-    several lines that is never closed ends at `end`."""
+    """Yields the (begin, end) of the comments and strings of a Python program, and of the fences outside of them. A
+    triple-quoted string that is never closed ends at `end`."""
     while token := _TOKEN.search(text, begin, end):
         begin = token.end()
         if token[0] in _STRING_ENDS:
@@ -245,7 +245,7 @@ def strings_and_fences(text: str, begin: int, end: int) -> Iterator[tuple[int, i
 
 
 def _split_language(line: str) -> tuple[str, str]:
-    """(language, code) of what stands behind an opening fence and may be both."""
+    """Splits the text after an opening fence into (language, code)."""
     word, _, code = line.strip().partition(" ")
     if word.lower() in _TAGS and code:
         return word.lower(), code.strip()
@@ -253,7 +253,7 @@ def _split_language(line: str) -> tuple[str, str]:
 
 
 def _dedented(content: str, width: int) -> str:
-    """Take up to `width` blanks off each line, and no more than its first line has."""
+    """Removes up to `width` blanks from each line, but no more than the first non-empty line has."""
     first = next((line for line in content.split("\n") if line.strip()), "")
     width = min(width, len(first) - len(first.lstrip(" \t")))
     return re.sub(rf"(?m)^[ \t]{{1,{width}}}", "", content) if width else content

@@ -1,4 +1,4 @@
-"""What the rollout actors are asked to play, and what they answer."""
+"""The requests to the rollout actors, and their results."""
 
 from __future__ import annotations
 
@@ -14,61 +14,63 @@ from core.problem import Problem
 from core.tracing import Span
 
 GENERATOR, DISCRIMINATOR = POLICIES = ("generator", "discriminator")
-"""The policies; whose players are so named are the policy's of that name."""
+"""Names of the policies. A player with one of these names is played by the policy of that name."""
 PLAY: ContextVar[object] = ContextVar("PLAY", default=None)
-"""Which request is played: plays that an actor has at the same time meet in its engines."""
+"""Identifies the request that the current coroutine plays, since an engine may serve several requests at the same time."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlayRequest:
-    """What to play. Seeds follow from (run seed, *address, problem, player, attempt, stage)."""
+    """A request to play problems. Seeds are derived from (run seed, *address, problem, player, attempt, stage)."""
 
     address: tuple[int | str, ...]
     problems: tuple[Problem, ...]
     attempts: Mapping[str, int]
-    """By player, as are the temperatures."""
+    """Number of attempts per problem, by player."""
     temperatures: Mapping[str, float]
+    """Sampling temperature, by player."""
     memory: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Earlier programs, by problem id: see Game.play."""
     past: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
-    """By problem and player: see Player."""
+    """See Player.past; by problem id and player."""
     branching: Mapping[str, Branching] = field(default_factory=dict)
-    """By player; the others play their attempts apart."""
+    """Branching by player. Players without an entry play their attempts independently."""
     once: bool = False
-    """Nobody is told what failed and asked again, whatever the rules say (attempts_per_episode)."""
+    """If true, no failed attempt is followed by another one, whatever the game's attempts_per_episode is."""
     recorded: Mapping[str, Any] | None = None
-    """Of play for training: what its rows in episodes.jsonl begin with. Its trajectories are answered without what is in
-    these rows or only a learner reads: whoever puts a step together sees what each earned."""
+    """Set for play that is trained on: the first fields of its rows in episodes.jsonl. The result then holds trajectories
+    without the data that is in these rows or that only a learner reads; their rewards remain, for the driver."""
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """Tells the requests apart that an actor plays at the same time."""
+        """Identifies the request among the requests that an actor plays at the same time."""
         return *self.address, self.problems[0].id
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlayProgress:
-    """How far the play of a request has come.
+    """The progress of a request's play.
 
     Example: PlayProgress(done=37, expected=96, tokens=4096, seconds=80.0)
     """
 
     done: int = 0
-    """Completions that are finished."""
+    """Number of finished completions."""
     expected: int = 0
-    """Completions of the whole request; attempts that are repeated and long matches take more."""
+    """Number of completions of the whole request. Repeated attempts and long matches take more."""
     tokens: int = 0
-    """Tokens of the finished completions."""
+    """Number of tokens in the finished completions."""
     seconds: float = 0.0
-    """Seconds from the begin of the play to the last finished completion."""
+    """Seconds from the beginning of the play to the last finished completion."""
 
     @property
     def known_total(self) -> int | None:
-        """None once there are more completions than were expected."""
+        """The expected number of completions, or None if more completions than expected are finished."""
         return self.expected if self.done <= self.expected else None
 
     @property
     def left_s(self) -> float | None:
-        """Seconds that the rest takes at the rate so far. None if that is unknown."""
+        """Estimated seconds until the play ends, at the rate so far, or None if they are unknown."""
         if not self.done or self.known_total is None:
             return None
         return self.seconds * (self.expected - self.done) / self.done
@@ -85,13 +87,13 @@ class PlayProgress:
 
 @dataclass(frozen=True, kw_only=True)
 class Usage:
-    """Tokens of play for training. Turns that attempts share are counted once."""
+    """Number of tokens in play for training. Turns that attempts share are counted once."""
 
     prompts: int = 0
     cached: int = 0
-    """Of the prompts': those whose keys and values the engine had already."""
+    """Number of prompt tokens whose keys and values were in the engine's prefix cache."""
     sampled: Counter[tuple[str, int]] = field(default_factory=Counter)
-    """By player, and version of the weights."""
+    """Number of sampled tokens, by player and policy version."""
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
@@ -102,9 +104,9 @@ class Usage:
 
 
 def usage_of(episodes: Iterable[Episode]) -> Usage:
-    """Of such as have their turns."""
+    """Returns the token usage of episodes whose trajectories hold their turns."""
     attempts = [t for e in episodes for t in e.trajectories]
-    # attempts that branch share some
+    # attempts that branch share turns
     turns = {id(turn): (t.player, turn) for t in attempts for turn in t.turns}
     sampled: Counter[tuple[str, int]] = Counter()
     for player, turn in turns.values():
@@ -123,10 +125,10 @@ class PlayResult:
     sandbox: dict[str, float]
     """The sandbox client's counters since the start."""
     played_again: int = 0
-    """Problems that were lost with who played them, and begun anew."""
+    """Number of problems that were lost with their rollout actor and played again from the beginning."""
     replaced: int = 0
-    """Problems that were played in place of such as nothing is learnt from (Schedule.dynamic_sampling)."""
+    """Number of further problems that were played because of zero-variance groups (Schedule.dynamic_sampling)."""
     usage: Usage = field(default_factory=Usage)
     spans: list[Span] = field(default_factory=list)
-    """ "generate" while any completion was in flight, "sandbox" while only judging was; of several actors, "rollout 0:
-    generate"."""
+    """Spans named "generate" while any completion was in flight, and "sandbox" while only judging was. With several actors
+    the names are "rollout 0: generate" and so on."""

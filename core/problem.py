@@ -1,4 +1,4 @@
-"""A coding problem, as users write it (R0's JSON) and as every game reads it."""
+"""A coding problem, the input of every game."""
 
 import re
 from dataclasses import dataclass
@@ -24,25 +24,25 @@ class Problem:
     baseline_tests: tuple[Test, ...]
     """Tests that come with the problem; a training reward may use them."""
     reference_solution: str
-    """Empty where the data set has none."""
+    """Empty if the data set has none."""
     difficulty: str | int = "unknown"
     tags: tuple[str, ...] = ()
     hidden_tests: tuple[Test, ...] = ()
     """Tests for evaluation: no prompt and no reward uses them. A data set's official list may repeat baseline tests."""
     language: str = "python"
     limits: Limits | None = None
-    """What the data set states; the rest is the run's."""
+    """Limits that the data set states. Limits that are not set here are the run's."""
     other_solutions: tuple[str, ...] = ()
-    """Correct ones besides the reference."""
+    """Correct solutions besides the reference solution."""
     wrong_solutions: tuple[str, ...] = ()
     preamble: str = ""
-    """Python that the data set's harness puts before each program: imports, the prompt's other functions."""
+    """Python that the data set's harness puts before each program: imports, and the prompt's other functions."""
     epilogue: str = ""
-    """Python that the harness puts after it, such as a function that calls the method of a class Solution."""
+    """Python that the harness puts after each program, such as a function that calls the method of a class Solution."""
 
     @property
     def is_function(self) -> bool:
-        """It asks for a Python function, which its signature names and tests can call."""
+        """Whether the problem asks for a Python function, which the signature names and tests can call."""
         return self.language == "python" and _FUNCTION_NAME.search(self.function_signature) is not None
 
     @property
@@ -56,12 +56,12 @@ class Problem:
         return match.group(1)
 
     def in_harness(self, program: str) -> str:
-        """The program as it is judged."""
+        """Returns the program as it is judged: between the preamble and the epilogue."""
         if self.epilogue:
             program = f"{program}\n{self.epilogue}"
         if not self.preamble:
             return program
-        futures = "".join(_FUTURE.findall(program))  # Python wants them first
+        futures = "".join(_FUTURE.findall(program))  # Python requires them at the beginning
         return f"{futures}{self.preamble}\n{_FUTURE.sub('', program)}"
 
     def limits_over(self, run: Limits) -> Limits:

@@ -1,4 +1,4 @@
-"""Base of every configuration section: frozen, and an unknown key is an error."""
+"""The base class of every configuration section. Sections are frozen, and an unknown key is an error."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -10,22 +10,26 @@ from pydantic_core import CoreSchema, core_schema
 
 
 class Settings(BaseModel):
-    """A field's docstring is its help text on the command line."""
+    """A section of the configuration. A field's docstring is its help text on the command line."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", use_attribute_docstrings=True, protected_namespaces=()
     )
 
     def refuse_changed(self, keys: Sequence[str], reason: str, section: str = "") -> None:
-        """Raises ValueError where one of the keys is not at its default."""
+        """Raises ValueError if one of the keys is not at its default."""
         for key in keys:
             if getattr(self, key) != type(self).model_fields[key].get_default(call_default_factory=True):
                 raise ValueError(f"{section}.{key} {reason}" if section else f"{key} {reason}")
 
 
 def refuse_password(key: str, address: str | None, instead: str) -> None:
-    """Raises ValueError where an address, which is printed and kept with the run, holds a user or a password: without
-    showing it (so not from a field's own validator, whose input is shown). instead: where the password belongs."""
+    """Raises ValueError if an address contains a user or a password, since addresses are printed and saved with the run.
+
+    The message does not show the address. Do not call this in a field's own validator: pydantic would show its input.
+
+    instead: where the password belongs.
+    """
     if address is not None and re.match(
         r"\w+://([^/?#]*@|[^/?#]*:[^?#]*@)", address
     ):  # a secret key may have a slash in it
@@ -34,15 +38,18 @@ def refuse_password(key: str, address: str | None, instead: str) -> None:
 
 @dataclass(frozen=True)
 class KindUnlessSaid:
-    """Of a tagged union: a mapping that names no kind is of that of a key that it has, or of `kind`. The default kind
-    comes last in the union: --help takes a kind's docstring from the last, those of a key that several kinds have from
-    the first."""
+    """The rule of a tagged union for mappings without a `kind`: the kind follows from a key in the mapping (`of_key`), else
+    it is the default, `kind`.
+
+    The default kind comes last in the union: --help shows the last kind's docstring for `kind`, and the first kind's
+    docstring for a key that several kinds have."""
 
     kind: str
     of_key: Mapping[str, str]
 
     def of(self, given: Mapping[str, Any], otherwise: str | None = None) -> Any:
-        """The kind of a mapping; otherwise: where neither it nor a key of it says one."""
+        """Returns the kind of a mapping. otherwise: the kind if neither `kind` nor a key of `of_key` is given; default: the
+        rule's default kind."""
         implied = next((self.of_key[key] for key in self.of_key if key in given), otherwise or self.kind)
         return given.get("kind", implied)
 
@@ -54,5 +61,5 @@ class KindUnlessSaid:
 
 
 def kind_unless_said(kind: str, **of_key: str) -> KindUnlessSaid:
-    """See KindUnlessSaid. of_key: the kinds that a key alone stands for."""
+    """Returns the rule for a default kind. of_key: the kind that follows from a key's presence, by key."""
     return KindUnlessSaid(kind, of_key)

@@ -1,4 +1,4 @@
-"""What a piece of a model's answer is as Python: what it defines, what it needs. Pure: nothing is executed."""
+"""Analyses a piece of a model's answer as Python: the names that it defines and needs. Nothing is executed."""
 
 import ast
 import builtins
@@ -15,21 +15,21 @@ _TEST = re.compile(r"(?:^|_)tests?(?:_|$)|^Test|Tests?$")
 
 
 class Rank(IntEnum):
-    """How much a snippet looks like the program that was asked for."""
+    """The degree to which a snippet looks like the requested program."""
 
     EXPRESSIONS = 0
-    """It computes nothing that is kept or said, such as an output that is shown: 3."""
+    """The snippet only holds expressions without a call, such as an example of an output: 3."""
     NO_PYTHON = 1
     STATEMENTS = 2
     PROGRAM = 3
-    """It defines a function or a class, or reads the standard input."""
+    """The snippet defines a function or a class, or reads the standard input."""
 
 
 class Snippet:
     """A piece of text as Python."""
 
     def __init__(self, text: str) -> None:
-        """If only its indentation keeps it from being Python, the snippet is without it."""
+        """Parses the text. If the text is Python only without its common indentation, the indentation is removed."""
         self.text, self.tree = text, _tree(text)
         if self.tree is None and len(text) <= MOST_CHARS and text[:1].isspace():
             dedented = textwrap.dedent(text)
@@ -49,7 +49,7 @@ class Snippet:
 
     @cached_property
     def binds(self) -> set[str]:
-        """Names that it gives to the module."""
+        """Names that the snippet binds in the module."""
         names: set[str] = set()
         left: list[ast.AST] = [*self.tree.body] if self.tree else []
         while left:
@@ -63,21 +63,21 @@ class Snippet:
 
     @cached_property
     def needs(self) -> set[str]:
-        """Names that it reads and nowhere gives."""
+        """Names that the snippet reads but does not bind in any scope, without Python's builtins."""
         bound: set[str] = set().union(*map(_bound, self.nodes)) if self.nodes else set()
         read = {n.id for n in self.nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
         return read - bound - _BUILTINS
 
     @property
     def is_tests(self) -> bool:
-        """Whether it only tests functions that stand elsewhere."""
+        """Whether the snippet only tests functions that are defined elsewhere."""
         outer = [node.name for node in self.tree.body if isinstance(node, _DEFINITIONS)] if self.tree else []
         named = bool(outer) and all(_TEST.search(name) for name in outer)
         return named and (bool(self.needs) or any(isinstance(node, ast.Assert) for node in self.nodes))
 
     @property
     def only_defines(self) -> bool:
-        """Whether running it runs no function."""
+        """Whether the snippet consists of definitions, imports and assignments only."""
         kinds = (*_DEFINITIONS, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign)
         return self.tree is not None and all(isinstance(node, kinds) for node in self.tree.body)
 
@@ -109,7 +109,7 @@ def _tree(text: str) -> ast.Module | None:
 
 
 def _is_stub(node: ast.AST) -> bool:
-    """Whether it says only what a function is called and takes."""
+    """Returns whether a definition has no body: it only gives the name and parameters of a function or of methods."""
     match node:
         case ast.FunctionDef(body=body) | ast.AsyncFunctionDef(body=body):
             return all(_is_stub(inner) for inner in body)
@@ -120,7 +120,7 @@ def _is_stub(node: ast.AST) -> bool:
 
 
 def _bound(node: ast.AST) -> set[str]:
-    """The names that the node itself binds, in whatever scope."""
+    """Returns the names that the node itself binds, in any scope."""
     match node:
         case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name):
             return {name}

@@ -1,32 +1,33 @@
-"""Python that others wrote, read on the host, and values written as Python. Nothing is run, and nothing that is read ends
-or stops this interpreter."""
+"""Parses untrusted Python source on the host, and writes values as Python source. Nothing is executed, and no source can
+crash or block this interpreter."""
 
 import ast
 import warnings
 
 MOST_CHARS = 20_000
-"""Of a completion. CPython's compiler descends without a look at its stack (660,000 characters of nested comprehensions
-end the process), and its parser's work on a dotted import grows with the square of the length."""
+"""Maximum length of a completion that is parsed. CPython's compiler recurses without a check of its stack (660,000
+characters of nested comprehensions end the process), and its parser takes quadratic time on a dotted import."""
 
 
 BOM = "\ufeff"
-"""A file may begin with it; Python passes it over in a file, but not in a text."""
+"""Byte order mark. Python skips it at the beginning of a file, but not at the beginning of a string."""
 
 
 def parse(source: str, *, most_chars: int = MOST_CHARS) -> ast.Module:
-    """Raise SyntaxError, and nothing else, where the source is not Python, or too long or too deep to be read."""
+    """Parses Python source. Raises SyntaxError, and nothing else, if the source is not Python, or is too long or nested too
+    deeply."""
     if len(source) > most_chars:
         raise SyntaxError(f"{len(source)} characters; at most {most_chars} are read")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of what a model writes, only errors matter
+            warnings.simplefilter("ignore")  # warnings about a model's code are of no use
             return ast.parse(source.removeprefix(BOM))
     except (ValueError, MemoryError, RecursionError, OverflowError) as error:
         raise SyntaxError(str(error) or type(error).__name__) from None
 
 
 def is_valid_python(source: str) -> bool:
-    """Whether it compiles. What `parse` does not read does not count as Python."""
+    """Returns whether the source compiles. Source that `parse` refuses does not count as Python."""
     try:
         tree = parse(source)
         with warnings.catch_warnings():
@@ -38,7 +39,8 @@ def is_valid_python(source: str) -> bool:
 
 
 def parse_signature(signature: str) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
-    """The signature's function, with or without its colon, imports above it and a body; None if there is none."""
+    """Returns the function of a signature, or None if there is none. The signature may lack its colon, and may have a body
+    and imports above it."""
     text = signature.strip()
     for candidate in (text, f"{text}\n    pass", f"{text}:\n    pass"):
         try:
@@ -50,8 +52,8 @@ def parse_signature(signature: str) -> ast.FunctionDef | ast.AsyncFunctionDef | 
 
 
 def literal_calls(source: str, function: str) -> list[ast.Call]:
-    """The calls of a function with literal arguments only, in the order in which they stand in the source; none if the
-    source is not Python."""
+    """Returns the calls of a function whose arguments are all literals, in source order; an empty list if the source is not
+    Python."""
     try:
         nodes = ast.walk(parse(source))
         calls = [n for n in nodes if isinstance(n, ast.Call) and getattr(n.func, "id", None) == function]
@@ -70,7 +72,8 @@ def is_literal(node: ast.expr) -> bool:
 
 
 def literal(value: object) -> str:
-    """repr, with sets in sorted order: a test's source must not depend on a process's hash seed."""
+    """Returns the repr of a value, with sets in sorted order, so that a test's source does not depend on the process's hash
+    seed."""
     if isinstance(value, set) and value:
         return "{" + ", ".join(sorted(map(literal, value))) + "}"
     if isinstance(value, list):

@@ -1,6 +1,6 @@
-"""The generator's reasoning stages: their names, and what a chat model is asked for in each.
+"""The generator's reasoning stages: their names, and the instruction to a chat model in each stage.
 
-This list is all that has to be edited for another stage (docs/reasoning_stages.md); the last one writes the program.
+To add a stage, edit this list only (docs/reasoning_stages.md). The last stage writes the program.
 """
 
 from dataclasses import dataclass
@@ -29,10 +29,10 @@ _STAGES = (
 @dataclass(frozen=True, slots=True)
 class ReasoningStage:
     number: int
-    """From 1, in the order of the list."""
+    """Number of the stage, counted from 1 in the order of the list."""
     name: str
     instruction: str
-    """What a chat model is asked for in this stage."""
+    """Instruction to a chat model in this stage."""
 
 
 REASONING_STAGES = tuple(
@@ -41,5 +41,5 @@ REASONING_STAGES = tuple(
 
 
 def first_stages(count: int) -> tuple[ReasoningStage, ...]:
-    """The first `count` stages before the program, then the program: for ablations."""
+    """Returns the first `count` reasoning stages and the stage that writes the program. Used for ablations."""
     return (*REASONING_STAGES[:-1][:count], REASONING_STAGES[-1])

@@ -1,4 +1,4 @@
-"""Where the time of concurrent work goes."""
+"""Measures the time that concurrent work takes, by kind of work."""
 
 import time
 from collections import defaultdict
@@ -6,13 +6,14 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 Span = tuple[str, float, float]
-"""What went on, from when to when, in seconds of time.time()."""
+"""(name of the work, begin, end), in seconds of time.time()."""
 
 
 class Occupancy:
-    """When at least one piece of work of a kind was in flight.
+    """Records the spans of time in which at least one piece of work of a kind was in flight.
 
-    Kinds have an order; a moment counts for the first kind that is busy, so the spans do not overlap.
+    If several kinds are busy at the same time, the time counts for the first of them in the order of `kinds`, so spans do
+    not overlap.
     """
 
     def __init__(self, *kinds: str) -> None:
@@ -32,7 +33,7 @@ class Occupancy:
             self._running[kind] -= 1
 
     def spans(self) -> list[Span]:
-        """Named by their kinds, in order."""
+        """Returns the spans in order of time. A span's name is its kind."""
         self._settle()
         return list(self._spans)
 
@@ -48,8 +49,11 @@ class Occupancy:
 
 
 def seconds_of(kind: str, spans: Iterable[Span], since: float = 0.0) -> float:
-    """How long a kind went on after `since`, where it did longest: spans, which may overlap, are named by it, or
-    "place: kind"."""
+    """Returns the seconds after `since` in which work of a kind was in flight. If several places did such work, returns the
+    maximum over the places.
+
+    Spans are named by the kind or by "place: kind". They may overlap; overlapping time of one place is counted once.
+    """
     seconds: dict[str, float] = defaultdict(float)
     until: dict[str, float] = defaultdict(lambda: since)
     for name, began, ended in sorted(spans, key=lambda span: span[1]):

@@ -1,4 +1,5 @@
-"""What the sandbox says about one (program, test). The program's fault and the sandbox's fault are different things."""
+"""The sandbox's verdict on one (program, test), and the tests themselves. A failure of the program and a failure of the
+sandbox are different statuses."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -19,11 +20,12 @@ class Status(StrEnum):
     MEMORY_LIMIT = "MEMORY_LIMIT"
     OUTPUT_LIMIT = "OUTPUT_LIMIT"
     UNSUPPORTED = "UNSUPPORTED"
-    """The sandbox cannot, or shall not, run the test: it is code, and `sandbox.code_tests` refuses that."""
+    """The sandbox cannot run the test, or must not: the test is code, and `sandbox.code_tests` refuses code."""
     SANDBOX_ERROR = "SANDBOX_ERROR"
 
     def is_infrastructure(self) -> bool:
-        """True where the sandbox failed: never a reward, always retried, then dropped and counted."""
+        """Returns whether the sandbox itself failed. Such a judgement is retried, and then dropped and counted; it never
+        becomes a reward."""
         return self is Status.SANDBOX_ERROR
 
     def is_resource_limit(self) -> bool:
@@ -32,7 +34,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Verdict:
-    """Outcome of one test on one program.
+    """The result of one test on one program.
 
     Example:
         Verdict(status=Status.PASSED, value="[1, 4]", cpu_ms=1.2)    # test "f([1, 2])", an expression
@@ -43,26 +45,26 @@ class Verdict:
     value: str | None = None
     """repr of the plain value of an expression test; None for statement tests and failures."""
     cpu_ms: float = 0.0
-    """CPU time of the program under this test, milliseconds."""
+    """CPU time of the program under this test, in milliseconds."""
     stdout: str = ""
     stderr: str = ""
     memory_bytes: int = 0
-    """Peak resident memory of the program's process, over all tests that it was started for."""
+    """Peak resident memory of the program's process, over all tests that the process ran."""
     test_cpu_ms: float = 0.0
-    """CPU time of the test's own process, milliseconds; 0 where there is none."""
+    """CPU time of the test's own process, in milliseconds; 0 if the test has no process of its own."""
     error: str = ""
-    """Exception text or the reason of a limit, capped."""
+    """Text of the exception, or the limit that was exceeded; cut off at a maximum length."""
     by_test: bool = False
-    """It was the test that broke or hung, not the program under it. Where the test is known to be good it may
-    have broken on what the program returned."""
+    """Whether the test failed or hung by itself, rather than the program. A test that is known to be good may still have
+    failed because of a value that the program returned."""
     asked_objects: bool = False
-    """The test asked something that only an object of one of the program's own classes can answer, or the program has changed
-    what the test gave it."""
+    """Whether the test needed an object of one of the program's own classes for an answer, or the program changed an
+    argument that the test gave to it."""
     isolation: Literal["separate", "shared"] = "separate"
-    """Separate: nothing that the program does can make it pass but the right results. The test is data, calls and comparisons of
-    copies of what they return, evaluated in a process that runs no code of the program's (sandbox_workers/runner/data_tests.py);
-    or it is what a whole program prints. Shared: the test is code and ran in the program's interpreter, as it would under pytest:
-    a program that looks for its test can find it, and can say that it passed."""
+    """separate: the program can pass only by the right results. The test is data: it calls the program and compares copies of
+    the returned values, in a process that runs no code of the program (sandbox_workers/runner/data_tests.py). Or the test
+    compares the output of a whole program. shared: the test is code and ran in the program's interpreter, as under pytest. A
+    program that searches for its test there can find it, and can fake that the test passed."""
 
     @property
     def passed(self) -> bool:
@@ -71,7 +73,7 @@ class Verdict:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OutputTest:
-    """A test of a whole program in any language: what it prints. The expected text never enters the sandbox.
+    """A test that compares the output of a whole program, in any language. The expected text never enters the sandbox.
 
     Example:
         OutputTest(stdin="3 4\n", stdout="7\n")
@@ -79,12 +81,12 @@ class OutputTest:
     """
 
     stdout: str | None
-    """None expects nothing: PASSED where the program ends well. Compared line by line, without blanks, tabs
-    and carriage returns at a line's end, and without empty lines at the text's."""
+    """Expected output. It is compared line by line, without blanks, tabs and carriage returns at the end of a line, and
+    without empty lines at the end of the text. None: any output passes if the program ends without an error."""
     stdin: str = ""
     code: str = ""
-    """Runs after the program, in its interpreter, and must come to its own end. It prints what it found, for the
-    program could make anything else look well."""
+    """Code that runs after the program, in its interpreter. It must run to its end, and prints its findings: only printed
+    text is compared, since the program could fake any other sign of success."""
 
     def __post_init__(self) -> None:
         if self.code and self.stdout is None:
@@ -98,18 +100,18 @@ class OutputTest:
         return f"{asked} prints {self.stdout!r}" if self.stdout is not None else f"{asked} runs"
 
     def judge(self, verdict: Verdict) -> Verdict:
-        """What the verdict is once the output is compared."""
+        """Returns the verdict after the comparison of the output."""
         if not verdict.passed or self.stdout is None or _lines(self.stdout) == _lines(verdict.stdout):
             return verdict
         return replace(verdict, status=Status.WRONG_ANSWER, error="other output than expected")
 
 
 class ReferenceTest(str):
-    """Python source of a test that a reference solution is judged by. A reference is trusted: if its results cannot be compared as
-    data, the test is code for all programs (known_by). No other program has a say in that.
+    """Python source of a test on which a reference solution is judged. A reference solution is trusted: if its results cannot
+    be compared as data, the test counts as code for all programs (known_by). No other program influences this.
 
-    entry_point: the name that the problem gives, if there is one: it means the program's function, even if Python has one of
-        this name. Without it, a guess (data_tests.shadowing).
+    entry_point: the name of the function in the problem, if known. In the test, this name means the program's function, even
+        if Python has a function of the same name. If it is not known, it is guessed (data_tests.shadowing).
     """
 
     __slots__ = ("entry_point",)
@@ -125,17 +127,18 @@ class ReferenceTest(str):
 
 
 class KnownTest(str):
-    """Python source of a test that a reference has passed, and how it was judged there: programs are judged in the same way."""
+    """Python source of a test that the reference solution passed, and the way in which the reference was judged: programs are
+    judged in the same way."""
 
     __slots__ = ("data", "entry_point", "plain")
     data: bool
-    """As data: see Verdict.isolation. No object of a program's can make code of it."""
+    """Whether the test is judged as data (see Verdict.isolation). No object of a program can turn it into code."""
     plain: bool
-    """Of data: it asked the reference's results for nothing but values, calls and iterations, and the reference changed nothing
-    that it was given. Of no other program's objects it asks for more, for they could answer what the test wants to hear; and
-    what a program does to its arguments does not help it."""
+    """For a data test: whether it needed only values, calls and iterations of the reference's results, and the reference did
+    not change its arguments. Then nothing more is asked of another program's objects, since these could give the answer
+    that the test expects, and a program's changes to its arguments do not help it to pass."""
     entry_point: str
-    """As the reference test's."""
+    """See ReferenceTest."""
 
     def __new__(
         cls, source: str, *, data: bool = False, plain: bool = True, entry_point: str = ""
@@ -157,7 +160,7 @@ def known_by(test: str, reference: Iterable[Verdict]) -> str: ...
 @overload
 def known_by(test: "Test", reference: Iterable[Verdict]) -> "Test": ...
 def known_by(test: "Test", reference: Iterable[Verdict]) -> "Test":
-    """The test, as programs meet it once the reference has passed it."""
+    """Returns the test in the form in which programs are judged on it, given the reference solution's verdicts on it."""
     verdicts = list(reference)
     if isinstance(test, OutputTest):
         return test
@@ -183,19 +186,20 @@ def _lines(text: str) -> list[str]:
 
 
 class Limits(Settings):
-    """What one job may use. A job is one program with its tests."""
+    """The resources that one job may use. A job is one program with its tests."""
 
     cpu_s: float = Field(default=2.0, gt=0, le=86400)
-    """CPU seconds of the program over one test."""
+    """CPU seconds of the program per test."""
     wall_s: float = Field(default=8.0, gt=0, le=86400)
-    """Wall-clock seconds per test, well above cpu_s: on a busy machine wall time says little of the program."""
+    """Wall-clock seconds per test. Set it well above cpu_s: on a busy machine, wall time depends on other processes, too."""
     memory_mb: int = Field(default=256, ge=32, le=1 << 20)
-    """Address space of a process; of a whole program in Python, JavaScript, C or q the resident memory. MiB."""
+    """MiB of address space of a process. For a whole program in Python, JavaScript, C or q: MiB of resident memory."""
     processes: int = Field(default=16, ge=1, le=1 << 20)
     file_mb: int = Field(default=8, ge=0, le=1 << 20)
     output_kb: int = Field(default=64, ge=1, le=1 << 20)
-    """Captured stdout plus stderr, KiB; more is OUTPUT_LIMIT."""
+    """KiB of captured stdout plus stderr; a program that prints more gets OUTPUT_LIMIT."""
 
     def over(self, others: "Limits") -> "Limits":
-        """What is said here, and of the rest the others': a data set that states its CPU time leaves the memory to the run."""
+        """Returns the other limits, overridden by the limits that are set here. A data set may, for example, state the CPU
+        time only; the memory limit is then the run's."""
         return others.model_copy(update=self.model_dump(exclude_unset=True))

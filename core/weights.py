@@ -1,4 +1,5 @@
-"""A policy's new weights, as they travel from its learner to the engines."""
+"""The data of a weight sync: a policy's new weights, sent from the learner to the inference engines, and their
+verification."""
 
 from __future__ import annotations
 
@@ -10,36 +11,36 @@ from typing import TYPE_CHECKING, Any
 
 from core.errors import RunFailed
 
-if TYPE_CHECKING:  # who reads a configuration need not wait for it
+if TYPE_CHECKING:  # commands that only read a configuration need not wait for numpy's import
     import numpy as np
 
 
 PART_BYTES = 64 << 20
-"""Of weights that are sent together at most, but for one tensor of more, where they are sent in parts."""
+"""Maximum size of one part, if weights are sent in parts. A tensor that is larger is a part by itself."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WeightUpdate:
     version: int
-    """Counted per policy; 0 are the weights that the run started with."""
+    """Policy version, counted per policy; 0 stands for the weights at the start of the run."""
     tensors: Mapping[str, np.ndarray]
-    """Parameters and persistent buffers by Hugging Face name; bfloat16 as its int16 bits, which nothing else has. Of an
-    adapter: by PEFT's."""
+    """Parameters and persistent buffers by Hugging Face name, or, for an adapter, by PEFT name. bfloat16 tensors are stored as
+    their bits in int16; no other tensor has this dtype."""
     parts: Sequence[Any] = ()
-    """Where the tensors travel by themselves: what stands for each part of them, in place of `tensors`."""
+    """References to the parts of the tensors, if the tensors are sent separately; `tensors` is then empty."""
     digest: int
     """digest_of(tensors)."""
     probe: tuple[int, ...]
     """Token ids of the probe sequence."""
     probe_logprobs: tuple[float, ...]
-    """Natural-log probabilities of probe[1:] under these weights, as the learner computes them."""
+    """Natural-log probabilities of probe[1:] under these weights, computed by the learner."""
     adapter: tuple[int, int] | None = None
-    """Rank and alpha, where these are a LoRA adapter's tensors alone, for an engine that has its backbone."""
+    """(rank, alpha) if the tensors are those of a LoRA adapter only, for an engine that already holds the base model."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PublishReceipt:
-    """What an engine answers once it runs on new weights."""
+    """The sync report of an inference engine after it has loaded new weights."""
 
     version: int
     digest: int
@@ -48,12 +49,12 @@ class PublishReceipt:
 
 
 class PublishError(RunFailed):
-    """The engine does not compute what the learner computes: rollouts would come from unknown weights."""
+    """The verification of a weight sync failed: the engine's weights are not the learner's weights."""
 
 
 def digest_of(tensors: Mapping[str, np.ndarray]) -> int:
-    """Sum of the tensors' crc32, each over its name and bytes: against what is lost or damaged, at the speed of memory. Of
-    several parts it is the sum of theirs."""
+    """Returns the sum of the tensors' crc32, each over the name and the bytes. It detects lost and damaged tensors, and is
+    about as fast as memory. The digest of several parts is the sum of their digests."""
     import numpy as np
 
     def crc(name: str) -> int:
@@ -64,14 +65,14 @@ def digest_of(tensors: Mapping[str, np.ndarray]) -> int:
 
 
 def joined(update: WeightUpdate, parts: Sequence[Mapping[str, np.ndarray]]) -> WeightUpdate:
-    """The update with its tensors. parts: what `update.parts` stand for."""
+    """Returns the update with its tensors. parts: the tensors to which `update.parts` refer."""
     return replace(
         update, tensors={n: t for part in (update.tensors, *parts) for n, t in part.items()}, parts=()
     )
 
 
 def check_receipt(update: WeightUpdate, receipt: PublishReceipt, tolerance: float) -> None:
-    """Raises PublishError where version, digest or probe disagree."""
+    """Raises PublishError if the version, the digest or the probe's log-probabilities disagree."""
     if receipt.version != update.version or receipt.digest != update.digest:
         raise PublishError(
             f"published version {update.version} ({update.digest:x}), but the engine has "

@@ -1,1 +1,1 @@
-"""The curriculum: which stage, which phase, who learns, on which problems. Pure; state in, state out."""
+"""The curriculum: it chooses the stage, the phase, the learning policies and the problems of each training step."""

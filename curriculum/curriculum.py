@@ -1,5 +1,5 @@
-"""R0's schedule: for each stage, N discriminator steps with the generator frozen, N generator steps with the
-discriminator frozen, K alternating steps in which both learn from the same episodes."""
+"""The training schedule. For each stage: N discriminator steps with the generator frozen, N generator steps with the
+discriminator frozen, and K alternating steps in which both learn from the same episodes."""
 
 import random
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -29,64 +29,67 @@ class Schedule(Settings):
     stages: tuple[Annotated[int, Field(ge=1, le=len(REASONING_STAGES))], ...] = tuple(
         stage.number for stage in REASONING_STAGES
     )
-    """Reasoning stages (core/stages.py) to train, in this order. Games without reasoning stages have one."""
+    """Reasoning stages (core/stages.py) to train, in this order. Games without reasoning stages have one stage."""
     n_discriminator_steps: int = Field(default=2, ge=0)
     """Training steps per stage in which the discriminator learns and the generator is frozen."""
     n_generator_steps: int = Field(default=2, ge=0)
-    """Training steps per stage in which the generator learns and the discriminator is frozen; in games with one policy, all steps."""
+    """Training steps per stage in which the generator learns and the discriminator is frozen; in games with one policy, all
+    steps."""
     k_alternating_steps: int = Field(default=2, ge=0)
     """Training steps per stage in which both learn from the same episodes."""
     problems_per_step: int = Field(default=16, ge=1)
     order: Literal["random", "difficulty"] = "random"
-    """random: a step plays a random sample of the problems; difficulty: from the easiest to the hardest over the run."""
+    """random: a step plays a random sample of the problems; difficulty: the steps go from the easiest problems to the hardest
+    over the run."""
     attempts: int = Field(default=8, ge=2)
-    """Attempts per problem of a player that learns: its group size."""
+    """Number of attempts per problem of a player that learns (the group size)."""
     frozen_programs: int = Field(default=4, ge=1)
-    """Attempts per problem of the generator while it is frozen."""
+    """Number of attempts per problem of the generator while it is frozen."""
     frozen_suites: int = Field(default=1, ge=0)
-    """Attempts per problem of the discriminator while it is frozen. 0: none; the reward then comes from the problems' own tests
-    (game.baseline_in_reward)."""
+    """Number of attempts per problem of the discriminator while it is frozen. 0: none; the reward then comes from the problems'
+    own tests (game.baseline_in_reward)."""
     dynamic_sampling: int = Field(default=0, ge=0)
     """Maximum number of further problems per step, which replace zero-variance groups: problems at which all attempts of each
-    learning policy earn the same (DAPO, arXiv:2503.14476, section 3.2; there until the batch is full)."""
+    learning policy earn the same (DAPO, arXiv:2503.14476, section 3.2; DAPO samples until the batch is full)."""
     frozen_players: tuple[Literal["generator", "discriminator"], ...] = ()
     """Players that never learn (for control experiments)."""
     remembered_programs: int = Field(default=1, ge=0)
     """Number of best programs per problem that are kept for the solvability gate."""
     remembered_tests: int = Field(default=0, ge=0)
-    """Mistake book: number of tests per problem, of those that failed programs in earlier steps, which are added to the tests of
-    the generator's programs when it learns. Code-A1 keeps 8."""
+    """Size of the mistake book: number of tests per problem that failed programs in earlier steps and are added to the tests
+    of the generator's programs when it learns. Code-A1 keeps 8."""
     opponents: OpponentMix = OpponentMix(current=1.0, pfsp=0.0, history=0.0)
-    """Version of a policy that plays while it is frozen, drawn once per phase: the current one, a past one that is a fair match
-    (prioritised fictitious self-play), or any past one; current 0.5, pfsp 0.35, history 0.15 is usual. A past version is kept
-    each time a policy stops learning."""
+    """Version of a policy that plays while it is frozen, drawn once per phase: the current version, a past version that is a
+    fair match (prioritized fictitious self-play), or any past version; current 0.5, pfsp 0.35, history 0.15 is usual. A past
+    version is kept each time a policy stops learning."""
     remembered_wrong_programs: int = Field(default=0, ge=0)
-    """Number of wrong programs per problem, of all earlier steps, which suites are also rewarded for failing when the
+    """Number of wrong programs per problem, from all earlier steps, that suites are also rewarded for failing when the
     discriminator learns."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Assignment:
-    """One step: what is played, and who learns from it."""
+    """One training step: its stage and phase, its problems, and the policies that learn."""
 
     step: int
-    """Counted from 1 over the whole run."""
+    """Number of the step, counted from 1 over the whole run."""
     stage: int
     phase: Phase
     learning: tuple[str, ...]
     problem_ids: tuple[str, ...]
     attempts: Mapping[str, int]
-    """By policy."""
+    """Number of attempts per problem, by policy."""
     memory: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Remembered programs by problem id."""
     spare: tuple[str, ...] = ()
-    """Problems to play besides (Schedule.dynamic_sampling), the first ones first."""
+    """Further problems, in order, that are played if there are zero-variance groups (Schedule.dynamic_sampling)."""
     phase_began: int = 0
-    """The first step of this phase."""
+    """First step of this phase."""
     stops_learning: tuple[str, ...] = ()
     """Policies that learn in this step and are frozen in the next."""
     past: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
-    """By problem id and policy: what it wrote earlier and the one who learns meets again."""
+    """Programs or tests that a policy wrote in earlier steps and that its learning opponent plays against, by problem id and
+    policy."""
 
 
 class Curriculum:
@@ -99,8 +102,13 @@ class Curriculum:
         policies: Sequence[str] = POLICIES,
         stages: Sequence[int] | None = None,
     ) -> None:
-        """problem_ids: from the easiest to the hardest where the schedule's order asks for that. policies: those of the
-        game. stages: those to train, in this order; (0,) for a game without reasoning stages. Default: the schedule's."""
+        """Plans all steps of the run.
+
+        Args:
+            problem_ids: the problems; in order of difficulty, the easiest first, if the schedule's order is "difficulty".
+            policies: the policies of the game.
+            stages: the stages to train, in this order; (0,) for a game without reasoning stages. Default: the schedule's.
+        """
         self._schedule, self._problem_ids, self._seed = schedule, tuple(problem_ids), seed
         self._plan = list(_plan(schedule, policies, schedule.stages if stages is None else stages))
         self._done = 0
@@ -113,12 +121,15 @@ class Curriculum:
         return len(self._plan)
 
     def leave_out(self, problem_ids: Collection[str]) -> None:
-        """Before the first step, or before a state is loaded: these problems are not trained on."""
+        """Excludes problems from training. Call it before the first step, and before a state is loaded."""
         self._problem_ids = tuple(i for i in self._problem_ids if i not in problem_ids)
 
     def next(self, ahead: int = 0) -> Assignment | None:
-        """The step after the last observed one, or that many further on; None beyond the last. What is remembered is of the
-        observed ones. Asking twice gives the same step."""
+        """Returns the step after the last observed step, or a later one, or None if the schedule ends before it. Two calls
+        return the same step.
+
+        ahead: number of steps that are skipped. What the step remembers of earlier steps is taken from the observed steps.
+        """
         step = self._done + 1 + ahead
         if step > len(self._plan):
             return None
@@ -154,7 +165,7 @@ class Curriculum:
         return self._plan[step - 1][2] if step <= len(self._plan) else ()
 
     def _past(self, problem_id: str, learning: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        """A policy's past is met by the other one, where that learns."""
+        """Returns the past of each policy whose opponent learns: the opponent plays against it."""
         past = {}
         if GENERATOR in learning:
             past[DISCRIMINATOR] = self._mistake_book.tests(problem_id)
@@ -163,7 +174,7 @@ class Curriculum:
         return {policy: wrote for policy, wrote in past.items() if wrote}
 
     def _choose(self, step: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """(those of the step, those to spare)."""
+        """Returns (the step's problems, the spare problems)."""
         count, spare = (
             min(self._schedule.problems_per_step, len(self._problem_ids)),
             self._schedule.dynamic_sampling,
@@ -175,7 +186,7 @@ class Curriculum:
             others = [i for i in self._problem_ids if i not in taken]
             rng.shuffle(others)
             return chosen, tuple(others[:spare])
-        # A window that moves from the easy end to the hard one: every step is at least as hard as the one before.
+        # The window moves from the easy end to the hard end: every step is at least as hard as the one before.
         last = len(self._problem_ids) - count
         first = last * (step - 1) // max(1, len(self._plan) - 1)
         easier, harder = self._problem_ids[:first], self._problem_ids[first + count :]
@@ -187,7 +198,7 @@ class Curriculum:
         best_programs: Mapping[str, tuple[float, str]],
         mistakes: Mapping[str, Mistakes] = MappingProxyType({}),
     ) -> None:
-        """The step is done; by problem id: best_programs (reward, program), and what was got wrong."""
+        """Records a finished step. best_programs: (reward, program) by problem id. mistakes: by problem id."""
         assert step == self._done + 1, f"observed step {step} after {self._done}"
         self._done = step
         for problem_id, entry in best_programs.items():
@@ -220,8 +231,8 @@ class Curriculum:
 def _plan(
     schedule: Schedule, policies: Sequence[str], stages: Sequence[int]
 ) -> Iterator[tuple[int, Phase, tuple[str, ...]]]:
-    """(stage, phase, who learns) of every step; steps in which nobody learns are left out, and phases of policies that
-    the game does not have."""
+    """Yields (stage, phase, learning policies) of every step. Steps in which no policy learns are left out, and so are the
+    phases of policies that the game does not have."""
     phases = (
         (Phase.DISCRIMINATOR, (DISCRIMINATOR,), schedule.n_discriminator_steps),
         (Phase.GENERATOR, (GENERATOR,), schedule.n_generator_steps),

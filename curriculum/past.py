@@ -1,7 +1,7 @@
-"""What the players wrote in earlier steps and meet again: tests that killed programs, and programs that were wrong.
+"""Tests that failed programs, and wrong programs, of earlier steps, which the policies play against again.
 
-Both are memories by problem, kept by the curriculum; they are a cheap fictitious play, for they stand for opponents that
-are gone. Nothing is judged here.
+The curriculum keeps both by problem. They are a cheap form of fictitious play: they stand for earlier versions of the
+opponent. Nothing is judged here.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,28 +12,30 @@ from core.seeding import derive_seed
 
 class MistakeBook:
     """Tests that programs failed, by the rule of Code-A1 (Wang et al. 2026, arXiv:2603.15611): a test that some program
-    fails gains a point, one that all pass loses one and is forgotten at 0. The best are kept."""
+    fails gains a point; a test that all programs pass loses a point and is removed at 0. The tests with the highest
+    scores are kept."""
 
     def __init__(self, size: int) -> None:
-        """size: tests per problem."""
+        """size: maximum number of tests per problem."""
         self._size = size
         self._scores: dict[str, dict[str, int]] = {}
 
     def tests(self, problem_id: str) -> tuple[str, ...]:
-        """The highest score first."""
+        """Returns the tests of a problem, the highest score first."""
         return tuple(self._scores.get(problem_id, ()))
 
     def observe(self, problem_id: str, failed: Mapping[str, bool]) -> None:
-        """failed: tests that were met -> whether some program failed them."""
+        """Updates the scores of a problem's tests. failed: whether some program failed the test, by the test's source."""
         scores = dict(self._scores.get(problem_id, {}))
         for test, lost in failed.items():
             scores[test] = scores.get(test, 0) + (1 if lost else -1)
-        # of equal ones those that have been here longer: a newcomer would else crowd out what nobody has met again
+        # The sort is stable: of tests with equal scores, the older ones are kept. New tests would otherwise displace tests
+        # that were not used again yet.
         ranked = sorted(scores.items(), key=lambda entry: -entry[1])
         self._scores[problem_id] = {test: score for test, score in ranked[: self._size] if score > 0}
 
     def state_dict(self) -> dict[str, Any]:
-        """Plain JSON."""
+        """Returns the state as plain JSON."""
         return {problem_id: list(scores.items()) for problem_id, scores in self._scores.items() if scores}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -41,11 +43,11 @@ class MistakeBook:
 
 
 class WrongPrograms:
-    """A uniform sample of all distinct wrong programs that were seen, however long ago: those whose hashes are the
-    smallest (bottom-k sampling; Cohen and Kaplan 2007, "Summarizing data using bottom-k sketches")."""
+    """A uniform sample of all distinct wrong programs so far: the programs with the smallest hashes (bottom-k sampling;
+    Cohen and Kaplan 2007, "Summarizing data using bottom-k sketches")."""
 
     def __init__(self, size: int, seed: int) -> None:
-        """size: programs per problem."""
+        """size: maximum number of programs per problem."""
         self._size, self._seed = size, seed
         self._programs: dict[str, tuple[str, ...]] = {}
 
@@ -58,7 +60,7 @@ class WrongPrograms:
         self._programs[problem_id] = tuple(ranked[: self._size])
 
     def state_dict(self) -> dict[str, Any]:
-        """Plain JSON."""
+        """Returns the state as plain JSON."""
         return {problem_id: list(programs) for problem_id, programs in self._programs.items() if programs}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

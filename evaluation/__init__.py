@@ -1,1 +1,1 @@
-"""How good the players are, on problems that training never saw."""
+"""Measures the policies on problems that are not in training."""

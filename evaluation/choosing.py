@@ -1,4 +1,4 @@
-"""Which of several programs for one problem is the best, by tests that nobody has confirmed."""
+"""Chooses among several programs for one problem by means of tests that were not validated."""
 
 import asyncio
 from collections import Counter
@@ -9,11 +9,12 @@ from core.verdict import Limits, Status, Verdict
 
 
 async def votes(programs: Sequence[str], tests: Sequence[str], sandbox: Sandbox, limits: Limits) -> list[int]:
-    """Of each program: for each call the number of programs that give the same result, itself included, and for each
-    assert that it passes the number of all programs. Nothing for what fails: errors agree on nothing.
+    """Returns the votes for each program. A test that is a call adds the number of programs with the same result, including
+    the program itself; an assert that the program passes adds the number of all programs. A failed test adds nothing, since
+    equal errors are no agreement.
 
-    So calls alone make a majority of outputs, and asserts alone count what is passed (as CodeT has both: Chen et al.
-    2022, arXiv 2207.10397). Raises SandboxFailure.
+    If all tests are calls, this is a majority vote over outputs; if all are asserts, it counts the passed tests. CodeT
+    combines both (Chen et al. 2022, arXiv 2207.10397). Raises SandboxFailure.
     """
     if not tests:
         return [0] * len(programs)
@@ -31,5 +32,5 @@ async def votes(programs: Sequence[str], tests: Sequence[str], sandbox: Sandbox,
 
 
 def _said(verdict: Verdict) -> str | None:
-    """The result of a call, "" for an assert that holds, None for what failed."""
+    """Returns the result of a call, "" for a passed assert, or None for a failure."""
     return (verdict.value or "") if verdict.status is Status.PASSED else None

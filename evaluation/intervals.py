@@ -1,4 +1,4 @@
-"""Figures over seeds: their mean with its 95% confidence interval, and tables of them."""
+"""Means over seeds with 95% confidence intervals, and tables of them."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -10,14 +10,14 @@ _T_975 = (
     *(2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086),
     *(2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042),
 )
-"""Student's t for 1 to 30 degrees of freedom."""
+"""The 0.975 quantile of Student's t distribution for 1 to 30 degrees of freedom."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Interval:
     mean: float
     half_width: float
-    """Infinite for one seed."""
+    """Half of the 95% confidence interval's width; infinite for one seed."""
     by_seed: Sequence[float]
 
     def __str__(self) -> str:
@@ -29,7 +29,7 @@ class Interval:
 
 
 def interval(by_seed: Sequence[float]) -> Interval:
-    """Seeds are few, so Student's t and not the normal quantile."""
+    """Returns the mean and its 95% confidence interval by Student's t, since the seeds are few."""
     n = len(by_seed)
     if n < 2:
         return Interval(mean=statistics.fmean(by_seed), half_width=float("inf"), by_seed=by_seed)
@@ -39,7 +39,7 @@ def interval(by_seed: Sequence[float]) -> Interval:
 
 
 def intervals(measured: Sequence[Mapping[str, float]]) -> dict[str, Interval]:
-    """Of each figure, by its name; `measured` holds the figures of each seed."""
+    """Returns the interval of each metric by name. measured: the metrics of each seed."""
     return {name: interval([of_seed[name] for of_seed in measured]) for name in measured[0]}
 
 

@@ -1,9 +1,9 @@
-"""A league of players, such as the checkpoints of a run: who beats whom, and how strong each one is.
+"""A league of policies, such as the checkpoints of a run: results of each pair, and a rating of each member.
 
-`meet` has the programs of all members meet the suites of all members, on one problem; `kill_rate` and `survival_rate`
-count. `ratings` takes the games of any league: programs against suites (two populations that never meet their own:
-`games_of_meeting`), or matches (one population: `games_of_matches`).
-Not covered: who writes the programs and the suites, and who makes the moves (runtime/league.py).
+`meet` runs the programs of all members on the suites of all members, on one problem; `kill_rate` and `survival_rate` are
+computed from its results. `ratings` takes the games of any league: programs against suites (two populations, and games
+only between them: `games_of_meeting`), or matches (one population: `games_of_matches`).
+Not covered: the generation of programs, suites and moves (runtime/league.py).
 """
 
 import asyncio
@@ -24,20 +24,20 @@ from games.suite_scores import SuiteRecord
 
 _ELO = 400 / math.log(10)
 _TOLERANCE, _ROUNDS = 1e-7, 20_000
-"""Of the logarithms of strengths."""
+"""Convergence tolerance of the log-strengths, and maximum number of iterations."""
 
 
 # ---------------------------------------------------------------------- programs against suites
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Meeting:
-    """One problem's programs and suites of all members."""
+    """The results of all members' programs on all members' suites, for one problem."""
 
     programs: Sequence[Sequence[str]]
-    """By member."""
+    """Programs by member."""
     wrong: frozenset[str]
     """Programs that fail a hidden test."""
     killed: Sequence[Sequence[frozenset[str]]]
-    """By member and suite: the programs that the suite fails."""
+    """Programs that the suite fails, by member and suite."""
 
 
 async def meet(
@@ -47,7 +47,10 @@ async def meet(
     sandbox: Sandbox,
     game: SuiteGame,
 ) -> Meeting:
-    """programs, suites: by member. What the sandbox could not judge counts as not killed, and not wrong."""
+    """Runs all programs on all suites. A program or pair that the sandbox could not judge counts as correct or as passed.
+
+    programs, suites: by member.
+    """
     distinct = list(dict.fromkeys(text for of_one in programs for text in of_one))
     judged = await asyncio.gather(*(judge_program(sandbox, text, problem, game.limits) for text in distinct))
     wrong = frozenset(j.program for j in judged if j.test_rate is not None and not j.solved)
@@ -63,7 +66,8 @@ def _failed(record: SuiteRecord | None, programs: Sequence[str]) -> frozenset[st
 
 
 def kill_rate(meetings: Sequence[Meeting], discriminator: int, generator: int) -> float:
-    """Of the member's wrong programs, the share that a suite of the other finds; nan where none is wrong."""
+    """Returns the share of pairs (wrong program of the generator, suite of the discriminator) in which the suite fails the
+    program; nan if no program is wrong. generator, discriminator: indices of members."""
     pairs = Counter(
         program in suite
         for meeting in meetings
@@ -75,7 +79,8 @@ def kill_rate(meetings: Sequence[Meeting], discriminator: int, generator: int) -
 
 
 def survival_rate(meetings: Sequence[Meeting], generator: int, discriminator: int) -> float:
-    """Of all the member's programs, the share that every suite of the other lets pass."""
+    """Returns the share of the generator's programs that pass every suite of the discriminator. generator, discriminator:
+    indices of members."""
     return fmean(
         not any(program in suite for suite in meeting.killed[discriminator])
         for meeting in meetings
@@ -84,9 +89,9 @@ def survival_rate(meetings: Sequence[Meeting], generator: int, discriminator: in
 
 
 def games_of_meeting(meeting: Meeting) -> np.ndarray:
-    """A game is a program on a suite: the suite's author wins it where the suite kills the program.
+    """Counts one game per program and suite: the suite's author wins if the suite fails the program, else the program's.
 
-    Returns won_PP (see `ratings`), the P players being all generators, then all discriminators.
+    Returns won_PP (see `ratings`); the P players are all generators, then all discriminators.
     """
     members = len(meeting.programs)
     won_PP = np.zeros((2 * members, 2 * members))
@@ -100,10 +105,10 @@ def games_of_meeting(meeting: Meeting) -> np.ndarray:
 
 # ---------------------------------------------------------------------- matches
 def games_of_matches(episode: Episode, seats: Mapping[str, int], members: int) -> np.ndarray:
-    """Matches of two members, by the components win, draw and loss of who moved.
+    """Counts the matches of two members by the reward components `draw` and `loss` of the trajectories.
 
     Args:
-        seats: player -> member.
+        seats: the member's index by player.
     Returns won_PP (see `ratings`).
     """
     told: dict[int, Trajectory] = {t.attempt: t for t in episode.trajectories}
@@ -120,22 +125,24 @@ def games_of_matches(episode: Episode, seats: Mapping[str, int], members: int) -
 # ---------------------------------------------------------------------- ratings
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rating:
-    """In points of the Elo scale: 400 more, and one is expected to win ten games of eleven. The mean of all is 0."""
+    """A rating on the Elo scale: with 400 points more, a player is expected to win ten games of eleven. The mean of all
+    ratings is 0."""
 
     points: float
     low: float
     high: float
-    """The 95% interval."""
+    """Upper end of the 95% interval; `low` is its lower end."""
 
 
 def ratings(games_UPP: Sequence[np.ndarray], *, resamples: int = 1000, seed: int = 0) -> list[Rating]:
-    """Bradley-Terry ratings of P players, with percentile intervals of the bootstrap (Efron 1979) over the units.
+    """Returns Bradley-Terry ratings of P players, with percentile intervals of the bootstrap (Efron 1979) over the units.
 
     Args:
-        games_UPP: by unit, such as a problem, how many games the player of the row won against that of the column; a
-            draw is half a game won by each. Units are drawn as wholes, for games on one problem are alike.
+        games_UPP: for each unit, such as a problem, the number of games that the player of the row won against the player
+            of the column; a draw is half a win for each. The bootstrap draws whole units, since games on one problem are
+            correlated.
 
-    Raises ValueError where the games do not link all players: no scale is common to them then.
+    Raises ValueError if the games do not connect all players, since their ratings would have no common scale.
     """
     games = np.stack(list(games_UPP))
     _check_linked(games.sum(0))
@@ -150,11 +157,12 @@ def ratings(games_UPP: Sequence[np.ndarray], *, resamples: int = 1000, seed: int
 
 
 def bradley_terry(won_BPP: np.ndarray) -> np.ndarray:
-    """Log-strengths (batch x players, mean 0) under P(i beats j) = s_i / (s_i + s_j) (Bradley and Terry 1952).
+    """Returns log-strengths (batch x players, mean 0) under P(i beats j) = s_i / (s_i + s_j) (Bradley and Terry 1952).
 
-    Maximum likelihood by the MM algorithm of Hunter 2004 ("MM algorithms for generalized Bradley-Terry models", section
-    2): s_i <- W_i / sum_j N_ij / (s_i + s_j), W_i the games that i won, N_ij those of i and j. Beside those played, each
-    pair that met has one drawn game: else who won, or lost, all games would be infinitely strong, or weak.
+    The estimate is maximum likelihood by the MM algorithm of Hunter 2004 ("MM algorithms for generalized Bradley-Terry
+    models", section 2): s_i <- W_i / sum_j N_ij / (s_i + s_j). W_i is the number of games that i won, N_ij the number of
+    games between i and j. Each pair that has played gets one more drawn game; without it, the strength of a player that won
+    (or lost) all its games would be infinite (or zero).
     """
     played = won_BPP + won_BPP.swapaxes(1, 2)
     met = played > 0
@@ -164,7 +172,7 @@ def bradley_terry(won_BPP: np.ndarray) -> np.ndarray:
     for _ in range(_ROUNDS):
         strengths = np.exp(log_s)
         rate = (games / (strengths[:, :, None] + strengths[:, None, :])).sum(2)
-        # a resample may lack all games of a player: nothing moves it then
+        # A resample may contain no game of a player: its log-strength is then 0 before centring.
         new = np.where(won > 0, np.log(np.maximum(won, 1e-300)) - np.log(np.maximum(rate, 1e-300)), 0.0)
         new -= new.mean(1, keepdims=True)
         if np.abs(new - log_s).max() < _TOLERANCE:

@@ -1,8 +1,8 @@
-"""Seeded bugs: small changes to a correct Python program, by its syntax tree.
+"""Seeded bugs: small changes to the syntax tree of a correct Python program.
 
-Covered is what OPERATORS names. Not covered: changes of several places at once, changes of names and of calls.
-A mutant need not be a bug (`x >= 1` for `x > 0`): `non_equivalent` keeps those that the sandbox can tell from the
-reference.
+OPERATORS names the kinds of changes. Not covered: changes of several places at once, and changes of names and calls.
+A mutant is not always a bug (`x >= 1` for `x > 0`): `non_equivalent` keeps the mutants that behave differently from the
+reference solution in the sandbox.
 """
 
 import ast
@@ -18,7 +18,7 @@ from core.verdict import Limits, Test, Verdict
 from games.judging import judged
 
 _EVERY = 10_000
-"""Mutants of one program: more than there are."""
+"""Limit on the mutants of one program, so large that all of them are made."""
 _PROBES = 40
 
 
@@ -29,14 +29,13 @@ class Mutant:
     source: str
     operator: str
     line: int
-    """Of the change, in the source that was mutated."""
+    """Line of the change in the original source."""
 
 
 def mutants(source: str, limit: int, rng_seed: int) -> list[Mutant]:
-    """At most `limit` distinct mutants, a random choice in the order of their lines.
+    """Returns at most `limit` distinct mutants, chosen at random and sorted by line.
 
-    Each parses and differs from the source by its syntax tree, not in layout only. Raises SyntaxError where the
-    source does not parse.
+    Each mutant parses, and its syntax tree differs from the source's. Raises SyntaxError if the source does not parse.
     """
     tree = ast.parse(source)
     seen = {ast.dump(tree)}
@@ -61,10 +60,11 @@ async def non_equivalent(
     probes: Sequence[Test] = (),
     limits: Limits | None = None,
 ) -> list[Mutant]:
-    """The mutants that differ from the reference on one of the problem's baseline and hidden tests, or on a probe.
+    """Returns the mutants whose results differ from the reference solution's on a baseline test, hidden test or probe.
 
-    probes: more tests; a call such as "f([1, -1])" compares values. Tests that the reference fails say nothing.
-    A mutant that the sandbox could not judge is left out. Raises SandboxFailure where that happens to the reference.
+    probes: further tests; for a call such as "f([1, -1])", the values are compared. Tests that the reference fails are
+    not used. A mutant that the sandbox could not judge is left out. Raises SandboxFailure if the sandbox could not judge
+    the reference.
     """
     language = problem.language
     tests = list(dict.fromkeys([*problem.baseline_tests, *problem.hidden_tests, *probes]))
@@ -73,7 +73,7 @@ async def non_equivalent(
     telling = [(test, verdict) for test, verdict in zip(tests, expected, strict=True) if verdict.passed]
 
     async def differs(mutant: Mutant) -> bool:
-        """By 1, 2, 4 ... tests, no more than it takes: a mutant that never ends costs its time at each."""
+        """Runs 1, 2, 4 ... tests until a result differs, since a mutant that never ends takes its time limit on each test."""
         source, begin, size = problem.in_harness(mutant.source), 0, 1
         while part := telling[begin : begin + size]:
             asks = [test for test, _ in part]
@@ -98,10 +98,13 @@ async def seeded_bugs(
     operators: Sequence[str] | None = None,
     probe: Callable[[Random], Test] | None = None,
 ) -> list[Mutant]:
-    """Those of `count` mutants of the reference, drawn by the problem's id, that are bugs.
+    """Draws `count` mutants of the reference solution, seeded by the problem's id, and returns the ones that are bugs.
 
-    operators: of OPERATORS; None: all. probe: draws an input, such as "f([1, -1])", on which a bug may show besides the
-    problem's own tests. Raises as `non_equivalent`.
+    Args:
+        operators: names in OPERATORS; None: all.
+        probe: draws an input, such as "f([1, -1])", that may expose a bug in addition to the problem's own tests.
+
+    Raises SandboxFailure, as `non_equivalent` does.
     """
     seed = derive_seed("bugs", problem.id)
     rng, every = Random(seed), mutants(problem.reference_solution, _EVERY, seed)
@@ -117,7 +120,7 @@ def _seen(verdict: Verdict) -> tuple[bool, str | None]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Edit:
-    """One field of one node, with another value."""
+    """The change of one field of one node to another value."""
 
     operator: str
     node: ast.AST
@@ -126,7 +129,8 @@ class _Edit:
     line: int
 
     def applied(self, tree: ast.AST) -> str:
-        """Source of the tree with the edit; the tree is as before. Raises ValueError where it has no source."""
+        """Returns the source of the tree with the edit, and leaves the tree unchanged. Raises ValueError if the edited tree
+        cannot be written as source."""
         before = getattr(self.node, self.field)
         setattr(self.node, self.field, self.value)
         try:
@@ -157,16 +161,16 @@ _SWAPS: dict[type[ast.AST], tuple[type[ast.AST], ...]] = {
     ast.And: (ast.Or,),
     ast.Or: (ast.And,),
 }
-"""Operators, and what they are mistaken for: the boundary first, then the opposite."""
+"""The operators that replace each operator: first the boundary case, then the opposite."""
 
 _RETURNED = (None, 0, 1)
-"""0 and 1 stand for False and True as well: they are equal."""
+"""Constants that replace a returned value. 0 and 1 also cover False and True, which are equal to them."""
 _KEPT = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Pass)
-"""Statements that are not dropped: without them a program hardly runs, or is the same."""
+"""Statements that are not removed: without them a program hardly runs, or does not change."""
 
 
 def _edits(node: ast.AST) -> Iterator[_Edit]:
-    """Every change of this node's own fields."""
+    """Yields every change of the node's own fields."""
     for operator, make in _MAKERS.items():
         for field, value, place in make(node):
             yield _Edit(
@@ -175,7 +179,7 @@ def _edits(node: ast.AST) -> Iterator[_Edit]:
 
 
 _Change = tuple[str, object, ast.AST]
-"""Field, its new value, and the node whose line is the change's."""
+"""(field, its new value, the node that gives the line of the change)."""
 
 
 def _comparisons(node: ast.AST) -> Iterator[_Change]:
@@ -238,7 +242,8 @@ def _returns(node: ast.AST) -> Iterator[_Change]:
 
 
 def _slices(node: ast.AST) -> Iterator[_Change]:
-    """Each end one further in, and open; an end that is a number is moved the other way by `constant`."""
+    """Yields slices with one end moved inward by one, or removed, and without the step. The operator `constant` moves ends
+    that are numbers outward."""
     if isinstance(node, ast.Slice):
         one = ast.Constant(1)
         if node.lower is not None:

@@ -1,4 +1,5 @@
-"""Inputs near those of a problem's own tests: what a fuzzer tries next that knows nothing of the problem."""
+"""Draws inputs that are close to the inputs of a problem's own tests, as a fuzzer does that knows nothing else about the
+problem."""
 
 import ast
 from collections.abc import Callable
@@ -10,8 +11,8 @@ from core.source import literal, literal_calls
 
 
 def near_inputs(problem: Problem) -> Callable[[Random], str] | None:
-    """Draws a call of the problem's function, as in one of its baseline tests, with one value changed by a little, emptied,
-    or repeated: "f([3, -1])" for "f([3, 1])". None where no baseline test calls it with literals."""
+    """Returns a function that draws calls of the problem's function: a call in a baseline test with one value changed a
+    little, emptied or repeated, such as "f([3, -1])" for "f([3, 1])". None if no baseline test calls it with literals."""
     calls = [call for test in problem.baseline_asserts for call in _calls(test, problem.entry_point)]
     if not calls:
         return None
@@ -26,13 +27,13 @@ def near_inputs(problem: Problem) -> Callable[[Random], str] | None:
 
 
 def _calls(test: str, entry_point: str) -> list[list[Any]]:
-    """The arguments of each call of the function with literals, at least one and each by position."""
+    """Returns the arguments of each call of the function that has only positional literals, and at least one."""
     calls = [c for c in literal_calls(test, entry_point) if c.args and not c.keywords]
     return [[ast.literal_eval(argument) for argument in call.args] for call in calls]
 
 
 def _near(value: Any, rng: Random) -> Any:
-    """Another value of the same type, or the same where there is none near."""
+    """Returns another value of the same type, or the value itself if its type has no close values here."""
     if isinstance(value, bool):
         return not value
     if isinstance(value, int | float):

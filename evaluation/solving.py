@@ -1,7 +1,7 @@
-"""A trained generator at work: from a problem's text to a program, and what tests say of it.
+"""Solves problems with a trained generator: from a problem's text to a program and its test results.
 
-Several programs may be written and one chosen by a discriminator's tests (choosing.py); a program that fails tests may
-be written again by a generator that was told which (R0's multi-attempt).
+Several programs may be written, one of which is chosen by a discriminator's tests (choosing.py). If a program fails tests,
+the generator may be told the failed tests and write the program again (multi-attempt).
 """
 
 from collections.abc import Callable, Sequence
@@ -24,17 +24,17 @@ _STAGE_NAMES = {stage.number: stage.name for stage in REASONING_STAGES}
 
 @dataclass(frozen=True, kw_only=True)
 class Tester:
-    """A discriminator, whose tests choose among programs."""
+    """A discriminator whose tests choose among programs."""
 
     writer: Writer
     game: SuiteGame
     suites: int
-    """Sampled ones per problem."""
+    """Number of sampled suites per problem."""
     room: int = 0
-    """Tokens of the longest sequence; 0: the engine has the last word."""
+    """Maximum sequence length in tokens; 0: only the engine's own limit applies."""
 
     def refuses(self, problem: Problem) -> str:
-        """Why it can write no tests for the problem; empty where it can."""
+        """Returns the reason why the discriminator cannot write tests for the problem; empty if it can."""
         if not problem.is_function:
             return "it names no Python function for the discriminator's tests; give a signature"
         needed = self.game.longest(problem, DISCRIMINATOR, self.writer.format, self.writer.max_tokens)
@@ -49,19 +49,19 @@ class Tester:
 
 @dataclass(frozen=True, kw_only=True)
 class Tried:
-    """One program for a problem, and how it came about."""
+    """One program for a problem, with the text of its stages and its test results."""
 
     stages: list[dict[str, str]]
-    """What was written: {"stage": its name, "text": …}; the last one holds the program."""
+    """The text of each stage: {"stage": its name, "text": …}; the last one holds the program."""
     program: str
     valid_python: bool | None = None
-    """Whether it compiles; None: it is in another language."""
+    """Whether the program compiles; None: it is in another language."""
     outcomes: list[Outcome] | None = None
-    """Of the tests that it was run on; None: it was not run."""
+    """Results of the tests; None: the program was not run."""
     votes: int | None = None
-    """Of those who chose among several; None: nobody did."""
+    """Votes of the discriminator's tests (choosing.votes); None: there was no vote."""
     cut_off: bool = False
-    """A turn ended for want of tokens."""
+    """Whether a turn was cut off by its token limit."""
 
     @property
     def solved(self) -> bool | None:
@@ -71,7 +71,7 @@ class Tried:
 
     @property
     def passed(self) -> int:
-        """Tests that it was told of, or would be."""
+        """Number of passed tests among those that the generator may be told about."""
         return sum(o.status == "PASSED" and o.owner == "problem" for o in self.outcomes or ())
 
 
@@ -79,28 +79,28 @@ class Tried:
 class Solution:
     problem: str
     attempts: list[Tried]
-    """One after another."""
+    """Successive attempts: each one follows the failure of the one before."""
     others: list[Tried] = field(default_factory=list)
     """First attempts that were not chosen."""
     tests: list[str] = field(default_factory=list)
-    """The discriminator's, by which one was chosen."""
+    """The discriminator's tests, by which the first attempt was chosen."""
     note: str = ""
-    """Why there were fewer attempts than asked for, though tests fail."""
+    """Reason why there are fewer attempts than allowed although tests fail."""
     error: str = ""
-    """Why there is no answer, or none that could be judged."""
+    """Reason why there is no answer, or no answer that could be judged."""
 
     @property
     def answer(self) -> Tried | None:
-        """The attempt that passes the most of the problem's own tests, the first of several."""
+        """The attempt that passes the most of the problem's own tests; the first one of equals."""
         return max(self.attempts, key=lambda tried: tried.passed, default=None)
 
     @property
     def solved(self) -> bool | None:
-        """None where nothing was run."""
+        """Whether the answer passes all tests; None if it was not run."""
         return self.answer.solved if self.answer else None
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Returns the solution as plain JSON."""
         answer = self.answer
         return {
             "id": self.problem,
@@ -120,14 +120,14 @@ class Solver:
     sandbox: Sandbox | None
     """None: programs are not run."""
     limits: Limits
-    """Of a test, where the problem has none of its own."""
+    """Limits per test, if the problem has none of its own."""
     attempts: int = 1
-    """One after another, as long as a test fails and there is room."""
+    """Maximum number of successive attempts. Another one is made as long as a test fails and the sequence has space."""
     best_of: int = 1
-    """Programs written at first, among which the tester's tests choose."""
+    """Number of programs that are written first, among which the tester's tests choose."""
     tester: Tester | None = None
     room: int = 0
-    """Tokens of the longest sequence; 0: the engine has the last word."""
+    """Maximum sequence length in tokens; 0: only the engine's own limit applies."""
 
     async def solve(
         self,
@@ -135,10 +135,13 @@ class Solver:
         heard: Callable[[int, Turn], None] | None = None,
         writing: Callable[[int, str], None] | None = None,
     ) -> Solution:
-        """heard: told of each turn when it is there, with the number of its program among the first ones. writing: see
-        Player.
+        """Solves one problem. An error that concerns only this problem is reported in the solution's `error`.
 
-        What goes wrong with this problem alone is the solution's `error`. Raises RunFailed where the engine ended.
+        Args:
+            heard: receives each finished turn, with the number of its program among the first programs.
+            writing: see Player.
+
+        Raises RunFailed if the engine ended.
         """
         needed = self.game.longest(problem, GENERATOR, self.writer.format, self.writer.max_tokens)
         if self.room and needed > self.room:
@@ -182,7 +185,8 @@ class Solver:
         return Solution(problem=problem.id, attempts=tried, others=others, tests=tests, note=note)
 
     async def _outcomes(self, problem: Problem, attempt: Trajectory) -> list[Outcome] | None:
-        """Those of the problem's baseline tests are its own; those that it has for evaluation alone are told to nobody.
+        """Returns the outcomes of the problem's tests. Baseline tests have the owner "problem"; tests that are for evaluation
+        only have the owner "hidden", and the generator is not told about them.
 
         Raises SandboxFailure."""
         given = problem.baseline_tests
@@ -199,7 +203,7 @@ class Solver:
         return [*shown, *outcomes_of(tests[len(given) :], verdicts[len(given) :], "hidden")]
 
     def _too_long(self, attempt: Trajectory, told: Sequence[Outcome]) -> str:
-        """Why there is no room for one attempt more; empty where there is."""
+        """Returns the reason why the sequence has no space for another attempt; empty if it has."""
         said, style = attempt.turns[-1], self.writer.format
         prompt = style.say([*said.prompt_tokens, *said.completion.tokens], self.game.told(told))
         needed = len(prompt) + self.writer.max_tokens
@@ -220,5 +224,5 @@ def _tried(problem: Problem, attempt: Trajectory, outcomes: list[Outcome] | None
 
 
 def stage_name(stage: int) -> str:
-    """stage: of a turn. In games without stages there is one: the answer."""
+    """Returns the name of a turn's stage; "answer" in games without stages."""
     return _STAGE_NAMES.get(stage, "answer")

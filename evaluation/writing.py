@@ -1,4 +1,4 @@
-"""What one model writes for problems, outside of a run: programs and test suites. Nothing is judged here."""
+"""Generates programs and test suites with one model, outside of a training run. Nothing is judged here."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -17,19 +17,19 @@ from games.suite_scores import SuiteRecord
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Writer:
-    """A model, and how it is spoken to."""
+    """A model with its prompt format and its sampling parameters."""
 
     policy: Actor
     format: PromptFormat
     max_tokens: int
-    """Per turn."""
+    """Maximum number of tokens per turn."""
     seed: int
     top_p: float = 1.0
     top_k: int = 0
-    """See Sampling; of what is sampled, not of greedy turns."""
+    """See Sampling. top_p and top_k do not apply to greedy turns."""
 
     def player(self, name: str, problem: Problem, attempts: int, temperature: float, purpose: str) -> Player:
-        """purpose: decides the seeds, with the writer's own and the problem."""
+        """Returns a player of this model. purpose: the seeds are derived from it, the writer's seed and the problem."""
         return Player(
             name=name,
             policy=self.policy,
@@ -44,7 +44,7 @@ class Writer:
 
 
 class ProgramGame(Game, Protocol):
-    """A game in which the generator writes programs, whose move may be played alone."""
+    """A game in which the generator writes programs, and in which the generator may play alone."""
 
     @property
     def rules(self) -> Rules: ...
@@ -52,38 +52,42 @@ class ProgramGame(Game, Protocol):
     async def solve_all(self, problem: Problem, player: Player) -> list[Trajectory]: ...
 
     def told(self, outcomes: Sequence[Outcome]) -> Message:
-        """To the generator, of a program that failed some of these tests."""
+        """Returns the message to the generator about a program that failed some of these tests."""
         ...
 
     async def again(
         self, problem: Problem, player: Player, attempt: Trajectory, outcomes: Sequence[Outcome]
     ) -> Trajectory:
-        """The attempt with one turn more, by who has been told."""
+        """Returns the attempt with one more turn, which the player writes after the message about the outcomes."""
         ...
 
 
 @runtime_checkable
 class SuiteGame(ProgramGame, Protocol):
-    """One in which the discriminator writes test suites against them (games that use "suites")."""
+    """A game in which the discriminator also writes test suites against the programs (games that use "suites")."""
 
     @property
     def limits(self) -> Limits:
-        """Of a program on a test."""
+        """Limits of a program on a test."""
         ...
 
     @property
     def max_tests(self) -> int:
-        """Of a suite that are read."""
+        """Maximum number of tests that are read of a suite."""
         ...
 
     async def attack(
         self, problem: Problem, player: Player, attempt: int, program: str | None = None
     ) -> Trajectory:
-        """A suite, one test a line. Not yet judged. program: the one that it is to break, where its author is shown it."""
+        """Has the player write one suite, one test per line. The suite is not judged yet.
+
+        program: the program that the suite should fail, in games that show it to the discriminator.
+        """
         ...
 
     def tests_of(self, suites: Sequence[str], problem: Problem) -> list[str]:
-        """What programs can be run on, each once, without a reference that confirms it."""
+        """Returns the distinct tests of the suites on which programs can be run, without validation by a reference
+        solution."""
         ...
 
     async def judge_suites(
@@ -94,11 +98,11 @@ class SuiteGame(ProgramGame, Protocol):
         wrong: Sequence[str] = (),
         mutants: Sequence[str] = (),
     ) -> list[SuiteRecord | None]:
-        """One record per suite; None where the sandbox could not say which of its tests hold.
+        """Returns one record per suite; None if the sandbox could not determine the suite's valid tests.
 
         Args:
             wrong: programs that are known to be wrong.
-            mutants: of the reference, none of them equivalent to it.
+            mutants: mutants of the reference solution, none of them equivalent to it.
         """
         ...
 
@@ -111,7 +115,7 @@ async def write_programs(
     temperature: float,
     written: Callable[[], None] = lambda: None,
 ) -> dict[str, list[Trajectory]]:
-    """By problem id; a trajectory's artifact is its program. written: called after each problem."""
+    """Returns the trajectories by problem id. A trajectory's artifact is its program. written: called after each problem."""
     purpose = "samples" if temperature else "greedy"
 
     async def of(problem: Problem) -> list[Trajectory]:
@@ -132,7 +136,8 @@ async def write_suites(
     purpose: str,
     written: Callable[[], None] = lambda: None,
 ) -> list[list[Trajectory]]:
-    """`suites` sampled ones of each problem; a trajectory's artifact is its text."""
+    """Returns `suites` sampled suites for each problem. A trajectory's artifact is the suite's text. written: called after
+    each problem."""
 
     async def of(problem: Problem) -> list[Trajectory]:
         player = writer.player(DISCRIMINATOR, problem, suites, 1.0, purpose)

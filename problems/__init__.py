@@ -1,1 +1,1 @@
-"""Problems: reading and checking a user's file, splitting it."""
+"""Reads, checks and splits problem files."""

@@ -1,18 +1,18 @@
-"""Grid tasks of the code golf competition and of ARC: from `taskNNN.json` to pairs of grids, and from these to problems.
+"""Grid tasks of the code golf competition and of ARC: reads `taskNNN.json` into pairs of grids, and makes problems of them.
 
-    python -m problems.grids DIRECTORY     # what its tasks are like, and which are how difficult, as JSON
+    python -m problems.grids DIRECTORY     # statistics of its tasks, and the tasks by difficulty, as JSON
 
-A program solves a task if its `p(grid)` gives every pair's output. Loading takes a whole task or none of it; nothing
-is repaired. Not here: instructions to the model and rewards, which are the game's.
+A program solves a task if its `p(grid)` returns every pair's output. A task is loaded completely or not at all, and
+nothing is repaired. Not here: instructions to the model, and rewards; they belong to the game.
 
-How hard a task looks is a heuristic to order a curriculum by, read off its grids, not measured:
+The difficulty of a task is a heuristic for the order of a curriculum. It is computed from the grids, not measured:
     complexity = sum of weight * metric, each metric from 0 to 1, the weights' sum 1:
       .30 size          log(mean cells of a grid) / log(900)
       .15 colours       (distinct colours of the task - 1) / 9
       .20 resized       share of pairs whose output has another shape than the input
       .15 changed       mean share of cells that differ, over the pairs that are not resized
-      .10 new_colours   share of pairs whose output shows a colour that the input has not
-      .10 few_examples  1 / number of train pairs: fewer examples say less
+      .10 new_colours   share of pairs whose output has a colour that the input does not have
+      .10 few_examples  1 / number of train pairs: fewer examples determine the task less
 """
 
 import json
@@ -30,7 +30,7 @@ from core.problem import Problem
 from problems.loader import ProblemFileError, read_json
 
 Grid = tuple[tuple[int, ...], ...]
-"""Rows of colours 0-9; 1 to 30 rows of 1 to 30 cells, all of one length."""
+"""1 to 30 rows of 1 to 30 cells, all rows of the same length. A cell is a colour from 0 to 9."""
 
 Split = Literal["train", "test", "arc-gen"]
 
@@ -50,7 +50,7 @@ _WEIGHTS = {
     "few_examples": 0.10,
 }
 _LEVEL_BOUNDS = (0.25, 0.35, 0.45, 0.55)
-"""Complexity from which levels 2, 3, 4 and 5 begin."""
+"""Minimum complexity of levels 2, 3, 4 and 5."""
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class GridTask:
-    """One task.
+    """One grid task.
 
     Example:
         GridTask("task001", train=(Pair(((0, 1),), ((1, 0),)),), test=(Pair(((2, 0),), ((0, 2),)),))
@@ -73,7 +73,7 @@ class GridTask:
     train: tuple[Pair, ...]
     test: tuple[Pair, ...]
     arc_gen: tuple[Pair, ...] = ()
-    """Generated further pairs; plain ARC has none."""
+    """Further, generated pairs; plain ARC has none."""
 
     @property
     def pairs(self) -> tuple[Pair, ...]:
@@ -84,19 +84,19 @@ class GridTask:
 
 
 def load_task(path: str | Path) -> GridTask:
-    """The task in one file; its id is the file's name without ".json". Raises ProblemFileError."""
+    """Reads the task in one file. Its id is the file's name without ".json". Raises ProblemFileError."""
     path = Path(path)
     return parse_task(read_json(path, "task", _LAYOUT), path.stem, str(path))
 
 
 def load_tasks(directory_or_file: str | Path, on_error: Literal["raise", "skip"] = "raise") -> list[GridTask]:
-    """The tasks of a directory's *.json files by name, or of one file.
+    """Reads the tasks of a directory's *.json files, sorted by name, or of one file.
 
     Args:
-        on_error: "skip" warns of an unusable file and goes on with the others.
+        on_error: "skip" logs a warning for an unusable file and continues with the other files.
 
     Raises:
-        ProblemFileError: an unusable file, unless skipped; or no usable task at all.
+        ProblemFileError: a file is unusable and on_error is "raise", or there is no usable task.
     """
     place = Path(directory_or_file)
     paths = sorted(place.glob("*.json")) if place.is_dir() else [place]
@@ -117,7 +117,7 @@ def load_tasks(directory_or_file: str | Path, on_error: Literal["raise", "skip"]
 
 
 def parse_task(raw: Any, task_id: str, where: str) -> GridTask:
-    """The task that a JSON document holds. Raises ProblemFileError, its message starting with `where`."""
+    """Returns the task in a JSON document. Raises ProblemFileError, whose message starts with `where`."""
     if not isinstance(raw, dict):
         raise ProblemFileError(f"{where}: expected an object, found {_shown(raw)}; write {_LAYOUT}")
     for split in ("train", "test"):
@@ -160,7 +160,7 @@ def _pair(raw: Any, where: str) -> Pair:
 
 
 def _grid_fault(raw: Any) -> str:
-    """What is wrong with a grid, and the mend; empty if nothing is."""
+    """Returns the fault of a grid and how to fix it; empty if there is none."""
     if not isinstance(raw, list) or not 1 <= len(raw) <= MAX_SIDE:
         return f"found {_shown(raw)}; expected a grid: a list of 1 to {MAX_SIDE} rows"
     for number, row in enumerate(raw):
@@ -191,12 +191,12 @@ def as_grid(rows: Iterable[Iterable[int]]) -> Grid:
 
 
 def grid_to_text(grid: Grid) -> str:
-    """One digit a cell, one line a row, no newline at the end."""
+    """Returns the grid with one digit per cell and one line per row, without a newline at the end."""
     return "\n".join("".join(map(str, row)) for row in grid)
 
 
 def describe(task: GridTask, max_shown: int | None = None) -> str:
-    """All train and test pairs as text, and the first `max_shown` of arc-gen (None: all)."""
+    """Returns all train and test pairs, and the first `max_shown` arc-gen pairs (None: all), as text."""
     shown = {"train": task.train, "test": task.test, "arc-gen": task.arc_gen[:max_shown]}
     return "\n\n".join(
         f"{split} {number}\ninput:\n{grid_to_text(pair.input)}\noutput:\n{grid_to_text(pair.output)}"
@@ -206,7 +206,7 @@ def describe(task: GridTask, max_shown: int | None = None) -> str:
 
 
 def compact_description(task: GridTask) -> str:
-    """The train and test pairs on one line, for models with a short context.
+    """Returns the train and test pairs on one line, for models with a short context.
 
     Example: "012/000/111>210/000/111 100/020/003>001/020/300"
     """
@@ -218,7 +218,7 @@ def compact_description(task: GridTask) -> str:
 
 
 def complexity_metrics(task: GridTask) -> dict[str, float]:
-    """The metrics of the formula above, over all pairs, and what they are made of: `mean_cells`, `pairs`."""
+    """Returns the metrics of the module's formula, over all pairs, and also `mean_cells` and `pairs`."""
     grids = [grid for pair in task.pairs for grid in (pair.input, pair.output)]
     mean_cells = fmean(len(grid) * len(grid[0]) for grid in grids)
     colours = set[int]().union(*map(_colours, grids))
@@ -236,19 +236,19 @@ def complexity_metrics(task: GridTask) -> dict[str, float]:
 
 
 def complexity(task: GridTask) -> float:
-    """From 0 to 1."""
+    """Returns the complexity of a task, from 0 to 1."""
     metrics = complexity_metrics(task)
     return sum(weight * metrics[name] for name, weight in _WEIGHTS.items())
 
 
 def difficulty(task: GridTask) -> int:
-    """From 1, easy, to 5."""
+    """Returns the level of a task, from 1 (easy) to 5."""
     score = complexity(task)
     return 1 + sum(score >= bound for bound in _LEVEL_BOUNDS)
 
 
 def by_difficulty(tasks: Sequence[GridTask]) -> dict[int, list[GridTask]]:
-    """The tasks of each level that occurs, levels ascending, within a level by complexity (then by id)."""
+    """Returns the tasks by level. Levels are ascending, and the tasks of a level are sorted by complexity, then by id."""
     ordered = sorted(tasks, key=lambda task: (complexity(task), task.id))
     levels: dict[int, list[GridTask]] = {}
     for task in ordered:
@@ -257,7 +257,7 @@ def by_difficulty(tasks: Sequence[GridTask]) -> dict[int, list[GridTask]]:
 
 
 def task_statistics(tasks: Sequence[GridTask]) -> dict[str, Any]:
-    """Counts and means over the tasks, plain JSON; the means are None where there is no task."""
+    """Returns counts and means over the tasks as plain JSON. The means are None if there is no task."""
     sides = [
         side
         for task in tasks
@@ -308,12 +308,12 @@ def to_problem(
     hold_out_arc_gen: bool = False,
     reference_solution: str = "",
 ) -> Problem:
-    """The task as a problem, a test per pair.
+    """Returns the task as a problem with one test per pair.
 
     Args:
-        max_shown: how many of the arc-gen pairs the description shows; None: all.
-        hold_out_arc_gen: the second half of the arc-gen pairs becomes the hidden tests and is never shown.
-            A pair that also stands among the others does not count as hidden.
+        max_shown: number of arc-gen pairs that the description shows; None: all.
+        hold_out_arc_gen: if true, the second half of the arc-gen pairs becomes the hidden tests and is never shown. A pair
+            that also occurs among the other pairs is not used as a hidden test.
     """
     held_out = len(task.arc_gen) // 2 if hold_out_arc_gen else 0
     known = task.arc_gen[: len(task.arc_gen) - held_out]
@@ -333,7 +333,8 @@ def to_problem(
 
 
 def pair_tests(pairs: Sequence[Pair]) -> tuple[str, ...]:
-    """Statements for the sandbox. Rows and grid may be lists or tuples; cells are compared by ==, so that True is 1."""
+    """Returns one test per pair as Python source. A program may return lists or tuples; cells are compared by ==, so True
+    equals 1."""
     return tuple(
         f"found = p({_as_lists(pair.input)})\n"
         "assert type(found) in (list, tuple) and all(type(row) in (list, tuple) for row in found), 'not a grid'\n"

@@ -1,7 +1,7 @@
-"""Reading a user's problem file. Every mistake in it becomes one line that says where it is and how to mend it.
+"""Reads a user's problem file. Every mistake in the file becomes a one-line message with its place and how to fix it.
 
-Loading checks what can be seen without running anything; references.py runs the reference solutions, in the sandbox: a
-user's code never runs in this process.
+Loading only checks what can be checked without running code. references.py runs the reference solutions in the sandbox;
+a user's code never runs in this process.
 """
 
 import ast
@@ -20,11 +20,11 @@ from core.verdict import Limits
 
 
 class ProblemFileError(SparringError):
-    """A problem file is unusable. The message is one line: file, problem, field, what was expected, how to mend."""
+    """A problem file is unusable. The message is one line: file, problem, field, what was expected, how to fix it."""
 
 
 class _Entry(BaseModel):
-    """One element of "problems", as written in the file."""
+    """One element of the file's list "problems"."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -42,7 +42,7 @@ class _Entry(BaseModel):
 
 
 class _ToSolve(_Entry):
-    """A problem that nobody trains on: the text is enough."""
+    """A problem that is solved but not trained on. Only its description is required."""
 
     id: str = ""
     function_signature: str = ""
@@ -69,15 +69,16 @@ _LAYOUT = '{"problems": [{"id": ..., "description": ..., ...}]}'
 
 
 def load_problems(path: str | Path) -> list[Problem]:
-    """The file's problems, in its order. Raises ProblemFileError for whatever is wrong with the file."""
+    """Returns the file's problems, in the file's order. Raises ProblemFileError for any fault of the file."""
     path = Path(path)
     return [_problem(raw, index, path) for index, raw in enumerate(_raw_entries(path))]
 
 
 def load_to_solve(path: Path) -> tuple[list[Problem], dict[str, str]]:
-    """(problems, what is wrong with the others by their ids), of a file whose entries need no more than a description.
+    """Reads a file whose entries need only a description. Returns (the valid problems, the faults of the other entries by
+    id).
 
-    Raises ProblemFileError where the file as a whole is no problem file.
+    Raises ProblemFileError if the file as a whole is not a problem file.
     """
     problems: dict[str, Problem] = {}
     faults: dict[str, str] = {}
@@ -115,7 +116,10 @@ def _raw_entries(path: Path) -> list[Any]:
 
 
 def read_json(path: Path, what: str, layout: str) -> Any:
-    """A file's document. what, layout: such a file's name and form, for the ProblemFileError where it is none."""
+    """Returns the JSON document of a file. Raises ProblemFileError if it cannot be read.
+
+    what, layout: the kind of file and its expected form, for the error message.
+    """
     try:
         text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
@@ -135,7 +139,8 @@ def read_json(path: Path, what: str, layout: str) -> Any:
 
 
 def parse_json(text: str) -> Any:
-    """As json.loads; JSONDecodeError also for integers that are too long and for values that are nested too deeply."""
+    """Parses JSON like json.loads, but also raises JSONDecodeError for integers that are too long and for values that are
+    nested too deeply."""
     try:
         return json.loads(text)
     except RecursionError:
@@ -181,7 +186,7 @@ def _schema_fault(error: ValidationError) -> str:
 
 
 def kind_of(value: Any) -> str:
-    """A JSON value in words: "a list", "an empty string"."""
+    """Returns the kind of a JSON value in words, such as "a list" or "an empty string"."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -193,7 +198,8 @@ def kind_of(value: Any) -> str:
 
 
 def _python_faults(entry: _Entry) -> Iterator[str]:
-    """What no schema sees: Python that does not parse, and a reference that does not define the function."""
+    """Yields the faults that the schema cannot detect: Python that does not parse, and a reference solution that does not
+    define the function."""
     if entry.function_signature:
         signature = parse_signature(entry.function_signature)
         if signature is None:
@@ -228,7 +234,7 @@ def _reference_faults(reference: str, function: str) -> Iterator[str]:
 
 
 def names_defined(tree: ast.Module) -> set[str]:
-    """Names that the module's functions, classes, assignments and imports bind, at any depth."""
+    """Returns the names that the module's functions, classes, assignments and imports bind, at any depth."""
     names: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):

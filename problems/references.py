@@ -1,4 +1,4 @@
-"""Reference solutions on their own tests, in the sandbox, before anything starts."""
+"""Checks reference solutions against their own tests in the sandbox, before a run starts."""
 
 import asyncio
 import textwrap
@@ -20,17 +20,17 @@ class Offence(NamedTuple):
 
     status: Status
     text: str
-    """Problem, test and reason."""
+    """The problem, the test and the reason, in one line."""
 
 
 async def judge_references(
     problems: Sequence[Problem], sandbox: Sandbox
 ) -> tuple[list[Problem], dict[str, list[Offence]]]:
-    """Judge each reference solution on its problem's baseline and hidden tests, in the problem's language and limits.
+    """Judges each reference solution on its problem's baseline and hidden tests, in the problem's language and limits.
 
-    Returns (the problems, with their tests as programs meet them: core.verdict.known_by; by problem id, what fails).
-    A problem without a reference solution is returned as it is. A SandboxFailure propagates: it says nothing about the
-    problems.
+    Returns (the problems, with their tests in the form in which programs are judged on them: core.verdict.known_by; the
+    failed tests by problem id). A problem without a reference solution is returned unchanged. A SandboxFailure propagates,
+    since it is not a fault of the problems.
     """
     judged = await asyncio.gather(*(_judge_reference(problem, sandbox) for problem in problems))
     return [problem for problem, _ in judged], {problem.id: found for problem, found in judged if found}
@@ -63,10 +63,10 @@ async def _judge_reference(problem: Problem, sandbox: Sandbox) -> tuple[Problem,
 async def validate_references(
     problems: Sequence[Problem], sandbox: Sandbox, path: str | Path
 ) -> list[Problem]:
-    """The problems as judge_references returns them.
+    """Returns the problems as judge_references does.
 
     Raises:
-        ProblemFileError: a reference solution fails; names the first few offences.
+        ProblemFileError: a reference solution fails a test. The message names the first few failures.
     """
     problems, failing = await judge_references(problems, sandbox)
     offences = [offence.text for of_one in failing.values() for offence in of_one]

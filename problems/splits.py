@@ -1,4 +1,4 @@
-"""Setting problems aside: a held-out part of a user's one file."""
+"""Splits the problems of one file into training problems and held-out problems."""
 
 from collections.abc import Sequence
 
@@ -10,9 +10,9 @@ from problems.loader import ProblemFileError
 def split_problems(
     problems: Sequence[Problem], held_out_fraction: float, least: int = 1
 ) -> tuple[list[Problem], list[Problem]]:
-    """(train, held_out), each in the order given; which problem goes where depends on the ids alone.
+    """Returns (train, held_out), each in the given order. The split depends on the problems' ids only.
 
-    least: so many problems are held out at least. Raises ProblemFileError if none would be left to train on.
+    least: minimum number of held-out problems. Raises ProblemFileError if no problem would be left to train on.
     """
     if len(problems) <= least:
         raise ProblemFileError(

@@ -1,1 +1,1 @@
-"""What every HTTP service of ours has in common: keys, limits, an audit log, figures. Knows nothing of what is served."""
+"""Common parts of all HTTP services: keys, limits, an audit log, metrics. They do not depend on the service."""

@@ -1,19 +1,19 @@
-"""What stands before a service: keys, a rate, a limit on bodies, an audit log, `/healthz` and `/metrics`.
+"""Middleware for HTTP services: keys, a rate limit, a limit on request bodies, an audit log, `/healthz` and `/metrics`.
 
-Plain ASGI: `Guard(app, ...)` for a server, `app.add_middleware(Guard, ...)` for FastAPI, Ray Serve included. A body is read
-before the service sees it, so it is never larger than allowed, whatever its Content-Length said; answers pass as they
-come. A key comes as `Authorization: Bearer KEY`, or, for clients that can be given a URL only, as its password:
-`http://any:KEY@host`. Rates are counted in this process: several replicas allow as many times the rate. No TLS: a proxy's work. What is no
-HTTP request (a web socket) is refused.
+It is plain ASGI: `Guard(app, ...)` for a server, `app.add_middleware(Guard, ...)` for FastAPI, including Ray Serve. The whole
+body is read before the service gets it, so it is never larger than allowed, even if its Content-Length is wrong. Responses
+are streamed through. A key is sent as `Authorization: Bearer KEY`, or, by clients that accept a URL only, as its password:
+`http://any:KEY@host`. Rates are counted per process, so n replicas allow n times the rate. There is no TLS: use a proxy.
+Connections other than HTTP requests (web sockets) are refused.
 
-Refusals, {"error": {"message", "type"}}: 401 without a good key, 429 with Retry-After (a key asks too often, or too much
-at a time), 413; 500 where the service raised.
-The audit log has a line for each request, also refused ones, but for /healthz and /metrics:
+Errors have the body {"error": {"message", "type"}}: 401 without a valid key, 429 with Retry-After if a key sends too many
+requests per minute or at once, 413 if the body is too large, 500 if the service raised an exception.
+The audit log has one line per request, including refused requests, except for /healthz and /metrics:
 
     {"time": "2026-11-22T12:00:00.123+00:00", "key": "alice", "method": "POST", "path": "/judge", "status": 200,
      "seconds": 0.0123, "received": 210, "sent": 180, "hung_up": false}
 
-`key` is its name, null where there was no good one; `status` is 499 where the client hung up before there was an answer.
+`key` is the key's name, or null without a valid key. `status` is 499 if the client hung up before the response began.
 """
 
 import asyncio
@@ -56,15 +56,15 @@ HUNG_UP = Counter("sparring_http_hung_up", "Clients that hung up before their an
 
 @dataclass(slots=True)
 class Bucket:
-    """Tokens for requests: full at first, refilled evenly."""
+    """A token bucket for requests. It is full at first and is refilled at a constant rate."""
 
     per_minute: float
     tokens: float
     at: float
-    """time.monotonic() of the last look."""
+    """time.monotonic() of the last update."""
 
     def wait_s(self, now: float) -> float:
-        """Take a token: 0. There is none: seconds until there is."""
+        """Takes a token and returns 0, or returns the seconds until the next token if there is none."""
         self.tokens = min(self.per_minute, self.tokens + (now - self.at) * self.per_minute / 60)
         self.at = now
         if self.tokens >= 1:
@@ -75,7 +75,7 @@ class Bucket:
 
 @dataclass(slots=True)
 class Exchange:
-    """A request and its answer, as far as they have come."""
+    """The state of a request and its response."""
 
     start: float = field(default_factory=time.perf_counter)
     key: str | None = None
@@ -84,7 +84,7 @@ class Exchange:
     status: int = 499
     complete: bool = False
     gone: asyncio.Event = field(default_factory=asyncio.Event)
-    """The client has hung up."""
+    """Set when the client has hung up."""
 
 
 class Guard:
@@ -98,8 +98,15 @@ class Guard:
         max_body_bytes: int = 1 << 20,
         audit_log: Path | None = None,
     ) -> None:
-        """keys: see web.keys; None lets everybody in, and all share one rate. requests_at_once: of each key, so that
-        none has the whole service; without keys any number. Raise SparringError, OSError."""
+        """Opens the key file and the audit log.
+
+        Args:
+            keys: see web.keys; None accepts every request, and all requests share one rate limit.
+            requests_at_once: maximum number of simultaneous requests per key, so that one key cannot occupy the whole
+                service; without keys there is no such limit.
+
+        Raises SparringError or OSError.
+        """
         self._app = app
         self._keyring = Keyring(keys) if keys else None
         self._per_minute = requests_per_minute
@@ -129,13 +136,13 @@ class Guard:
         IN_FLIGHT.inc()
         try:
             await self._handle(scope, receive, counting_send, exchange)
-        except asyncio.CancelledError:  # a server's way to say that the client is gone
+        except asyncio.CancelledError:  # some servers cancel the task when the client is gone
             exchange.gone.set()
             raise
         except Exception:
             if not exchange.gone.is_set():
                 logging.getLogger(__name__).exception("%s %s", scope["method"], scope["path"])
-                if exchange.status != 499:  # half an answer is out: the server cuts it off
+                if exchange.status != 499:  # the response has begun: the server cuts it off
                     exchange.status, exchange.complete = 500, True
                     raise
                 said = error_answer(500, "the service failed; its log says why", "failed")
@@ -201,7 +208,7 @@ class Guard:
         return self._buckets.setdefault(key, Bucket(self._per_minute, self._per_minute, now)).wait_s(now)
 
     async def _read(self, headers: dict[bytes, bytes], receive: Receive, exchange: Exchange) -> bytes | None:
-        """The body; None where it is too large."""
+        """Returns the body, or None if it is too large."""
         declared = headers.get(b"content-length", b"")
         if declared.isdigit() and int(declared) > self._max_body:
             return None
@@ -219,15 +226,16 @@ class Guard:
                 return bytes(body)
 
     async def _watch(self, receive: Receive, exchange: Exchange) -> None:
-        """Only this asks the server any more, so that a service that never listens is known to have lost its client."""
+        """Waits for the client to hang up. From here on, only this task receives from the server: the hang-up is thus noticed
+        even if the service never receives."""
         while (await receive())["type"] != "http.disconnect":
             pass
         if not exchange.complete:
             exchange.gone.set()
 
     def _write_down(self, scope: MutableMapping[str, Any], exchange: Exchange) -> None:
-        """Into the log, and the figures: by the route that took it, as a client may invent any number of paths and
-        methods."""
+        """Records the request in the audit log and the metrics. The metrics are labelled by route and by known methods only,
+        since a client may invent any number of paths and methods."""
         seconds = time.perf_counter() - exchange.start
         hung_up = exchange.gone.is_set() or not exchange.complete
         route = getattr(scope.get("route"), "path", "other")
@@ -259,7 +267,7 @@ class Guard:
 
 
 def key_of(authorization: bytes) -> str:
-    """Of `Bearer KEY`, or of `Basic`, whose password it is; "" where there is none."""
+    """Returns the key of an Authorization header: KEY of `Bearer KEY`, or the password of `Basic`; "" if there is none."""
     scheme, _, rest = authorization.decode("latin-1").partition(" ")
     if scheme.lower() == "bearer":
         return rest.strip()
@@ -270,7 +278,7 @@ def key_of(authorization: bytes) -> str:
 
 
 def again(body: bytes, then: Receive) -> Receive:
-    """A request's body from its beginning, and after it what `then` hears."""
+    """Returns a `receive` function that first returns the whole body, and then the messages of `then`."""
     messages = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def receive() -> Message:

@@ -1,11 +1,11 @@
-"""The keys of a service: a file of salted hashes.
+"""Manages the keys of a service, in a file of salted hashes.
 
-    python -m web.keys add NAME       prints the key, once; who has it says it as `Authorization: Bearer KEY`
-    python -m web.keys remove NAME    it is refused from then on, also by services that run
+    python -m web.keys add NAME       prints the key, once; clients send it as `Authorization: Bearer KEY`
+    python -m web.keys remove NAME    the key is refused from then on, also by running services
     python -m web.keys list
 
-The file is JSON: {NAME: {"salt", "sha256", "made"}}. A key is 256 random bits, so a quick hash is enough: there is nothing
-to guess.
+The file is JSON: {NAME: {"salt", "sha256", "made"}}. A key is 256 random bits and cannot be guessed, so a fast hash is
+enough.
 """
 
 import hashlib
@@ -42,7 +42,7 @@ def digest(salt: str, key: str) -> str:
 
 
 def read_keys(path: Path) -> dict[str, StoredKey]:
-    """By name. Raise SparringError."""
+    """Returns the stored keys by name. Raises SparringError."""
     try:
         return STORED.validate_json(path.read_bytes())
     except OSError as error:
@@ -54,7 +54,7 @@ def read_keys(path: Path) -> dict[str, StoredKey]:
 
 
 def write_keys(path: Path, keys: dict[str, StoredKey]) -> None:
-    """Whole or not at all; for its owner's eyes."""
+    """Writes the file atomically, readable by its owner only."""
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     with open(partial, "w", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
         json.dump({name: key.model_dump() for name, key in keys.items()}, file, indent=1)
@@ -62,10 +62,10 @@ def write_keys(path: Path, keys: dict[str, StoredKey]) -> None:
 
 
 class Keyring:
-    """The keys of a file, read again when it changes. While it cannot be read, no key is good."""
+    """The keys of a file, which is read again when it changes. While the file cannot be read, no key is valid."""
 
     def __init__(self, path: Path) -> None:
-        """Raise SparringError where it cannot be read, or holds no key."""
+        """Reads the file. Raises SparringError if it cannot be read or holds no key."""
         self._path = path
         self._seen = self._stamp()
         self._keys = read_keys(path)
@@ -91,7 +91,7 @@ class Keyring:
 
 
 def add(path: Path, name: str) -> str:
-    """The new key, which is kept nowhere."""
+    """Adds a key and returns it. Only its hash is stored. Raises SparringError."""
     if not re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", name):
         raise SparringError(f"{name!r}: a key's name is 1 to 64 letters, digits, `_`, `.` or `-`")
     keys = read_keys(path) if path.exists() else {}

@@ -1,4 +1,5 @@
-"""The options that our services share. Light: commands read them before they know whether they serve."""
+"""Common command-line options of the services. This module imports little, since commands parse options before they know
+whether they will serve."""
 
 import argparse
 from pathlib import Path

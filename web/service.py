@@ -1,4 +1,4 @@
-"""How a service is put behind its guard, and run."""
+"""Wraps a service in its guard, and runs it."""
 
 import argparse
 import ipaddress
@@ -16,7 +16,7 @@ from web.keys import Keyring
 
 
 def check(options: argparse.Namespace) -> None:
-    """Raise SparringError: an option that cannot be."""
+    """Raises SparringError if an option is invalid."""
     if options.keys is None and not is_loopback(options.host):
         raise SparringError(
             f"--host {options.host}: without keys anybody could use it; make one (`python -m web.keys add NAME`) and "
@@ -35,7 +35,7 @@ def check(options: argparse.Namespace) -> None:
 
 
 def guarded(app: FastAPI, options: argparse.Namespace) -> FastAPI:
-    """The app behind a guard, with errors said as the guard says them. Raise SparringError."""
+    """Returns the app with the guard and with error responses in the guard's form. Raises SparringError."""
     check(options)
     say_errors_plainly(app)
     app.add_middleware(
@@ -57,7 +57,7 @@ def is_loopback(host: str) -> bool:
 
 
 def say_errors_plainly(app: FastAPI) -> None:
-    """{"error": {"message", "type"}} for all; a body that is not what the route wants, JSON or not, is a 400."""
+    """Makes all error responses {"error": {"message", "type"}}. An invalid body, whether JSON or not, becomes a 400."""
 
     @app.exception_handler(RequestValidationError)
     async def bad_request(_: Request, error: RequestValidationError) -> JSONResponse:
@@ -75,7 +75,8 @@ def say_errors_plainly(app: FastAPI) -> None:
 
 
 def run(app: FastAPI, options: argparse.Namespace) -> None:
-    """Until Ctrl-C or SIGTERM; requests under way are answered first, for 30 s. Raise SparringError: no such address."""
+    """Serves the app until Ctrl-C or SIGTERM, and then answers the requests in progress for up to 30 s. Raises SparringError
+    if the address is not available."""
     with listening(options.host, options.port) as server:
         print(f"listening on {address(*server.getsockname()[:2])}", flush=True)
         config = uvicorn.Config(
@@ -85,7 +86,7 @@ def run(app: FastAPI, options: argparse.Namespace) -> None:
 
 
 def listening(host: str, port: int) -> socket.socket:
-    """Raises SparringError."""
+    """Returns a listening socket. Raises SparringError if the address is not available."""
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return socket.create_server((host, port), family=family, backlog=2048)

@@ -1,8 +1,8 @@
-"""Data sets in the formats that they are published in, read into `core.problem.Problem`.
+"""Reads data sets, in the formats in which they are published, into `core.problem.Problem`.
 
-Where a set has public and private tests, the public ones are `baseline_tests`, which a training reward may use;
-`evaluation_tests` are always the tests of the official score: `hidden_tests` holds all of them where they are more.
-Reading checks what can be seen without running anything; problems/references.py runs the solutions.
+If a data set has public and private tests, the public ones are `baseline_tests`, which a training reward may use.
+`evaluation_tests` are always the tests of the official score; if these are more than the baseline tests, `hidden_tests`
+holds all of them. Reading only checks what can be checked without running code; problems/references.py runs the solutions.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,8 +24,8 @@ from problems.loader import ProblemFileError, load_problems
 
 
 def grids(path: Path, *, hold_out_arc_gen: bool = False) -> list[Problem]:
-    """taskNNN.json of the code golf competition or ARC: a file, or a directory of them, whose faulty files are named
-    and left out. hold_out_arc_gen: see to_problem."""
+    """Reads taskNNN.json of the code golf competition or ARC: one file, or a directory of files. Faulty files of a directory
+    are logged and left out. hold_out_arc_gen: see to_problem."""
     tasks = load_tasks(path, "skip" if path.is_dir() else "raise")
     return [to_problem(task, _SHOWN_PAIRS, hold_out_arc_gen=hold_out_arc_gen) for task in tasks]
 
@@ -46,13 +46,13 @@ FORMATS: Mapping[str, Callable[..., list[Problem]]] = {
     "fields": columns,
 }
 _SHOWN_PAIRS = 4
-"""Generated pairs of a grid task that its description shows, besides all of train and test: there are hundreds."""
+"""Number of generated pairs that a grid task's description shows besides all train and test pairs. A task has hundreds."""
 _SPLITS: Mapping[str, tuple[str, ...] | None] = {
     "mbpp": tuple(SPLITS),
     "q": ("train", "test"),
     "fields": None,
 }
-"""By format; None where the data set names them. All others have none: each split is a file."""
+"""Names of the splits by format; None if the data set defines them. Other formats have no splits: each split is a file."""
 
 
 def load_dataset(
@@ -63,17 +63,19 @@ def load_dataset(
     split: str | None = None,
     exact_outputs: bool = False,
 ) -> list[Problem]:
-    """The data set's problems, in its order.
+    """Returns the data set's problems, in the data set's order.
 
     Args:
         path: a file; a directory for "q"; for "fields" also "owner/name" on the hub.
         format: a key of FORMATS.
-        fields: for "fields": our names (columns.FIELDS) to the data set's columns.
-        exact_outputs: what a whole program prints is compared line by line, not as the set's own tester does (outputs.py).
+        fields: for "fields": the data set's column by field name (columns.FIELDS).
+        exact_outputs: if true, the output of a whole program is compared line by line, and not as the data set's own tester
+            does (outputs.py).
         split: for "mbpp" (SPLITS), "q" ("train", "test") and data sets on the hub; None takes all.
 
     Raises:
-        ProblemFileError: one line: file, entry, field, what was expected, how to mend it.
+        ProblemFileError: the data set is unusable. The message is one line: file, entry, field, what was expected, how to
+            fix it.
     """
     path = Path(path)
     if format not in FORMATS:
@@ -101,7 +103,7 @@ def load_dataset(
 
 
 class Written(Protocol):
-    """How a data set is written, as configs and commands say it."""
+    """The format of a data set, as configurations and commands give it."""
 
     @property
     def format(self) -> str: ...
@@ -114,7 +116,7 @@ class Written(Protocol):
 
 
 def load_written(path: str | Path, how: Written) -> list[Problem]:
-    """As load_dataset."""
+    """Calls load_dataset with the format of `how`."""
     return load_dataset(path, how.format, fields=how.fields, split=how.split, exact_outputs=how.exact_outputs)
 
 

@@ -1,4 +1,4 @@
-"""Any other data set: `fields` says which of its columns is what to us. For Python problems with asserts."""
+"""Reads any other data set of Python problems with asserts. `fields` maps the fields of a problem to the set's columns."""
 
 import importlib
 import json
@@ -19,10 +19,11 @@ _NEEDED = ("description", "baseline_tests")
 
 
 def columns(path: Path, *, fields: Mapping[str, str], split: str | None = None) -> list[Problem]:
-    """Problems of a local file, or where `path` is no file but "owner/name", of that data set on the hub.
+    """Returns the problems of a local file, or, if `path` is "owner/name" and no file, of that data set on the hub.
 
-    Tests are a list of strings, or one string, which may be a JSON list. What has no column: the id is the place in
-    the file, the signature that of the function of the solution that the tests call.
+    Tests are a list of strings, or one string, which may be a JSON list. Without a column for the id, the id is the
+    problem's place in the file; without a column for the signature, it is the signature of the solution's function that
+    the tests call.
 
     Raises ProblemFileError.
     """
@@ -50,7 +51,7 @@ def _hub_entries(name: Path, split: str) -> Iterator[Entry]:
         ) from None
     try:
         rows = datasets.load_dataset(name.as_posix(), split=split)
-    except Exception as error:  # the library's own, of many kinds
+    except Exception as error:  # the library raises many kinds of errors
         reason = " ".join(str(error).split())[:200]
         raise ProblemFileError(
             f"{name}: the hub's data set cannot be loaded ({reason}); check name and split"

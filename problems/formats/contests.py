@@ -1,7 +1,7 @@
 """CodeContests, APPS and TACO: contest problems with many solutions.
 
-Expected outputs are compared as the sets' own testers do (outputs.py); problems that take any of several outputs accept only
-the one listed.
+Expected outputs are compared as the data sets' own testers do (outputs.py). For problems with several correct outputs, only
+the listed output is accepted.
 """
 
 import ast
@@ -73,8 +73,8 @@ class _Contest(Record):
 
 
 def code_contests(path: Path) -> list[Problem]:
-    """Public tests are the baseline, all tests together the evaluation; solutions are those in Python 3. Problems whose
-    programs read or write files are left out, and counted in the log.
+    """Reads CodeContests. Public tests are the baseline tests, and all tests together are the evaluation tests. Only solutions
+    in Python 3 are used. Problems whose programs read or write files are left out, and the log states their number.
 
     Raises ProblemFileError.
     """
@@ -115,7 +115,7 @@ def code_contests(path: Path) -> list[Problem]:
         log.warning("%s: %d problems want files: left out", path, with_files)
     times = Counter(problem.id for problem in problems)
     for place, problem in enumerate(problems):
-        if times[problem.id] > 1:  # two sources may give one name to different problems
+        if times[problem.id] > 1:  # two sources may use the same name for different problems
             problems[place] = replace(problem, id=f"{problem.id} (source {sources[place]})")
     return with_tests(problems, path)
 
@@ -136,7 +136,7 @@ def _sources(entry: Entry, field: str, found: _Solutions) -> Iterable[str]:
 
 
 def with_tests(problems: Sequence[Problem], path: Path) -> list[Problem]:
-    """Collections hold problems that nothing can judge: they are left out, and the log says how many."""
+    """Leaves out the problems without tests, which cannot be judged, and logs their number."""
     kept = [problem for problem in problems if problem.baseline_tests or problem.hidden_tests]
     if len(kept) < len(problems):
         log.warning(
@@ -163,14 +163,16 @@ class _Question(Record):
 
 
 def apps(path: Path) -> list[Problem]:
-    """All tests are the baseline. The first solution in Python 3 is the reference. Where a function is called, programs get the imports of LeetCode.
+    """Reads APPS. All tests are baseline tests, and the first solution in Python 3 is the reference solution. If the tests call
+    a function, programs get the imports of LeetCode.
 
     Raises ProblemFileError."""
     return with_tests([_problem(e, e.validated(_Question)) for e in entries(path, "apps")], path)
 
 
 def taco(path: Path) -> list[Problem]:
-    """As `apps`; a problem's id is its place in the file, where it has none. Raises ProblemFileError."""
+    """Reads TACO in the same way as `apps`. If a problem has no id, its id is its place in the file. Raises
+    ProblemFileError."""
     return with_tests([_problem(e, e.validated(_Question)) for e in entries(path, "taco")], path)
 
 
@@ -205,8 +207,8 @@ def _problem(entry: Entry, question: _Question) -> Problem:
 
 
 def _tests(entry: Entry, text: str) -> tuple[str | None, list[Test]]:
-    """(name of the function if it is one that is called, tests). No tests if one holds an integer that is too long
-    to read (core/__init__.py)."""
+    """Returns (name of the function that the tests call, or None for a whole program; the tests). Returns no tests if one of
+    them contains an integer that is too long to read (core/__init__.py)."""
     expected = 'JSON {"inputs": [...], "outputs": [as many][, "fn_name"]}'
     if not text.strip():
         return None, []
@@ -230,7 +232,7 @@ def _tests(entry: Entry, text: str) -> tuple[str | None, list[Test]]:
 
 
 def _text(value: Any) -> str:
-    """Some inputs and outputs are lists of lines."""
+    """Returns an input or output as text; some of them are lists of lines."""
     return "\n".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
@@ -246,6 +248,6 @@ def _tags(entry: Entry, tags: str | list[str] | None) -> tuple[str, ...]:
 
 
 def _amount(text: str | None, units: dict[str, float]) -> float | None:
-    """ "2.0 seconds" -> 2.0; None where it says no amount in these units."""
+    """Returns the amount in a text, such as 2.0 for "2.0 seconds"; None if the text is no amount in these units."""
     found = re.fullmatch(r"\s*([\d.]+)\s*([a-z]+?)s?\s*", text or "", re.IGNORECASE)
     return float(found[1]) * units[found[2].lower()] if found and found[2].lower() in units else None

@@ -1,9 +1,9 @@
-"""A directory per problem, as the Q set has it, for any language that the sandbox runs.
+"""Reads a directory with one directory per problem, the layout of the Q set, for any language that the sandbox runs.
 
 <problem>/problem_description.txt
           <lang>_sol.<ext>                        reference solution
           <lang>_test_case_<i>.<ext>              runs after the program (q: appended to it)
-          <lang>_exact_ans_test_case_<i>.txt      what it prints
+          <lang>_exact_ans_test_case_<i>.txt      the expected output
 """
 
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ from problems.formats.sources import limits_for
 from problems.loader import ProblemFileError
 
 _EXTENSIONS = {"q": "q", "lua": "lua", "bash": "sh", "javascript": "js", "c": "c"}
-"""By language; the first that a problem has a solution in is the problem's."""
+"""File extension by language. A problem's language is the first one in this order in which it has a solution."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AnswerTest(OutputTest):
-    """As OutputTest, but blanks around the answer do not count, and q's `""` is the same as nothing."""
+    """An OutputTest that ignores blanks around the answer and treats q's `""` as empty output."""
 
     def judge(self, verdict: Verdict) -> Verdict:
         same = _answer(self.stdout or "") == _answer(verdict.stdout)
@@ -33,7 +33,7 @@ def _answer(text: str) -> str:
 
 
 def directories(path: Path, *, split: str | None = None) -> list[Problem]:
-    """The problems of a directory, by name. Of a directory with `train` and `test`, `split` says which.
+    """Returns the problems of a directory, sorted by name. If the directory holds `train` and `test`, `split` chooses one.
 
     Raises ProblemFileError.
     """

@@ -1,12 +1,14 @@
-"""MBPP+ and HumanEval+: inputs without outputs; what the reference makes of an input is the expected output.
+"""Reads MBPP+ and HumanEval+. They have inputs without outputs: the expected output is what the reference solution returns.
 
-The hidden tests are all inputs, base and plus, as in the official score. Each holds the reference, which runs beside
-the test where the program cannot see it.
+The hidden tests are all inputs, base and plus, as in the official score. Each test contains the reference solution and runs
+it. These tests are therefore code (core.verdict.Verdict.isolation): a program that searches its interpreter for the reference
+solution can find it.
 
-JSON has neither tuples nor sets nor complex numbers. For MBPP+ the arguments in `assertion`, which are Python, show
-what an input was: a list where they have a tuple becomes a tuple, at any depth.
+JSON has neither tuples nor sets nor complex numbers. For MBPP+, the arguments in `assertion`, which are Python, show the
+original types of an input: for example, a list becomes a tuple, at any depth, if the argument in its place is a tuple.
 
-EvalPlus also takes other answers than the reference's to four ambiguous tasks (Mbpp/164, 295, 558, 581). Not here.
+Not implemented: for four ambiguous tasks (Mbpp/164, 295, 558, 581), EvalPlus also accepts other answers than the
+reference's.
 """
 
 import ast
@@ -23,7 +25,8 @@ from problems.formats.records import Entry, entries
 from problems.formats.sources import parse_python
 
 _PER_TEST = 10
-"""Inputs. A test holds the reference's source: one input each would make a data set of hundreds of megabytes."""
+"""Number of inputs per test. Each test contains the reference solution's source: with one input per test, a data set would
+take hundreds of megabytes."""
 
 
 class _Plus(Task):
@@ -41,12 +44,13 @@ class _HumanEvalPlus(_Plus):
 
 
 def mbpp_plus(path: Path) -> list[Problem]:
-    """The baseline is the asserts of `assertion`. Raises ProblemFileError."""
+    """Reads MBPP+. The baseline tests are the asserts of `assertion`. Raises ProblemFileError."""
     return [_mbpp_problem(entry, entry.validated(_MbppPlus)) for entry in entries(path, "mbpp_plus")]
 
 
 def humaneval_plus(path: Path) -> list[Problem]:
-    """The baseline is HumanEval's own test where the file has it, else the base inputs. Raises ProblemFileError."""
+    """Reads HumanEval+. The baseline test is HumanEval's own test if the file has it; else the base inputs are the baseline
+    tests. Raises ProblemFileError."""
     rows = entries(path, "humaneval_plus")
     return [_humaneval_problem(entry, entry.validated(_HumanEvalPlus)) for entry in rows]
 
@@ -88,11 +92,11 @@ def _humaneval_problem(entry: Entry, task: _HumanEvalPlus) -> Problem:
     )
 
 
-# ------------------------------------------------------------ what an input was before it was JSON
+# ------------------------------------------------------------ the types of an input before it was JSON
 
 
 def _arguments(test: ast.Assert, name: str) -> list[Any] | None:
-    """The arguments of the first call of `name`, where they are literals."""
+    """Returns the arguments of the first call of `name`, or None if they are not literals."""
     for node in ast.walk(test):
         if _is_call(node, name):
             try:
@@ -110,7 +114,7 @@ def _typed_input(values: Sequence[Any], examples: Sequence[Sequence[Any]]) -> li
 
 
 def _typed(value: Any, examples: Sequence[Any]) -> Any:
-    """The value as the type that the examples have in its place."""
+    """Converts a value to the type that the examples have in its place."""
     if isinstance(value, str) and examples and all(type(e) in (int, float, complex) for e in examples):
         return _number(value)
     if isinstance(value, dict):
@@ -135,7 +139,7 @@ def _number(text: str) -> float | complex:
 
 
 def _in_place(examples: Sequence[Any], place: int) -> list[Any]:
-    """Containers that stand in this place of the examples: (1, [2]) says what is second of a pair."""
+    """Returns the containers at this index of the examples: (1, [2]) shows that the second element of a pair is a list."""
     found = [list(e)[place] for e in examples if len(e) > place]
     return [item for item in found if isinstance(item, list | tuple | set | dict)]
 
@@ -175,11 +179,12 @@ _EQUAL = "_same(_got, _want)"
 _AS_SETS = "set(_got) == set(_want)"
 _TRUTH = f"bool(_got) == bool(_want) if not isinstance(_want, bool) else {_EQUAL}"
 _ROOT = f"{_EQUAL} or abs(sum(_c * _got**_i for _i, _c in enumerate(_input[0]))) <= 1e-4"
-"""Any root of the polynomial will do."""
+"""Accepts any root of the polynomial."""
 
 
 def _comparison(asserts: Sequence[ast.Assert], name: str) -> str:
-    """As the base tests compare: as sets, by truth (of a match object, which is no value), or by equality."""
+    """Returns the comparison that the base tests use: as sets, by truth (of match objects, which are no plain values), or by
+    equality."""
     tests = [node.test for node in asserts]
     if all(isinstance(test, ast.Compare) and _is_call(test.left, "set") for test in tests):
         return _AS_SETS

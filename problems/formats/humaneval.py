@@ -1,4 +1,4 @@
-"""HumanEval: a function's head and docstring to be completed, and one test that calls `check(candidate)`."""
+"""Reads HumanEval. A task is a function's head and docstring, to be completed, and one test that calls `check(candidate)`."""
 
 import ast
 from pathlib import Path
@@ -11,7 +11,7 @@ from problems.formats.sources import parse_python, signature_of
 
 
 class Task(Record):
-    """What HumanEval and HumanEval+ have in common."""
+    """The common fields of HumanEval and HumanEval+."""
 
     task_id: str = Field(min_length=1, description='the task\'s id, such as "HumanEval/0"')
     prompt: str = Field(min_length=1, description="the function's head and docstring")
@@ -24,7 +24,7 @@ class _Tested(Task):
 
 
 def humaneval(path: Path) -> list[Problem]:
-    """The description is the prompt as it is: Python source. Raises ProblemFileError."""
+    """Reads HumanEval. The description is the unchanged prompt, which is Python source. Raises ProblemFileError."""
     return [_problem(entry, entry.validated(_Tested)) for entry in entries(path, "humaneval")]
 
 
@@ -40,7 +40,8 @@ def _problem(entry: Entry, task: _Tested) -> Problem:
 
 
 def checked_signature(entry: Entry, task: Task) -> str:
-    """Raises ProblemFileError where prompt and solution make no program that defines the entry point."""
+    """Returns the signature of the entry point. Raises ProblemFileError if the prompt with the solution is not a program that
+    defines it."""
     source = task.prompt + task.canonical_solution
     if parse_python(source) is None:
         raise entry.fault(
@@ -53,12 +54,12 @@ def checked_signature(entry: Entry, task: Task) -> str:
 
 
 def check_test(task: Task, test: str) -> str:
-    """The official test. It brings the prompt's helpers along, so that it does not depend on the program's."""
+    """Returns the official test with the prompt's helper functions, so that the test does not depend on the program's."""
     return f"{helpers(task)}{test.strip()}\n\ncheck({task.entry_point})\n"
 
 
 def helpers(task: Task) -> str:
-    """The prompt's imports and other functions: some tests call them, and an answer may leave them out."""
+    """Returns the source of the prompt's imports and other functions. Some tests call them, and an answer may omit them."""
     tree = parse_python(task.prompt)
     kept = [
         node

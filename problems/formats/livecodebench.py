@@ -1,6 +1,6 @@
-"""LiveCodeBench: contest problems with public and private tests, some of whole programs, some of one function.
+"""Reads LiveCodeBench: contest problems with public and private tests, some of whole programs, some of one function.
 
-The set has no solutions: `reference_solution` is empty.
+The data set has no solutions, so `reference_solution` is empty.
 """
 
 import base64
@@ -47,9 +47,10 @@ _CASE_LIST = TypeAdapter(list[_Case])
 
 
 def livecodebench(path: Path) -> list[Problem]:
-    """Public tests are the baseline; public and private tests together the evaluation, as in the official score.
+    """Reads LiveCodeBench. Public tests are the baseline tests; public and private tests together are the evaluation tests, as
+    in the official score.
 
-    Platform and day of the contest are tags. Raises ProblemFileError.
+    The tags are the platform and the day of the contest. Raises ProblemFileError.
     """
     return [_problem(entry, entry.validated(_Question)) for entry in entries(path, "livecodebench")]
 
@@ -95,7 +96,8 @@ def _test(entry: Entry, field: str, case: _Case, name: str | None) -> Test:
 
 
 def _cases(entry: Entry, field: str, text: str) -> list[_Case]:
-    """JSON as it is; else in a pickled string, compressed, in base64, as most private tests are."""
+    """Returns the test cases of a field. It holds JSON, or, as for most private tests, base64 of a compressed pickle of a
+    string of JSON."""
     try:
         value = parse_json(text)
     except json.JSONDecodeError:
@@ -113,19 +115,20 @@ def _cases(entry: Entry, field: str, text: str) -> list[_Case]:
 
 
 class _TextUnpickler(pickle.Unpickler):
-    """Without globals there is nothing that a pickle could call."""
+    """An unpickler without access to globals, so that a pickle cannot call anything."""
 
     def find_class(self, module_name: str, global_name: str) -> Any:
         raise pickle.UnpicklingError(f"the pickle asks for {module_name}.{global_name}; only text is read")
 
 
 def unpickled_text(packed: bytes) -> str:
-    """The string that a pickle holds. Raises pickle.UnpicklingError for anything else, before any of it runs."""
+    """Returns the string in a pickle. Raises pickle.UnpicklingError if the pickle holds anything else, before any of it
+    runs."""
     try:
         value = _TextUnpickler(io.BytesIO(packed)).load()
     except pickle.UnpicklingError:
         raise
-    except Exception as error:  # malformed pickles raise all sorts
+    except Exception as error:  # malformed pickles raise many kinds of errors
         raise pickle.UnpicklingError(f"malformed pickle: {type(error).__name__}") from None
     if not isinstance(value, str):
         raise pickle.UnpicklingError(f"the pickle holds {type(value).__name__}; only text is read")

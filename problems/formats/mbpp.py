@@ -1,4 +1,4 @@
-"""MBPP: the whole set (JSON lines) and the sanitized one (a JSON array, with `prompt` for `text`)."""
+"""Reads MBPP: the whole set (JSON lines) and the sanitized set (a JSON array, with `prompt` instead of `text`)."""
 
 from pathlib import Path
 
@@ -33,7 +33,8 @@ class _Task(Record):
 
 
 def mbpp(path: Path, *, split: str | None = None) -> list[Problem]:
-    """`test_list` is the baseline and the evaluation; the challenge tests are not part of the official score.
+    """Reads MBPP. `test_list` gives the baseline tests, which are also the evaluation tests. The challenge tests are not used,
+    since they are not part of the official score.
 
     Raises ProblemFileError.
     """
@@ -48,7 +49,7 @@ def _problem(entry: Entry, task: _Task) -> Problem:
     signature = signature_under_test(code, task.test_list)
     if signature is None:
         raise entry.fault("test_list", "calls no function that 'code' defines", "asserts that call it")
-    # The set-up makes the tests' data with the program's classes: it belongs before each test, not to the program.
+    # The set-up code creates test data with the program's classes, so it is put before each test, not before the program.
     setup = "\n".join([*task.test_imports, unix_lines(task.test_setup_code)]).strip()
     return Problem(
         id=f"mbpp/{task.task_id}",

@@ -1,5 +1,5 @@
-"""What a contest's program prints, compared as the set's own tester does. A data set's tests say which; `exact` makes
-core.verdict.OutputTests of them."""
+"""Tests that compare a contest program's output in the same way as the data set's own tester. Each data set has a class of
+tests; `exact` converts them to core.verdict.OutputTest."""
 
 import re
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d{1,6})?")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CodeContestsTest(OutputTest):
-    """Words in either case, between any blanks; numbers that differ by less than 1e-5 are the same
+    """A test that compares words, ignoring case and the blanks between them. Numbers that differ by at most 1e-5 are equal
     (google-deepmind/code_contests, execution/tester_sandboxer.cc)."""
 
     def judge(self, verdict: Verdict) -> Verdict:
@@ -24,8 +24,9 @@ class CodeContestsTest(OutputTest):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AppsTest(OutputTest):
-    """Words between any blanks; numbers that are close by numpy.allclose are the same (hendrycks/apps, testing_util.py, which also
-    takes the lines in any order, and so many wrong programs: that is not done here)."""
+    """A test that compares words, ignoring the blanks between them. Numbers that are close by numpy.allclose are equal
+    (hendrycks/apps, testing_util.py). Left out: that tester also accepts the lines in any order, and therefore many wrong
+    programs."""
 
     def judge(self, verdict: Verdict) -> Verdict:
         return _judged(self, verdict, relative=1e-5, absolute=1e-8)
@@ -33,8 +34,8 @@ class AppsTest(OutputTest):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LiveCodeBenchTest(OutputTest):
-    """Lines without the blanks around them; a line is also right if its words are equal as decimal numbers
-    (LiveCodeBench/LiveCodeBench, lcb_runner/evaluation/testing_util.py)."""
+    """A test that compares lines without the blanks around them. A line is also correct if its words are equal as decimal
+    numbers (LiveCodeBench/LiveCodeBench, lcb_runner/evaluation/testing_util.py)."""
 
     def judge(self, verdict: Verdict) -> Verdict:
         printed, expected = (text.strip().split("\n") for text in (verdict.stdout, self.stdout or ""))
@@ -73,7 +74,8 @@ def _close(printed: str, expected: str, relative: float, absolute: float) -> boo
 
 
 def exact(problems: Sequence[Problem]) -> list[Problem]:
-    """The problems with tests that compare by core.verdict.OutputTest: line by line, number by number."""
+    """Returns the problems with their output tests converted to core.verdict.OutputTest, which compares line by line and does
+    not treat numbers in a special way."""
 
     def as_written(tests: Sequence[Test]) -> tuple[Test, ...]:
         return tuple(

@@ -1,4 +1,4 @@
-"""The records of a data set file, and the one line that says which of them cannot be used."""
+"""Reads the records of a data set file, and makes one-line error messages for records that cannot be used."""
 
 import gzip
 import importlib
@@ -18,7 +18,8 @@ SUFFIXES = (".json", ".jsonl", ".gz", ".parquet")
 
 
 class Record(BaseModel):
-    """One entry of a data set. A field's description says what is expected; fields that nothing reads are ignored."""
+    """One entry of a data set. A field's description states the expected value, for error messages. Unknown fields are
+    ignored."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -28,16 +29,16 @@ AnyRecord = TypeVar("AnyRecord", bound=Record)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Entry:
-    """A raw record and where it stands."""
+    """A raw record with its place in the file."""
 
     path: Path
     index: int
-    """Counted from 0."""
+    """Index of the record in the file, counted from 0."""
     raw: dict[str, Any]
     format: str
 
     def fault(self, field: str, found: str, expected: str) -> ProblemFileError:
-        """To be raised. The id is the first of the usual names that the record has."""
+        """Returns an error for the caller to raise. It names the record by the first of the usual id fields that it has."""
         names = (self.raw.get(key) for key in ("id", "task_id", "question_id", "problem_id", "name"))
         name = next((n for n in names if isinstance(n, str | int) and n != ""), None)
         who = f"entry {self.index}" if name is None else f"entry {name!r} (index {self.index})"
@@ -47,7 +48,7 @@ class Entry:
         )
 
     def validated(self, model: type[AnyRecord]) -> AnyRecord:
-        """Raises ProblemFileError for the first field that does not fit."""
+        """Returns the record as an instance of the model. Raises ProblemFileError for the first invalid field."""
         try:
             return model.model_validate(self.raw)
         except ValidationError as error:
@@ -60,7 +61,7 @@ class Entry:
             raise self.fault(field + place, found, expected or first["msg"]) from None
 
     def json(self, field: str, text: str, expected: str) -> Any:
-        """The value of a field that holds JSON."""
+        """Returns the parsed value of a field that holds JSON."""
         try:
             return parse_json(text)
         except json.JSONDecodeError:
@@ -68,9 +69,10 @@ class Entry:
 
 
 def entries(path: Path, format: str) -> Iterator[Entry]:
-    """The entries of a file of JSON lines, a JSON array, either with gzip (.gz), or parquet (.parquet), in the file's order.
+    """Yields the entries of a file, in the file's order. The file holds JSON lines or a JSON array, either of them optionally
+    compressed with gzip (.gz), or is a parquet file (.parquet).
 
-    Raises ProblemFileError where the file cannot be read, holds anything but objects, or none.
+    Raises ProblemFileError if the file cannot be read, contains anything but objects, or is empty.
     """
     index = -1
     for index, raw in enumerate(_raw_records(path)):
@@ -104,7 +106,7 @@ def _raw_records(path: Path) -> Iterator[Any]:
 
 
 def _json(path: Path, file: BinaryIO) -> Iterator[Any]:
-    """An array where the text starts with a bracket, else an object on every line."""
+    """Yields the elements of a JSON array if the text starts with a bracket, else the value of each line."""
     text = io.TextIOWrapper(file, encoding="utf-8-sig")
     for number, line in enumerate(text, start=1):
         if not line.strip():
@@ -126,7 +128,7 @@ def _json(path: Path, file: BinaryIO) -> Iterator[Any]:
 
 def _parquet(path: Path, file: BinaryIO) -> Iterator[Any]:
     try:
-        parquet = importlib.import_module("pyarrow.parquet")  # of Ray's own; loaded only where it is needed
+        parquet = importlib.import_module("pyarrow.parquet")  # comes with Ray; imported only if needed
     except ImportError:
         raise ProblemFileError(f"{path}: reading parquet needs pyarrow; run: pip install pyarrow") from None
     try:

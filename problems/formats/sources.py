@@ -1,4 +1,4 @@
-"""What the readers share: signatures from sources, tests that call a function, and limits."""
+"""Common functions of the readers: signatures from source code, tests that call a function, and limits."""
 
 import ast
 import builtins
@@ -14,7 +14,7 @@ from core.verdict import Limits, OutputTest, Test
 from problems.loader import names_defined
 
 MOST_SOLUTIONS = 16
-"""Of a problem, right and wrong ones each: contests have thousands."""
+"""Maximum number of correct solutions per problem, and of wrong ones. Contests have thousands."""
 
 
 _MODULES = "string re datetime collections heapq bisect copy math random statistics itertools functools operator io sys json"
@@ -24,13 +24,13 @@ HARNESS_IMPORTS = "\n".join(
         f"import {_MODULES.replace(' ', ', ')}",
     )
 )
-"""What the harnesses of LiveCodeBench, APPS and TACO put before a program, as LeetCode does: `List`, `Counter`, `inf` are
-there without an import. The builtins come late, for `math` and `operator` have a `pow` of their own; and then the modules,
-since `datetime`, `copy` and `bisect` are names of both."""
+"""Imports that the harnesses of LiveCodeBench, APPS and TACO put before a program, as LeetCode does: `List`, `Counter` and
+`inf` are available without an import. The builtins follow the other star imports, since `math` and `operator` have their own
+`pow`. The modules come last, since `datetime`, `copy` and `bisect` each name both a module and one of its members."""
 
 
 def parse_python(source: str) -> ast.Module | None:
-    """None where it is no Python 3."""
+    """Returns the syntax tree, or None if the source is not Python 3."""
     try:
         return parse(source, most_chars=len(source))
     except SyntaxError:
@@ -38,7 +38,8 @@ def parse_python(source: str) -> ast.Module | None:
 
 
 def python_solutions(sources: Iterable[str]) -> tuple[str, ...]:
-    """The first MOST_SOLUTIONS distinct ones that are Python 3; collections hold Python 2 unmarked."""
+    """Returns the first MOST_SOLUTIONS distinct sources that are Python 3. The data sets also contain Python 2, without a
+    label."""
     distinct = dict.fromkeys(unix_lines(source).removeprefix(BOM) for source in sources)
     return tuple(islice((source for source in distinct if parse_python(source)), MOST_SOLUTIONS))
 
@@ -48,9 +49,9 @@ def unix_lines(text: str) -> str:
 
 
 def signature_of(source: str, name: str) -> str | None:
-    """`def name(...) -> ...:` of the function or method (without its self) `name`; None if there is none.
+    """Returns `def name(...) -> ...:` for the function or method `name` (without self), or None if there is none.
 
-    Takes code that ends after a signature, as starter code does, if that is on one line.
+    The code may end after a signature on one line, as starter code does.
     """
     tree = parse_python(source)
     if tree is None:
@@ -67,7 +68,8 @@ def signature_of(source: str, name: str) -> str | None:
 
 
 def signature_under_test(source: str, tests: Iterable[str]) -> str | None:
-    """The signature of the function of `source` that the tests call; of the outermost call where they call several."""
+    """Returns the signature of the function in `source` that the tests call, or None if they call none. If they call several
+    functions, the outermost call counts."""
     tree = parse_python(source)
     defined = {node.name for node in _functions(tree)} if tree else set()
     for test in map(parse_python, tests):
@@ -78,15 +80,15 @@ def signature_under_test(source: str, tests: Iterable[str]) -> str | None:
 
 
 def with_signature(problem: Problem) -> Problem:
-    """The problem; with a signature for the function that its baseline tests call, where it states none."""
+    """Returns the problem. If it has no signature, it gets one for the function that its baseline tests call."""
     if problem.function_signature:
         return problem
     return replace(problem, function_signature=_signature_called(problem.baseline_asserts))
 
 
 def _signature_called(tests: Iterable[str]) -> str:
-    """A signature for the function that the tests call and do not have themselves, with as many parameters as they give
-    it; of the outermost call where they call several, empty where they call none, or a class."""
+    """Returns a signature for the function that the tests call but do not define, with as many parameters as the calls have
+    arguments. If they call several functions, the outermost call counts. Empty if they call no function, or a class."""
     trees = [tree for test in tests if (tree := parse_python(test))]
     nodes = [node for tree in trees for node in ast.walk(tree)]
     parameters = {node.arg for node in nodes if isinstance(node, ast.arg)}
@@ -103,7 +105,7 @@ def _signature_called(tests: Iterable[str]) -> str:
 
 
 def _functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    """Outermost first."""
+    """Returns the functions of a syntax tree, outer functions before inner ones."""
     return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
 
@@ -124,26 +126,26 @@ if hasattr(globals().get("Solution"), {name!r}):
 
 
 def call_test(name: str, arguments: Sequence[object], right: Sequence[object]) -> str:
-    """A test that calls the function `name` and takes any of the values `right`.
+    """Returns a test that calls the function `name` and accepts any of the values `right`.
 
-    Values are JSON: a program may return tuples for lists, and keys of dicts that are no strings.
+    The values are compared as JSON: a program may return tuples instead of lists, and dicts whose keys are not strings.
     """
     return _CALL_TEST.format(name=name, arguments=json.dumps([*arguments]), right=json.dumps([*right]))
 
 
 def method_of_solution(name: str) -> str:
-    """An epilogue: if the program has a class Solution with the method `name`, as LeetCode wants it, the function `name` calls
-    that method of a new object."""
+    """Returns an epilogue for programs in LeetCode's form: if the program has a class Solution with the method `name`, it
+    defines a function `name` that calls this method of a new object."""
     return _METHOD_OF_SOLUTION.format(name=name)
 
 
 def limits_for(
     tests: Iterable[Test], cpu_s: float | None = None, memory_mb: float | None = None
 ) -> Limits | None:
-    """Limits that a data set states, with room for the longest expected output, and nothing else said; None where the run's
-    will do.
+    """Returns the limits that a data set states, with an output limit that suffices for the longest expected output. All
+    other limits are left unset. Returns None if the run's limits suffice.
 
-    Wall time is four times CPU time, as by default.
+    The wall-clock limit is four times the CPU limit, as in the defaults.
     """
     longest = max((len(test.stdout or "") for test in tests if isinstance(test, OutputTest)), default=0)
     stated: dict[str, float] = {}
