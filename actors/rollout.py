@@ -290,7 +290,7 @@ class RayRollouts:
             ],
         )
 
-    # ------------------------------------------------------------------ what is lost
+    # ------------------------------------------------------------------ lost actors and engines
     def _lost(self, index: int, actor: Any, error: Exception) -> None:
         """Replaces a lost actor, unless it has been replaced already, and all actors that were lost with it (for example on
         the same node). Begins their unfinished shares again. Raises RunFailed."""

@@ -138,7 +138,7 @@ def bits(tensors: Iterable[torch.Tensor]) -> int:
     with torch.no_grad():
         for tensor in tensors:
             whole = tensor.contiguous().view(views[tensor.element_size()]).flatten()
-            # a sum makes a copy of 8 bytes per element, and on a host a large copy costs a page fault for each page
+            # a sum makes a copy of 8 bytes per element, and on a host a larger copy is allocated page by page
             parts = whole.split(1 << (20 if whole.is_cpu else 22))
             total += int(sum(part.sum(dtype=torch.int64) for part in parts))
     return total % 2**64

@@ -1,4 +1,4 @@
-"""The service: `/v1/models`, `/v1/completions`, `/v1/chat/completions`, `/v1/solve`. web/guard.py checks who has access."""
+"""The service: `/v1/models`, `/v1/completions`, `/v1/chat/completions`, `/v1/solve`. web/guard.py controls access."""
 
 import argparse
 import contextlib

@@ -91,7 +91,7 @@ class Display:
         """Prints the line of a finished training step. On a terminal, columns that do not fit its width are left out."""
         now, step = self._clock(), row["step"]
         before, self._done, self._stepped = self._done, step, now
-        if self._timed is None:  # last: another thread draws meanwhile
+        if self._timed is None:  # set after the others: another thread draws meanwhile
             self._timed = now - row["seconds"]["total"], before
         line, width = _step_line(row, self._total), self._console.width
         shown.info(line)

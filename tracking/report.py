@@ -255,7 +255,7 @@ def _state(run: Path) -> tuple[str, int | None]:
     return "going on", total
 
 
-# ---------------------------------------------------------------------- into the page
+# ---------------------------------------------------------------------- encoding for the page
 def _dump(value: Any) -> str:
     """Returns compact JSON. Numbers that are not finite become null, since JSON cannot represent them."""
     try:
