@@ -1,4 +1,4 @@
-"""Engines in actors of their own: the Ray shell around what a rollout actor else holds itself, and how it is spoken to."""
+"""Inference engines in separate Ray actors: the actor, and the policy through which rollout actors call it."""
 
 import asyncio
 import contextlib
@@ -28,7 +28,7 @@ def publish_seconds() -> Histogram:
 
 @contextlib.contextmanager
 def warnings_heard() -> Iterator[list[str]]:
-    """Those of this package, as they come."""
+    """Collects the warnings that the `actors` package logs inside the context."""
     heard: list[str] = []
     handler = logging.Handler(logging.WARNING)
     handler.emit = lambda record: heard.append(record.getMessage())
@@ -41,38 +41,39 @@ def warnings_heard() -> Iterator[list[str]]:
 
 
 class BegunAnew(EngineFailure):
-    """By Ray, after its process had ended: it has the weights that the run started with."""
+    """Ray has restarted the engine after its process ended: it has the weights that the run started with."""
 
 
 class EngineShell:
-    """Async actor: one engine, for all rollout actors. Where it ends, Ray begins it anew; it generates once the driver has
-    given it the weights that it should have, and said so."""
+    """An async Ray actor with one engine, which serves all rollout actors. If its process ends, Ray restarts it; it then
+    generates nothing until the driver has published the current weights to it and called `go_on`."""
 
     def __init__(
         self, build: Callable[[], Mapping[str, Policy]], tolerances: Mapping[str, float], name: str
     ) -> None:
-        """tolerances: of the probe, by policy."""
+        """tolerances: by policy, the tolerance of the probe (Engine.tolerance)."""
         self._tolerances, self._name = tolerances, name
         with warnings_heard() as self._warnings:
             self._policies = build()
         self._publish_seconds = publish_seconds()
         self._failure: str | None = None
-        """What it ended by."""
+        """The message of the error that ended the engine."""
         self._up_to_date = asyncio.Event()
         if not ray.is_initialized() or not ray.get_runtime_context().was_current_actor_reconstructed:
             self._up_to_date.set()
 
     def __repr__(self) -> str:
-        """Its name in Ray's dashboard."""
+        """Returns the actor's name in Ray's dashboard."""
         return self._name
 
     async def ready(self) -> list[str]:
-        """What its parts warned of while they started: Ray keeps an actor's log to itself."""
+        """Returns the warnings that were logged during construction: Ray does not show an actor's log to the driver."""
         return self._warnings
 
     @ray.method(concurrency_group="health")
     async def alive(self) -> None:
-        """Answers while it generates. Raises EngineFailure where it has ended, BegunAnew where it waits for `go_on`."""
+        """Returns at once, also while completions are generated. Raises EngineFailure if the engine has ended, BegunAnew if
+        the engine waits for `go_on`."""
         self._require_going()
         if not self._up_to_date.is_set():
             raise BegunAnew("its process ended, and Ray began it anew")
@@ -99,7 +100,7 @@ class EngineShell:
             raise
 
     async def publish(self, policy: str, update: WeightUpdate) -> PublishReceipt:
-        """Raises PublishError."""
+        """Replaces the policy's weights and verifies them. Raises PublishError."""
         began = time.perf_counter()
         update = joined(update, await asyncio.gather(*update.parts))
         with self._noting_its_end():
@@ -115,22 +116,23 @@ class EngineShell:
 
 EngineActor: Any = ray.remote(**HEALTH, max_restarts=REPLACEMENTS)(EngineShell)
 AGAIN_S = 1.0
-"""Until an engine that is lost is asked again."""
+"""Time between two calls to an engine that was lost."""
 
 
 class RemotePolicy:
-    """A policy on an engine in an actor of its own. The driver publishes to that actor, and closes it."""
+    """A policy on an engine in a separate actor. The driver publishes weights to that actor and closes it."""
 
     def __init__(self, name: str, engine: Any) -> None:
         self._name, self._engine, self._version = name, engine, 0
 
     @property
     def version(self) -> int:
-        """Of the last completion."""
+        """Policy version of the last completion."""
         return self._version
 
     async def generate(self, prompt_tokens: Sequence[int], sampling: Sampling) -> Completion:
-        """Once more where the engine ends meanwhile: the driver sees to it. Raises RayActorError where it will not come back."""
+        """Generates a completion. If the engine ends meanwhile, the call is repeated until the driver has had it restarted.
+        Raises RayActorError if the engine will not come back."""
         while True:
             try:
                 completion = await self._engine.generate.remote(self._name, list(prompt_tokens), sampling)
@@ -144,7 +146,7 @@ class RemotePolicy:
         return await self._engine.publish.remote(self._name, update)
 
     async def sleep(self) -> None:
-        """No learner is on its GPUs."""
+        """Does nothing: no learner shares the engine's GPUs."""
 
     async def close(self) -> None:
-        """Others may speak to it."""
+        """Does nothing: other rollout actors may still use the engine."""

@@ -1,4 +1,4 @@
-"""Plays assignments: many episodes at once as coroutines on one process's engines. No Ray."""
+"""Plays requests: many episodes at once, as coroutines on the engines of one process. Does not use Ray."""
 
 import asyncio
 import time
@@ -21,17 +21,18 @@ from core.weights import PublishReceipt, WeightUpdate, check_receipt
 
 @dataclass(frozen=True, kw_only=True)
 class Speaker:
-    """A policy for a whole run, and how it is spoken to."""
+    """A policy for a whole run, with its prompt format, decoder and limits."""
 
     policy: Policy
     format: PromptFormat
     decode: Callable[[Sequence[int]], str]
-    """All of the tokens, for the record."""
+    """Decodes all tokens, special ones included, for episodes.jsonl."""
     max_tokens: int
-    """Per turn."""
+    """Maximum number of tokens per turn."""
     probe_tolerance: float
     more: tuple[Policy, ...] = ()
-    """The same on further engines: problems are dealt out among all of them, so that attempts share a prefix cache."""
+    """The same policy on further engines. Each problem is assigned to one engine, so that its attempts share a prefix
+    cache."""
 
 
 class EpisodeRunner:
@@ -45,8 +46,14 @@ class EpisodeRunner:
         index: int = 0,
         stages: Sequence[int] = (),
     ) -> None:
-        """speakers: by policy; seats: whose policy each player is (in self-play two have one); index: among the runners
-        that deal out problems to the same engines; stages: the numbers of the generator's, in a game that has them."""
+        """Creates a runner.
+
+        Args:
+            speakers: by policy.
+            seats: the policy of each player (in self-play two players have the same one).
+            index: index of this runner among those that assign problems to the same engines.
+            stages: the generator's stage numbers, if the game has stages.
+        """
         self._game, self._speakers, self._seats, self._run_seed = game, speakers, seats, run_seed
         self._index, self._stages = index, stages or (0,)
         self._sandbox = sandbox
@@ -54,9 +61,15 @@ class EpisodeRunner:
     async def play(
         self, request: PlayRequest, heard: Callable[[PlayProgress], None] = lambda progress: None
     ) -> tuple[PlayResult, list[Transcript]]:
-        """All problems of the request at once; of play for training also all trajectories' transcripts. Raises what a policy
-        raises; a sandbox failure only leaves trajectories without reward. heard: is told of the progress after each
-        completion."""
+        """Plays all problems of the request at once. Raises what a policy raises; a sandbox failure only leaves trajectories
+        without reward.
+
+        Args:
+            heard: is called with the progress after each completion.
+
+        Returns:
+            The result and, if the request is for training, the transcripts of all trajectories.
+        """
         PLAY.set(object())
         occupancy, counter = Occupancy("generate", "sandbox"), _Counter(self._expected(request), heard)
         episodes = await asyncio.gather(
@@ -75,7 +88,7 @@ class EpisodeRunner:
         return recorded, transcripts
 
     def _expected(self, request: PlayRequest) -> int:
-        """Returns the number of completions that the request takes, unless attempts are repeated or matches are long."""
+        """Returns the number of completions that the request needs unless attempts are repeated or matches are long."""
         each = 0
         for player, policy in self._seats.items():
             attempts, stages = request.attempts[player], self._stages if policy == GENERATOR else (0,)
@@ -84,7 +97,7 @@ class EpisodeRunner:
         return each * len(request.problems)
 
     def _recorded(self, episodes: Sequence[Episode], begins: Mapping[str, Any]) -> list[Episode]:
-        """With their rows, and without what these hold."""
+        """Returns the episodes with their rows for episodes.jsonl, and with trajectories without their turns."""
         decode = {policy: speaker.decode for policy, speaker in self._speakers.items()}
         index = count()
         return [
@@ -97,7 +110,7 @@ class EpisodeRunner:
         ]
 
     async def publish(self, policy: str, update: WeightUpdate) -> PublishReceipt:
-        """Replace a policy's weights in place and prove it. Raises PublishError."""
+        """Replaces a policy's weights in place and verifies them. Raises PublishError."""
         speaker = self._speakers[policy]
         receipt = await speaker.policy.load_weights(update)
         check_receipt(update, receipt, speaker.probe_tolerance)

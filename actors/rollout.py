@@ -1,4 +1,4 @@
-"""The rollout actor: the Ray shell around EpisodeRunner."""
+"""The rollout actor, a Ray actor around EpisodeRunner, and the driver's handle on all rollout actors."""
 
 import asyncio
 import contextlib
@@ -42,7 +42,7 @@ from core.problem import Problem
 from core.weights import PublishReceipt, WeightUpdate, joined
 
 log = logging.getLogger(__name__)
-# For a process in which engines run on a CPU: one thread, no lazy compiles.
+# A process whose engines run on a CPU uses one thread and compiles nothing lazily.
 ENGINE_ENVIRONMENT = {
     "TORCHDYNAMO_DISABLE": "1",
     "OMP_NUM_THREADS": "1",
@@ -53,12 +53,12 @@ ENGINE_ENVIRONMENT = {
 
 
 def runtime_env(device: str) -> dict[str, Any]:
-    """Of an actor that holds engines."""
+    """Returns Ray's runtime environment for an actor that holds engines."""
     return {"env_vars": ENGINE_ENVIRONMENT if device == "cpu" else {"VLLM_LOGGING_LEVEL": "ERROR"}}
 
 
 class RolloutShell:
-    """Async actor: many episodes at once on its engines."""
+    """An async Ray actor that plays many episodes at once on its engines."""
 
     def __init__(self, build: Callable[[int], EpisodeRunner], index: int = 0) -> None:
         self._index = index
@@ -72,20 +72,20 @@ class RolloutShell:
         self._publish_seconds = publish_seconds()
 
     def __repr__(self) -> str:
-        """Its name in Ray's dashboard."""
+        """Returns the actor's name in Ray's dashboard."""
         return f"rollout {self._index}"
 
     async def ready(self) -> list[str]:
-        """What its parts warned of while they started: Ray keeps an actor's log to itself."""
+        """Returns the warnings that were logged during construction: Ray does not show an actor's log to the driver."""
         return self._warnings
 
     @ray.method(concurrency_group="health")
     async def alive(self) -> None:
-        """Answers while it plays."""
+        """Returns at once, also while episodes are played."""
 
     @ray.method(concurrency_group="health")
     async def progress(self, key: Any) -> PlayProgress | None:
-        """Returns how far the request with this key has come, also once it is done. None if it has not begun."""
+        """Returns the progress of the request with this key, also once it is done. None if it has not begun."""
         return self._progress.get(key)
 
     async def sleep(self) -> None:
@@ -93,7 +93,7 @@ class RolloutShell:
 
     @ray.method(num_returns=2)
     async def play(self, request: PlayRequest) -> tuple[PlayResult, Any]:
-        """Two references: to the result, and to the sealed transcripts."""
+        """Plays a request. The caller gets two references: to the result, and to the sealed transcripts."""
         key = request.key
         if len(self._progress) >= REMEMBERED:
             self._progress.pop(next(iter(self._progress)))
@@ -120,37 +120,41 @@ class RolloutShell:
 
 RolloutActor: Any = ray.remote(**HEALTH)(RolloutShell)
 REMEMBERED = 64
-"""Requests whose progress an actor can tell: more than it plays at the same time."""
+"""Number of requests whose progress an actor remembers. It exceeds the number of requests played at the same time."""
 PROGRESS_S = 1.0
-"""An actor that has not said within this how far it has come is not waited for."""
+"""Maximum time to wait for the actors to report their progress."""
 _ENDED = (*DIED, Silent, EngineFailure)
 _LOST = (*_ENDED, ObjectLostError)
-"""ObjectLostError: what it had played was lost with its node before anybody had it."""
+"""Errors after which a share is played again. ObjectLostError: the result was lost with its node before the driver fetched
+it."""
 
 
 @dataclass(eq=False)
 class _Share:
-    """Of a step: what one actor plays. Any can, in any order, again."""
+    """The part of a request that one actor plays. Any actor can play it, in any order, and repeatedly."""
 
     index: int
-    """Of the actor's place."""
+    """Index of the actor in RayRollouts.actors."""
     request: PlayRequest
     actor: Any
     playing: Any
-    """The reference."""
+    """Reference to the result."""
     transcripts: Any
+    """Reference to the sealed transcripts."""
     again: int = 0
-    """Problems that were begun anew."""
+    """Number of problems that were begun again."""
     progress: PlayProgress = field(default_factory=PlayProgress)
-    """As it was last heard of."""
+    """The progress that the actor reported last."""
 
 
 class RayRollouts:
-    """The driver's handle on all rollout actors. Whole problems go to one actor, so that attempts share its prefix cache.
+    """The driver's handle on all rollout actors. All attempts at a problem are played by one actor, so that they share its
+    prefix cache.
 
-    An actor that dies, falls silent, or whose engine ends is replaced by one with the weights that were published last, which
-    plays again what it had: to the same episodes, where the engine is exact. An engine apart that ends or falls silent is begun
-    anew by Ray, and given its weights here; who plays asks it again.
+    If an actor dies, no longer answers, or its engine ends, it is replaced by a new actor with the weights that were
+    published last. The new actor plays the unfinished shares of the old one again, with the same episodes as a result if the
+    engine is exact. If an engine in a separate actor ends or no longer answers, Ray restarts it and this class publishes its
+    weights again; the rollout actors then repeat their calls to the engine.
     """
 
     def __init__(
@@ -162,21 +166,26 @@ class RayRollouts:
         *,
         sleeps: bool = False,
     ) -> None:
-        """options: Ray's, of each actor; engines: actors of actors/engines.py by policy, which are closed with these; sleeps:
-        whether an engine of an actor does."""
+        """Starts the rollout actors.
+
+        Args:
+            options: Ray's options of each actor.
+            engines: by policy, the separate engine actors (actors/engines.py), which `close` closes, too.
+            sleeps: whether any engine has `sleep` set.
+        """
         self.engines = dict(engines or {})
         self._build, self._options, self._device, self._sleeps = build, options, device, sleeps
         self.heard: Callable[[PlayProgress], None] = lambda progress: None
         self.actors, self._said = [], set[str]()
         self._replaced = [0] * len(options)
         self._mended: Counter[Any] = Counter()
-        """How often, by engine that is apart."""
+        """How often each separate engine was lost."""
         self._open: list[_Share] = []
-        """Those whose result nobody has had."""
+        """Shares whose result has not been fetched yet."""
         self._published: dict[str, Any] = {}
-        """The last update of each policy."""
+        """Reference to the last weight update of each policy."""
         self._counts: dict[Any, Mapping[str, float]] = {}
-        """The sandbox clients', of each actor since its start; of lost ones, too."""
+        """Counters of each actor's sandbox client since the actor's start; lost actors are included."""
         for index in range(len(options)):
             self.actors.append(self._start(index))
             if self._starts_alone(index):
@@ -188,7 +197,8 @@ class RayRollouts:
         return actor.remote(self._build, index)
 
     def _starts_alone(self, index: int) -> bool:
-        """On a part of a GPU: an engine takes for its own whatever another allocates while it starts."""
+        """Whether the actor must start while no other does, since it shares a GPU: while an engine starts, it counts
+        whatever another engine allocates as its own memory."""
         return self._device == "cuda" and self._options[index]["num_gpus"] < 1
 
     def wait_ready(self) -> None:
@@ -198,12 +208,16 @@ class RayRollouts:
             self._said.update(warnings)
 
     def _engines(self) -> list[Any]:
-        """Those apart; one of several policies is there once."""
+        """Returns the separate engines; an engine that serves several policies is listed once."""
         return list(dict.fromkeys(engine for engines in self.engines.values() for engine in engines))
 
     def begin(self, request: PlayRequest) -> Callable[[], PlayResult]:
-        """Problem by problem goes to the actor with the fewest of earlier steps that are still played; results are in their
-        order. What is not for training is dealt evenly, and counts for nothing: a step is dealt as it is after a resume."""
+        """Sends the problems to the actors, and returns a function that waits for the result.
+
+        Each problem goes to the actor that has the fewest unfinished problems, those of earlier training requests included.
+        Requests that are not for training are distributed evenly and do not count as load, so that a training step is
+        distributed as it would be after a resume. The result has its episodes in the order of the request's problems.
+        """
         load = [0] * len(self.actors)
         for share in self._open:
             steps = None not in (request.recorded, share.request.recorded)
@@ -223,7 +237,8 @@ class RayRollouts:
         return lambda: self._merged(request, {share.index: self._result(share, shares) for share in shares})
 
     def _result(self, share: _Share, shares: Sequence[_Share]) -> PlayResult:
-        """shares: of the same request."""
+        """Waits for the result of a share, and has the share played again if it is lost. shares: all shares of the same
+        request. Raises RunFailed."""
         while True:
             actor = share.actor
             try:
@@ -232,13 +247,13 @@ class RayRollouts:
                 result: PlayResult = answer(
                     share.playing, actor, *self._engines(), meanwhile=lambda: self._tell(shares)
                 )
-                # the driver's own from here on, whatever becomes of the actor's node
+                # a copy that the driver owns survives the loss of the actor's node
                 transcripts = ray.put(answer(share.transcripts, actor))
             except _LOST as error:
                 if self._mend_engines() or (self.engines and _works(share)):
-                    continue  # what it had asked of them is asked again
+                    continue  # the rollout actor repeats its calls to the engines
                 self._lost(share.index, actor, error)
-                if share.actor is actor:  # it was replaced before, when this share was played and still there
+                if share.actor is actor:  # it had been replaced when this result still existed
                     self._begin_anew(share)
                 continue
             self._open.remove(share)
@@ -248,15 +263,16 @@ class RayRollouts:
             return replace(result, played_again=share.again)
 
     def _tell(self, shares: Sequence[_Share]) -> None:
-        """Tells how far the request has come, according to those of its actors that answer at once."""
+        """Passes the request's progress to `heard`. An actor that does not answer within PROGRESS_S counts with its last
+        report."""
         asked = {share.actor.progress.remote(share.request.key): share for share in shares}
         for reference in ray.wait(list(asked), num_returns=len(asked), timeout=PROGRESS_S)[0]:
-            with contextlib.suppress(*DIED):  # whoever waits for it will tell
+            with contextlib.suppress(*DIED):  # _result raises it when it waits for this actor
                 asked[reference].progress = ray.get(reference) or asked[reference].progress
         self.heard(sum((share.progress for share in shares), PlayProgress()))
 
     def _merged(self, request: PlayRequest, results: Mapping[int, PlayResult]) -> PlayResult:
-        """One result of several actors', by number: episodes in the request's order."""
+        """Merges the actors' results (keys: actor indices) into one, with the episodes in the order of the request."""
         order = {problem.id: i for i, problem in enumerate(request.problems)}
         episodes = (episode for result in results.values() for episode in result.episodes)
         counted: Counter[str] = Counter()
@@ -274,10 +290,10 @@ class RayRollouts:
             ],
         )
 
-    # ------------------------------------------------------------------ what is lost
+    # ------------------------------------------------------------------ lost actors and engines
     def _lost(self, index: int, actor: Any, error: Exception) -> None:
-        """Another takes its place, unless one has already, and others those of who is lost with it, as on a node; what all of
-        them had is begun anew. Raises RunFailed."""
+        """Replaces a lost actor, unless it has been replaced already, and all actors that were lost with it (for example on
+        the same node). Begins their unfinished shares again. Raises RunFailed."""
         if self.actors[index] is not actor:
             return
         lost = {index: error}
@@ -294,7 +310,7 @@ class RayRollouts:
                 self._begin_anew(share)
 
     def _also_lost(self, index: int) -> dict[int, Exception]:
-        """Places of others that have died, with the reason."""
+        """Returns the indices of all other actors that have died, each with its error."""
         asked = {place: a.alive.remote() for place, a in enumerate(self.actors) if place != index}
         if asked:
             ray.wait(list(asked.values()), num_returns=len(asked), timeout=LOOK_S)
@@ -303,7 +319,7 @@ class RayRollouts:
             try:
                 ray.get(reference, timeout=0)
             except GetTimeoutError:
-                continue  # whoever waits for it will tell
+                continue  # _result finds out when it waits for this actor
             except _ENDED as error:
                 found[place] = error
         return found
@@ -314,7 +330,7 @@ class RayRollouts:
         share.again += len(share.request.problems)
 
     def _begin_another(self, index: int, why: Exception) -> None:
-        """Raises RunFailed."""
+        """Starts a new actor in place of a lost one. Raises RunFailed if it was replaced too often."""
         self._replaced[index] += 1
         if self._replaced[index] > REPLACEMENTS:
             raise _given_up(f"rollout actor {index}", self._replaced[index], why)
@@ -323,7 +339,8 @@ class RayRollouts:
         self.actors[index] = self._start(index)
 
     def _lost_again(self, index: int, why: Exception) -> Exception | None:
-        """None once it is ready, and has what was published last; else why it is lost, too. Raises RunFailed."""
+        """Waits until a new actor is ready and has the weights that were published last. Returns None, or the error if the
+        new actor is lost, too. Raises RunFailed if it is not ready within START_S."""
         actor = self.actors[index]
         try:
             ray.get(actor.ready.remote(), timeout=START_S)
@@ -338,7 +355,8 @@ class RayRollouts:
         return None
 
     def _mend_engines(self) -> bool:
-        """Whether one that is apart was lost: it is there again. Raises RunFailed."""
+        """Has Ray restart all separate engines that were lost, and waits for them. Returns whether any was lost. Raises
+        RunFailed."""
         lost = {}
         for engine in self._engines():
             try:
@@ -350,7 +368,7 @@ class RayRollouts:
         return bool(lost)
 
     def _mend(self, engine: Any, error: Exception) -> None:
-        """Begun anew, with the weights that were published last. Raises RunFailed."""
+        """Waits until a lost engine has been restarted, and publishes the last weights to it. Raises RunFailed."""
         self._mended[engine] += 1
         policies = [policy for policy, engines in self.engines.items() if engine in engines]
         name, times = f"the engine of the {' and the '.join(policies)}", self._mended[engine]
@@ -376,7 +394,8 @@ class RayRollouts:
             self._mend(engine, again)
 
     def publish(self, policy: str, update: Any) -> list[PublishReceipt]:
-        """update: a reference; each actor fetches the weights itself. Raises RunFailed, PublishError."""
+        """Publishes a policy's weights to all engines of the policy. update: a reference; each actor fetches the weights
+        itself. Raises RunFailed and PublishError."""
         self._published[policy] = update
         if policy not in self.engines:
             return self._of_all(lambda actor: actor.publish.remote(policy, update))
@@ -388,7 +407,8 @@ class RayRollouts:
                     found.append(answer(reference, engine))
                     break
                 except _ENDED as error:
-                    if not self._mend_engines() and times:  # it may have been mended since it was sent
+                    # an engine that is alive may have been restarted after the update was sent: try again once
+                    if not self._mend_engines() and times:
                         raise RunFailed(
                             f"an engine of the {policy} takes no weights: {in_words(error)}"
                         ) from None
@@ -400,7 +420,8 @@ class RayRollouts:
             self._of_all(lambda actor: actor.sleep.remote())
 
     def _of_all(self, call: Callable[[Any], Any]) -> list[Any]:
-        """What call(actor) comes to with each, or with the one that takes its place. Raises RunFailed."""
+        """Returns the results of call(actor) for all actors. If an actor is lost, its replacement is called. Raises
+        RunFailed."""
         sent = [(actor, call(actor)) for actor in self.actors]
         found = []
         for index, (actor, reference) in enumerate(sent):
@@ -415,7 +436,7 @@ class RayRollouts:
         return found
 
     def close(self) -> None:
-        """Whoever does not close in time may be stopped, and is ended all the same."""
+        """Closes all actors and engines. Those that do not close within CLOSE_S may hang, and are killed."""
         closing = {actor.close.remote(): actor for actor in [*self.actors, *self._engines()]}
         closed, silent = ray.wait(list(closing), num_returns=len(closing), timeout=CLOSE_S)
         for reference in closed:
@@ -434,14 +455,14 @@ def _given_up(name: str, times: int, error: Exception) -> RunFailed:
 
 
 def _fetch(shares: Sequence[_Share]) -> None:
-    """Begin to fetch what has been played: one after the other, as each is asked for, a hundred far actors take a hundred
-    times as long as one."""
+    """Begins to fetch all finished results at once: one after the other, the results of a hundred remote actors would take a
+    hundred times as long as one."""
     there = [reference for share in shares for reference in (share.playing, share.transcripts)]
     ray.wait(there, num_returns=len(there), timeout=0)
 
 
 def _works(share: _Share) -> bool:
-    """Its actor has not played it, and is there."""
+    """Whether the share's actor is alive and still plays it."""
     if ray.wait([share.playing], timeout=0)[0]:
         return False
     try:
@@ -452,8 +473,17 @@ def _works(share: _Share) -> bool:
 
 
 def _wait_for_return(engine: Any, killed: bool) -> None:
-    """Of an actor that Ray begins anew; killed: it is sure to, and who answers as ever is the old one. Raises GetTimeoutError,
-    and RayActorError where it does not return."""
+    """Waits until an engine that Ray restarts answers again.
+
+    Args:
+        killed: whether the engine was killed. It is then sure to restart, and an ordinary answer still comes from the old
+            process.
+
+    Raises:
+        GetTimeoutError: if it does not answer within START_S.
+        RayActorError: if it will not come back.
+        EngineFailure: if it was not killed, and its engine has ended.
+    """
     until = time.monotonic() + START_S
     while time.monotonic() < until:
         try:
@@ -472,7 +502,7 @@ def _wait_for_return(engine: Any, killed: bool) -> None:
 
 
 def _played(reference: Any) -> bool:
-    """Whether there is an answer, which may be an error of its own."""
+    """Whether the call has finished, also with an error that is not a loss of the actor."""
     try:
         ray.get(reference, timeout=0)
     except (*_LOST, GetTimeoutError):

@@ -1,7 +1,7 @@
-"""The rows of episodes.jsonl: one per attempt that was played for training, with what it was asked and all that its reward
-came from.
+"""The rows of episodes.jsonl: one per attempt that was played for training, with its prompts and everything that determined
+its reward.
 
-Made where it was played: nobody else needs all that was said.
+The process that plays an attempt makes its row: no other process needs the full texts.
 """
 
 import json
@@ -12,7 +12,7 @@ from typing import Any
 from core.episode import Episode, Outcome, Trajectory
 
 PROMPT_CHARACTERS = 4000
-"""Of a longer one, beginning and end are kept."""
+"""Length of a prompt above which only its beginning and its end are kept."""
 
 
 def episode_rows(
@@ -21,15 +21,15 @@ def episode_rows(
     policies: Mapping[str, str],
     decode: Mapping[str, Callable[[Sequence[int]], str]],
 ) -> bytes:
-    """Lines of JSON.
+    """Returns the rows of an episode as lines of JSON.
 
     Args:
-        begins: what each row begins with.
-        policies: whose policy each player is.
-        decode: by policy: all of the tokens as text.
+        begins: the first entries of each row.
+        policies: the policy of each player.
+        decode: by policy: decodes all tokens, special ones included.
     """
 
-    @cache  # attempts are asked the same
+    @cache  # attempts share their prompts
     def text(policy: str, tokens: tuple[int, ...]) -> str:
         return _shortened(decode[policy](list(tokens)))
 
@@ -43,7 +43,7 @@ def episode_rows(
 
 
 def _asked(attempt: Trajectory) -> Iterator[tuple[int, ...]]:
-    """The tokens put to it before each of its turns: of a later one those that came since the one before."""
+    """Yields the prompt tokens of each turn; from the second turn on, only those that were added since the turn before."""
     known = 0
     for turn in attempt.turns:
         yield tuple(turn.prompt_tokens[known:])
@@ -51,7 +51,7 @@ def _asked(attempt: Trajectory) -> Iterator[tuple[int, ...]]:
 
 
 def _shortened(prompt: str) -> str:
-    """In its middle: its beginning says what to do, and its end what came last."""
+    """Cuts out the middle of a long prompt: its beginning has the instructions, its end the latest message."""
     half = PROMPT_CHARACTERS // 2
     return prompt if len(prompt) <= 2 * half else f"{prompt[:half]}\n…\n{prompt[-half:]}"
 
@@ -80,7 +80,7 @@ def _attempt(attempt: Trajectory, prompts: Sequence[str]) -> dict[str, Any]:
 
 
 def _outcome(outcome: Outcome) -> dict[str, Any]:
-    """Without what is as usual."""
+    """Returns the outcome as a row, without fields that have their default value."""
     row: dict[str, Any] = {"test": outcome.test, "status": outcome.status}
     row |= {key: value for key in ("owner", "error", "kills") if (value := getattr(outcome, key))}
     return row if outcome.counts else row | {"counts": False}

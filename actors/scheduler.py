@@ -1,4 +1,4 @@
-"""The scheduler actor: the Ray shell around the curriculum."""
+"""The scheduler: a Ray actor that holds the curriculum, and the driver's handle on it."""
 
 import logging
 from collections.abc import Collection, Mapping
@@ -16,33 +16,34 @@ from curriculum.curriculum import Assignment, Curriculum
 
 log = logging.getLogger(__name__)
 _START_S = 300.0
-"""Who has not begun to answer within this will not: its process had to start, beside others."""
+"""Maximum time until a new actor's first answer. It is longer than SILENCE_S, since the process starts while others do."""
 _Call = tuple[str, tuple[Any, ...]]
 
 
 @ray.remote(num_cpus=0)
 class SchedulerActor(Curriculum):
-    """Owns the curriculum's state for the whole run."""
+    """The Ray actor that holds the curriculum's state for the whole run."""
 
     def __repr__(self) -> str:
-        """Its name in Ray's dashboard."""
+        """Returns the actor's name in Ray's dashboard."""
         return "scheduler"
 
 
 class RayScheduler:
-    """The driver's handle: Curriculum's methods, answered by the actor."""
+    """The driver's handle on the scheduler actor. It has Curriculum's methods, which the actor answers. A lost actor is
+    replaced by a new one, which is brought to the same state."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Curriculum's arguments."""
+        """Takes Curriculum's arguments."""
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-        # with the driver, or it may be on a node that is lost while the run goes on
+        # on the driver's node: on another one the actor could be lost while the run goes on
         self._start = lambda: SchedulerActor.options(scheduling_strategy=here).remote(*args, **kwargs)
         self._actor: Any = self._start()
         self._plan = Curriculum(*args, **kwargs)  # the plan itself is a pure function of the config
         self._left_out: list[_Call] = []
         self._saved: list[_Call] = []
         self._since: list[_Call] = []
-        """What brings another actor to where this one is."""
+        """Calls since the last saved state. After `_left_out` and `_saved`, they bring a new actor to this actor's state."""
         self._replaced, self._answered = 0, False
 
     @property
@@ -78,7 +79,8 @@ class RayScheduler:
         self._saved, self._since = [("load_state_dict", (state,))], []
 
     def _ask(self, method: str, *arguments: Any) -> Any:
-        """Of another actor, where this one has died or fallen silent. Raises RunFailed where too many have."""
+        """Calls a method of the actor. If the actor has died or does not answer, a new actor is started, brought to the same
+        state and called. Raises RunFailed if that happens too often."""
         last, calls = None, [(method, arguments)]
         while True:
             try:

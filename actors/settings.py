@@ -11,12 +11,12 @@ MAX_NUM_SEQS = 64
 KV_CACHE_MB = 1024
 GPU_MEMORY_UTILIZATION = 0.3
 ADAPTERS = 2
-"""Of a policy that an engine has room for: the version that is played, and the one before or after it. Further ones are
-played where steps are begun before the last one is learnt from (rollout.max_policy_lag)."""
+"""Default number of versions of a policy's adapter that an engine can hold: the current version, and the one before or after
+it. More versions are in use if steps are begun before the last one is learnt from (rollout.max_policy_lag)."""
 
 
 class Engine(Settings):
-    """What every kind takes."""
+    """Settings of every kind of engine."""
 
     count: int | None = Field(default=None, ge=1)
     """Number of engines of this policy in separate actors (with whole GPUs), which serve all rollout actors. Default: each
@@ -51,7 +51,7 @@ class TransformersEngine(Engine):
 
     @classmethod
     def like(cls, engine: Engine) -> Self:
-        """In place of an engine of another kind."""
+        """Returns settings of this kind with the values that it shares with an engine of another kind."""
         return cls(**engine.model_dump(include=set(Engine.model_fields)))
 
 

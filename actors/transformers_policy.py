@@ -1,7 +1,8 @@
 """A policy on plain transformers: the portable engine, and the reference that vLLM is compared with.
 
-What of one play waits at the same moment is decoded as one left-padded batch. The batch is formed when the event loop has
-nothing else to run, so that the same play gives the same batches, to the bit, whatever is played beside it.
+Requests of one play (core.play.PLAY) that wait at the same moment are decoded as one left-padded batch. The batch is formed
+when the event loop has nothing else to run, so that the same play always gives the same batches, and bit-identical
+results, whatever else is played at the same time.
 """
 
 import asyncio
@@ -37,7 +38,7 @@ class TransformersPolicy:
         self._model.to(device).eval()
         self._settings, self._device = settings, torch.device(device)
         self._waiting: dict[object, list[_Request]] = {}
-        """By play."""
+        """Waiting requests, by play."""
         self._draining: dict[object, asyncio.Task[None]] = {}
         self._asleep = False
         self._version = 0
@@ -47,7 +48,7 @@ class TransformersPolicy:
         return self._version
 
     async def generate(self, prompt_tokens: Sequence[int], sampling: Sampling) -> Completion:
-        """Raises ValueError where prompt and completion do not fit max_model_len."""
+        """Generates one completion. Raises ValueError if the prompt leaves no room in max_model_len."""
         room = self._settings.max_model_len - len(prompt_tokens)
         if room < 1:
             raise ValueError(
@@ -61,7 +62,7 @@ class TransformersPolicy:
         return await answer
 
     async def score(self, tokens: Sequence[int]) -> list[float]:
-        """Log-probabilities of tokens[1:] given what precedes them."""
+        """Returns the log-probabilities of tokens[1:], each given the tokens before it."""
         self._wake()
         ids = torch.tensor([list(tokens)], device=self._device)
         with torch.no_grad():
@@ -95,7 +96,7 @@ class TransformersPolicy:
             draining.cancel()
 
     async def _drain(self, play: object) -> None:
-        """Wait until nobody else of the play asks, then answer all who wait."""
+        """Waits until no further requests of the play arrive, then answers all waiting requests."""
         seen = -1
         while seen != len(self._waiting[play]):
             seen = len(self._waiting[play])
@@ -119,10 +120,10 @@ class TransformersPolicy:
 
     @torch.no_grad()
     def _decode(self, requests: Sequence[_Request]) -> list[Completion]:
-        """Sample B completions token by token. Each row draws from its own seeded stream of uniforms.
+        """Samples B completions token by token. Each row draws from its own seeded stream of uniform numbers.
 
-        Nothing else runs in the event loop meanwhile. But its handler of Ctrl-C cancels at once all that waits for its main
-        task, these answers among it: decoding then stops after the current token."""
+        Nothing else runs in the event loop meanwhile, except its Ctrl-C handler, which cancels the main task and with it
+        these answers: decoding then stops after the current token."""
         self._wake()
         prompts = [r.prompt for r in requests]
         samplings = [r.sampling for r in requests]
@@ -203,8 +204,8 @@ def _uniforms(sampling: Sampling, count: int) -> torch.Tensor:
 def _truncate(
     logits_BV: torch.Tensor, temperatures_B: torch.Tensor, top_ks_B: torch.Tensor, top_ps_B: torch.Tensor
 ) -> torch.Tensor:
-    """Logits with those at -inf that are not to be sampled: first by top-k, then by top-p of what is left. Greedy rows
-    stay as they are."""
+    """Sets the logits of tokens that must not be sampled to -inf: first by top-k, then by top-p among the rest. Greedy rows
+    are unchanged."""
     count = logits_BV.shape[1]
     greedy = temperatures_B == 0
     top_ks = torch.where(greedy | (top_ks_B == 0), count, top_ks_B)
@@ -223,12 +224,16 @@ def _truncate(
 def _sample(
     logits_BV: torch.Tensor, temperatures_B: torch.Tensor, uniforms_B: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Inverse-CDF sampling from softmax(logits / T); T = 0 takes the most likely token (scored at T = 1)."""
+    """Samples from softmax(logits / T) by the inverse CDF. T = 0 takes the most likely token (scored at T = 1).
+
+    Returns:
+        The tokens and their log-probabilities, each of shape (B,).
+    """
     greedy = temperatures_B == 0
     divisor = torch.where(greedy, torch.ones_like(temperatures_B), temperatures_B)
     logprobs = (logits_BV / divisor[:, None]).log_softmax(-1)
     cumulative = logprobs.exp().cumsum(-1)
-    uniforms = uniforms_B.clamp(min=2**-25)  # at 0 it would be the first token, be it impossible
+    uniforms = uniforms_B.clamp(min=2**-25)  # 0 would choose the first token even if its probability is 0
     drawn = torch.searchsorted(cumulative, (uniforms * cumulative[:, -1])[:, None].contiguous())[:, 0]
     chosen = torch.where(greedy, logprobs.argmax(-1), drawn.clamp(max=logits_BV.shape[1] - 1))
     return chosen, logprobs.gather(1, chosen[:, None])[:, 0]

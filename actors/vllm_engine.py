@@ -1,12 +1,13 @@
-"""vLLM's engine, run inside this process, for one policy or for several that are adapters beside one backbone.
+"""vLLM's engine inside this process, for one policy or for several policies that are adapters of one backbone.
 
-The engine is stepped by a thread of its own. vLLM's asynchronous front end would run it in a second process instead
-(on CPU with a third, unless told otherwise), each of which imports all of vLLM again: two engines then take a minute to
-start, and their errors stay behind. Engines of one process take turns, step by step, for vLLM keeps the context of a
-forward pass in a global; several actors use several cores. What that costs and gains: benchmarks/rollout.py.
+A separate thread runs the engine's steps. vLLM's asynchronous front end would run the engine in a second process instead (on
+a CPU by default with a third), each of which imports all of vLLM again: two engines would take a minute to start, and
+their errors would not reach this process. The engines of one process take turns, step by step, since vLLM keeps the
+context of a forward pass in a global variable; several actors use several cores. benchmarks/rollout.py measures the
+costs and gains.
 
-With `sleep` it gives its GPU memory back when told to, and takes it again when it is needed: first for weights, when new
-ones come, then for the cache, when there is something to generate.
+If `sleep` is set, `Engine.sleep` gives the GPU memory back. The engine takes it again when it is needed: first for the
+weights, when new ones are published, then for the cache, when there is something to generate.
 """
 
 import asyncio
@@ -36,18 +37,25 @@ from core.interfaces import EngineFailure
 
 log = logging.getLogger(__name__)
 _STEP = threading.Lock()
-"""Held by the engine of this process that makes a step, or loads weights."""
+"""Lock that an engine of this process holds while it makes a step or loads weights."""
 _TRIES = 20
-"""To sleep, within two seconds."""
+"""Number of attempts to put vLLM to sleep, within two seconds."""
 _M_ARENA_MAX = -8
-"""Of glibc's malloc.h."""
+"""The constant M_ARENA_MAX of glibc's malloc.h."""
 
 
 def engine_args(
     model: str, settings: VllmEngine, device: str, ranks: Sequence[int] = (), versions: int = ADAPTERS
 ) -> EngineArgs:
-    """ranks: of the policies' adapters; versions: of each that there is room for. Raises EngineFailure for a rank that vLLM
-    does not know."""
+    """Returns vLLM's arguments for an engine.
+
+    Args:
+        ranks: ranks of the policies' adapters.
+        versions: number of versions of each adapter that the engine can hold.
+
+    Raises:
+        EngineFailure: if vLLM does not support a rank.
+    """
     common: dict[str, Any] = dict(  # noqa: C408 - reads as the keyword arguments it becomes
         model=model,
         dtype=settings.dtype or "float32",
@@ -81,7 +89,8 @@ def engine_args(
     return EngineArgs(
         **common,
         enforce_eager=True,
-        # vLLM's 128 here: prompts of a few hundred tokens would share little of a prefix, and each turn's extends the last
+        # with vLLM's default of 128, prompts of a few hundred tokens would share little of their prefix, though each turn's
+        # prompt extends the last
         block_size=32,
         kv_cache_memory_bytes=(settings.kv_cache_mb or KV_CACHE_MB) << 20,
         # a seeded request whose prompt is prefilled in chunks kills the CPU engine, so prefill whole
@@ -91,7 +100,7 @@ def engine_args(
 
 
 def _room(rank: int) -> int:
-    """The least that vLLM can be told which has room for it."""
+    """Returns the smallest maximum rank that vLLM supports and that is at least this rank."""
     known = sorted(get_args(MaxLoRARanks))
     if rank > known[-1]:
         raise EngineFailure(f"vLLM has no adapters of rank {rank}, {known[-1]} is the most")
@@ -105,7 +114,7 @@ class _Waiting(NamedTuple):
 
 
 class Engine:
-    """Must be used from one event loop."""
+    """A vLLM engine with its thread. All async methods must be called from the same event loop."""
 
     def __init__(
         self,
@@ -115,14 +124,19 @@ class Engine:
         ranks: Sequence[int] = (),
         versions: int = ADAPTERS,
     ) -> None:
-        """ranks: of the adapters, by policy; none: the model's own weights are what is trained; versions: of each adapter
-        that there is room for.
+        """Starts the engine.
 
-        Raises EngineFailure where the engine does not start."""
+        Args:
+            ranks: rank of each policy's adapter. Default: no adapters; the model's own weights are trained.
+            versions: number of versions of each adapter that the engine can hold.
+
+        Raises:
+            EngineFailure: if the engine does not start.
+        """
         self.max_model_len = settings.max_model_len
         self._sleeps = bool(settings.sleep)
         self._asleep: set[str] = set()
-        """What vLLM has given back, by its own names."""
+        """The kinds of memory that vLLM has given back, by vLLM's names."""
         self._ids = itertools.count()
         self._adapters = itertools.count(1)
         self._commands: queue.SimpleQueue[tuple[str, Callable[[str], Any]] | None] = queue.SimpleQueue()
@@ -130,7 +144,8 @@ class Engine:
         self._death: EngineFailure | None = None
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # it has precedence over the argument
         if device == "cpu":
-            # the heap of a further thread goes back to the kernel each time a tensor is freed: a fifth of a step is page faults
+            # with one heap per thread, this thread's goes back to the kernel each time a tensor is freed, and page faults
+            # take a fifth of a step
             ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
         set_num_threads = torch.set_num_threads
         try:
@@ -142,30 +157,32 @@ class Engine:
             raise EngineFailure(f"vLLM cannot run {model}: {_in_words(error)}") from error
         finally:
             torch.set_num_threads = (
-                set_num_threads  # on CPU vLLM disables it, for a learner of this process, too
+                set_num_threads  # on CPU vLLM disables it, also for a learner in this process
             )
         self._llm.set_weight_version("0")
-        # vLLM's CPU build gives who names no adapter another one's
+        # in vLLM's CPU build a request without an adapter gets the adapter of another request
         self.first_adapters = [self.next_adapter(0) for _ in ranks]
-        """Of each policy; they change nothing."""
+        """One adapter per policy, which changes nothing."""
         for adapter in self.first_adapters:
             self.call("put_adapter", adapter.lora_int_id, {}, 1, 1)
         self._thread = threading.Thread(target=self._serve, name=f"vllm-{model}", daemon=True)
         self._thread.start()
 
     def next_adapter(self, version: int) -> LoRARequest:
-        """One that is not loaded yet, with an id and a name of its own: cached prefixes go by the name."""
+        """Returns a handle for an adapter that is still to be loaded. Its id and name are unique: vLLM looks cached prefixes
+        up by the name."""
         number = next(self._adapters)
         return LoRARequest(f"adapter {number}, version {version}", number, "in memory")
 
     def call(self, method: str, *arguments: Any) -> bool:
-        """On all of the engine's workers (actors/vllm_worker.py); on the engine's thread only. Other engines of this process
-        make no step meanwhile: what loads weights uses vLLM's globals, too."""
+        """Calls a method of all workers of the engine (actors/vllm_worker.py), and returns whether all results are true.
+        Must be called on the engine's thread. Other engines of this process make no step meanwhile, since loading weights
+        uses vLLM's global variables, too."""
         with _STEP:
             return all(self._llm.collective_rpc(method, args=arguments))
 
     async def sleep(self) -> None:
-        """Give back the GPU's memory until it is needed again. Who waits for a completion waits no more."""
+        """Gives the GPU memory back until it is needed again. Requests in flight are cancelled."""
         if not self._sleeps:
             return
         abort = self.cancel()
@@ -180,21 +197,22 @@ class Engine:
         await self.ask(rest)
 
     def _lie_down(self) -> None:
-        """Weights are kept on the host, the cache is not."""
+        """Has vLLM move the weights to host memory and drop the cache."""
         for _ in range(_TRIES):
             try:
                 return self._llm.sleep(level=1)
             except Exception as error:  # AssertionError; from a worker's process RuntimeError
                 if "Memory usage increased" not in str(error):
                     raise
-                # others took memory of this GPU meanwhile, and vLLM believes that it did itself
+                # other processes took memory of this GPU meanwhile, and vLLM counts it as its own
                 time.sleep(0.1)
         raise EngineFailure(
             "vLLM could not sleep: others of this GPU took more memory than it gave back, each time"
         )
 
     def wake(self, *wanted: str) -> None:
-        """On the engine's thread. wanted: "weights", "kv_cache". Raises EngineFailure where others have the memory."""
+        """Takes GPU memory again. Must be called on the engine's thread. wanted: "weights", "kv_cache". Raises EngineFailure
+        if other processes use the memory."""
         if tags := sorted(self._asleep & set(wanted)):
             try:
                 self._llm.wake_up(tags)
@@ -211,9 +229,10 @@ class Engine:
         adapter: LoRARequest | None = None,
         heard: Callable[[Sequence[int]], None] | None = None,
     ) -> Any:
-        """Return vLLM's RequestOutput once the request is finished.
+        """Returns vLLM's RequestOutput once the request is finished.
 
-        heard: is told all tokens so far after each of the engine's steps, if params ask for them.
+        Args:
+            heard: is called with all tokens so far after each step of the engine, if `params` requests them.
         """
 
         def add(name: str) -> None:
@@ -223,25 +242,25 @@ class Engine:
         return await self.ask(add, adapter.lora_int_id if adapter else None, heard)
 
     def serves(self, adapter: LoRARequest) -> bool:
-        """Whether somebody waits for a completion by it."""
+        """Whether any request with this adapter is in flight."""
         return any(waiting.adapter == adapter.lora_int_id for waiting in self._waiting.values())
 
     def cancel(self, adapter: LoRARequest | None = None) -> Callable[[], None]:
-        """Who waits for completions by this adapter waits no more, or without one, whoever waits. Returns what the engine's
-        thread must do for it."""
+        """Cancels all requests with this adapter, or all requests if no adapter is given. Returns a function that aborts
+        them in vLLM, which must be called on the engine's thread."""
         names = [n for n, w in self._waiting.items() if adapter is None or w.adapter == adapter.lora_int_id]
         for name in names:
             self._waiting[name].answer.cancel()
         return lambda: self._llm.abort_request(names)
 
     def renew(self, version: int) -> None:
-        """On the engine's thread, after new weights: keys and values of the old ones are forgotten, of requests in flight,
-        too, and what is sampled from now on is of this version."""
+        """Drops all cached keys and values, also those of requests in flight, and sets the version of all tokens that are
+        sampled from now on. Must be called on the engine's thread after new weights have been loaded."""
         self._llm.reset_prefix_cache(reset_running_requests=True)
         self._llm.set_weight_version(str(version))
 
     async def close(self) -> None:
-        """Also a second time."""
+        """Cancels all requests and ends the engine. Can be called repeatedly."""
         for waiting in self._waiting.values():
             waiting.answer.cancel()
         if self._thread.is_alive():
@@ -256,8 +275,13 @@ class Engine:
         adapter: int | None = None,
         heard: Callable[[Sequence[int]], None] | None = None,
     ) -> Any:
-        """What act(name) returns on the engine's thread, or where that is None, the output of the request that it made
-        under this name. Raises what act raises, and EngineFailure; a request that nobody waits for any more is aborted."""
+        """Runs act(name) on the engine's thread and returns its result; if that is None, waits for the request that `act`
+        added under this name and returns its output. If the caller is cancelled, the request is aborted.
+
+        Raises:
+            EngineFailure: if the engine has ended.
+            Exception: whatever `act` raises.
+        """
         if self._death is not None:
             raise self._death
         self._loop = asyncio.get_running_loop()
@@ -273,11 +297,11 @@ class Engine:
                 self.tell(lambda: self._llm.abort_request([name]))
 
     def tell(self, act: Callable[[], Any]) -> None:
-        """To be done on the engine's thread when it comes to it; nobody waits."""
+        """Runs `act` on the engine's thread, without waiting for it."""
         self._commands.put(("", lambda _: act()))
 
     def _serve(self) -> None:
-        """The engine's thread: act on commands, make a step while there are requests."""
+        """Runs on the engine's thread: executes commands, and makes steps while there are unfinished requests."""
         try:
             while self._obey():
                 with _STEP:
@@ -290,7 +314,8 @@ class Engine:
             self._loop.call_soon_threadsafe(lambda: self._settle([(n, self._death) for n in self._waiting]))
 
     def _obey(self) -> bool:
-        """All commands that are there; wait for one where there is nothing to generate. False to end."""
+        """Executes all queued commands; waits for one if there is nothing to generate. Returns False if the thread is to
+        end."""
         while not self._commands.empty() or not self._llm.has_unfinished_requests():
             command = self._commands.get()
             if command is None:
@@ -298,14 +323,14 @@ class Engine:
             name, act = command
             try:
                 result = act(name)
-            except Exception as error:  # of this request alone
+            except Exception as error:  # it concerns this command alone
                 result = error
             if result is not None:
                 self._loop.call_soon_threadsafe(self._settle, [(name, result)])
         return True
 
     def _settle(self, results: Sequence[tuple[str, Any]]) -> None:
-        """On the loop: give those who wait their results, or what there is of them, or raise errors."""
+        """Runs on the event loop: sets the results or errors of finished requests, and passes partial outputs to `heard`."""
         for name, result in results:
             waiting = self._waiting.get(name)
             if waiting is None or waiting.answer.done():
@@ -320,5 +345,5 @@ class Engine:
 
 
 def _in_words(error: Exception) -> str:
-    """On one line."""
+    """Returns the error's type and message on one line."""
     return " ".join(f"{type(error).__name__}: {error}".split())

@@ -1,7 +1,7 @@
 """Policies on vLLM's engine: token ids in, token ids and sampled log-probabilities out.
 
-Where sampling is truncated (top-p, top-k) the log-probabilities are of the truncated distribution, which is not the
-learner's: training never asks for it.
+If sampling is truncated (top-p, top-k), the log-probabilities are those of the truncated distribution, which differs from
+the learner's; training therefore never truncates.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ def sampling_params(sampling: Sampling) -> SamplingParams:
         top_p=sampling.top_p,
         top_k=sampling.top_k,
         stop_token_ids=list(sampling.stop_token_ids),
-        ignore_eos=True,  # the stop tokens are named above, the model's eos among them where it is one
+        ignore_eos=True,  # stop_token_ids has all stop tokens, the model's eos included if it is one
         logprobs=0,
         flat_logprobs=True,
         detokenize=False,
@@ -36,8 +36,8 @@ def sampling_params(sampling: Sampling) -> SamplingParams:
 
 
 def completion_of(output: Any, version: int | None = None) -> Completion:
-    """Of vLLM's finished RequestOutput. version: None where it is as vLLM says. Raises EngineFailure where vLLM gave it up:
-    nobody learns from that."""
+    """Converts vLLM's finished RequestOutput. version: the policy version; None takes it from vLLM's output. Raises
+    EngineFailure if vLLM aborted the request: such a completion must not be trained on."""
     sampled = output.outputs[0]
     if sampled.finish_reason not in set(FinishReason):
         raise EngineFailure(f"vLLM gave up a completion: {sampled.finish_reason}")
@@ -61,7 +61,7 @@ async def complete(
     version: int | None = None,
     adapter: LoRARequest | None = None,
 ) -> Completion:
-    """Raises ValueError where prompt and completion do not fit max_model_len."""
+    """Generates one completion. Raises ValueError if the prompt leaves no room in max_model_len."""
     if len(prompt) >= engine.max_model_len:
         raise ValueError(f"prompt of {len(prompt)} tokens does not fit max_model_len {engine.max_model_len}")
     output = await engine.complete(prompt, sampling_params(sampling), adapter, sampling.heard)
@@ -69,7 +69,7 @@ async def complete(
 
 
 async def score(engine: Engine, tokens: Sequence[int], adapter: LoRARequest | None = None) -> list[float]:
-    """Log-probabilities of tokens[1:] given what precedes them."""
+    """Returns the log-probabilities of tokens[1:], each given the tokens before it."""
     params = SamplingParams(max_tokens=1, prompt_logprobs=0, detokenize=False, temperature=0.0)
     output = await engine.complete(tokens, params, adapter)
     rows = (output.prompt_logprobs or [])[1:]
@@ -77,10 +77,10 @@ async def score(engine: Engine, tokens: Sequence[int], adapter: LoRARequest | No
 
 
 class VllmPolicy:
-    """A model of its own, whose weights are replaced in place."""
+    """A policy that has a separate engine, whose weights are replaced in place."""
 
     def __init__(self, model: str, settings: VllmEngine, device: str = "cpu") -> None:
-        """Raises EngineFailure where the engine does not start."""
+        """Raises EngineFailure if the engine does not start."""
         self._engine = Engine(model, settings, device)
         self._version = 0
 
@@ -89,19 +89,19 @@ class VllmPolicy:
         return self._version
 
     async def generate(self, prompt_tokens: Sequence[int], sampling: Sampling) -> Completion:
-        """Raises ValueError where prompt and completion do not fit max_model_len."""
+        """Generates one completion. Raises ValueError if the prompt leaves no room in max_model_len."""
         return await complete(self._engine, prompt_tokens, sampling)
 
     async def score(self, tokens: Sequence[int]) -> list[float]:
         return await score(self._engine, tokens)
 
     async def load_weights(self, update: WeightUpdate) -> PublishReceipt:
-        """Replace the weights in place; what is in flight goes on with the new ones. Raises PublishError where the engine
-        still has the old ones."""
+        """Replaces the weights in place; requests in flight continue with the new weights. Raises PublishError if the engine
+        still has the old weights."""
         tensors = tensors_of(update)
 
         def reload(_: str) -> bool:
-            self._engine.wake("weights")  # the cache, which takes more, when there is something to generate
+            self._engine.wake("weights")  # the cache, which takes more memory, is woken with the next request
             loaded = self._engine.call("reload", tensors, update.digest)
             self._engine.renew(update.version)
             return loaded
@@ -121,21 +121,21 @@ class VllmPolicy:
 
 
 class AdapterPolicy:
-    """A LoRA adapter on an engine's backbone, beside those of other policies. A version is an adapter by itself: what is
-    in flight when another is published is completed by the one that it began with."""
+    """A policy that is a LoRA adapter on an engine's backbone, possibly beside adapters of other policies. Each policy
+    version is a separate adapter, so that requests in flight are completed by the version that they began with."""
 
     def __init__(self, engine: Engine, adapter: LoRARequest, most: int) -> None:
-        """adapter: one of engine.first_adapters; most: versions that the engine has room for."""
+        """adapter: one of engine.first_adapters; most: number of versions of the adapter that the engine can hold."""
         self._engine, self._version, self._most = engine, 0, most
         self._loaded = [adapter]
-        """The last one is played."""
+        """The loaded versions, oldest first; new requests use the last one."""
 
     @property
     def version(self) -> int:
         return self._version
 
     async def generate(self, prompt_tokens: Sequence[int], sampling: Sampling) -> Completion:
-        """Raises ValueError where prompt and completion do not fit max_model_len."""
+        """Generates one completion. Raises ValueError if the prompt leaves no room in max_model_len."""
         adapter = self._loaded[-1]
         try:
             return await complete(self._engine, prompt_tokens, sampling, self._version, adapter)
@@ -146,8 +146,8 @@ class AdapterPolicy:
         return await score(self._engine, tokens, self._loaded[-1])
 
     async def load_weights(self, update: WeightUpdate) -> PublishReceipt:
-        """Raises PublishError where the engine's adapter is not the learner's. Requests by the oldest version are cancelled
-        where there is no room for another."""
+        """Loads the new version as a further adapter. If the engine can hold no more versions, the oldest one is unloaded
+        and its requests are cancelled. Raises PublishError if the engine's adapter differs from the learner's."""
         if update.adapter is None:
             raise PublishError(f"version {update.version}: all weights were published to an adapter's engine")
         while len(self._loaded) >= self._most:
@@ -167,7 +167,7 @@ class AdapterPolicy:
         return await make_receipt(update, self.score)
 
     async def sleep(self) -> None:
-        """All policies of the engine."""
+        """Puts the engine, and so all of its policies, to sleep."""
         await self._engine.sleep()
 
     async def close(self) -> None:
@@ -192,8 +192,8 @@ class AdapterPolicy:
 def adapter_policies(
     model: str, settings: VllmEngine, device: str, ranks: Mapping[str, int], versions: int = ADAPTERS
 ) -> dict[str, AdapterPolicy]:
-    """One engine's policies; ranks: of their adapters; versions: that there is room for, of each. Raises EngineFailure
-    where the engine does not start."""
+    """Starts one engine and returns its policies. ranks: by policy, the rank of its adapter; versions: number of versions of
+    each adapter that the engine can hold. Raises EngineFailure if the engine does not start."""
     engine = Engine(model, settings, device, list(ranks.values()), versions)
     firsts = zip(ranks, engine.first_adapters, strict=True)
     return {name: AdapterPolicy(engine, first, versions) for name, first in firsts}

@@ -1,4 +1,4 @@
-"""What runs inside vLLM's worker: new weights, new adapters. Named in `worker_extension_cls`, imported by vLLM."""
+"""Loads weights and adapters inside vLLM's workers. vLLM imports the class that `worker_extension_cls` names."""
 
 import ctypes
 from collections.abc import Iterable, Iterator, Mapping
@@ -8,29 +8,37 @@ import torch
 
 
 class Weights:
-    """Methods become available to `collective_rpc`."""
+    """Extends vLLM's worker: `collective_rpc` can call these methods."""
 
     model_runner: Any
     _last: tuple[int | list[int], list[list[int]]] | None = None
-    """What stands for the tensors that were given last, and bits of the model's then, on each GPU."""
+    """A digest of the tensors that were given last, and the `bits` of the model's parameters afterwards, on each GPU."""
 
     def reload(self, tensors: Mapping[str, torch.Tensor], digest: int) -> bool:
-        """Load Hugging Face-named tensors in place, which are in the engine's dtype. digest: of these. False where others than last time left the model as
-        it was: in bfloat16 the probe would hardly show it."""
+        """Loads tensors in place. Their names are Hugging Face's, their dtype is the engine's.
+
+        Args:
+            digest: digest of the tensors.
+
+        Returns:
+            False if the tensors differ from those of the last call and the model has not changed: in bfloat16 the probe
+            would hardly show it.
+        """
         self.model_runner.reload_weights(weights_iterator=iter(tensors.items()))
         model = self.model_runner.get_model()
         _rebuild_tied_head(model)
         own = dict(model.named_parameters())
         given: int | list[int] = digest
         if not all(parameter.numel() for parameter in own.values()):
-            # The CPU build has packed its linear maps away: what is left of the parameters says nothing of those.
+            # vLLM's CPU build has packed the weights of linear layers elsewhere and left empty parameters: only the
+            # remaining parameters can be compared.
             own = {
                 name: parameter for name, parameter in own.items() if parameter.numel() and name in tensors
             }
             given = [bits([tensors[name].to(parameter.dtype)]) for name, parameter in own.items()]
-            # what was packed before would stay with the process, as much memory as the model
+            # else the process would keep the memory of the weights packed before, as much as the model takes
             ctypes.CDLL(None).malloc_trim(0)
-        # each GPU of a tensor-parallel engine has its part: what changed may all be another's
+        # each GPU of a tensor-parallel engine holds a part of the model, and all changes may be in another GPU's part
         now = given, _on_each_gpu([bits([parameter]) for parameter in own.values()])
         last = self._last
         arrived = last is None or now[0] == last[0] or now[1] != last[1]
@@ -39,8 +47,14 @@ class Weights:
         return arrived
 
     def put_adapter(self, number: int, tensors: Mapping[str, torch.Tensor], rank: int, alpha: int) -> bool:
-        """Load a LoRA adapter under a new number. tensors: by PEFT's names; none change nothing. False,
-        and nothing is loaded, where the layers then hold other numbers than were given."""
+        """Loads a LoRA adapter under a new number.
+
+        Args:
+            tensors: by PEFT's names. An empty mapping loads an adapter that changes nothing.
+
+        Returns:
+            False, with no adapter loaded, if the layers then hold other values than the given ones.
+        """
         from vllm.distributed import get_tp_group
         from vllm.lora.lora_model import LoRAModel
         from vllm.lora.peft_helper import PEFTHelper
@@ -61,17 +75,17 @@ class Weights:
             )
             manager.add_adapter(adapter)
         else:
-            worker._cached_dummy_lora = False  # as it is after start-up: make one, and keep none
+            worker._cached_dummy_lora = False  # its value after start-up: a new dummy is made, and not cached
             worker.add_dummy_lora(LoRARequest(str(number), number, "zeros"), rank)
         manager.activate_adapter(number)
         given = (t.to(dtype) * (alpha / rank if ".lora_B." in n else 1) for n, t in tensors.items())
         expected, arrived = bits(given), True
-        if get_tp_group().world_size > 1:  # this GPU has its part, as vLLM cuts it
+        if get_tp_group().world_size > 1:  # this GPU holds the part that vLLM assigns to it
             arrived = expected == bits(_registered(manager, number, in_part=False))
             expected = bits(_registered(manager, number, in_part=True))
         arrived = arrived and expected == bits(
             _in_slot(manager, number)
-        )  # both rest on zeros, whose bits are none
+        )  # the padding is zeros, which add nothing to the bits
         if not arrived:
             manager.remove_adapter(number)
         return arrived
@@ -80,12 +94,12 @@ class Weights:
         return self.model_runner.lora_manager.remove_adapter(number)
 
     def adapters(self) -> set[int]:
-        """Those that are loaded."""
+        """Returns the numbers of the loaded adapters."""
         return self.model_runner.lora_manager.list_adapters()
 
 
 def _in_slot(manager: Any, number: int) -> Iterator[torch.Tensor]:
-    """An adapter's part of what the layers compute with, padded with zeros."""
+    """Yields an adapter's tensors as the layers use them, padded with zeros."""
     slot = manager.lora_index_to_id.index(number)
     for module in {id(module): module for module in manager.modules.values()}.values():
         for stacks in (module.lora_a_stacked, module.lora_b_stacked):
@@ -94,7 +108,7 @@ def _in_slot(manager: Any, number: int) -> Iterator[torch.Tensor]:
 
 
 def _registered(manager: Any, number: int, *, in_part: bool) -> Iterator[torch.Tensor]:
-    """An adapter's tensors as vLLM has put them together; in_part: this GPU's part of them."""
+    """Yields an adapter's tensors as vLLM has merged them. in_part: whether only this GPU's part is wanted."""
     adapter = manager.get_adapter(number)
     for name, module in manager.modules.items():
         if lora := manager._get_lora_layer_weights(adapter, name):
@@ -106,7 +120,7 @@ def _registered(manager: Any, number: int, *, in_part: bool) -> Iterator[torch.T
 
 
 def _on_each_gpu(numbers: list[int]) -> list[list[int]]:
-    """Of all workers of a tensor-parallel engine, all of which call this."""
+    """Returns the numbers of all workers of a tensor-parallel engine; each worker must call this."""
     from vllm.distributed import get_tp_group
 
     group = get_tp_group()
@@ -117,21 +131,22 @@ def _on_each_gpu(numbers: list[int]) -> list[list[int]]:
 
 
 def bits(tensors: Iterable[torch.Tensor]) -> int:
-    """Sum of all elements' bit patterns as whole numbers, modulo 2**64: whatever their order, and however they are joined."""
+    """Returns the sum of all elements' bit patterns as integers, modulo 2**64. It depends neither on the order of the
+    elements nor on how tensors are concatenated."""
     views = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
     total = 0
     with torch.no_grad():
         for tensor in tensors:
             whole = tensor.contiguous().view(views[tensor.element_size()]).flatten()
-            # a sum copies 8 bytes an element: on a host larger ones page by page
+            # a sum makes a copy of 8 bytes per element, and on a host a larger copy is allocated page by page
             parts = whole.split(1 << (20 if whole.is_cpu else 22))
             total += int(sum(part.sum(dtype=torch.int64) for part in parts))
     return total % 2**64
 
 
 def _rebuild_tied_head(model: torch.nn.Module) -> None:
-    """vLLM's CPU build packs lm_head's weights once; with tied embeddings a reload leaves that copy stale,
-    silently. Dispatch its GEMM again."""
+    """Packs the weights of lm_head again: vLLM's CPU build packs them once, and with tied embeddings a reload silently
+    leaves that copy stale."""
     from vllm.platforms import current_platform
 
     head = getattr(model, "lm_head", None)

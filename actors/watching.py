@@ -1,4 +1,4 @@
-"""Waiting for actors that may die, or be stopped without dying: Ray tells of the first, and never of the second."""
+"""Waits for Ray actors that may die or hang. Ray reports an actor that has died, but never one that hangs."""
 
 import contextlib
 import os
@@ -13,17 +13,19 @@ from ray.exceptions import ActorDiedError, OutOfMemoryError, RayActorError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 LOOK_S = 5.0
-"""Between two looks whether somebody who works is still there."""
+"""Time between two checks whether a working actor is alive."""
 SILENCE_S = 60.0
-"""Who has not said within this that it is there, which takes no work, is stopped."""
+"""An actor that has not answered a call that takes no work within this time hangs."""
 START_S = 1800.0
-"""Who has not loaded its models within this will not: its node is gone, or nobody has room."""
+"""Maximum time for an actor to load its models. An actor that takes longer never will: its node is gone, or no node has the
+resources that it needs."""
 CLOSE_S = 20.0
-"""For all actors together, at the end of a run."""
+"""Time for all actors together to close at the end of a run."""
 REPLACEMENTS = 3
-"""Of one actor, over a run: what is lost again and again ends it, with its last words."""
+"""Maximum number of replacements of one actor in a run. If it is lost once more, the run ends with its last error."""
 HEALTH: dict[str, Any] = {"concurrency_groups": {"health": 1}}
-"""Options of an actor that can be watched: its `alive` has a thread of its own, and answers while it works."""
+"""Ray options of an actor that can be watched: its method `alive` has a separate concurrency group, so that it answers while
+the actor works."""
 
 
 GONE = (ActorDiedError, OutOfMemoryError)
@@ -34,15 +36,18 @@ DIED = (RayActorError, OutOfMemoryError)
 
 
 class Silent(Exception):
-    """An actor that does not answer, and has not died."""
+    """An actor does not answer, and has not died."""
 
 
 def answer(reference: Any, *watched: Any, meanwhile: Callable[[], None] = lambda: None) -> Any:
-    """What a call comes to, however long it takes, while the actors that it needs are there. meanwhile: is called at each
-    look.
+    """Returns the result of a call, however long it takes, as long as the watched actors are alive.
+
+    Args:
+        watched: the actors that the call needs.
+        meanwhile: is called each time before the actors are checked.
 
     Raises:
-        Silent: one of them is not, and has not died.
+        Silent: if a watched actor does not answer, and has not died.
         RayError: as ray.get does.
     """
     while not ray.wait([reference], timeout=LOOK_S)[0]:
@@ -52,7 +57,7 @@ def answer(reference: Any, *watched: Any, meanwhile: Callable[[], None] = lambda
 
 
 def require_alive(actors: Iterable[Any]) -> None:
-    """Raises Silent, and one of DIED where one has died."""
+    """Raises Silent if an actor does not answer, and one of DIED if an actor has died."""
     asked = {actor.alive.remote(): actor for actor in actors}
     answered, silent = ray.wait(list(asked), num_returns=len(asked), timeout=SILENCE_S)
     ray.get(answered)
@@ -61,8 +66,9 @@ def require_alive(actors: Iterable[Any]) -> None:
 
 
 def end(actor: Any, *, again: bool = False) -> None:
-    """Of an actor that may be stopped. Ray asks its process to end, and takes it for ended where it cannot connect to it: it
-    would be there for ever, with its CPUs and GPUs. again: Ray is to begin it anew."""
+    """Ends an actor that may hang. Ray only asks the actor's process to end, and takes it for ended if it cannot connect to
+    it. The process would then stay for ever, with its CPUs and GPUs, so it is killed as well. again: whether Ray restarts
+    the actor."""
     known = actors(actor._actor_id.hex())
     ray.kill(actor, no_restart=not again)
     if known and (node := known["Address"]["NodeID"]):
@@ -73,6 +79,6 @@ def end(actor: Any, *, again: bool = False) -> None:
 
 
 def _end_process(pid: int) -> None:
-    with contextlib.suppress(OSError):  # it has ended
+    with contextlib.suppress(OSError):  # the process has ended already
         if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"ray::"):
             os.kill(pid, signal.SIGKILL)

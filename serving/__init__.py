@@ -1,1 +1,1 @@
-"""Models behind HTTP: vLLM's own OpenAI app for each that is loaded, and our `/v1/solve`. Ray Serve is scripts/serve.py's."""
+"""Serves models over HTTP: vLLM's OpenAI app for each loaded model, and `/v1/solve`. scripts/serve.py adds Ray Serve."""

@@ -1,4 +1,4 @@
-"""The service: `/v1/models`, `/v1/completions`, `/v1/chat/completions`, `/v1/solve`. Who may ask is web/guard.py's."""
+"""The service: `/v1/models`, `/v1/completions`, `/v1/chat/completions`, `/v1/solve`. web/guard.py controls access."""
 
 import argparse
 import contextlib
@@ -24,13 +24,14 @@ from web.guard import Receive, Send, again, error_answer
 
 _INVALID = "invalid_request_error"
 _COMPLETION_TOKENS = 16
-"""Of `/v1/completions` where a request does not say, as OpenAI has it."""
+"""Default of max_tokens in `/v1/completions`, as in OpenAI's API."""
 _VERDICTS = 1024
-"""Kept: each may hold what a client's program printed."""
+"""Number of verdicts that the sandbox caches. It is low, since a verdict may hold what a client's program printed."""
 
 
 class OpenAI:
-    """Reads no more of a request than which model it is for, and how many tokens it may take; the rest is vLLM's."""
+    """An ASGI app that forwards requests to vLLM's OpenAI app. It only reads which model a request is for, how many tokens
+    the answer may have, and whether the answer can be cached."""
 
     def __init__(self, models: Mapping[str, Model], shelf: Shelf[Engine], max_tokens: int) -> None:
         self._models, self._shelf, self._max_tokens = models, shelf, max_tokens
@@ -55,7 +56,7 @@ class OpenAI:
             await error_answer(503, str(error), "model_not_loaded")(scope, receive, send)
 
     def _refusal(self, path: str, asked: Any) -> Any:
-        """An answer, or None."""
+        """Returns an error response if the request must be refused, else None."""
         if not isinstance(asked, dict):
             return error_answer(400, "the body is not a JSON object", _INVALID)
         if not isinstance(name := asked.get("model"), str) or name not in self._models:
@@ -71,9 +72,10 @@ class OpenAI:
 
 
 def asked_tokens(path: str, asked: Mapping[str, Any], limit: int) -> int:
-    """Tokens that a request may be answered with, all its completions together, by what vLLM reads at this path.
+    """Returns the maximum number of tokens of the answer, all completions together, from the fields that vLLM reads at this
+    path.
 
-    Raises ValueError where a number is none: vLLM would take "4096" and 4096.0 for 4096.
+    Raises ValueError if a field is not an integer or is too small: vLLM would accept "4096" and 4096.0 as 4096.
     """
     chat = path.endswith("/chat/completions")
     names = ("max_completion_tokens", "max_tokens") if chat else ("max_tokens",)
@@ -90,9 +92,9 @@ def asked_tokens(path: str, asked: Mapping[str, Any], limit: int) -> int:
 
 
 def build_app(options: argparse.Namespace) -> FastAPI:
-    """options: of scripts/serve.py, checked there."""
+    """Builds the service. options: the options of scripts/serve.py, which has validated them."""
     dtype = of_engine(options.device, options.dtype)["dtype"]
-    cache_mb = options.kv_cache_mb if options.device == "cpu" else None  # a GPU has its share
+    cache_mb = options.kv_cache_mb if options.device == "cpu" else None  # on a GPU the utilization decides
     models = with_context(open_models(options.model, "--model"), options.max_model_len, dtype, cache_mb)
     engines = EngineOptions(
         device=options.device,

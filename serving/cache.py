@@ -1,4 +1,4 @@
-"""Equal requests get the same answer, where it would be the same anyway: greedy ones, and those with a seed."""
+"""Caches answers to equal requests, if the answer would be the same anyway: for greedy requests, and those with a seed."""
 
 import hashlib
 import json
@@ -9,7 +9,7 @@ from typing import Any
 from web.guard import App, Message, Receive, Send
 
 _FAILED = b'data: {"error"'
-"""In a stream that broke off after its status had been sent."""
+"""Occurs in a stream that failed after its status had been sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,12 +18,12 @@ class Answer:
     body: bytes
 
     def __len__(self) -> int:
-        """Bytes, about."""
+        """Returns the approximate size in bytes."""
         return len(self.body) + 500
 
 
 def cache_key(path: str, asked: Mapping[str, Any]) -> str | None:
-    """None: not to be kept, for another time it would be answered otherwise."""
+    """Returns the request's key in the cache. None if the answer must not be cached, since it would differ each time."""
     if asked.get("temperature") != 0 and asked.get("seed") is None:
         return None
     said = {name: value for name, value in asked.items() if name not in ("user", "request_id")}
@@ -38,7 +38,7 @@ async def answer_from(
     receive: Receive,
     send: Send,
 ) -> None:
-    """The app's answer, or an equal one of before; the header x-cache says which: hit, miss, or none (not kept)."""
+    """Sends the cached answer, or the app's, which is then cached. The header x-cache is hit, miss, or none (not cached)."""
     found = cache.get(key) if key else None
     if found:
         headers = [*found.headers, (b"x-cache", b"hit")]
@@ -60,7 +60,7 @@ async def answer_from(
             message = {**message, "headers": [*message["headers"], (b"x-cache", b"miss" if key else b"none")]}
         elif key:
             parts.append(message.get("body", b""))
-            # vLLM answers who has hung up with `null`
+            # vLLM answers a disconnected client with `null`
             if head[0]["status"] == 200 and not message.get("more_body", False) and not gone:
                 _keep(cache, key, Answer(tuple(head[0]["headers"]), b"".join(parts)))
         await send(message)

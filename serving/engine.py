@@ -1,7 +1,7 @@
-"""A loaded model: vLLM's engine in a process of its own, vLLM's OpenAI app in this one, and the cache of its answers.
+"""A loaded model: vLLM's engine in a separate process, vLLM's OpenAI app in this process, and the cache of its answers.
 
-What an OpenAI request may say, how it is checked and answered is vLLM's. Of vLLM's routes only the two that we serve are
-there: no sleeping, no adapters by request, no tokenizer service.
+vLLM defines, validates and answers OpenAI requests. Only the two of vLLM's routes that are served are attached: there are
+no routes for sleep, for loading adapters, or for the tokenizer.
 """
 
 import asyncio
@@ -23,19 +23,19 @@ from serving.cache import Answer
 
 os.environ.setdefault("VLLM_CONFIGURE_LOGGING", "0")  # else it closes the log handlers of this process
 _AT_ONCE = 128
-"""Sequences that an engine decodes at once; more wait in it."""
+"""Number of sequences that an engine decodes at once; further ones wait in the engine's queue."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EngineOptions:
-    """Of every model that is served."""
+    """Options that all served models share."""
 
     device: str
     dtype: str | None
     max_tokens: int
-    """Of one completion, whatever a request asks."""
+    """Maximum number of tokens of one completion, whatever a request asks for."""
     kv_cache_mb: int
-    """On CPU."""
+    """Size of the KV cache in MiB. Has an effect on a CPU only."""
     gpu_memory_utilization: float
     cache_mb: float
 
@@ -55,14 +55,14 @@ class Engine:
 
 
 async def start_engine(name: str, model: Model, options: EngineOptions) -> Engine:
-    """Some seconds; the loop goes on meanwhile. Raises EngineFailure."""
+    """Loads a model in a thread, which takes some seconds. Raises EngineFailure if vLLM cannot serve the model."""
     client, app, frontend = await asyncio.to_thread(_open, name, model, options)
     from vllm.entrypoints.launchers.api_server.app_state import init_app_state
 
     try:
         await init_app_state(client, app.state, frontend, await client.get_supported_tasks())
     except BaseException as error:
-        await asyncio.to_thread(client.shutdown)  # else its process stays
+        await asyncio.to_thread(client.shutdown)  # else the engine's process would keep running
         if isinstance(error, Exception):
             raise EngineFailure(f"vLLM cannot serve {model.path}: {' '.join(str(error).split())}") from error
         raise
@@ -71,7 +71,7 @@ async def start_engine(name: str, model: Model, options: EngineOptions) -> Engin
 
 
 def _open(name: str, model: Model, options: EngineOptions) -> tuple[Any, FastAPI, Any]:
-    """vLLM's engine, its app without state yet, and its front end's settings. Raises EngineFailure."""
+    """Returns vLLM's engine, its app (still without state), and its front end's settings. Raises EngineFailure."""
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.entrypoints.launchers.cli_args import make_arg_parser
     from vllm.entrypoints.openai.chat_completion.api_router import attach_router as add_chat
@@ -97,13 +97,13 @@ def _open(name: str, model: Model, options: EngineOptions) -> tuple[Any, FastAPI
     add_chat(app)
     add_completions(app)
     init_exception_handler(app)
-    # vLLM would stop it where an engine is dead; ours starts another engine
+    # vLLM would stop this server when an engine dies; the service starts a new engine instead
     app.state.server = SimpleNamespace()
     try:
         with whole_model(model.path, options.dtype) as place:
             args = AsyncEngineArgs(**vars(engine_args(place, settings, options.device)))
             args.override_generation_config = {"max_new_tokens": options.max_tokens}
-            args.logprobs_mode = "raw_logprobs"  # as OpenAI's clients expect them
+            args.logprobs_mode = "raw_logprobs"  # the ones that OpenAI's clients expect
             return AsyncLLM.from_engine_args(args), app, frontend
     except Exception as error:
         raise EngineFailure(f"vLLM cannot run {model.path}: {' '.join(str(error).split())}") from error

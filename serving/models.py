@@ -1,4 +1,4 @@
-"""Which models a service may serve: found and checked before anything starts."""
+"""Finds and checks the models of a service before anything starts."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -13,15 +13,20 @@ from runtime.model import Model, check_writes_programs, find_policy, open_model
 from runtime.plan import parameters
 
 _ENGINE_BYTES = 900 << 20
-"""Of a process of vLLM's, before it has any weights."""
+"""Memory of a vLLM process without weights, in bytes."""
 _BLOCK = 128
-"""Tokens of the largest block in which vLLM shares its cache out."""
+"""Size of vLLM's largest cache block, in tokens."""
 _CONTEXT = 4096
-"""Of a model that does not say."""
+"""Context length of a model that does not state one, in tokens."""
 
 
 def open_models(named: Iterable[str], key: str) -> dict[str, Model]:
-    """By name, of NAME=RUN, NAME=DIRECTORY, NAME=FILE.gguf or NAME=OWNER/HUB-ID. Raises SparringError."""
+    """Returns the models by name. Raises SparringError.
+
+    Args:
+        named: texts of the form NAME=RUN, NAME=DIRECTORY, NAME=FILE.gguf or NAME=OWNER/HUB-ID.
+        key: the command-line option, for error messages.
+    """
     models: dict[str, Model] = {}
     for text in named:
         name, _, where = text.partition("=")
@@ -43,8 +48,15 @@ def open_models(named: Iterable[str], key: str) -> dict[str, Model]:
 def with_context(
     models: Mapping[str, Model], wanted: int | None, dtype: str, kv_cache_mb: int | None
 ) -> dict[str, Model]:
-    """The models, their context that in which they are served: as wanted, or as long as model and cache allow.
-    kv_cache_mb: None where an engine takes it from its share of a GPU. Raises SparringError where more is wanted."""
+    """Returns the models with the context length with which they are served.
+
+    Args:
+        wanted: context length in tokens. Default: as long as the model and the cache allow.
+        kv_cache_mb: None if an engine takes its cache from its share of a GPU.
+
+    Raises:
+        SparringError: if `wanted` is more than the model and the cache allow.
+    """
     found = {}
     for name, model in models.items():
         limits = {"its context": model.context or 0}
@@ -58,7 +70,7 @@ def with_context(
 
 
 def _cached_bytes(model: Model, dtype: str) -> int:
-    """Of a token's keys and values; 0 for a model of another kind than decoders usually are."""
+    """Returns the bytes of one token's keys and values. 0 if the model's config lacks the usual fields of a decoder."""
     from transformers import AutoConfig
 
     config = AutoConfig.from_pretrained(base_of(model.path) or model.path).get_text_config()
@@ -70,8 +82,9 @@ def _cached_bytes(model: Model, dtype: str) -> int:
 
 
 def fitting(models: Mapping[str, Model], wanted: int, dtype: str, kv_cache_mb: int) -> int:
-    """How many of them may be loaded at once, at most `wanted`, in the memory that is free now. Raises SparringError
-    where the largest does not fit by itself; a model that is not on this machine yet counts as nothing."""
+    """Returns how many of the models, at most `wanted`, can be loaded at once in the memory that is free now. The weights of
+    a model that is not on this machine yet count as 0 bytes. Raises SparringError if the largest model alone does not
+    fit."""
     needs = {
         name: parameters(model.path) * bytes_of(dtype) + (kv_cache_mb << 20) + _ENGINE_BYTES
         for name, model in models.items()
@@ -80,7 +93,13 @@ def fitting(models: Mapping[str, Model], wanted: int, dtype: str, kv_cache_mb: i
 
 
 def at_once(needs: Mapping[str, int], wanted: int, free: int) -> int:
-    """needs, free: bytes."""
+    """Returns how many models, at most `wanted`, can be loaded at once, whichever they are. Raises SparringError if the
+    largest one alone does not fit.
+
+    Args:
+        needs: by model, the memory that it needs, in bytes.
+        free: free memory in bytes.
+    """
     largest: Sequence[str] = sorted(needs, key=lambda name: needs[name], reverse=True)
     if needs[largest[0]] > free:
         raise SparringError(

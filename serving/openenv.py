@@ -1,10 +1,12 @@
-"""Our games of programs as an OpenEnv environment: another trainer's model writes the program, and gets our reward.
+"""Offers the program games as an OpenEnv environment: the model of another trainer writes the program, and gets the game's
+reward.
 
-`reset` puts a problem, `step` takes the whole answer, judges its program in the sandbox and gives what the game's rules let
-it earn. With game.attempts_per_episode above 1 a program that fails a test may be written again: the observation says
-which tests, as it does in training here. What the sandbox could not judge has no reward, and ends the episode.
+`reset` returns a problem. `step` takes the whole answer, judges its program in the sandbox and returns the reward according
+to the game's rules. If game.attempts_per_episode is above 1, the model can write a program that failed a test again: the
+observation lists the failed tests, as in training. An attempt that the sandbox could not judge has no reward, and ends the
+episode.
 
-Needs openenv-core. Not here: games of several players, or of several turns before a reward.
+Needs openenv-core. Games with several players, or with several turns before a reward, are not supported.
 """
 
 import asyncio
@@ -30,36 +32,36 @@ from games.programs.game import SolverGame
 
 NAMED = 3
 SESSIONS = 1024
-"""At a time: a trainer may have one for each of its rollouts."""
+"""Maximum number of sessions at a time: a trainer may have one for each of its rollouts."""
 
 
 class Answer(Action):
     text: str
-    """All that the model said; the program is the last fenced block, or all of it."""
+    """The model's whole completion. The program is the last fenced block or, if there is none, the whole text."""
 
 
 class Put(Observation):
-    """What a model is told. `reward` is None before a program, and where the sandbox failed."""
+    """The observation that the model gets. `reward` is None before the first program, and if the sandbox failed."""
 
     problem: str
-    """Its id."""
+    """The problem's id."""
     prompt: str = ""
-    """For a chat model; empty where the episode is done."""
+    """Prompt for a chat model; empty if the episode is done."""
     brief: str = ""
-    """The same for a model that knows nothing but this game."""
+    """A short prompt for a model that is trained on this game alone."""
     components: dict[str, float] = {}
-    """Every part of the reward."""
+    """The components of the reward."""
     outcomes: list[dict[str, Any]] = []
-    """What each test did: test, status, error."""
+    """The outcome of each test: test, status, error."""
 
 
 class ProgramEnvironment(Environment[Answer, Put, State]):
-    """One session: one episode after another."""
+    """A session, in which one episode is played after another."""
 
     SUPPORTS_CONCURRENT_SESSIONS = True
 
     def __init__(self, game: SolverGame, problems: Mapping[str, Problem], sandbox: Sandbox) -> None:
-        """problems: by id."""
+        """problems: the problems by id."""
         super().__init__()
         self._game, self._problems, self._sandbox = game, problems, sandbox
         self._problem: Problem | None = None
@@ -68,7 +70,8 @@ class ProgramEnvironment(Environment[Answer, Put, State]):
     async def reset_async(
         self, seed: int | None = None, episode_id: str | None = None, problem: str | None = None
     ) -> Put:
-        """problem: an id; None: drawn by the seed. Raises ValueError for an unknown one."""
+        """Begins an episode. problem: the problem's id. Default: a problem drawn by the seed. Raises ValueError if the id is
+        unknown."""
         chosen = problem if problem is not None else random.Random(seed).choice(list(self._problems))
         if chosen not in self._problems:
             known = ", ".join(list(self._problems)[:NAMED])
@@ -79,7 +82,8 @@ class ProgramEnvironment(Environment[Answer, Put, State]):
         return self._put(self._game.rules.message(self._problem))
 
     async def step_async(self, action: Answer, timeout_s: float | None = None) -> Put:
-        """timeout_s is not read: the sandbox has its own limits. Raises ValueError without a reset."""
+        """Judges an answer. timeout_s is ignored: the sandbox has its own limits. Raises ValueError if no episode has been
+        begun."""
         if self._problem is None:
             raise ValueError(
                 "no episode is under way: reset first (over a web socket: each plain request is a new session)"
@@ -120,7 +124,7 @@ class ProgramEnvironment(Environment[Answer, Put, State]):
 
 
 def environments(game: SolverGame, problems: Mapping[str, Problem], sandbox: Sandbox) -> FastAPI:
-    """One for each session. problems: by id."""
+    """Returns an app with one environment per session. problems: the problems by id."""
     return create_fastapi_app(
         lambda: ProgramEnvironment(game, problems, sandbox), Answer, Put, max_concurrent_envs=SESSIONS
     )

@@ -1,7 +1,7 @@
-"""Which models are loaded: each from its first request on, until nobody has asked for it for a while.
+"""Loads a model at its first request, and closes it when it has not been requested for a while.
 
-Of more than `at_once` the one that nobody uses and that was used longest ago makes room; where all are in use a request
-waits. Models are loaded one after another. Pure asyncio: what a model is, `start` knows.
+At most `at_once` models are loaded. To load another one, the unused model that was used longest ago is closed; if all are in
+use, the request waits. Models are loaded one after another. The module uses asyncio only; `start` defines what a model is.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from typing import Generic, Protocol, TypeVar
 class Loaded(Protocol):
     @property
     def dead(self) -> bool:
-        """It can answer nothing any more: the next request loads it anew."""
+        """Whether the model can no longer answer; the next request then loads it again."""
         ...
 
     async def close(self) -> None: ...
@@ -30,7 +30,7 @@ class Place(Generic[L]):
     loading: asyncio.Task[L]
     users: int = 0
     used: float = 0.0
-    """time.monotonic() when it was last given back."""
+    """Value of time.monotonic() when the last request ended."""
 
     @property
     def idle(self) -> bool:
@@ -38,13 +38,13 @@ class Place(Generic[L]):
 
     @property
     def useless(self) -> bool:
-        """It failed to load, or is dead."""
+        """Whether the model failed to load, or is dead."""
         task = self.loading
         return task.done() and (task.cancelled() or task.exception() is not None or task.result().dead)
 
 
 class Shelf(Generic[L]):
-    """Use within its own `async with`: models are put away at its end."""
+    """The loaded models. An async context manager, at whose end all models are closed."""
 
     def __init__(self, start: Callable[[str], Awaitable[L]], *, at_once: int, idle_s: float) -> None:
         self._start, self._at_once, self._idle_s = start, at_once, idle_s
@@ -68,9 +68,9 @@ class Shelf(Generic[L]):
 
     @contextlib.asynccontextmanager
     async def use(self, name: str) -> AsyncIterator[L]:
-        """Raises what `start` raises; then the next request tries again."""
+        """Yields the model, which is loaded if it is not. Raises what `start` raises; the next request then tries again."""
         place = self._places.get(name)
-        if place is None or place.useless:  # it died when nobody used it
+        if place is None or place.useless:  # it died while no request used it
             place = await self._make(name)
         place.users += 1
         try:
@@ -102,20 +102,20 @@ class Shelf(Generic[L]):
             try:
                 return await self._start(name)
             finally:
-                self._freed.set()  # its client may have gone meanwhile
+                self._freed.set()  # the client may have disconnected, and the model is unused
 
     async def _sweep(self) -> None:
         while True:
             await asyncio.sleep(min(1.0, self._idle_s))
-            async with self._room:  # nothing is loaded until what is put away has gone
+            async with self._room:  # no model is loaded until the closed ones have freed their memory
                 since = time.monotonic() - self._idle_s
-                for name, place in list(self._places.items()):  # putting one away takes time
+                for name, place in list(self._places.items()):  # they may change while one is closed
                     if place.idle and place.used < since and self._places.get(name) is place:
                         await _close(self._places.pop(name))
 
 
 async def _closed(place: Place[L]) -> None:
-    """To its end, be who waits cancelled: only then is there room for another."""
+    """Waits until the model is closed, even if the waiting task is cancelled: its memory is free only then."""
     closing, cancelled = asyncio.create_task(_close(place)), None
     while not closing.done():
         try:
@@ -131,5 +131,5 @@ async def _close(place: Place[L]) -> None:
     if not isinstance(loaded, BaseException):
         try:
             await loaded.close()
-        except Exception:  # nobody who asks for another model has a part in it
+        except Exception:  # a request for another model must not fail with it
             logging.getLogger(__name__).exception("a model could not be put away")

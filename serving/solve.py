@@ -1,8 +1,8 @@
-"""`/v1/solve`: a problem's text in; the reasoning stages, the program and the tests' verdicts out. evaluation/solving.py on
-the models that are loaded; programs run in the sandbox only.
+"""`/v1/solve`: takes a problem's text, and returns the reasoning stages, the program and the verdicts of the tests. It runs
+evaluation/solving.py on the loaded models; programs run in the sandbox only.
 
-With "stream" the answer is server-sent events: `stage` {"program", "stage", "text"} for each turn when it is there, then
-`solution`, which is what an answer in one piece is, or `error`.
+If the request sets "stream", the answer is a stream of server-sent events: `stage` {"program", "stage", "text"} for each
+finished turn, then `solution`, with the same data as an answer that is not streamed, or `error`.
 """
 
 import asyncio
@@ -33,11 +33,11 @@ from web.guard import error_answer
 
 LIMITS = Limits(cpu_s=5, wall_s=20)
 _LEAST_TOKENS = 16
-"""Of a turn: with fewer nothing can be said."""
+"""Minimum number of tokens for a turn; a shorter turn would be useless."""
 _MOST_CHARS = 100_000
-"""Of a request's texts together: they are tokenized and parsed on the event loop."""
+"""Maximum length of all texts of a request together, since they are tokenized and parsed on the event loop."""
 _TESTS_S = 7200.0
-"""Most of wall_s times the tests that a request's programs are run on."""
+"""Maximum total time of the test runs of a request: their number times wall_s."""
 
 
 class SolveRequest(BaseModel):
@@ -46,18 +46,19 @@ class SolveRequest(BaseModel):
     problem: Annotated[str, Field(min_length=1)]
     signature: str = ""
     tests: list[str] = []
-    """Python; the program is run on them."""
+    """Tests in Python, on which the program is run."""
     attempts: int = Field(1, ge=1, le=16)
-    """One after another as long as a test fails; the generator is told what failed."""
+    """Maximum number of attempts. A further one is made if a test fails; its prompt lists the failures."""
     best_of: int = Field(1, ge=1, le=16)
-    """Programs written at first, of which the discriminator's tests choose one."""
+    """Number of programs written at first. The discriminator's tests choose one."""
     discriminator: str | None = None
     suites: int = Field(2, ge=1, le=16)
     temperature: float = Field(0.7, ge=0, le=2)
     top_p: float = Field(0.9, gt=0, le=1)
     top_k: int = Field(0, ge=0)
     max_tokens: int | None = Field(None, ge=1)
-    """Of a turn; None: what fits, and what the turns of this request may have of the service's --max-tokens."""
+    """Maximum number of tokens per turn. Default: as many as fit into the context and into this turn's share of the
+    service's --max-tokens."""
     stages: Literal["all", "none"] | None = None
     seed: int = 1
     stream: bool = False
@@ -73,12 +74,12 @@ class SolveRequest(BaseModel):
 
 
 class Unfit(SparringError):
-    """The engine takes no such prompt: the request's fault, found out when it was under way."""
+    """The engine cannot take a prompt. The request is at fault, which is only found out while it is processed."""
 
 
 class ShelfPolicy:
-    """The actor (core.interfaces.Actor) that plays on a served model, beside the requests of others. It holds the model
-    for a turn only: two models that wait for each other's place would wait for ever."""
+    """An actor (core.interfaces.Actor) that generates with a served model, at the same time as other requests. It holds the
+    model for one turn only: two requests that each held one model and waited for another would wait for ever."""
 
     version = 0
     _ids = itertools.count()
@@ -87,7 +88,8 @@ class ShelfPolicy:
         self._shelf, self._name = shelf, name
 
     async def generate(self, prompt_tokens: Sequence[int], sampling: Sampling) -> Completion:
-        """Raises EngineFailure where the model cannot be loaded, or has died; Unfit for a prompt that is too long."""
+        """Generates one completion. Raises EngineFailure if the model cannot be loaded or has died, Unfit if the prompt is
+        too long."""
         from vllm.inputs.engine import tokens_input
         from vllm.v1.engine.exceptions import EngineDeadError
 
@@ -112,7 +114,7 @@ class Solving:
     shelf: Shelf[Engine]
     sandbox: Sandbox | None
     max_tokens: int
-    """Of one request, all turns together."""
+    """Maximum number of tokens of one request, all turns together."""
 
     async def answer(self, asked: SolveRequest) -> Response:
         unknown = next((n for n in (asked.model, asked.discriminator) if n and n not in self.models), None)
@@ -140,7 +142,7 @@ class Solving:
             return error_answer(503, str(error), "model_not_loaded")
 
     def _solver(self, asked: SolveRequest, problem: Problem) -> Solver:
-        """Raises ValueError for what cannot be asked."""
+        """Returns the solver for a request. Raises ValueError if the request cannot be fulfilled."""
         model = self.models[asked.model]
         if self.sandbox is None and (asked.tests or asked.best_of > 1):
             raise ValueError("this service runs no programs (--sandbox none): leave out tests and best_of")
@@ -234,7 +236,7 @@ async def _events(solver: Solver, problem: Problem) -> AsyncIterator[bytes]:
     except SparringError as error:
         yield _event("error", {"message": str(error)})
     finally:
-        solving.cancel()  # the client may have gone
+        solving.cancel()  # the client may have disconnected
 
 
 def _event(name: str, data: Mapping[str, Any]) -> bytes:

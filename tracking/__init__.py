@@ -1,1 +1,1 @@
-"""What a run leaves behind and what a person sees of it."""
+"""Writes a run's files, shows its progress, and sends its metrics to trackers."""

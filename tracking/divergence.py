@@ -1,4 +1,4 @@
-"""When a run is to stop by itself: a policy has run away from its warm start, or its reward has collapsed."""
+"""Decides whether a run must stop: a policy has diverged from its supervised warm-up, or a player's reward has collapsed."""
 
 from collections.abc import Mapping
 from statistics import fmean
@@ -10,13 +10,14 @@ from core.settings import Settings
 
 
 class StopSettings(Settings):
-    """Off unless given: the more a player improves, the less its opponent earns, and that is no collapse."""
+    """Limits at which a run stops. By default there are none: if a player improves, its opponent earns less, which is not a
+    collapse."""
 
     max_kl: float | None = Field(default=None, gt=0)
-    """Largest mean KL(policy || warm start), nats per token, as it is logged (kl_to_warm_start: while KL is no part of
-    the loss, of a share of the batch)."""
+    """Maximum of the mean KL(policy || warm start), in nats per token, as logged under kl_to_warm_start (measured on a part
+    of the batch if KL is not part of the loss)."""
     reward_drop: float | None = Field(default=None, gt=0)
-    """Largest fall of a player's mean reward over `window` steps below the best such mean so far."""
+    """Maximum difference between a player's best mean reward over `window` steps so far and its current one."""
     window: int = Field(default=10, ge=1)
 
     @model_validator(mode="after")
@@ -27,7 +28,7 @@ class StopSettings(Settings):
 
 
 class Divergence:
-    """Looks at each step's row of metrics."""
+    """Checks the limits on each training step's row of metrics."""
 
     def __init__(self, settings: StopSettings, policies: tuple[str, ...], players: tuple[str, ...]) -> None:
         self._settings, self._policies, self._players = settings, policies, players
@@ -35,7 +36,7 @@ class Divergence:
         self._best: dict[str, float] = {}
 
     def found(self, row: Mapping[str, Any]) -> str | None:
-        """What is wrong after this step; None where nothing is."""
+        """Returns a message if the row exceeds a limit, else None."""
         for role in self._policies:
             kl = row.get(role, {}).get("kl_to_warm_start")
             limit = self._settings.max_kl
@@ -60,14 +61,14 @@ class Divergence:
         best = self._best[player] = max(self._best.get(player, mean), mean)
         if best - mean <= allowed:
             return None
-        self._recent[player], _ = [], self._best.pop(player)  # whoever continues is watched from anew
+        self._recent[player], _ = [], self._best.pop(player)  # a resumed run is checked from the start
         return (
             f"the {player}'s reward has collapsed: {mean:.3g} over the last {window} steps after {best:.3g} at best, "
             f"more than stop.reward_drop {allowed:g} less"
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """Plain JSON."""
+        """Returns the state as plain JSON."""
         return {"recent": self._recent, "best": self._best}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

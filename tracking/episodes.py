@@ -1,6 +1,6 @@
-"""episodes.jsonl: the rows that who plays makes of each attempt for training (actors/rows.py).
+"""Writes episodes.jsonl: one row per attempt for training. The rollout actors make the rows (actors/rows.py).
 
-Not here: held-out attempts.
+Held-out attempts are not written there.
 """
 
 from collections.abc import Iterable
@@ -13,10 +13,10 @@ OLDER_FILES = 4
 
 
 class EpisodeLog:
-    """The newest rows are in episodes.jsonl, older ones in episodes.1.jsonl, episodes.2.jsonl …"""
+    """Writes the newest rows to episodes.jsonl. Older rows are in episodes.1.jsonl, episodes.2.jsonl …"""
 
     def __init__(self, directory: Path, file_bytes: int = FILE_BYTES) -> None:
-        """file_bytes: after so many a new file is begun."""
+        """file_bytes: size at which a new file is begun."""
         self._directory, self._file_bytes = directory, file_bytes
         self._said = False
 
@@ -29,7 +29,7 @@ class EpisodeLog:
             keep_steps(file, step)
 
     def add(self, lines: Iterable[bytes]) -> str | None:
-        """Returns, once, what people should know: that rows went to an older file."""
+        """Appends rows. Returns a message for the user when a new file is begun for the first time, else None."""
         file = self._directory / "episodes.jsonl"
         with file.open("ab") as handle:
             handle.writelines(lines)
@@ -53,6 +53,6 @@ class EpisodeLog:
 
 
 def episode_files(directory: Path) -> list[Path]:
-    """Those that are there, the oldest rows first."""
+    """Returns the existing files, the one with the oldest rows first."""
     older = [directory / f"episodes.{number}.jsonl" for number in range(OLDER_FILES, 0, -1)]
     return [file for file in (*older, directory / "episodes.jsonl") if file.is_file()]

@@ -1,4 +1,5 @@
-"""A step's row as the flat names that trackers draw: `generator/loss`, `held_out/test_validity`, and R1's own names."""
+"""Converts a step's row of metrics to the flat names that trackers use, such as `generator/loss` and
+`held_out/test_validity`, and computes the metrics `reward/*` and `mbpp_eval/*`."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,7 +10,7 @@ from core.evaluation import Scores
 
 
 def figures(values: Mapping[str, Any]) -> dict[str, float]:
-    """The numbers of a nested mapping; what is no number, and what is not known, is left out.
+    """Returns the numbers of a nested mapping by flat names. Values that are None or no numbers are left out.
 
     Example: {"step": 3, "phase": "generator", "generator": {"loss": 0.5}} -> {"step": 3.0, "generator/loss": 0.5}
     """
@@ -17,8 +18,8 @@ def figures(values: Mapping[str, Any]) -> dict[str, float]:
 
 
 def reward_figures(player: str, episodes: Sequence[Episode]) -> dict[str, float]:
-    """R1's `reward/*`: the batch's mean reward of the player that the generator trains as; in games of prediction, how
-    many outputs were predicted."""
+    """Returns the metrics `reward/*`: the batch's mean reward of `player` and, in prediction games, the number of outputs
+    that were predicted."""
     attempts = [t for e in episodes for t in e.trajectories]
     rewards = [t.reward for t in attempts if t.player == player and t.reward is not None]
     predicted = [t.components["predicted"] for t in attempts if "predicted" in t.components]
@@ -27,7 +28,7 @@ def reward_figures(player: str, episodes: Sequence[Episode]) -> dict[str, float]
 
 
 def mbpp_figures(scores: Scores) -> dict[str, float]:
-    """R1's `mbpp_eval/*`, of held-out problems that are MBPP's; nothing in a game that has no pass rate."""
+    """Returns the metrics `mbpp_eval/*`, for held-out problems from MBPP. Empty if the game has no pass rate."""
     if "generator_pass_rate" not in scores.values:
         return {}
     return {

@@ -1,8 +1,9 @@
-"""Which suites kill which programs, over the steps of a run, from the attempts that it stored.
+"""Computes which suites kill which programs, across the steps of a run, from the stored attempts.
 
-A step's programs meet that step's suites. A pair of two steps is known only where the outcome of each valid test on a
-program of the same text is stored by any step; other pairs are left out, never guessed. So a cell off the diagonal rests
-on programs and tests that came up again word for word, which are rather the common ones.
+In a run, a step's programs are tested by that step's suites only. A pair of a suite and a program from different steps is
+known only if some step stored the outcome of each valid test of the suite on a program with the same text; other pairs
+are left out, never guessed. A cell off the diagonal therefore rests on programs and tests that occurred again word for
+word, which tend to be the common ones.
 """
 
 import sys
@@ -17,7 +18,7 @@ _CUT = "…"
 
 class KillMatrix:
     def __init__(self) -> None:
-        # all by problem
+        # the keys of all three are problem ids
         self._killed: dict[str, dict[str, dict[str, bool]]] = defaultdict(lambda: defaultdict(dict))
         self._programs: dict[str, dict[str, Counter[int]]] = defaultdict(lambda: defaultdict(Counter))
         self._suites: dict[str, dict[frozenset[str], Counter[int]]] = defaultdict(
@@ -25,8 +26,8 @@ class KillMatrix:
         )
 
     def add(self, row: Mapping[str, Any]) -> None:
-        """An attempt, as episodes.jsonl has it. Suites without a valid test and attempts that nobody judged tell
-        nothing here."""
+        """Adds an attempt, a row of episodes.jsonl. Suites without a valid test and attempts that were not judged are
+        ignored."""
         outcomes, problem, step = row["outcomes"], row["problem"], row["step"]
         if not outcomes or row["reward"] is None:
             return
@@ -41,8 +42,12 @@ class KillMatrix:
         self._programs[problem][program][step] += 1
 
     def cells(self, bins: Sequence[Iterable[int]]) -> list[list[tuple[int, int]]]:
-        """(pairs killed, pairs known), by the bin of the suite's step, then of the program's. Empty where no suite is
-        stored."""
+        """Returns cells[i][j] = (pairs killed, pairs known), for suites of bin i and programs of bin j. Empty if no suite is
+        stored.
+
+        Args:
+            bins: the steps of each bin.
+        """
         if not self._suites:
             return []
         of_step = {step: number for number, steps in enumerate(bins) for step in steps}
@@ -63,7 +68,7 @@ class KillMatrix:
 
 
 def _key(outcome: Mapping[str, Any], step: int) -> str:
-    """A text that was cut off says which test it is only within its own step."""
+    """Returns a key of the test. A text that was cut off identifies the test only within its step."""
     test = outcome["test"]
-    # thousands of programs meet the same tests
+    # thousands of programs are tested by the same tests
     return sys.intern(f"{step} {test}" if test.endswith(_CUT) else test)

@@ -1,4 +1,4 @@
-"""README.md of an exported policy: its figures, what it was trained on, and what it is not good for."""
+"""Writes README.md of an exported policy: its scores, training data, settings and limits."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,7 +9,7 @@ from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from embedded.catalogue import describe_model
 
 EMBEDDED = "sparring_embedded"
-"""Key of a card's metadata."""
+"""Metadata key under which a card describes the run of an embedded model."""
 
 _LIMITS = """\
 * Trained by reinforcement on programs that were judged in a sandbox: it writes programs that pass tests, and programs are
@@ -19,7 +19,7 @@ _LIMITS = """\
 
 
 def model_card(policy: str, state: Mapping[str, Any], *, adapter: bool, run: str) -> str:
-    """state: the checkpoint's."""
+    """Returns the text of the card. state: the state of the checkpoint."""
     config = state["config"]
     of_policy, before = config[policy], state["parts"]["recorder"]["before"]
     held_out = state["row"].get("held_out") or {}
@@ -85,7 +85,8 @@ Problems: {_problems(config)}. Held out: {_held_out(config)}.
 
 
 def read_embedded(model: Path) -> dict[str, Any]:
-    """What the card of an exported embedded model says of its run: {"game", "numbers", "max_tokens"}; empty without one."""
+    """Returns {"game", "numbers", "max_tokens"} of the run from the card of an exported embedded model. Empty if there is no
+    card, or if it is the card of another kind of model."""
     card = model / "README.md"
     return ModelCard.load(card).data.to_dict().get(EMBEDDED, {}) if card.is_file() else {}
 

@@ -1,4 +1,4 @@
-"""learning_curves.png from a run's metrics."""
+"""Draws learning_curves.png from a run's metrics."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -9,8 +9,9 @@ from typing import Any
 def plot_learning_curves(
     rows: Sequence[Mapping[str, Any]], path: Path, shown: Sequence[str], players: Sequence[str]
 ) -> None:
-    """Left: the held-out scores that are shown, by step. Right: training rewards of the players. Stages are shaded."""
-    from matplotlib.figure import Figure  # half a second; pyplot would need a screen and keep state
+    """Draws the held-out scores named by `shown` on the left, and the players' training rewards on the right, by step.
+    Stages are shaded."""
+    from matplotlib.figure import Figure  # takes half a second; pyplot would need a display and keep state
 
     figure = Figure(figsize=(12, 4.5))
     held_out, training = figure.subplots(1, 2)
@@ -33,7 +34,7 @@ def plot_learning_curves(
     figure.tight_layout()
     draft = path.with_name(f".{path.name}.draft")
     figure.savefig(draft, dpi=120, format="png")
-    os.replace(draft, path)  # whoever looks meanwhile sees a whole picture
+    os.replace(draft, path)  # so that a viewer never reads a half-written picture
 
 
 def _shade_stages(axis: Any, rows: Sequence[Mapping[str, Any]]) -> None:

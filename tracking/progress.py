@@ -1,5 +1,6 @@
-"""What a person sees while a run goes on. A terminal has live lines: one of the run, and one of a long part of it; elsewhere
-there is one line per step and, while nothing else is said, one every now and then. All of it goes into the run's log, too."""
+"""Shows the progress of a run. A terminal has live lines: one for the run and one for its current long part. Other outputs
+get one line per step and, while nothing else is printed, a line from time to time. The run's log gets all lines, too, except
+the live ones."""
 
 import sys
 import textwrap
@@ -24,16 +25,16 @@ from tracking.run_log import shown
 _COLUMNS = (("validity", "valid", ".2f"), ("kill_rate", "kill", ".2f"), ("tokens_per_s", "tok/s", ".0f"))
 _REWARD = "_reward"
 _SILENCES_S = (15.0, 30.0, 60.0, 120.0, 300.0)
-"""After so long without a line, a pipe is told what is going on; each time of one part it takes longer."""
+"""Times without a line after which a pipe gets a status line. Within one phase the intervals grow."""
 _COUNTED_S = 20.0
-"""The same, if more has been played since the last line."""
+"""The same time if completions have been finished since the last line."""
 _LOOK_S = 1.0
 _BAR, _MARGIN = 20, 2
-"""Columns of a bar, and those that stay empty at the right edge: the terminal writes ^C there."""
+"""Width of a bar, and number of columns that stay empty at the right edge, since the terminal writes ^C there."""
 
 
 def say(text: str) -> None:
-    """For what is said where no display is at hand."""
+    """Prints a line and logs it. For callers that have no display."""
     print(text, flush=True)
     shown.info(text)
 
@@ -43,30 +44,31 @@ class Display:
         self._console, self._clock = console, clock
         self._total = self._done = 0
         self._timed: tuple[float, int] | None = None
-        """When the first step of this process began, and the number of the step before it."""
+        """Time at which the first step of this process began, and the number of the step before it."""
         self._phase = "starting"
         self._play: PlayProgress | None = None
         self._beats = 0
-        """Lines since something else was said of this phase."""
+        """Number of status lines in this phase since the last one that reported new completions."""
         self._told = 0
-        """Completions that the last line told of."""
+        """Number of completions that the last status line reported."""
         self._phase_began = self._spoke = self._stepped = self._heard = clock()
 
     def begin(self, total: int, done: int) -> None:
-        """total: steps of the run; done: steps that a checkpoint already has."""
+        """Sets the number of steps. total: steps of the run; done: steps that the checkpoint already contains."""
         self._total, self._done = total, done
 
     def phase(self, name: str) -> None:
-        """What is going on from now on, such as "step 12: rollout"."""
+        """Begins a phase, such as "step 12: rollout"."""
         self._phase, self._phase_began = name, self._clock()
         self._play, self._beats, self._told = None, 0, 0
 
     def play(self, progress: PlayProgress) -> None:
-        """How far the play of this phase has come."""
+        """Sets the progress of the episodes that are played in this phase."""
         self._play, self._heard = progress, self._clock()
 
     def beat(self) -> None:
-        """Called every second or so where there are no live lines: breaks a long silence."""
+        """Prints a status line if nothing has been printed for long. Is called about every second if there are no live
+        lines."""
         now, done = self._clock(), self._play.done if self._play is not None else 0
         counted = done != self._told
         silence = _COUNTED_S if counted else _SILENCES_S[min(self._beats, len(_SILENCES_S) - 1)]
@@ -81,15 +83,15 @@ class Display:
         shown.info(text)
 
     def _print(self, text: str) -> None:
-        """A terminal's lines end between words; those of a pipe are as long as they are."""
+        """Prints a line. A terminal wraps it between words; a pipe gets it unwrapped."""
         self._spoke = self._clock()
         self._console.print(text, highlight=False, soft_wrap=not self._console.is_terminal, markup=False)
 
     def step(self, row: Mapping[str, Any]) -> None:
-        """A step is done."""
+        """Prints the line of a finished training step. On a terminal, columns that do not fit its width are left out."""
         now, step = self._clock(), row["step"]
         before, self._done, self._stepped = self._done, step, now
-        if self._timed is None:  # last: another thread draws meanwhile
+        if self._timed is None:  # set after the others: another thread draws meanwhile
             self._timed = now - row["seconds"]["total"], before
         line, width = _step_line(row, self._total), self._console.width
         shown.info(line)
@@ -116,8 +118,8 @@ class Display:
 
     # ------------------------------------------------------------------ the live lines of a terminal
     def lines(self) -> RenderableType:
-        """Bar, count and estimate of the run and, while it plays, of the play. They stay whole: the words after them are
-        cut to what is left of the width."""
+        """Returns the live lines: bar, count and time left of the run and, during a rollout, of the rollout. The text after
+        them is shortened to the remaining width."""
         now, room = self._clock(), self._console.width - _MARGIN
         doing = f"{self._phase}, {now - self._phase_began:.0f} s"
         if not self._total:
@@ -143,7 +145,8 @@ class Display:
         return Constrain(table, self._console.width - _MARGIN)
 
     def _left(self, now: float) -> float | None:
-        """Seconds until the run's last step is done, if one has been timed. Evaluations between steps are counted."""
+        """Returns the estimated seconds until the run's last step is done, evaluations between steps included. None if no
+        step has been timed yet."""
         if self._timed is None:
             return None
         began, before = self._timed
@@ -165,7 +168,10 @@ def _step_line(row: Mapping[str, Any], total: int) -> str:
 
 
 def _told(play: PlayProgress) -> str:
-    """Example: 37 of 96 completions, 52 tokens/s, about 4 min left"""
+    """Formats the progress of a rollout.
+
+    Example: 37 of 96 completions, 52 tokens/s, about 4 min left
+    """
     of = f" of {play.known_total}" if play.known_total else ""
     left = f", {_about(play.left_s)} left" if play.left_s is not None else ""
     return f"{play.done}{of} completions{_rate(play)}{left}"
@@ -216,7 +222,7 @@ def _beating(show: Display) -> Iterator[None]:
 
 @contextmanager
 def counter(title: str, total: int) -> Iterator[Callable[[], None]]:
-    """A bar on a terminal, nothing elsewhere; to be called after each part."""
+    """Shows a progress bar if stdout is a terminal. The caller calls the yielded function after each finished part."""
     columns = (TextColumn(title), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, transient=True, disable=not sys.stdout.isatty()) as progress:
         task = progress.add_task(title, total=total)

@@ -1,8 +1,8 @@
-"""A run as one HTML page: gathers what it has written so far, and puts it into the page that lies beside this file.
+"""Renders a run as one HTML page: gathers what the run has written so far, and inserts it into the template in report_page.
 
-The page loads nothing: figures are one block of JSON, the attempts of each step a block of their own (JSON, gzip, base64)
-that is opened when someone looks at the step. Texts of programs reach the page as data only; its scripts are allowed by
-their hash and no others run. What a run did not store is said on the page.
+The page loads nothing. The figures are one block of JSON; the attempts of each step are a separate block (JSON, gzip,
+base64), which is decoded when the user opens the step. Texts of programs enter the page as data only; the page allows its
+scripts by their hash, and no others run. The page says what a run did not store.
 """
 
 import base64
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
 
 _PAGE = Path(__file__).with_name("report_page")
 _BINS = 40
-"""Rows and columns of the kill matrix, at most."""
+"""Maximum number of rows and columns of the kill matrix."""
 _TAIL = 64 << 10
-"""Bytes of run.log that are looked at."""
+"""Number of bytes at the end of run.log that are read."""
 _STEP = re.compile(r"step \d+/(\d+) ")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Gathered:
-    """One run. summary: plain JSON without the attempts. steps: the attempts of each step, packed."""
+    """The data of one run. summary: plain JSON without the attempts. steps: the packed attempts of each step."""
 
     summary: dict[str, Any]
     steps: dict[int, str]
@@ -56,7 +56,7 @@ class _Attempts:
 
 
 def gather(run: Path, name: str) -> Gathered:
-    """All that the run has written so far. name: what it is called beside the other runs."""
+    """Gathers all that the run has written so far. name: the run's name on the page."""
     rules, config = rules_of(run), {k: str(v) for k, v in leaves(_config(run))}
     rows = list(read_rows(run / "metrics.jsonl"))
     attempts = _attempts(run, rules)
@@ -96,7 +96,7 @@ def gather(run: Path, name: str) -> Gathered:
 
 
 def page(runs: Sequence[Gathered], live: bool) -> str:
-    """The whole file. live: whether it will be written again, so that an open page looks for it."""
+    """Returns the HTML page. live: whether the page will be written again, so that an open page checks for a newer version."""
     style, script = ((_PAGE / name).read_text() for name in ("report.css", "report.js"))
     data = {
         "live": live,
@@ -120,7 +120,7 @@ def page(runs: Sequence[Gathered], live: bool) -> str:
 
 
 def names_of(runs: Sequence[Path]) -> list[str]:
-    """As short as tells them apart. No run is given twice."""
+    """Returns the shortest distinct names of the runs: the last parts of their paths. No run may be given twice."""
     whole = [run.resolve().parts for run in runs]
     by_length = (["/".join(parts[-length:]) for parts in whole] for length in count(1))
     return next(names for names in by_length if len(set(names)) == len(names))
@@ -146,7 +146,8 @@ def _attempt(row: Row, rules: "Rules | None") -> dict[str, Any]:
 
 
 def _episodes(rows: Sequence[Row]) -> Iterator[list[Row]]:
-    """Attempts that were played together: of one problem, each player's numbers once."""
+    """Splits the rows of a step into episodes. All attempts of an episode are at one problem, and each (player, attempt)
+    occurs once."""
     episode: list[Row] = []
     seen: set[tuple[str, int]] = set()
     for row in rows:
@@ -175,7 +176,7 @@ def _pack(episodes: Sequence[Sequence[Row]]) -> str:
 
 # ---------------------------------------------------------------------- figures
 def _columns(rows: Sequence[Row]) -> dict[str, list[float | None]]:
-    """Every figure of the rows, by its path, such as held_out.kill_rate; a row that lacks it has None."""
+    """Returns every figure of the rows by its path, such as held_out.kill_rate; None for rows that lack it."""
     columns: dict[str, list[float | None]] = {}
     for number, row in enumerate(rows):
         for path, value in leaves(row):
@@ -185,14 +186,14 @@ def _columns(rows: Sequence[Row]) -> dict[str, list[float | None]]:
 
 
 def _figure(value: Any) -> float | None:
-    """Five digits are more than a curve shows. What is no number, or not finite, is left out."""
+    """Rounds a number to five digits, which is more than a curve shows. Returns None if the value is no finite number."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return None
     return value if isinstance(value, int) else float(f"{value:.5g}")
 
 
 def _learned(value: Any) -> bool:
-    """Whether a row's entry is what a learner reported."""
+    """Whether a row's entry is a learner's metrics."""
     return isinstance(value, Mapping) and "trained_tokens" in value
 
 
@@ -202,7 +203,7 @@ def _bins(steps: Sequence[int]) -> list[Sequence[int]]:
 
 
 def _tasks(run: Path) -> dict[str, Any]:
-    """Each held-out problem at each evaluation."""
+    """Returns the score of each held-out problem at each evaluation."""
     rows = list(read_rows(run / "task_history.jsonl"))
     problems = dict.fromkeys(problem for row in rows for problem in row["tasks"])
     return {
@@ -221,7 +222,7 @@ def _config(run: Path) -> dict[str, Any]:
 
 
 def _checkpoints(run: Path) -> dict[str, Any]:
-    """Those that are there now, by step."""
+    """Returns the steps of the existing checkpoints, and the step of the best one."""
     folder = run / "checkpoints"
     steps = sorted(int(p.name[5:]) for p in folder.glob("step_*") if p.name[5:].isdigit())
     best = os.readlink(folder / "best") if (folder / "best").is_symlink() else ""
@@ -230,12 +231,12 @@ def _checkpoints(run: Path) -> dict[str, Any]:
 
 
 def is_over(run: Path) -> bool:
-    """Whether it will write no more, as far as its files tell; a process that was killed leaves no word."""
+    """Whether the run has ended, as far as its files show. A process that was killed by SIGKILL leaves no trace."""
     return _state(run)[0] != "going on"
 
 
 def _state(run: Path) -> tuple[str, int | None]:
-    """(finished, failed, interrupted or going on; steps that were planned)."""
+    """Returns the state ("finished", "failed", "interrupted" or "going on") and the number of planned steps."""
     results, metrics, log = run / "training_results.json", run / "metrics.jsonl", run / "run.log"
     text = ""
     if log.is_file():
@@ -254,9 +255,9 @@ def _state(run: Path) -> tuple[str, int | None]:
     return "going on", total
 
 
-# ---------------------------------------------------------------------- into the page
+# ---------------------------------------------------------------------- encoding for the page
 def _dump(value: Any) -> str:
-    """Compact JSON; a figure that is not finite becomes null, for JSON has no word for it."""
+    """Returns compact JSON. Numbers that are not finite become null, since JSON cannot represent them."""
     try:
         return json.dumps(value, separators=(",", ":"), allow_nan=False)
     except ValueError:
@@ -272,7 +273,7 @@ def _finite(value: Any) -> Any:
 
 
 def _block(name: str, text: str) -> str:
-    """A script element that no browser runs. Nothing in it can end it."""
+    """Returns a script element that no browser executes. `text` is escaped so that it cannot close the element."""
     safe = text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
     return f'<script type="application/json" id="{name}">{safe}</script>'
 

@@ -1,4 +1,4 @@
-"""Files of JSON rows, each with its step, and files that are written as a whole."""
+"""Reads and writes files of JSON rows, each with its step, and files that are replaced as a whole."""
 
 import json
 import os
@@ -13,12 +13,12 @@ def append_row(file: Path, row: Mapping[str, Any]) -> None:
 
 
 def read_rows(file: Path) -> Iterator[dict[str, Any]]:
-    """A line cut off by a crash is left out; none where there is no file."""
+    """Yields the rows of a file. A line that a crash cut off is skipped; a missing file has no rows."""
     return (row for _, row in _lines(file))
 
 
 def keep_steps(file: Path, last: int) -> None:
-    """Drop the rows of later steps."""
+    """Removes the rows of steps after `last`."""
     draft = _draft(file)
     with draft.open("w") as handle:
         handle.writelines(line for line, row in _lines(file) if row["step"] <= last)
@@ -26,7 +26,7 @@ def keep_steps(file: Path, last: int) -> None:
 
 
 def read_json(file: Path) -> dict[str, Any]:
-    """Empty where there is no such file, or no JSON in it."""
+    """Returns the file's content; empty if there is no such file or if it is not JSON."""
     try:
         return json.loads(file.read_text())
     except (OSError, ValueError):
@@ -38,7 +38,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """All of it or nothing: a process killed here leaves the file as it was."""
+    """Writes a file atomically: a process that is killed meanwhile leaves the file as it was."""
     _draft(path).write_text(text)
     os.replace(_draft(path), path)
 

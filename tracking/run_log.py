@@ -1,6 +1,6 @@
-"""run.log: all that a run has shown, warnings of its parts in this process, and what ended it, with times.
+"""Writes run.log: all lines that a run has shown, the warnings logged in this process, and how the run ended, with times.
 
-Not here: what actors on other machines log; Ray keeps that. Their errors come with the exception that they end in.
+The logs of Ray actors are not included; Ray keeps them. Their errors are included in the exceptions that they raise.
 """
 
 import logging
@@ -14,14 +14,14 @@ from typing import ParamSpec, TextIO
 LOG = "run.log"
 P = ParamSpec("P")
 shown = logging.getLogger("shown")
-"""What people are shown goes through here, too."""
+"""Logger of all lines that are shown to the user."""
 shown.setLevel(logging.INFO)
 shown.propagate = False
 
 
 class RunLog(logging.Handler):
-    """Keeps what comes before the run has a directory, then writes. A log that cannot be written stops nothing: the
-    next row of metrics will say so."""
+    """Keeps lines in memory until the run has a directory, then writes them to the log file. Errors of writing are ignored,
+    since the next write of metrics will raise them."""
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)
@@ -29,7 +29,7 @@ class RunLog(logging.Handler):
         self._early: list[str] = []
 
     def open(self, directory: Path) -> None:
-        """Goes on in the run's file, where it has one."""
+        """Opens the run's log; an existing file is continued."""
         with suppress(OSError):
             directory.mkdir(parents=True, exist_ok=True)
             self._file = (directory / LOG).open("a", encoding="utf-8", errors="backslashreplace")
@@ -68,7 +68,11 @@ class RunLog(logging.Handler):
 
 
 def harmless(what: str, tell: Callable[P, None]) -> Callable[P, None]:
-    """The same, for what only watches a run: an error in it ends no run, and is said once."""
+    """Wraps a function that only observes a run: an error in it does not end the run, and is logged once, as a warning.
+
+    Args:
+        what: name of the function's purpose in the warning.
+    """
     said = False
 
     def told(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -87,7 +91,7 @@ def harmless(what: str, tell: Callable[P, None]) -> Callable[P, None]:
 
 @contextmanager
 def run_log() -> Iterator[RunLog]:
-    """Listens until the run ends, and notes how it did. Warnings still go to stderr as well."""
+    """Logs until the context ends, and then logs how the run ended. Warnings still go to stderr as well."""
     log, root = RunLog(), logging.getLogger()
     listeners: list[tuple[logging.Logger, logging.Handler]] = [(shown, log), (root, log)]
     if logging.lastResort is not None and not root.handlers:
@@ -99,7 +103,7 @@ def run_log() -> Iterator[RunLog]:
     except KeyboardInterrupt:
         log.add("interrupted")
         raise
-    except BaseException:  # SystemExit, too: Ray's answer to SIGTERM
+    except BaseException:  # includes SystemExit, which Ray raises on SIGTERM
         log.add(f"ended by an error\n{traceback.format_exc().rstrip()}")
         raise
     finally:

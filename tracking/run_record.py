@@ -1,4 +1,4 @@
-"""The files of a run: resolved config, metrics.jsonl, episodes.jsonl, sample episodes, training_results.json."""
+"""Writes the files of a run: resolved config, metrics.jsonl, episodes.jsonl, sample episodes, training_results.json."""
 
 import functools
 import json
@@ -28,8 +28,8 @@ class RunRecord:
         self._episodes = EpisodeLog(directory)
 
     def start(self, config: Mapping[str, Any]) -> None:
-        """A new run, or one that was killed before its first checkpoint. The config can be given back to
-        driver.py by --config."""
+        """Begins a new run, or one that was killed before its first checkpoint. The written config can be passed to
+        driver.py with --config."""
         self.directory.mkdir(parents=True, exist_ok=True)
         self._metrics.unlink(missing_ok=True)
         self._tasks.unlink(missing_ok=True)
@@ -38,8 +38,8 @@ class RunRecord:
         write_json(self.directory / "versions.json", versions())
 
     def continue_from(self, step: int, config: Mapping[str, Any]) -> None:
-        """Forget the rows of steps that the checkpoint does not have: they will be done again. The config is the
-        one of the steps to come, so that the next --resume goes on with it."""
+        """Removes the rows of steps after the checkpoint, which will be done again. The given config is written, so that the
+        next --resume uses it."""
         self._write_config(config)
         for file in filter(Path.is_file, (self._metrics, self._tasks)):
             keep_steps(file, step)
@@ -55,14 +55,15 @@ class RunRecord:
         append_row(self._metrics, row)
 
     def add_evaluation(self, step: int, scores: Scores) -> None:
-        """How each held-out problem went in one evaluation, and the programs, where there are any."""
+        """Writes the score of each held-out problem in one evaluation, and the programs, if there are any."""
         append_row(self._tasks, {"step": step, "tasks": scores.tasks})
         if scores.programs:
             self._evaluations.mkdir(exist_ok=True)
             write_json(self._evaluations / f"step_{step:06d}.json", scores.programs)
 
     def write_categories(self, held_out: Mapping[str, Sequence[str]], trained: Iterable[str]) -> None:
-        """held_out: each problem's tags. trained: those that occur in training; the others are zero-shot."""
+        """Writes categories.json. held_out: each problem's tags. trained: tags that occur in training; all others are
+        zero-shot."""
         write_json(
             self.directory / "categories.json", {"held_out": held_out, "trained": sorted(set(trained))}
         )
@@ -72,11 +73,11 @@ class RunRecord:
         return self._episodes.add(lines)
 
     def rows(self) -> list[dict[str, Any]]:
-        """All complete rows of the metrics."""
+        """Returns all complete rows of metrics.jsonl."""
         return list(read_rows(self._metrics))
 
     def add_samples(self, title: str, episodes: Sequence[Episode]) -> None:
-        """Episodes as text for people, one file per call."""
+        """Writes episodes as readable text, one file per call."""
         folder = self.directory / "samples"
         folder.mkdir(exist_ok=True)
         (folder / f"{title}.txt").write_text(readable(episodes))
@@ -89,7 +90,8 @@ class RunRecord:
 
 @functools.cache
 def versions() -> dict[str, str]:
-    """What this run ran on: packages, Python, platform, git commit; as first asked for, for the tree may move meanwhile."""
+    """Returns the versions of packages and Python, the platform and the git commit. Later calls return the first result,
+    since the working tree may change during a run."""
     found = {"python": platform.python_version(), "platform": platform.platform(), "git": _git_commit()}
     for package in _PACKAGES:
         try:
@@ -100,7 +102,7 @@ def versions() -> dict[str, str]:
 
 
 def cpu_model() -> str:
-    """Name of this machine's processor."""
+    """Returns the name of this machine's processor."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.is_file() else []
     named = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
@@ -121,7 +123,7 @@ def readable(episodes: Sequence[Episode]) -> str:
 
 
 def _readable(attempts: Sequence[Mapping[str, Any]]) -> str:
-    """attempts: rows of one episode."""
+    """Returns an episode as readable text. attempts: the rows of the episode."""
     lines = [f"=== {attempts[0]['problem']}"] if attempts else []
     for player in dict.fromkeys(row["player"] for row in attempts):
         of_player = [row for row in attempts if row["player"] == player]

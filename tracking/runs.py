@@ -1,4 +1,4 @@
-"""Runs on disk: where they are, and what the rows of their attempts mean in words."""
+"""Finds runs on disk, and explains the rows of their attempts in words."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -30,11 +30,15 @@ BECAME = {
     "unstable": "the reference gives another result each time",
     "no_literal": "the reference's result cannot stand in a test",
 }
-"""What becomes of a test that a discriminator wrote; a program's outcomes are verdicts instead."""
+"""The possible statuses of a test that a discriminator wrote. The outcomes of a program have verdicts instead."""
 
 
 def find_run(name: str | None, output: Path) -> Path:
-    """A directory, or a name under `output`; None: the latest run there. Raises SparringError."""
+    """Returns the directory of a run. Raises SparringError if there is no such run.
+
+    Args:
+        name: a directory, or a name under `output`. Default: the latest run under `output`.
+    """
     runs = sorted(
         (file for pattern in ("*", "*/*") for file in output.glob(f"{pattern}/metrics.jsonl")),
         key=lambda file: file.stat().st_mtime,
@@ -50,19 +54,19 @@ def find_run(name: str | None, output: Path) -> Path:
 
 
 def played(run: Path) -> Iterator[Row]:
-    """Rows of all its attempts, the oldest first."""
+    """Yields the rows of all attempts of a run, the oldest first."""
     for file in episode_files(run):
         yield from read_rows(file)
 
 
 def players_of(rows: Iterable[Row]) -> list[str]:
-    """Those whose rewards the rows of metrics have."""
+    """Returns the players whose rewards are in the rows of metrics."""
     columns = dict.fromkeys(column for row in rows for column in row)
     return [column.removesuffix("_reward") for column in columns if column.endswith("_reward")]
 
 
 def rules_of(run: Path) -> "Rules | None":
-    """None where the run's config is of another version."""
+    """Returns the rules of the run's game. None if the config cannot be read, or was written by another version."""
     import yaml
     from pydantic import TypeAdapter, ValidationError
 
@@ -77,7 +81,7 @@ def rules_of(run: Path) -> "Rules | None":
 
 
 def read_section(kind: Any, config: Row, key: str, run: Path) -> Any:
-    """A section of the settings that a run has kept, read as what it is. Raises SparringError where the run is of another
+    """Returns a section of a run's stored settings, validated as `kind`. Raises SparringError if the run was made by another
     version of this software."""
     from pydantic import TypeAdapter, ValidationError
 
@@ -96,7 +100,7 @@ def read_section(kind: Any, config: Row, key: str, run: Path) -> Any:
 
 
 def of_another_version(run: Path, said: str) -> SparringError:
-    """said: how it shows."""
+    """Returns the error for a run that was made by another version. said: how the difference shows."""
     return SparringError(
         f"{run}: {said}: this run is of another version of this software: use that version (its versions.json names the "
         "commit), or take a run of this one"
@@ -104,12 +108,12 @@ def of_another_version(run: Path, said: str) -> SparringError:
 
 
 def is_suite(outcomes: Sequence[Row]) -> bool:
-    """They say what became of tests, not what tests did to a program."""
+    """Whether the outcomes are those of a suite (statuses of its tests), not those of a program (verdicts)."""
     return bool(outcomes) and outcomes[0]["status"] in BECAME
 
 
 def why(row: Row, rules: "Rules | None") -> str:
-    """How an attempt's reward came about; empty where that is not known, as of another version's components."""
+    """Explains an attempt's reward. Empty if that is not possible, for example for the components of another version."""
     if row["reward"] is None:
         return next((text for name, text in UNJUDGED.items() if name in row["components"]), "not judged")
     try:

@@ -1,4 +1,4 @@
-"""Scores of an evaluation, for people."""
+"""Prints the scores and failures of an evaluation."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ _ERROR_CHARACTERS = 120
 
 
 def print_scores(title: str, columns: Mapping[str, Mapping[str, float | int | None]]) -> None:
-    """columns: by heading, scores by name; a score that a column lacks is left blank."""
+    """Prints a table of scores. columns: by heading, the scores by name; a score that a column lacks is left blank."""
     console = Console(width=None if sys.stdout.isatty() else 160)
     console.print(escape(title), highlight=False, soft_wrap=True)
     table = Table(show_header=len(columns) > 1)
@@ -32,7 +32,7 @@ def _cell(value: float | int | None) -> str:
 
 
 def print_failures(failures: Sequence[Mapping[str, str]]) -> None:
-    """The first few: {id, status, error}."""
+    """Prints the first few failures. failures: each is {id, status, error}."""
     for failure in failures[:_NAMED]:
         error = " ".join(failure["error"].split())[:_ERROR_CHARACTERS]
         print(f"  {failure['id']}: {failure['status']}{': ' + error if error else ''}")

@@ -1,4 +1,4 @@
-"""Where a run's figures go besides its own files."""
+"""Settings of the trackers that receive a run's metrics besides its files."""
 
 from importlib.util import find_spec
 from typing import Literal, Self
@@ -8,7 +8,7 @@ from pydantic import field_validator, model_validator
 from core.settings import Settings, refuse_password
 
 PACKAGES = {"tensorboard": "tensorboard", "wandb": "wandb", "mlflow": "mlflow-skinny", "webhook": "httpx"}
-"""What is to be installed for each writer."""
+"""The package that each writer needs."""
 
 
 class TrackingSettings(Settings):

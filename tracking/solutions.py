@@ -1,7 +1,7 @@
-"""Every program that solved something, in one SQLite file, best programs first; a run keeps its own.
+"""A SQLite database of all programs that solved a problem, ranked best first. Each run has its own file.
 
-A program is added in one transaction, so that a killed process leaves what it had added; any number of processes may
-read and write at once (write-ahead log: on a local disk, not on a network file system).
+Each program is added in one transaction, so that the programs added by a killed process remain. Any number of processes may
+read and write at the same time (by a write-ahead log, which needs a local disk, not a network file system).
 """
 
 import ast
@@ -30,7 +30,7 @@ CREATE INDEX IF NOT EXISTS ranking ON solutions (problem_id, pass_rate DESC, byt
 """
 _FIELDS = "problem_id, program, pass_rate, bytes, step, found_at"
 _WAIT_S = 30.0
-"""How long to wait for another process's write."""
+"""Maximum time to wait for another process's write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +39,15 @@ class Solution:
     program: str
     pass_rate: float
     bytes: int
-    """Of the program in UTF-8."""
+    """Length of the program in UTF-8, in bytes."""
     step: int
-    """Of the run that found it."""
+    """Training step of the run in which the program was found."""
     found_at: float
     """Seconds since 1970."""
 
 
 class SolutionDatabase:
-    """Close it, or use it as a context manager. For the thread that opened it.
+    """The database. It must be closed or used as a context manager, and used only in the thread that opened it.
 
     Example:
         with SolutionDatabase(directory / "solutions.sqlite") as solutions:
@@ -56,7 +56,7 @@ class SolutionDatabase:
     """
 
     def __init__(self, path: str | Path) -> None:
-        """Opens the file, or makes it with its directory. Raises ValueError if it is no such database."""
+        """Opens the file, or creates it with its directory. Raises ValueError if the file is not a database of solutions."""
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         try:
             self._connection = sqlite3.connect(path, timeout=_WAIT_S, isolation_level=None)
@@ -65,7 +65,8 @@ class SolutionDatabase:
             raise ValueError(f"{path}: no database of solutions ({error}); name another file") from None
 
     def _prepare(self) -> None:
-        """While another process does the same to a new file, SQLite refuses at once instead of waiting."""
+        """Creates the tables, with retries: while another process creates them in a new file, SQLite fails at once instead
+        of waiting."""
         until = time.monotonic() + _WAIT_S
         while True:
             try:
@@ -81,9 +82,13 @@ class SolutionDatabase:
     def add(
         self, problem_id: str, program: str, *, pass_rate: float, step: int, found_at: float | None = None
     ) -> bool:
-        """True if this is a new implementation, or ranks above the text that was kept of it; False changes nothing.
+        """Adds a program if its implementation is new, or if it ranks above all stored texts of the same implementation.
 
-        found_at: seconds since 1970; None: now.
+        Args:
+            found_at: seconds since 1970. Default: now.
+
+        Returns:
+            Whether the program was added.
         """
         size, of = len(program.encode()), implementation(program)
         added = self._connection.execute(
@@ -100,7 +105,7 @@ class SolutionDatabase:
         return added.rowcount > 0
 
     def best(self, problem_id: str, count: int = 1) -> list[Solution]:
-        """The first `count` of a problem, an implementation once: by pass rate, then bytes, then age."""
+        """Returns the `count` best solutions of a problem, one per implementation, by pass rate, then bytes, then age."""
         ranked = (
             f"SELECT {_FIELDS} FROM solutions AS one WHERE problem_id = ? AND NOT EXISTS (SELECT 1 FROM solutions AS better "
             "WHERE better.problem_id = one.problem_id AND better.implementation = one.implementation "
@@ -110,7 +115,7 @@ class SolutionDatabase:
         return [Solution(*row) for row in self._connection.execute(ranked, (problem_id, count))]
 
     def forget_after(self, step: int) -> None:
-        """For a run that goes on from an earlier step: what it found later, it will find again."""
+        """Removes the programs found after a step, for a run that is resumed from that step and will find them again."""
         self._connection.execute("DELETE FROM solutions WHERE step > ?", (step,))
 
     def close(self) -> None:
@@ -127,10 +132,10 @@ class SolutionDatabase:
 
 
 def implementation(program: str) -> bytes:
-    """What two texts of one program share: a hash of the syntax tree, thus without comments and layout. Of a text
-    that is not Python, or too long to be read, a hash of the text."""
+    """Returns a hash that all texts of one implementation share: a hash of the syntax tree, so that comments and layout do
+    not matter. If the text cannot be parsed, a hash of the text."""
     try:
-        essence = ast.dump(parse(program))  # deeper than parsing
+        essence = ast.dump(parse(program))  # recurses deeper than parsing
     except (SyntaxError, MemoryError, RecursionError):
         essence = program.strip()
     return hashlib.sha256(essence.encode("utf-8", "surrogatepass")).digest()

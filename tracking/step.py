@@ -1,4 +1,4 @@
-"""What a step's episodes come to: its row of metrics, whether it counts, the programs worth remembering."""
+"""Summarises the episodes of a training step: the row of metrics, whether the sandbox failed, the best programs."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -10,16 +10,16 @@ from core.play import PlayResult, Usage
 from core.tracing import seconds_of
 
 _FLAGS = ("foul_", "ended_", "fault_surplus")
-"""Components that an attempt names only if they are not 0."""
+"""Prefixes of components that an attempt lists only if they are not 0."""
 
 
 def episode_metrics(players: Iterable[str], result: PlayResult) -> dict[str, Any]:
-    """Means over the step's episodes."""
+    """Returns the step's metrics, which are means over its episodes."""
     row: dict[str, Any] = {}
     attempts = [t for e in result.episodes for t in e.trajectories]
     for player in players:
         all_judged = [t for t in attempts if t.player == player and t.reward is not None]
-        judged = [t for t in all_judged if t.number == 1]  # only who failed goes on: not to be compared
+        judged = [t for t in all_judged if t.number == 1]  # later ones follow failures only: not comparable
         if further := [t.reward for t in all_judged if t.number > 1 and t.reward is not None]:
             row[f"{player}_further"] = {"attempts": len(further), "reward": mean(further)}
         row[f"{player}_reward"] = mean([t.reward for t in judged if t.reward is not None])
@@ -53,7 +53,7 @@ def episode_metrics(players: Iterable[str], result: PlayResult) -> dict[str, Any
 
 
 def without_signal(row: Mapping[str, Any]) -> str:
-    """Why a step has no sample for a policy."""
+    """Explains why a step has no sample for a policy."""
     dropped = {reason: count for reason, count in row["dropped"].items() if count}
     if dropped:
         counts = ", ".join(f"{count} of {reason.replace('_', ' ')}" for reason, count in dropped.items())
@@ -62,8 +62,9 @@ def without_signal(row: Mapping[str, Any]) -> str:
 
 
 def policy_lag(usage: Usage, players: Collection[str], version: int) -> dict[str, float]:
-    """By how many updates the weights that sampled the players' tokens are older than those that the update to `version`
-    starts from: the mean over tokens, and the most."""
+    """Returns the mean (over tokens) and the maximum policy lag of the players' tokens: the number of versions by which the
+    policy that sampled a token is older than the policy from which the update to `version` starts. Empty if the players
+    sampled no tokens."""
     tokens: Counter[int] = Counter()
     for (player, sampled_by), count in usage.sampled.items():
         if player in players:
@@ -79,7 +80,7 @@ def mean(values: Sequence[float]) -> float | None:
 
 
 def require_some_judged(step: int, episodes: Sequence[Episode]) -> None:
-    """Raises SandboxFailure where the sandbox judged nothing at all: the step must be done again, not skipped."""
+    """Raises SandboxFailure if the sandbox failed and no attempt was judged: the step must be repeated, not skipped."""
     attempts = [t for e in episodes for t in e.trajectories]
     failed = any("sandbox_failure" in t.components for t in attempts)
     # without a judged test no program has a reward either
@@ -91,7 +92,7 @@ def require_some_judged(step: int, episodes: Sequence[Episode]) -> None:
 
 
 def best_programs(episodes: Sequence[Episode]) -> dict[str, tuple[float, str]]:
-    """The best program of each episode, for the solvability gate's memory."""
+    """Returns (reward, program) of the best program per problem, which the curriculum keeps for the solvability gate."""
     best = {}
     for episode in episodes:
         rewarded = [(t.reward, t.artifact) for t in episode.judged("generator") if t.reward]
@@ -101,5 +102,5 @@ def best_programs(episodes: Sequence[Episode]) -> dict[str, tuple[float, str]]:
 
 
 def mistakes(episodes: Sequence[Episode]) -> dict[str, Mistakes]:
-    """Of each episode with some, by problem."""
+    """Returns the mistakes of each episode that has any, by problem."""
     return {e.problem_id: e.mistakes for e in episodes if e.mistakes != Mistakes()}

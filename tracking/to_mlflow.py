@@ -1,4 +1,4 @@
-"""MLflow: a tracking server or database where its URI says so, else files beside the runs (output_dir/mlruns)."""
+"""Sends metrics to MLflow: to a tracking server or database if a URI is given, else to files in output_dir/mlruns."""
 
 import os
 import re
@@ -14,20 +14,20 @@ from core.errors import SparringError
 from tracking.writers import Ending, TrackedRun
 
 _AT_ONCE = 100
-"""Parameters; a server takes no more in one call."""
+"""Maximum number of parameters that a server accepts in one call."""
 _LONGEST = 500
-"""Characters of a parameter that every store takes."""
+"""Maximum length of a parameter that every store accepts, in characters."""
 _STATUS = {"finished": "FINISHED", "failed": "FAILED", "killed": "KILLED"}
 
 
 class MlflowWriter:
     def __init__(self, run: TrackedRun) -> None:
-        """Raises SparringError where the store cannot be written to."""
+        """Raises SparringError if the store cannot be written to."""
         uri = run.mlflow_uri or os.environ.get("MLFLOW_TRACKING_URI")
         if uri is None:
             uri = (run.directory.parent / "mlruns").resolve().as_uri()
-            os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")  # it wants to be asked for
-        # a server that is away holds a run up for seconds, not for MLflow's four minutes
+            os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")  # MLflow refuses a file store otherwise
+        # an unreachable server delays the run by seconds, not by MLflow's default of four minutes
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
         shown = re.sub(r"//[^/]*@", "//", uri)
@@ -43,7 +43,8 @@ class MlflowWriter:
             ) from error
 
     def _opened(self, run: TrackedRun) -> str:
-        """The run's id; settings cannot be changed there, so a run that goes on keeps those that it began with."""
+        """Returns the run's id in MLflow, where the run is created unless it exists. MLflow does not allow parameters to be
+        changed, so a resumed run keeps its first ones."""
         known = run.remembered("mlflow")
         if known is not None:
             self._client.update_run(known, status="RUNNING")

@@ -1,4 +1,4 @@
-"""TensorBoard: event files in the run's directory, which `tensorboard --logdir output` shows beside those of others."""
+"""Writes TensorBoard event files to the run's directory; `tensorboard --logdir output` shows those of all runs."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,10 +13,10 @@ class TensorboardWriter:
     def __init__(self, run: TrackedRun) -> None:
         directory = run.directory / "tensorboard"
         self.where = f"tensorboard --logdir {directory}"
-        # what came after the checkpoint is purged: those steps are done again
+        # events after the checkpoint are purged, since those steps are done again
         self._writer = SummaryWriter(str(directory), purge_step=run.done + 1)
         plain = {k: v if isinstance(v, bool | int | float) else str(v) for k, v in run.settings.items()}
-        for summary in hparams(plain, {}):  # in this directory; add_hparams would begin a run of its own
+        for summary in hparams(plain, {}):  # add_hparams would write to a separate run
             self._writer._get_file_writer().add_summary(summary)
         told = {**run.environment, **plain}
         table = "\n".join(f"| {key} | {value} |" for key, value in told.items())
@@ -28,7 +28,7 @@ class TensorboardWriter:
         self._writer.flush()
 
     def text(self, step: int, title: str, text: str) -> None:
-        indented = "\n".join(f"    {line}" for line in text.splitlines())  # shown as Markdown: as it stands
+        indented = "\n".join(f"    {line}" for line in text.splitlines())  # a code block in Markdown
         self._writer.add_text(title, indented, step)
 
     def image(self, step: int, title: str, file: Path) -> None:

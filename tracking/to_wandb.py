@@ -1,7 +1,8 @@
-"""Weights & Biases, with WANDB_API_KEY, WANDB_MODE, WANDB_BASE_URL and its other variables as it reads them itself.
+"""Sends metrics to Weights & Biases, which reads WANDB_API_KEY, WANDB_MODE, WANDB_BASE_URL and its other variables itself.
 
-Without a key, or where its server does not answer, offline: `wandb sync` sends it later. Steps are a metric of their own
-(`step`): a run that goes on from a checkpoint does some of them again, and W&B's own step only counts up.
+If there is no key, or if the server does not answer, the run is written offline, and `wandb sync` uploads it later. The
+training step is a separate metric (`step`), since a run that is resumed from a checkpoint repeats some steps, and W&B's
+own step can only increase.
 """
 
 import html
@@ -19,12 +20,12 @@ from tracking.writers import Ending, TrackedRun
 
 _PATIENCE_S = 5
 _TO_FINISH_S = 120.0
-"""What is not sent by then, as the network was lost, stays in the run's directory."""
+"""Maximum time to send the remaining data at the end of a run. Data not sent by then stays in the run's directory."""
 
 
 class WandbWriter:
     def __init__(self, run: TrackedRun) -> None:
-        """Raises SparringError where the server refuses it."""
+        """Raises SparringError if the server refuses the run."""
         run_id = run.remembered("wandb") or secrets.token_hex(4)
         try:
             timeout = {"finish_timeout": _TO_FINISH_S, "finish_timeout_raises": True}
@@ -39,7 +40,7 @@ class WandbWriter:
                 mode=mode,
                 config={**run.settings, **{f"environment.{k}": v for k, v in run.environment.items()}},
             )
-        except (wandb.Error, ValueError) as error:  # ValueError: a key or a mode that cannot be one
+        except (wandb.Error, ValueError) as error:  # ValueError: a malformed key or mode
             raise SparringError(
                 f"tracking.to wandb: {error}; mend WANDB_API_KEY or tracking.project, or set WANDB_MODE=offline"
             ) from error
@@ -66,7 +67,7 @@ class WandbWriter:
 
 
 def _mode() -> tuple[Literal["online", "offline"] | None, str]:
-    """With the reason for what is not online. None: WANDB_MODE's."""
+    """Returns the mode, and the reason if the mode is not online. A mode of None leaves the choice to WANDB_MODE."""
     if said := os.environ.get("WANDB_MODE"):
         return None, f"WANDB_MODE is {said}"
     if not wandb.login(prompt=False, verify=False):

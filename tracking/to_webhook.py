@@ -1,4 +1,4 @@
-"""A webhook: somebody is told when a run ends, however it ends, and when an evaluation's alarm sounds."""
+"""Sends a POST request to a webhook when a run ends, however it ends, and when an evaluation raises an alarm."""
 
 import logging
 import os
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 class WebhookWriter:
     def __init__(self, run: TrackedRun) -> None:
-        """Raises SparringError where the variable holds no URL."""
+        """Raises SparringError if the environment variable holds no URL."""
         self._url, self._run, self._step = os.environ.get(str(run.webhook), ""), run, max(run.done, 0)
         if not self._url.startswith(("http://", "https://")):  # not shown: it is a secret
             raise SparringError(
@@ -29,7 +29,8 @@ class WebhookWriter:
         self.where = f"webhook: {self._host} is told of alarms and of the run's end"
 
     def metrics(self, step: int, figures: Mapping[str, float]) -> None:
-        """An alarm that does not get there is said, and the run's end is still told."""
+        """Sends an alarm if the figures give cause. If sending fails, a warning is logged, and the end of the run is still
+        sent."""
         self._step = step
         if message := hacking_alarm(figures.get("held_out/proxy_gold_gap"), self._threshold):
             try:
@@ -47,7 +48,8 @@ class WebhookWriter:
         self._post(ending, f"{ending} after step {self._step}; see {self._run.directory / 'run.log'}")
 
     def _post(self, event: str, message: str) -> None:
-        """`text` is what Slack, Mattermost and their like show. Raises ConnectionError, which does not name the URL."""
+        """Sends an event. `text` is the key that Slack, Mattermost and similar services show. Raises ConnectionError, whose
+        message does not contain the URL."""
         told = {"run": self._run.name, "event": event, "step": self._step}
         told["text"] = f"{self._run.name}: {message}"
         try:

@@ -1,6 +1,6 @@
-"""trace.json: where a run's time went, for ui.perfetto.dev or chrome://tracing, a row per part.
+"""Writes trace.json: a timeline of a run with a row per part, for ui.perfetto.dev or chrome://tracing.
 
-Events in an array that is never closed, as the format allows: a run that is killed leaves a file that can be read.
+The events are in an array that is never closed, as the format allows: a run that is killed leaves a readable file.
 """
 
 import json
@@ -14,7 +14,7 @@ from core.tracing import Span
 
 class Trace:
     def __init__(self, file: Path) -> None:
-        """Goes on in a file that is there, without the line that a crash cut off."""
+        """Continues an existing file, without a line that a crash cut off."""
         self._file = file
         self._named: set[str] = set()
         if file.exists():
@@ -25,7 +25,7 @@ class Trace:
     def add(self, spans: Iterable[Span]) -> None:
         events = []
         for row, began, ended in spans:
-            place = {"pid": 1, "tid": zlib.crc32(row.encode()) >> 1}  # the same in the run's other half
+            place = {"pid": 1, "tid": zlib.crc32(row.encode()) >> 1}  # the same id after a resume
             if row not in self._named:
                 self._named.add(row)
                 events.append({"name": "thread_name", "ph": "M", "args": {"name": row}} | place)

@@ -1,8 +1,8 @@
-"""TensorBoard, Weights & Biases, MLflow, a webhook: what they are told of a run, as it goes.
+"""Sends a run's metrics to TensorBoard, Weights & Biases, MLflow and a webhook while the run goes on.
 
-Each writer is a few lines around its library (to_tensorboard.py, to_wandb.py, to_mlflow.py, to_webhook.py). One that does not start
-refuses the run before anything is loaded; one that fails later is left out, with a warning: the run's own files have
-all of it.
+Each writer is a thin wrapper around its library (to_tensorboard.py, to_wandb.py, to_mlflow.py, to_webhook.py). If a writer
+does not start, the run is refused before anything is loaded. If a writer fails later, it is removed with a warning: the
+run's own files have all data.
 """
 
 import logging
@@ -20,24 +20,24 @@ Ending = Literal["finished", "failed", "killed"]
 
 @dataclass(frozen=True, kw_only=True)
 class TrackedRun:
-    """What the writers are told at the start."""
+    """The data that a writer gets at the start of a run."""
 
     directory: Path
     name: str
     project: str | None
-    """None: the writer's own environment variable, or its default."""
+    """Optional; if None, the writer uses its library's environment variable, or its default."""
     mlflow_uri: str | None
     webhook: str | None = None
-    """The environment variable that holds its URL."""
+    """Name of the environment variable that holds the webhook's URL."""
     settings: Mapping[str, Any]
-    """Resolved, by dotted key."""
+    """The resolved settings by dotted key."""
     environment: Mapping[str, str]
     """Versions, commit, machine."""
     done: int
-    """The last step that is there already; -1: none."""
+    """The last step that is done already; -1 if none is."""
 
     def remembered(self, writer: str) -> str | None:
-        """The id that this run has there since an earlier half."""
+        """Returns the id that this run got from the tracker before it was resumed. None if it has none."""
         known = read_json(self._file)
         if not known and self._file.exists():
             log.warning(
@@ -55,7 +55,7 @@ class TrackedRun:
 
 class Writer(Protocol):
     where: str
-    """For people: where to look."""
+    """A line for the user that says where the metrics are."""
 
     def metrics(self, step: int, figures: Mapping[str, float]) -> None: ...
 
@@ -67,7 +67,7 @@ class Writer(Protocol):
 
 
 class Writers:
-    """All of a run's; none is fine, too."""
+    """All writers of a run; there may be none."""
 
     def __init__(self) -> None:
         self._writers: dict[str, Writer] = {}
@@ -95,7 +95,7 @@ class Writers:
         for name, writer in list(self._writers.items()):
             try:
                 what(writer)
-            # whatever a library raises: the run is worth more than its picture elsewhere
+            # whatever a library raises must not end the run
             except Exception as error:
                 del self._writers[name]
                 reason = str(error).strip().splitlines() or [""]
@@ -108,7 +108,8 @@ class Writers:
 
 
 def open_writer(name: str, run: TrackedRun) -> Writer:
-    """Raises SparringError where it does not start. Its library is imported here, for those who asked for it."""
+    """Returns the writer of this name. Its library is imported here, so that only the chosen ones are needed. Raises
+    SparringError if the writer does not start."""
     if name == "tensorboard":
         from tracking.to_tensorboard import TensorboardWriter
 
@@ -128,7 +129,7 @@ def open_writer(name: str, run: TrackedRun) -> Writer:
 
 @contextmanager
 def open_writers(names: Sequence[str], run: TrackedRun) -> Iterator[Writers]:
-    """Raises SparringError. Closed with how the run ended."""
+    """Opens the named writers, and closes them with how the run ended. Raises SparringError if a writer does not start."""
     writers, ending = Writers(), "failed"
     try:
         for name in names:
