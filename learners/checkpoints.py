@@ -145,8 +145,7 @@ class CheckpointStore:
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:
-    """Returns the checkpoint's state after it has checked that every file is as the manifest says. Raises
-    CheckpointError."""
+    """Returns the checkpoint's state after checking that every file is as the manifest says. Raises CheckpointError."""
     if not path.is_dir():
         raise CheckpointError(f"{path}: no such checkpoint directory; {_siblings(path)}")
     try:

@@ -1,5 +1,5 @@
-"""Reads and writes models in Hugging Face's files: written a part at a time, read by several workers, each the parts
-that it keeps.
+"""Reads and writes models in Hugging Face's file format. Models are written a part at a time; of several workers each
+reads only the parts that it keeps.
 
 A model that is to be sharded is created without memory (on torch's meta device), sharded, and then filled. No worker
 ever holds more of it than its own shards and the tensors that it is reading.

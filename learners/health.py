@@ -31,7 +31,7 @@ class Health:
     halvings: int = 0
     """Number of times that micro-batches were halved because memory ran out."""
     proven_version: int = 0
-    """Newest version of the weights that began a step in which no update was skipped."""
+    """Newest version of the weights with which a step began that skipped no update."""
     skipped_in_a_row: int = 0
     reloads_in_a_row: int = 0
     """Number of returns to a checkpoint since the last step in which no update was skipped."""
