@@ -30,9 +30,9 @@ class Credit:
         """Creates the estimator.
 
         Args:
-            players: Players that the policy plays; each has baselines of its own.
+            players: Players that the policy plays. Each player has separate baselines.
             one_stage: Whether only tokens of the stage under training are trained. The tokens that follow that stage
-                are left out of the sample unless the credit needs them, so the critic learns no values of them.
+                are left out of the sample unless the credit needs them, so the critic does not learn their values.
             by_turn: Whether GAE takes a turn as one step.
         """
         self._advantages = Advantages(settings)

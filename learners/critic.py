@@ -1,4 +1,4 @@
-"""The critic of PPO, which estimates state values: a head on the policy's trunk, or a model of its own."""
+"""The critic of PPO, which estimates state values: a head on the policy's trunk, or a second model."""
 
 from pathlib import Path
 
@@ -13,8 +13,8 @@ from learners.settings import LearnerSettings
 class Critic(nn.Module):
     """Computes the values of the picked tokens, in fp32.
 
-    A head on the policy's trunk reads the policy's own hidden states, and no value gradient flows back into them. A
-    critic with a model of its own starts from the policy's model and trains all of it.
+    A head on the policy's trunk reads the policy's hidden states, and no value gradient flows back into them. A critic
+    with a second model starts from a copy of the policy's model and trains the whole copy.
     """
 
     def __init__(

@@ -2,7 +2,7 @@
 reads only the parts that it keeps.
 
 A model that is to be sharded is created without memory (on torch's meta device), sharded, and then filled. No worker
-ever holds more of it than its own shards and the tensors that it is reading.
+ever holds more than its own shards and the tensors that it is reading.
 """
 
 import json
@@ -69,8 +69,8 @@ def its_cause() -> Iterator[None]:
 
 def open_empty(path: str | Path, dtype: torch.dtype = torch.float32) -> PreTrainedModel:
     """Returns the model of load_model, but with parameters that have no memory (see fill). If the files name the
-    tensors differently from the model, or are not safetensors, the model is loaded by load_model on the CPU; then each
-    worker holds all of it until it is sharded."""
+    tensors differently from the model, or are not safetensors, load_model loads the model on the CPU; then each worker
+    holds the whole model until it is sharded."""
     from accelerate import init_empty_weights  # as peft does; here, since the import takes seconds
     from transformers import AutoConfig, AutoModelForCausalLM
 

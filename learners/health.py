@@ -11,7 +11,7 @@ MAX_RELOADS = 2
 
 
 class Remedy(StrEnum):
-    """The action after an update whose loss or gradient is not finite. None of the actions applies the update."""
+    """The action after an update whose loss or gradient is not finite. No action applies the update."""
 
     SKIP = "skip"
     """Skip the update, which was only too large for fp16."""

@@ -89,7 +89,7 @@ class Learner:
         self.critic_optimizer: torch.optim.Optimizer | None = None
         if settings.estimator.kind == "gae":
             hidden_size = self.policy.model.config.get_text_config().hidden_size
-            # a checkpoint of an adapter has no model of its own
+            # a checkpoint of an adapter contains no model
             start = reference_path if settings.lora else model_path
             self.critic = Critic(settings, hidden_size, start, self.device, seed)
             self.critic_optimizer = self.critic.optimizer(settings, learning_rate)
@@ -276,7 +276,7 @@ class Learner:
 
     def _own_micro_batches(self, batch: Batch, chosen: Sequence[int]):
         """Yields (micro-batch, whether it counts) for this worker. Under FSDP all workers must have equally many
-        micro-batches, because they wait for each other: a worker with fewer of them adds one that does not count."""
+        micro-batches, because they wait for each other: a worker with fewer adds one that does not count."""
         chunks = plan(batch.samples, chosen, self.microbatch_tokens)
         while self.world.size > len(chunks) and len(chunks) < len(chosen):  # each worker gets a share
             longest = max(range(len(chunks)), key=lambda n: len(chunks[n]))
@@ -377,7 +377,7 @@ class Learner:
 
     def _set_learning_rates(self) -> None:
         """Sets the rate of each parameter group. The schedule applies to the policy and to a critic's trunk. The value
-        head has a constant learning rate of its own, but halvings after faults apply to it, too."""
+        head has a separate, constant learning rate, but halvings after faults apply to it, too."""
         groups = [*self.optimizer.param_groups]
         if self.critic_optimizer is not None:
             head, *trunk = self.critic_optimizer.param_groups
@@ -406,7 +406,7 @@ class Learner:
         self._move_networks(self.device)
         self.policy.activate()
         of_engine = getattr(torch, dtype) if dtype else None
-        in_half = self.settings.sharding == "fsdp"  # gathered layers have bf16 weights only
+        in_half = self.settings.sharding == "fsdp"  # with bf16, gathered layers have bf16 weights only
         alone = self.settings.lora if adapter else None
 
         def exported() -> WeightUpdate:

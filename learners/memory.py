@@ -66,7 +66,7 @@ class Memory:
         optimizers: Sequence[torch.optim.Optimizer],
         take: Callable[[torch.optim.Optimizer], object],
     ) -> None:
-        """Calls take with each optimizer. Raises OutOfMemory in all workers if one of them runs out of memory."""
+        """Calls take with each optimizer. Raises OutOfMemory in all workers if one worker runs out of memory."""
         reason = ""
         for optimizer in optimizers:
             reason = reason or self._stepped(optimizer, take)

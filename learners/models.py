@@ -16,7 +16,7 @@ from learners.settings import LOGITS_MB
 
 transformers_logging.disable_progress_bar()  # a bar per save would drown the run's own display
 LOGITS_AT_ONCE = LOGITS_MB << 18
-"""Maximum number of logits, of 4 bytes each, that are computed at once by a model without a limit of its own."""
+"""Maximum number of logits, of 4 bytes each, that are computed at once if the model's own limit is not set."""
 
 
 def load_model(path: str | Path, device: str | torch.device = "cpu", **options: Any) -> PreTrainedModel:

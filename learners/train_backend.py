@@ -11,8 +11,8 @@ from ray.train.torch.config import _TorchBackend
 class _Backend(_TorchBackend):
     """Ray's torch backend, whose shutdown tolerates workers that were killed for memory.
 
-    On shutdown Ray (2.60) asks dead workers, too, to leave the group. If Ray's memory monitor has killed one, Ray takes
-    the resulting error for an error of its own and ends the run, so no worker would replace the dead one.
+    On shutdown Ray (2.60) asks dead workers, too, to leave the group. If Ray's memory monitor has killed a worker, Ray
+    takes the resulting error for an internal error and ends the run, so no worker would replace the dead one.
     """
 
     def on_shutdown(self, worker_group: Any, backend_config: Any) -> None:
