@@ -1,1 +1,1 @@
-"""From batches to weights. Sees batches, never games."""
+"""Trains a policy's weights on batches. Knows batches, but no games."""

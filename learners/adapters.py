@@ -1,4 +1,5 @@
-"""LoRA adapters on disk, in PEFT's own format, and as the plain models that they make of their bases.
+"""LoRA adapters on disk, in PEFT's own format, and the plain models that result from merging them into their base
+models.
 
 adapter_config.json            rank, alpha, layers, and the base model: a hub id, or a directory of this machine
 adapter_model.safetensors      fp32
@@ -24,7 +25,8 @@ WEIGHTS = "adapter_model.safetensors"
 
 
 def save_adapter(policy: LoraTuning, directory: Path) -> None:
-    """`peft.PeftModel.from_pretrained` loads it, as do transformers' own classes where peft is installed."""
+    """Saves the adapter. `peft.PeftModel.from_pretrained` can load it, as can transformers' own classes if peft is
+    installed."""
     from peft import LoraConfig
 
     tensors = {name: tensor.cpu().contiguous() for name, tensor in policy.kept().items()}
@@ -42,8 +44,16 @@ def save_adapter(policy: LoraTuning, directory: Path) -> None:
 
 
 def write_merged(adapter: Path, directory: Path, dtype: str) -> None:
-    """The plain model of an adapter's directory; on the base in the bits that it had then. dtype: torch's name. Raises
-    CheckpointError where the base is not there."""
+    """Writes the plain model that an adapter and its base model make. The base model is loaded with the quantization
+    that it had in training.
+
+    Args:
+        adapter: Directory of the adapter.
+        dtype: torch's name of the dtype.
+
+    Raises:
+        CheckpointError: The base model cannot be loaded.
+    """
     base = base_of(adapter)
     assert base is not None
     counters = adapter / STATE / "state.json"
@@ -64,7 +74,8 @@ def write_merged(adapter: Path, directory: Path, dtype: str) -> None:
 
 @contextmanager
 def merged_folder(adapter: Path, dtype: str) -> Iterator[Path]:
-    """Of an adapter's directory, with its tokenizer, for an engine that is started meanwhile; gone afterwards."""
+    """Yields a temporary directory with the merged model of an adapter's directory and with its tokenizer, from which
+    an engine can be started. The directory is deleted afterwards."""
     with tempfile.TemporaryDirectory(prefix="merged_") as place:
         folder = Path(place)
         for file in adapter.iterdir():

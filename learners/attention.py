@@ -1,7 +1,9 @@
-"""Causal attention over sequences that lie end to end in one row: no padding, and no token sees another's sequence.
+"""Causal attention over sequences that are concatenated in one row, without padding. No token attends to another
+sequence.
 
-A block-diagonal mask would cost the square of the row's length. Where flash attention can take it, a layer is one call
-however many sequences there are; else each attends by itself, on any device that has scaled dot-product attention.
+A block-diagonal mask would cost the square of the row's length. If flash attention supports the input, a layer makes
+one call, however many sequences there are. Otherwise each sequence attends by itself, on any device that has scaled
+dot-product attention.
 """
 
 import inspect
@@ -18,7 +20,7 @@ from transformers import AttentionInterface
 PACKED = "sparring_packed"
 """Name of the attention implementation, for `from_pretrained`."""
 SHARED_KEYS = "enable_gqa" in inspect.signature(varlen_attn).parameters
-"""Whether this torch's varlen_attn knows of fewer key heads than query heads: from 2.12."""
+"""Whether varlen_attn of the installed torch supports fewer key heads than query heads, as it does from 2.12."""
 
 
 def packed_attention(
@@ -33,11 +35,13 @@ def packed_attention(
     lengths: Sequence[int] | None = None,
     **ignored: Any,
 ) -> tuple[torch.Tensor, None]:
-    """What transformers calls in each layer: (output [1, N, Q, H], no weights). Q query heads, K key heads.
+    """Computes the attention of one layer; transformers calls it. Returns (output [1, N, Q, H], None), since there are
+    no attention weights. Q query heads, K key heads.
 
     Args:
-        softcap: scores are held within this by tanh (Gemma 2), which SDPA does not do: [Q, N, N] of them are made.
-        lengths: of the row's sequences, summing to N; None: the row is one sequence.
+        softcap: Bound within which tanh holds the scores (Gemma 2). SDPA does not support it, so [Q, N, N] scores are
+            computed.
+        lengths: Lengths of the row's sequences, which sum to N; None: the row is one sequence.
     """
     lengths = lengths or [query_1QNH.shape[2]]
     if softcap is None and (dtype := flash_dtype(query_1QNH)) is not None:
@@ -62,13 +66,13 @@ def packed_attention(
 
 
 def flash_dtype(query_1QNH: torch.Tensor) -> torch.dtype | None:
-    """What flash attention would compute in; None where it cannot: it takes 16 bits, on a GPU from compute capability 8,
-    and heads of a multiple of 8 up to 256."""
+    """Returns the dtype that flash attention would compute in, or None if it does not support the input. It requires 16
+    bits, a GPU of compute capability 8 or higher, and a head size that is a multiple of 8 and at most 256."""
     if not (
         SHARED_KEYS and query_1QNH.is_cuda and torch.cuda.get_device_capability(query_1QNH.device) >= (8, 0)
     ):
         return None
-    autocast = torch.is_autocast_enabled("cuda")  # SDPA is on its list, this is not
+    autocast = torch.is_autocast_enabled("cuda")  # autocast casts SDPA's inputs, but not these
     dtype = torch.get_autocast_dtype("cuda") if autocast else query_1QNH.dtype
     fits = dtype in (torch.bfloat16, torch.float16) and query_1QNH.shape[3] % 8 == 0
     return dtype if fits and query_1QNH.shape[3] <= 256 else None
@@ -82,7 +86,7 @@ def _in_one_call(
     scaling: float | None,
     window: int | None,
 ) -> torch.Tensor:
-    """[N, Q, H]. A token sees itself and `window - 1` before it."""
+    """Returns the output [N, Q, H]. A token attends to itself and to the `window - 1` tokens before it."""
     starts, longest = _starts(tuple(lengths), query_NQH.device), max(lengths)
     return varlen_attn(
         query_NQH,
@@ -100,7 +104,8 @@ def _in_one_call(
 
 @lru_cache(maxsize=4)
 def _starts(lengths: tuple[int, ...], device: torch.device) -> torch.Tensor:
-    """Where each sequence begins, and the last one ends. All layers ask for the same: each would wait for a copy."""
+    """Returns the offset at which each sequence begins, and the end of the last one. Cached, because all layers need
+    the same offsets and each would wait for a copy."""
     return torch.tensor([0, *accumulate(lengths)], dtype=torch.int32, device=device)
 
 
@@ -119,7 +124,7 @@ def _capped(
 
 
 def _window(length: int, window: int | None, device: torch.device) -> torch.Tensor | None:
-    """Who may see whom under a sliding window that the sequence is longer than."""
+    """Returns the mask of a sliding window; None if the sequence is no longer than the window."""
     return None if window is None or length <= window else _seen(length, window, device)
 
 

@@ -1,6 +1,7 @@
-"""From played episodes to what one policy learns from: whose attempts are compared, what each earns, which tokens learn.
+"""Converts played episodes to samples of one policy: which trajectories are compared, what each earns, which tokens are
+trained.
 
-Pure: no torch and no Ray. Advantages of critic-free estimators are estimated here, group by group.
+Pure: uses neither torch nor Ray. The advantages of critic-free estimators are estimated here, group by group.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,7 @@ from learners.settings import LearnerSettings
 
 
 class Credit:
-    """One policy's credit, with what its estimator remembers from batch to batch."""
+    """Assigns credit for one policy and keeps its estimator's state from batch to batch."""
 
     def __init__(
         self,
@@ -26,9 +27,14 @@ class Credit:
         one_stage: bool = False,
         by_turn: bool = False,
     ) -> None:
-        """players: who plays with the policy; each has baselines of its own. one_stage: only tokens of the stage under
-        training learn; the tokens that follow that stage are left out of the sample unless the credit needs them, so the
-        critic learns no values of them. by_turn: GAE takes a turn as one step."""
+        """Creates the estimator.
+
+        Args:
+            players: Players that the policy plays. Each player has separate baselines.
+            one_stage: Whether only tokens of the stage under training are trained. The tokens that follow that stage
+                are left out of the sample unless the credit needs them, so the critic does not learn their values.
+            by_turn: Whether GAE takes a turn as one step.
+        """
         self._advantages = Advantages(settings)
         self._settings, self._game, self._players = settings, game, players
         self._one_stage, self._by_turn = one_stage, by_turn
@@ -36,7 +42,11 @@ class Credit:
     def samples(
         self, episodes: Sequence[Episode], stage: int
     ) -> tuple[tuple[SampleSpec, ...], dict[str, float]]:
-        """(samples, what was left out). stage: the one under training."""
+        """Returns (samples, metrics on what was left out).
+
+        Args:
+            stage: The stage under training.
+        """
         whole = Reading(mask_truncated=self._settings.mask_truncated, by_turn=self._by_turn)
         first = branch = whole
         if self._one_stage:
@@ -46,7 +56,7 @@ class Credit:
         def reading(attempt: Trajectory) -> Reading:
             if attempt.place is not None:
                 return branch
-            return first if attempt.number == 1 else whole  # a further one is one turn, learnt at any stage
+            return first if attempt.number == 1 else whole  # a later try is one turn, trained at any stage
 
         samples: list[SampleSpec] = []
         groups_seen = without_signal = 0
@@ -72,7 +82,7 @@ class Credit:
         return tuple(samples), {"groups_without_signal": share, "dropped": float(dropped)}
 
     def state_dict(self) -> dict[str, Any]:
-        """Plain JSON."""
+        """Returns JSON-compatible values."""
         return self._advantages.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -80,10 +90,10 @@ class Credit:
 
 
 def _credit_needs_later_tokens(settings: LearnerSettings) -> bool:
-    """Whether a token's advantage depends on the tokens that follow it, and not only on the reward at the end.
+    """Returns whether a token's advantage depends on the tokens that follow it, and not only on the reward at the end.
 
-    It does under GAE if the reward is discounted on its way back, if later values are bootstrapped from, or if later tokens
-    have rewards of their own (a KL penalty).
+    Under GAE it does if the reward is discounted over the tokens (gamma), if later values are bootstrapped from
+    (lambda), or if later tokens have rewards of their own (a KL penalty).
     """
     estimator = settings.estimator
     return estimator.kind == "gae" and (
@@ -92,8 +102,9 @@ def _credit_needs_later_tokens(settings: LearnerSettings) -> bool:
 
 
 def _groups(episodes: Sequence[Episode], player: str) -> list[tuple[Episode, list[Trajectory]]]:
-    """(episode, attempts that share a baseline). Where attempts branched at the stage under training: per prefix one
-    attempt for each branch, whose reward is the mean over the branch's continuations."""
+    """Returns (episode, trajectories that share a baseline) for each group. If trajectories branch at the stage under
+    training, each prefix is a group with one trajectory per branch, whose reward is the mean over the branch's
+    continuations."""
     groups: list[tuple[Episode, list[Trajectory]]] = []
     for episode in episodes:
         judged = episode.judged(player)

@@ -1,4 +1,5 @@
-"""Joint checkpoints: both policies and the curriculum at one step, as one directory that is there or is not.
+"""Joint checkpoints: both policies and the curriculum at one step, in one directory that appears complete or not at
+all.
 
     checkpoints/step_000012/generator/      Hugging Face format, or PEFT's, with tokenizer, and learner_state/
                             discriminator/  the same
@@ -6,8 +7,8 @@
                             manifest.json   every file with its size and sha256
     checkpoints/best -> step_000012
 
-A checkpoint is written beside its place and renamed into it, so a process killed at any time leaves the earlier
-ones whole.
+A checkpoint is written to a temporary directory beside its final path and then renamed. If the process is killed at any
+time, the earlier checkpoints stay complete.
 """
 
 import errno
@@ -24,19 +25,19 @@ from typing import Any
 from core.errors import SparringError
 
 RUN_STATE = "state.json"
-"""Of a checkpoint, beside the policies' directories."""
+"""File with the run's state in a checkpoint, beside the policies' directories."""
 STATE = "learner_state"
-"""In each policy's directory: optimizer, critic, counters."""
+"""Directory of optimizer, critic and counters, in each policy's directory."""
 ADAPTER = "adapter_config.json"
-"""There instead of config.json where it holds a LoRA adapter."""
+"""File that a policy's directory contains instead of config.json if it contains a LoRA adapter."""
 RETRY_PAUSES_S = (1.0, 4.0)
 log = logging.getLogger(__name__)
 _HASH_LIMIT = 256 << 20
-"""Files beyond this size are checked by size alone: hashing tens of GB would take longer than the step."""
+"""Size in bytes above which only a file's size is checked: hashing tens of GB would take longer than the step."""
 
 
 class CheckpointError(SparringError):
-    """A checkpoint that can't be written or read; the message says what to do."""
+    """A checkpoint cannot be written or read. The message says what to do."""
 
 
 class CheckpointStore:
@@ -46,8 +47,8 @@ class CheckpointStore:
     def save(
         self, step: int, policies: Mapping[str, Path], tokenizers: Mapping[str, Any], state: Mapping[str, Any]
     ) -> Path:
-        """Copy (by hard link where possible) the policies' directories and write the state. What goes wrong is tried
-        again after each of RETRY_PAUSES_S. Raises CheckpointError; what was saved before stays as it is."""
+        """Copies the policies' directories (by hard link if possible) and writes the state. A failed write is tried
+        again after each of RETRY_PAUSES_S. Raises CheckpointError; earlier checkpoints stay as they are."""
         target = self.root / f"step_{step:06d}"
         for pause_s in (*RETRY_PAUSES_S, None):
             try:
@@ -55,7 +56,7 @@ class CheckpointStore:
                 self._write(target, policies, tokenizers, state)
                 return target
             except Exception as error:
-                # copytree wraps the OSErrors it meets, and the tokenizers library raises none: only the words are left
+                # copytree wraps OSErrors and the tokenizers library raises other errors: only the message is reliable
                 full = os.strerror(errno.ENOSPC) in str(error)
                 if not full and not isinstance(error, OSError):
                     raise
@@ -73,7 +74,7 @@ class CheckpointStore:
         raise AssertionError("the last attempt returns or raises")
 
     def _check_space(self, policies: Mapping[str, Path]) -> None:
-        """Raises OSError (ENOSPC) where what cannot be linked will not fit: before anything is written."""
+        """Raises OSError (ENOSPC), before anything is written, if the files that cannot be linked will not fit."""
         self.root.mkdir(parents=True, exist_ok=True)
         device = self.root.stat().st_dev
         files = [f for source in policies.values() for f in source.rglob("*") if f.is_file()]
@@ -109,7 +110,8 @@ class CheckpointStore:
         os.replace(draft, link)
 
     def prune(self, protected: set[str]) -> None:
-        """Delete all but the last `keep`, the best, and the protected names; and what a killed process left."""
+        """Deletes all checkpoints but the last `keep`, the best one and the protected names. Also deletes what a killed
+        process left behind."""
         for left in self.root.glob(".*_step_*"):
             shutil.rmtree(left)
         best = self.root / "best"
@@ -119,7 +121,7 @@ class CheckpointStore:
                 self._remove(old)
 
     def _remove(self, checkpoint: Path) -> None:
-        """At once, for whoever looks for checkpoints."""
+        """Deletes a checkpoint. For other processes it disappears at once."""
         if checkpoint.exists():
             gone = self.root / f".gone_{checkpoint.name}"
             shutil.rmtree(gone, ignore_errors=True)
@@ -131,7 +133,7 @@ class CheckpointStore:
         return complete[-1] if complete else None
 
     def newest_with(self, policy: str, version: int) -> Path | None:
-        """The latest checkpoint whose weights of the policy are of this version or an older one."""
+        """Returns the latest checkpoint whose weights of the policy have this version or an older one, or None."""
         for checkpoint in reversed(self._complete()):
             state = json.loads((checkpoint / RUN_STATE).read_text())
             if state["versions"][policy] <= version:
@@ -143,7 +145,7 @@ class CheckpointStore:
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:
-    """The checkpoint's state, once every file is what the manifest says. Raises CheckpointError."""
+    """Returns the checkpoint's state after checking that every file is as the manifest says. Raises CheckpointError."""
     if not path.is_dir():
         raise CheckpointError(f"{path}: no such checkpoint directory; {_siblings(path)}")
     try:
@@ -173,7 +175,8 @@ def _of_an_older_version(checkpoint: Path) -> CheckpointError:
 
 
 def base_of(model: str | Path) -> str | None:
-    """Directory or hub id of the model that a directory's adapter is for; None where it holds no adapter."""
+    """Returns the directory or hub id of the base model of a directory's adapter; None if the directory contains no
+    adapter."""
     try:
         return json.loads((Path(model) / ADAPTER).read_text())["base_model_name_or_path"]
     except (FileNotFoundError, NotADirectoryError):
@@ -181,11 +184,11 @@ def base_of(model: str | Path) -> str | None:
 
 
 def check_fits(checkpoint: Path, model: Path, saved: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Raises CheckpointError where a policy's checkpoint has other tensors than this run trains.
+    """Raises CheckpointError if a policy's checkpoint has other tensors than this run trains.
 
     Args:
-        model: the run's; only one in a directory is looked into.
-        saved, now: the policy's learner settings, of the checkpoint and of this run.
+        model: The run's model. Its config is compared only if it is a directory.
+        saved, now: The policy's learner settings in the checkpoint and in this run.
     """
     for key in ("estimator.kind", "estimator.critic", "estimator.value_hidden", "lora"):
         section, _, name = key.partition(".")

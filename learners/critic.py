@@ -1,4 +1,4 @@
-"""State values for PPO: a head on the policy's trunk, or a model of its own."""
+"""The critic of PPO, which estimates state values: a head on the policy's trunk, or a second model."""
 
 from pathlib import Path
 
@@ -11,10 +11,10 @@ from learners.settings import LearnerSettings
 
 
 class Critic(nn.Module):
-    """Values of the picked tokens, fp32.
+    """Computes the values of the picked tokens, in fp32.
 
-    On the policy's trunk the hidden states are the policy's own and carry no value gradient back. A critic of its own
-    starts from the policy's model and trains all of it.
+    A head on the policy's trunk reads the policy's hidden states, and no value gradient flows back into them. A critic
+    with a second model starts from a copy of the policy's model and trains the whole copy.
     """
 
     def __init__(
@@ -41,7 +41,8 @@ class Critic(nn.Module):
         return self.head(hidden_states(self.trunk, row)[pick_N.nonzero()[:, 0] - 1])
 
     def optimizer(self, settings: LearnerSettings, learning_rate: float) -> torch.optim.Optimizer:
-        """The trunk learns at the policy's rate, the head, which starts from nothing, at its own."""
+        """Returns an optimizer in which the trunk has the policy's learning rate, and the head, which starts untrained,
+        its own."""
         groups = [{"params": list(self.head.parameters()), "lr": settings.gae.value_learning_rate}]
         if self.trunk is not None:
             used = [p for n, p in self.trunk.named_parameters() if not n.startswith("lm_head")]

@@ -1,7 +1,8 @@
-"""Models in Hugging Face's files: written a part at a time, read by several workers each what it keeps.
+"""Reads and writes models in Hugging Face's file format. Models are written a part at a time; of several workers each
+reads only the parts that it keeps.
 
-A model that is to be sharded is made without memory (torch's meta device), spread, and filled then: no worker holds more
-of it at any moment than its own parts and what it reads at once.
+A model that is to be sharded is created without memory (on torch's meta device), sharded, and then filled. No worker
+ever holds more than its own shards and the tensors that it is reading.
 """
 
 import json
@@ -28,14 +29,15 @@ from learners.models import buffers_of, load_model, remove_dropout
 from learners.parallel import World
 
 FILE_BYTES = 2 << 30
-"""Of one file: as much of the model, and of a worker's part of the state, is in memory twice."""
+"""Maximum size of one file. This much of the model, and of a worker's part of the state, is in memory twice."""
 WEIGHTS_FILE = "model.safetensors"
 log = logging.getLogger(__name__)
 
 
 # ---------------------------------------------------------------------- read
 def read_tensors(place: Path, tensors: Mapping[str, torch.Tensor], world: World) -> None:
-    """Fill these from the safetensors files of a directory; each worker reads what it keeps. Raises CheckpointError."""
+    """Fills the tensors from the safetensors files of a directory. Each worker reads the parts that it keeps. Raises
+    CheckpointError."""
     if not tensors:
         return
     reader = HuggingFaceStorageReader(str(place))
@@ -46,7 +48,7 @@ def read_tensors(place: Path, tensors: Mapping[str, torch.Tensor], world: World)
 
 
 def _lacking(reader: HuggingFaceStorageReader, tensors: Mapping[str, torch.Tensor]) -> list[str]:
-    """Names that are not in the files, or of another size there."""
+    """Returns the names of the tensors that are not in the files, or have another size there."""
     saved: Any = reader.read_metadata().state_dict_metadata
     return sorted(
         name
@@ -57,7 +59,8 @@ def _lacking(reader: HuggingFaceStorageReader, tensors: Mapping[str, torch.Tenso
 
 @contextmanager
 def its_cause() -> Iterator[None]:
-    """torch's error, which is no Exception, as what happened in the first of the workers where something did."""
+    """Raises, in place of torch's CheckpointException (which is not an Exception), the error of the first worker that
+    had one."""
     try:
         yield
     except CheckpointException as error:
@@ -65,9 +68,10 @@ def its_cause() -> Iterator[None]:
 
 
 def open_empty(path: str | Path, dtype: torch.dtype = torch.float32) -> PreTrainedModel:
-    """load_model's, but its parameters have no memory: see fill. Where the files name them otherwise than the model (or
-    are no safetensors) it is load_model's own, on the CPU: then each worker holds it whole until it is sharded."""
-    from accelerate import init_empty_weights  # peft's own way; seconds, which only those pay who use it
+    """Returns the model of load_model, but with parameters that have no memory (see fill). If the files name the
+    tensors differently from the model, or are not safetensors, load_model loads the model on the CPU; then each worker
+    holds the whole model until it is sharded."""
+    from accelerate import init_empty_weights  # as peft does; here, since the import takes seconds
     from transformers import AutoConfig, AutoModelForCausalLM
 
     config = AutoConfig.from_pretrained(path)
@@ -85,7 +89,7 @@ def open_empty(path: str | Path, dtype: torch.dtype = torch.float32) -> PreTrain
 
 
 def _files_of(model: str | Path) -> Path:
-    """The directory of its safetensors; those of a hub id are downloaded."""
+    """Returns the directory of a model's safetensors files; the files of a hub id are downloaded."""
     from huggingface_hub import snapshot_download
 
     place = Path(model)
@@ -95,7 +99,12 @@ def _files_of(model: str | Path) -> Path:
 
 
 def fill(module: nn.Module, model: PreTrainedModel, world: World) -> None:
-    """Give a sharded open_empty() its weights; any other stays as it is. All workers must call it. module: FSDP's root."""
+    """Loads the weights of a sharded model that open_empty() returned; any other model stays as it is. All workers must
+    call it.
+
+    Args:
+        module: FSDP's root module.
+    """
 
     def in_memory(tensor: torch.Tensor) -> torch.Tensor:
         if isinstance(tensor, DTensor) and tensor.is_meta:
@@ -112,7 +121,7 @@ def fill(module: nn.Module, model: PreTrainedModel, world: World) -> None:
 
 # ---------------------------------------------------------------------- write
 def write_model(model: PreTrainedModel, tensors: Iterable[tuple[str, torch.Tensor]], directory: Path) -> None:
-    """A plain model of these tensors, of which no more than FILE_BYTES are in memory at a time."""
+    """Writes a plain model with these tensors, of which at most FILE_BYTES are in memory at a time."""
     config = model.config
     if hasattr(config, "quantization_config"):
         config = type(config).from_dict(
@@ -139,13 +148,14 @@ def write_model(model: PreTrainedModel, tensors: Iterable[tuple[str, torch.Tenso
 
 
 def write_generation(generation: GenerationConfig, directory: Path) -> None:
-    """As it is: save_pretrained refuses flags of hub models that were loaded with a warning, such as a temperature without
-    do_sample."""
+    """Writes the generation config unchanged. save_pretrained would refuse flags of hub models that were loaded with a
+    warning, such as a temperature without do_sample."""
     generation.to_json_file(directory / GENERATION_CONFIG_NAME, keys_to_pop=["compile_config"])
 
 
 def _parts(tensors: Iterable[tuple[str, torch.Tensor]]) -> Iterator[dict[str, torch.Tensor]]:
-    """In their order, on the host, up to FILE_BYTES at a time. What was yielded is emptied."""
+    """Yields the tensors on the host, in order, in parts of up to FILE_BYTES. A part is emptied when the next one is
+    requested."""
     part: dict[str, torch.Tensor] = {}
     size = 0
     for name, tensor in tensors:

@@ -1,21 +1,22 @@
-"""What a learner's faults have cost it so far, and what is to be done about the next one. Pure: the learner does it."""
+"""Records what a learner's faults have cost so far, and decides what to do about the next one. Pure: the learner acts
+on the decision."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 MAX_SKIPPED = 3
-"""Updates in a row that are skipped as not finite, each at half the learning rate of the one before."""
+"""Maximum number of updates in a row that are skipped as not finite. Each one halves the learning rate."""
 MAX_RELOADS = 2
-"""Returns to a checkpoint in a row: what comes back each time is not cured by going back."""
+"""Maximum number of returns to a checkpoint in a row. A fault that reappears each time is not cured by another return."""
 
 
 class Remedy(StrEnum):
-    """Of an update whose loss or gradient is not finite. None of them makes it."""
+    """The action after an update whose loss or gradient is not finite. No action applies the update."""
 
     SKIP = "skip"
-    """It was only too large for fp16."""
+    """Skip the update, which was only too large for fp16."""
     HALVE = "halve"
-    """Skip it, and halve the learning rate for good."""
+    """Skip the update, and halve the learning rate permanently."""
     RELOAD = "reload"
     """Go back to a checkpoint."""
     GIVE_UP = "give up"
@@ -23,38 +24,42 @@ class Remedy(StrEnum):
 
 @dataclass(slots=True)
 class Health:
-    """Plain numbers: asdict(health) is its state."""
+    """The learner's fault counters. They are plain numbers: asdict(health) is its state."""
 
     learning_rate_factor: float = 1.0
-    """Halved by each update that was not finite."""
+    """Factor on the learning rate. Each update with Remedy.HALVE halves it."""
     halvings: int = 0
-    """How often micro-batches were halved, where memory ran out."""
+    """Number of times that micro-batches were halved because memory ran out."""
     proven_version: int = 0
-    """The newest weights that a whole step without skipped updates began with."""
+    """Newest version of the weights with which a step began that skipped no update."""
     skipped_in_a_row: int = 0
     reloads_in_a_row: int = 0
-    """Without a whole step between them."""
+    """Number of returns to a checkpoint since the last step in which no update was skipped."""
 
     def halve(self) -> None:
         self.learning_rate_factor /= 2
         self.skipped_in_a_row += 1
 
     def proved(self, version: int) -> None:
-        """A step that began with these weights made all of its updates."""
+        """Records that a step which began with these weights made all of its updates."""
         self.proven_version, self.reloads_in_a_row = version, 0
 
     def went_back(self, saved: "Health") -> None:
-        """saved: the health of the weights that it went back to. What was given up for good stays so."""
+        """Records a return to a checkpoint. The reduced learning rate and the halvings are kept.
+
+        Args:
+            saved: Health of the checkpoint.
+        """
         self.proven_version, self.skipped_in_a_row = saved.proven_version, 0
         self.reloads_in_a_row += 1
 
 
 def remedy(health: Health, *, overflow: bool = False, checkpoint: bool = False) -> Remedy:
-    """What to do about an update that is not finite.
+    """Returns what to do about an update that is not finite.
 
     Args:
-        overflow: fp16's scale was too large, and is lower now.
-        checkpoint: there is one to go back to.
+        overflow: Whether fp16's scale was too large; it has been lowered.
+        checkpoint: Whether there is a checkpoint to go back to.
     """
     if overflow:
         return Remedy.SKIP

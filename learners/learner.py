@@ -1,4 +1,5 @@
-"""One policy's learner: a plain class, no Ray. `step(batch)` is one PPO-style update, by one worker or by several."""
+"""The learner of one policy: a plain class that does not use Ray. `step(batch)` computes one PPO-style update, on one
+worker or on several."""
 
 import logging
 import math
@@ -32,7 +33,7 @@ from learners.weights import export_weights
 log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 _EXPLODED = 100
-"""Times learner.gradient_clip: a gradient's norm from which on it is said."""
+"""Multiple of learner.gradient_clip above which a gradient norm is logged as a warning."""
 
 
 class NotFinite(RunFailed):
@@ -40,10 +41,10 @@ class NotFinite(RunFailed):
 
 
 class Learner:
-    """Owns a policy's weights, its reference, critic and optimizers. Metrics are plain floats.
+    """Owns a policy's weights, its reference model, its critic and the optimizers. Metrics are plain floats.
 
-    `reference_path` is the warm start: the KL that is logged is measured against it for the whole run. With settings.lora
-    the model is the backbone's, which is the reference too.
+    `reference_path` is the model that KL is logged against during the whole run (the warm start). With settings.lora
+    the backbone is the model that the adapter is trained on, and without adapters it is the reference.
     """
 
     def __init__(
@@ -57,7 +58,12 @@ class Learner:
         backbone: Backbone | None = None,
         name: str = "policy",
     ) -> None:
-        """backbone: shared with another learner, whose name differs; None: settings.lora brings its own."""
+        """Loads the models and creates the optimizers.
+
+        Args:
+            backbone: Backbone that is shared with another learner of a different name. None: with settings.lora the
+                learner loads its own.
+        """
         self.settings, self.learning_rate, self.device = settings, learning_rate, torch.device(device)
         self.name = name
         self.world = World()
@@ -77,24 +83,24 @@ class Learner:
             lr=learning_rate,
             betas=(0.9, 0.95),
             weight_decay=0.0,
-            fused=self.device.type == "cuda" or None,  # else it makes temporaries as large as the weights
+            fused=self.device.type == "cuda" or None,  # unfused, it makes temporaries as large as the weights
         )
         self.critic: Critic | None = None
         self.critic_optimizer: torch.optim.Optimizer | None = None
         if settings.estimator.kind == "gae":
             hidden_size = self.policy.model.config.get_text_config().hidden_size
-            # a checkpoint of an adapter has no model of its own
+            # a checkpoint of an adapter contains no model
             start = reference_path if settings.lora else model_path
             self.critic = Critic(settings, hidden_size, start, self.device, seed)
             self.critic_optimizer = self.critic.optimizer(settings, learning_rate)
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=settings.precision == "fp16")
         self.scaler.scale(
             torch.zeros((), device=self.device)
-        )  # else who gets no micro-batch could not unscale
+        )  # else a worker that gets no micro-batch could not unscale
         self.version = 0
-        """Batches learned from; the version of the published weights."""
+        """Number of batches learned from, which is the version of the published weights."""
         self.updates = 0
-        """Optimizer updates, several to a batch."""
+        """Number of optimizer steps. A batch may take several."""
         self.health = Health()
         sharded = settings.sharding == "fsdp"
         self.memory = Memory(self.policy.passes, self.world, self.device, sharded=sharded)
@@ -102,18 +108,19 @@ class Learner:
 
     @property
     def microbatch_tokens(self) -> int:
-        """The most that has fitted so far."""
+        """Token budget of a micro-batch, after the halvings that were needed to fit in memory."""
         return max(1, (self.settings.microbatch_tokens or MICROBATCH_TOKENS) >> self.health.halvings)
 
     # ------------------------------------------------------------------ one step
     def step(self, batch: Batch) -> dict[str, float]:
-        """Learn from one batch; every worker must be given the same.
+        """Learns from one batch. All workers must pass the same batch.
 
-        An update whose loss or gradient is not finite is skipped and halves the learning rate for good. Where memory
-        runs out, micro-batches are halved for good and the update is computed again.
+        An update whose loss or gradient is not finite is skipped, and the learning rate is halved permanently, unless
+        the scale of fp16 was merely too large. If memory runs out, micro-batches are halved permanently and the update
+        is computed again.
 
         Raises:
-            NotFinite: too many updates in a row were skipped.
+            NotFinite: Too many updates in a row were skipped.
         """
         assert batch.step == self.version + 1, f"batch {batch.step} after version {self.version}"
         if self.device.type == "cuda":
@@ -167,7 +174,8 @@ class Learner:
         return targets
 
     def _first_pass(self, batch: Batch, micro: MicroBatch) -> tuple[dict[int, Targets], torch.Tensor]:
-        """Targets by the learner's networks before the first update, and how far engine and learner are apart."""
+        """Returns the targets, computed with the learner's networks before the first update, and the absolute
+        difference of the learner's and the engine's log-probability for each sampled token."""
         with self._autocast():
             scores = self.policy.score(micro.row, micro.sampled_N, batch.temperature)
             values = self.critic(micro.row, micro.sampled_N, scores.hidden_SH).cpu() if self.critic else None
@@ -204,9 +212,9 @@ class Learner:
         totals: dict[str, float],
         metrics: dict[str, float],
     ) -> None:
-        """One optimizer update on one minibatch, unless its gradient is not finite."""
+        """Makes one optimizer step on one minibatch, unless its gradient is not finite."""
         sums, differences = self._within_memory(lambda: self._accumulate(batch, chosen, targets))
-        if "mismatch_max" not in metrics:  # nothing was learned yet
+        if "mismatch_max" not in metrics:  # no update was made yet
             self._log_mismatch(torch.cat(self.world.gather(differences)), metrics)
         sums = self.world.sums(sums)
         self.world.sum_gradients(self._parameters(), 1 / self._loss_scale())
@@ -240,7 +248,8 @@ class Learner:
     def _accumulate(
         self, batch: Batch, chosen: Sequence[int], targets: Mapping[int, Targets]
     ) -> tuple[dict[str, float], torch.Tensor]:
-        """Gradients of this worker's part of a minibatch; (sums for the log, its mismatches)."""
+        """Computes the gradients of this worker's part of a minibatch. Returns (sums for the log, mismatches of its
+        tokens)."""
         size = Size(
             samples=len(chosen),
             trained=sum(sum(batch.samples[i].trained) for i in chosen),
@@ -254,7 +263,7 @@ class Learner:
             optimizer.zero_grad(set_to_none=True)
         differences = [torch.zeros(1)]
         for position, (micro, counts) in enumerate(self._own_micro_batches(batch, chosen)):
-            # While KL is not in the loss it is only watched: in the first part of each minibatch.
+            # If KL is not in the loss, it is only logged, for the first micro-batch of each minibatch.
             with self._autocast():
                 part = objective.part(micro, measure_kl=position == 0)
             self.scaler.scale(part.loss * (self._loss_scale() if counts else 0)).backward()
@@ -266,10 +275,10 @@ class Learner:
         return sums, torch.cat(differences[1:] or differences)
 
     def _own_micro_batches(self, batch: Batch, chosen: Sequence[int]):
-        """(micro-batch, whether it counts) of this worker. Under FSDP all have equally many, or they would wait for
-        each other: some repeat one that does not count."""
+        """Yields (micro-batch, whether it counts) for this worker. Under FSDP all workers must have equally many
+        micro-batches, because they wait for each other: a worker with fewer adds one that does not count."""
         chunks = plan(batch.samples, chosen, self.microbatch_tokens)
-        while self.world.size > len(chunks) and len(chunks) < len(chosen):  # a share for everybody
+        while self.world.size > len(chunks) and len(chunks) < len(chosen):  # each worker gets a share
             longest = max(range(len(chunks)), key=lambda n: len(chunks[n]))
             half = len(chunks[longest]) // 2
             chunks[longest : longest + 1] = [chunks[longest][:half], chunks[longest][half:]]
@@ -282,12 +291,13 @@ class Learner:
             yield pack(batch.samples, chunk, self.device), counts
 
     def _clip(self, parameters: Iterable[torch.nn.Parameter]) -> float:
-        """Scale the gradient of one network down to norm gradient_clip; the norm that it had. Policy and critic apart:
-        a large error of the values must not shrink the policy's update."""
+        """Scales the gradient of one network down to norm gradient_clip and returns the norm before scaling. Policy and
+        critic are clipped separately, because a large value error must not shrink the policy's update."""
         return float(whole(torch.nn.utils.clip_grad_norm_(parameters, self.settings.gradient_clip)))
 
     def _loss_scale(self) -> int:
-        """FSDP averages over the ranks what is to be summed (a sum of its own it cannot have over gloo)."""
+        """Returns the factor by which the loss is multiplied because FSDP averages gradients over the ranks instead of
+        summing them (over gloo it cannot sum)."""
         return self.world.size if self.settings.sharding == "fsdp" else 1
 
     def _parameters(self) -> list[torch.nn.Parameter]:
@@ -299,7 +309,8 @@ class Learner:
 
     # ------------------------------------------------------------------ faults
     def _skip(self, batch: Batch, loss: float, norm: float) -> Remedy:
-        """Raises NotFinite."""
+        """Handles an update that is not finite and returns the remedy. Raises NotFinite if too many were skipped in a
+        row."""
         overflow = False
         if self.scaler.is_enabled():
             self.scaler.update()
@@ -325,7 +336,8 @@ class Learner:
         return what
 
     def _within_memory(self, work: Callable[[], Result]) -> Result:
-        """work()'s result, with micro-batches halved until they fit every worker. Raises OutOfMemory, in all of them."""
+        """Returns work()'s result, after halving micro-batches until they fit in the memory of every worker. Raises
+        OutOfMemory in all workers."""
         while True:
             result, reasons = self.memory.tried(work)
             if not reasons:
@@ -348,12 +360,14 @@ class Learner:
             return
         for optimizer in filter(None, (self.optimizer, self.critic_optimizer)):
             for state in optimizer.state.values():
-                for name, value in state.items():  # who is not fused keeps `step` on the host
+                for name, value in state.items():  # an unfused optimizer keeps `step` on the host
                     if isinstance(value, torch.Tensor) and (value.dim() or optimizer.defaults["fused"]):
                         state[name] = value.to(device)
 
     def _give_back(self) -> None:
-        """Between steps a GPU is others' who share it: this allocator would keep all that it ever had."""
+        """Frees GPU memory between steps, as settings.offload says. If the learner has only a share of the GPU, the
+        allocator's cache is freed, too, which would otherwise keep all memory that it ever reserved from the other
+        processes."""
         self._move_networks(torch.device("cpu"))
         self._move_optimizers(torch.device("cpu"))
         if self.device.type == "cuda" and (self.settings.gpus or 0) < 1:
@@ -362,7 +376,8 @@ class Learner:
             torch.cuda.empty_cache()
 
     def _set_learning_rates(self) -> None:
-        """The schedule is the policy's and that of a critic's trunk; a head learns at its own, but halved with them."""
+        """Sets the rate of each parameter group. The schedule applies to the policy and to a critic's trunk. The value
+        head has a separate, constant learning rate, but halvings after faults apply to it, too."""
         groups = [*self.optimizer.param_groups]
         if self.critic_optimizer is not None:
             head, *trunk = self.critic_optimizer.param_groups
@@ -381,12 +396,17 @@ class Learner:
         dtype: str | None = None,
         put: Callable[[Mapping[str, np.ndarray]], Any] | None = None,
     ) -> WeightUpdate:
-        """All workers must ask for it; only rank 0 gets the tensors. adapter: without the backbone. dtype: the engine's.
-        put: see export_weights."""
+        """Returns the weights for the engine. All workers must call it; only rank 0 gets the tensors.
+
+        Args:
+            adapter: Whether the adapter is exported without the backbone.
+            dtype: Name of the engine's torch dtype; None: the weights keep their own.
+            put: See export_weights.
+        """
         self._move_networks(self.device)
         self.policy.activate()
         of_engine = getattr(torch, dtype) if dtype else None
-        in_half = self.settings.sharding == "fsdp"  # there layers have no other weights
+        in_half = self.settings.sharding == "fsdp"  # with bf16, gathered layers have bf16 weights only
         alone = self.settings.lora if adapter else None
 
         def exported() -> WeightUpdate:
@@ -399,14 +419,14 @@ class Learner:
 
 
 def equal_parts(items: Sequence[int], most: int) -> list[Sequence[int]]:
-    """In order, as few as can be of at most so many, whose lengths differ by one at most: a few that were left over
-    would weigh as much in an update of their own as all the others."""
+    """Splits the items, in order, into the fewest parts of at most `most` items, whose lengths differ by at most one.
+    Otherwise a few left-over items would weigh as much in their own update as all the others in theirs."""
     count = -(-len(items) // most)
     return [items[len(items) * n // count : len(items) * (n + 1) // count] for n in range(count)]
 
 
 def means(totals: Mapping[str, float]) -> dict[str, float]:
-    """Sums over updates and tokens as means."""
+    """Converts sums over updates and tokens to means."""
     totals = dict(totals)
     tokens = max(totals.pop("tokens", 0.0), 1.0)
     per = {

@@ -1,8 +1,9 @@
-"""The mailbox between the driver and the Ray Train workers of one run. Imports no torch: its actor starts at once.
+"""The mailbox between the driver and the Ray Train workers of one run. Imports no torch, so its actor starts at once.
 
-Batches and weights stay in Ray's object store, which may spill them to disk: the mailbox holds references, each in a list,
-for Ray would fetch a bare one. It keeps a batch until a checkpoint beyond it is registered (`ray.train.report` returning does not mean that yet: only
-the controller's callback does), for workers that replace dead ones to ask for it again.
+Batches and weights stay in Ray's object store, which may spill them to disk. The mailbox holds references, each in a
+list, because Ray would fetch a bare reference. It keeps each batch until a checkpoint that includes the batch is
+registered, so that workers that replace dead ones can request it again. When `ray.train.report` returns, the checkpoint
+may not be registered yet; only the controller's callback confirms it.
 """
 
 from __future__ import annotations
@@ -23,21 +24,21 @@ if TYPE_CHECKING:
     import numpy as np
 
 ANSWER_S = 20.0
-"""Whoever waits for an answer has one by then, be it that there is none yet."""
+"""Maximum time in seconds until a caller that waits gets an answer, which may be None: there is no result yet."""
 
 
 class LearnerFailed(RunFailed):
-    """The Ray Train run ended; it will not learn any more."""
+    """The Ray Train run has ended and will not learn any more."""
 
 
 Versions = dict[str, int]
 
 
 class Mailbox:
-    """Batches in, metrics and weights out, by policy. Every get waits on this side."""
+    """Takes batches, and returns metrics and weights, by policy. Each get method waits within the actor."""
 
     def __init__(self, name: str = "") -> None:
-        """name: of the run."""
+        """Creates an empty mailbox. `name` is the name of the run."""
         self._name = name
         self._waiting = Gauge(
             "sparring_batches_kept",
@@ -49,19 +50,19 @@ class Mailbox:
         self._results: dict[str, tuple[int, Mapping[str, float], Any]] = {}
         self._saved: tuple[Versions, str] | None = None
         self._wanted: Versions | None = None
-        """To be saved, before anybody learns beyond them."""
+        """Versions that the workers must save before they learn from later batches."""
         self._stopped = False
         self._failure: RunFailed | None = None
         self._losses: list[str] = []
-        """Of workers, which nobody has been told of yet."""
+        """Descriptions of lost workers that take_losses has not returned yet."""
         self._halvings = 0
-        """How often the workers that began last had to halve micro-batches."""
+        """Number of micro-batch halvings with which the newest workers began."""
         self._kills = 0
-        """Workers' ends for memory since then."""
+        """Number of times since then that workers were killed for memory."""
         self._worker_pid = 0
 
     def __repr__(self) -> str:
-        """Its name in Ray's dashboard."""
+        """Returns the name that Ray's dashboard shows."""
         return f"mailbox of {self._name}"
 
     async def put_batch(self, policy: str, step: int, batch: list[ObjectRef[BatchSpec]]) -> None:
@@ -73,9 +74,11 @@ class Mailbox:
     async def get_work(
         self, versions: Versions, saved: Versions | None
     ) -> tuple[str, list[ObjectRef[BatchSpec]]] | str | None:
-        """For workers at these versions: the next (policy, batch), "save", or None to stop.
+        """Returns the next (policy, batch) for workers at these versions, "save", or None to stop.
 
-        saved: the versions that they have begun to save, or come from.
+        Args:
+            versions: Present versions of the workers.
+            saved: Versions that the workers have begun to save, or with which they began.
         """
 
         def work() -> tuple[str, list[ObjectRef[BatchSpec]]] | str | None:
@@ -93,18 +96,20 @@ class Mailbox:
             return work()
 
     async def put_part(self, part: Mapping[str, np.ndarray]) -> list[Any]:
-        """Reference to a part of new weights, which is the mailbox's own: objects of a worker die with it."""
+        """Stores a part of new weights and returns a reference to it. The mailbox owns the object, because the objects
+        of a worker die with the worker."""
         return [ray.put(part)]
 
     async def put_result(self, policy: str, metrics: Mapping[str, float], update: WeightUpdate) -> None:
-        """update: its tensors in parts that are here."""
+        """Stores the result of an update. put_part has stored the tensors of `update` before, in parts."""
         reference = ray.put(update)
         async with self._changed:
             self._results[policy] = update.version, metrics, reference
             self._changed.notify_all()
 
     async def get_result(self, policy: str, version: int) -> tuple[Mapping[str, float], list[Any]] | None:
-        """None: not yet. Who asks is to ask again, and knows that somebody is here."""
+        """Returns (metrics, [reference to the WeightUpdate]), or None if there is no result yet. After None the caller
+        asks again; the answer shows that the mailbox is alive."""
 
         def there() -> bool:
             return policy in self._results and self._results[policy][0] == version
@@ -124,7 +129,7 @@ class Mailbox:
         return True
 
     async def saved(self, versions: Versions, path: str) -> None:
-        """A checkpoint is registered: batches up to it will never be asked for again."""
+        """Records that a checkpoint is registered. Batches up to it will never be requested again."""
         async with self._changed:
             self._saved = versions, path
             if self._wanted == versions:
@@ -135,14 +140,16 @@ class Mailbox:
             self._changed.notify_all()
 
     async def want_save(self, versions: Versions) -> None:
-        """Ask for a checkpoint of what the workers have learned when all batches that are here are done."""
+        """Requests a checkpoint at these versions. The workers save it when they have reached them, before they learn
+        from later batches."""
         async with self._changed:
             if self._saved is None or self._saved[0] != versions:
                 self._wanted = versions
                 self._changed.notify_all()
 
     async def get_saved(self, versions: Versions) -> str | None:
-        """Path of the checkpoint that want_save asked for, once it is registered; None: not yet, as in get_result."""
+        """Returns the path of the checkpoint that want_save requested once it is registered, or None if it is not
+        registered yet (see get_result)."""
 
         def there() -> bool:
             return self._saved is not None and self._saved[0] == versions
@@ -156,19 +163,27 @@ class Mailbox:
             return self._saved[1]
 
     async def lost(self, by: str, *, for_memory: bool) -> None:
-        """Workers ended, and others take their place; for_memory: they were killed for the memory that they used."""
+        """Records that workers ended and that others replace them.
+
+        Args:
+            by: Why they ended.
+            for_memory: Whether they were killed for the memory that they used.
+        """
         async with self._changed:
             self._losses.append(f"{by}; micro-batches are halved" if for_memory else by)
             self._kills += for_memory
 
     async def take_losses(self) -> list[str]:
-        """Those since the last call."""
+        """Returns the losses since the last call."""
         taken, self._losses = self._losses, []
         return taken
 
     async def halvings(self, own: int) -> int:
-        """How often workers that begin must have halved their micro-batches. own: how often the state that they begin from
-        has."""
+        """Returns how often workers that begin must have halved their micro-batches.
+
+        Args:
+            own: Number of halvings in the state that they begin with.
+        """
         self._halvings, self._kills = max(self._halvings, own) + self._kills, 0
         return self._halvings
 
@@ -181,7 +196,7 @@ class Mailbox:
         self._worker_pid = pid
 
     async def get_worker_pid(self) -> int:
-        """Process id of the worker of rank 0, for operators and fault tests."""
+        """Returns the process id of the worker of rank 0, for operators and fault tests."""
         return self._worker_pid
 
     def _raise_failure(self) -> None:

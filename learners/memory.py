@@ -1,4 +1,4 @@
-"""Where memory runs out, in one worker or in all: work is begun again in all of them together."""
+"""Handles workers that run out of memory: if one worker does, all workers begin the work again together."""
 
 import gc
 from collections.abc import Callable, Sequence
@@ -13,16 +13,22 @@ Result = TypeVar("Result")
 
 
 class Memory:
-    """Of one worker's device. All workers must call its methods, in the same order."""
+    """Runs work within the memory of one worker's device. All workers must call its methods in the same order."""
 
     def __init__(self, passes: Passes, world: World, device: torch.device, *, sharded: bool) -> None:
-        """passes: the work's messages to other workers, where they share a model."""
+        """Creates the guard.
+
+        Args:
+            passes: Counts the messages that the work sends to other workers, if they share a model.
+            sharded: Whether they share a model.
+        """
         self._passes, self._world, self._device, self._sharded = passes, world, device, sharded
         self.aside = False
-        """Work is done on as little data as can be, for the other workers' sake."""
+        """Whether the work uses as little data as possible, because only the other workers still need its messages."""
 
     def tried(self, work: Callable[[], Result]) -> tuple[Result | None, list[str]]:
-        """work()'s result, or why there is none: what the workers say who ran out of memory. Raises OutOfMemory."""
+        """Returns work()'s result (None if this worker ran out of memory) and the error messages of all workers that
+        ran out of memory. Raises OutOfMemory."""
         result, reason = None, ""
         self._passes.begin()
         try:
@@ -37,14 +43,20 @@ class Memory:
         return result, [r for r in self._world.gather(reason) if r]
 
     def together(self, work: Callable[[], Result], what: str) -> Result:
-        """work()'s result; where memory runs out for a worker, all begin it again, once. what: it is, for the error. Raises
-        OutOfMemory, in all of them."""
+        """Returns work()'s result. If a worker runs out of memory, all workers begin the work again, once.
+
+        Args:
+            what: Description of the work, for the error message.
+
+        Raises:
+            OutOfMemory: Memory ran out in both tries. All workers raise it.
+        """
         reasons = [""]
         for _ in range(2):
             result, reasons = self.tried(work)
             if not reasons:
                 return result  # pyright: ignore[reportReturnType]
-            del result  # another's beside the next
+            del result  # else it is held during the next try
         raise OutOfMemory(
             f"out of memory, twice, {what}: {reasons[0]}; give the learner more memory or workers"
         )
@@ -54,7 +66,7 @@ class Memory:
         optimizers: Sequence[torch.optim.Optimizer],
         take: Callable[[torch.optim.Optimizer], object],
     ) -> None:
-        """take(each optimizer). Raises OutOfMemory, in all workers where one cannot."""
+        """Calls take with each optimizer. Raises OutOfMemory in all workers if one worker runs out of memory."""
         reason = ""
         for optimizer in optimizers:
             reason = reason or self._stepped(optimizer, take)
@@ -67,7 +79,8 @@ class Memory:
     def _stepped(
         self, optimizer: torch.optim.Optimizer, take: Callable[[torch.optim.Optimizer], object]
     ) -> str:
-        """Why it could not, if so. What runs out of memory before it has changed anything is tried again."""
+        """Returns why the optimizer's step failed; empty if it succeeded. A step that runs out of memory before it has
+        changed anything is tried once more."""
         reason = ""
         for _ in range(2):
             touched = [p for group in optimizer.param_groups for p in group["params"]]
@@ -81,12 +94,13 @@ class Memory:
             if before != [tensor._version for tensor in touched]:
                 return reason
             for parameter in [p for p, state in optimizer.state.items() if "exp_avg_sq" not in state]:
-                del optimizer.state[parameter]  # its moments were half made
+                del optimizer.state[parameter]  # its moments are incomplete
             self._empty_cache()
         return reason
 
     def _go_through(self, work: Callable[[], object], sent: int, reason: str) -> None:
-        """The others wait within their work for what this worker has not sent yet."""
+        """Repeats the work with next to no data. The other workers wait, within their work, for the messages that this
+        worker has not sent yet."""
         self._passes.begin(left_out=sent)
         self.aside = True
         try:
@@ -101,14 +115,14 @@ class Memory:
         self._empty_cache()
 
     def _empty_cache(self) -> None:
-        gc.collect()  # what an error's frames held
+        gc.collect()  # frees what the error's frames hold
         if self._device.type == "cuda":
             torch.cuda.empty_cache()
 
 
 def _out_of_memory(error: Exception) -> str:
-    """What it says. On CPU torch raises a plain RuntimeError, and so do CUDA's libraries where a GPU is shared. Raises it
-    where it says something else."""
+    """Returns the message of an error that reports a lack of memory, and raises any other error again. On a CPU torch
+    raises a plain RuntimeError, and so do CUDA's libraries if the GPU is shared."""
     said = ("can't allocate memory", "ALLOC_FAILED", "out of memory")
     if isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(words in str(error) for words in said):
         return (str(error).splitlines() or [type(error).__name__])[0]

@@ -1,7 +1,8 @@
-"""Copies of a run's checkpoints in an object store: MIRROR/RUN/step_000012, as pyarrow's file systems have them (s3://
-with any S3-compatible server, gs://, file://).
+"""Copies of a run's checkpoints in an object store: MIRROR/RUN/step_000012, in the file systems of pyarrow (s3:// with
+any S3-compatible server, gs://, file://).
 
-A checkpoint's manifest is the last file of it that is written, and the first that is deleted: without one it is none.
+The manifest is the file of a checkpoint that is written last and deleted first: a directory without a manifest is no
+checkpoint.
 """
 
 import logging
@@ -17,24 +18,25 @@ from learners.checkpoints import RETRY_PAUSES_S, CheckpointError
 
 _MANIFEST = "manifest.json"
 _TO_START = ("config.yaml", "bank.json")
-"""Files of the run's directory that who starts from a checkpoint needs."""
+"""Files of the run's directory that are needed to start from a checkpoint."""
 _OF_THE_RUN = (*_TO_START, "metrics.jsonl")
-"""Those that go with its checkpoints. Rows do not come back: what is fetched is no run of this machine."""
+"""Files of the run's directory that are copied with its checkpoints. metrics.jsonl is never fetched back, since a
+fetched checkpoint is no run of this machine."""
 _STEP = re.compile(r"step_\d+")
 log = logging.getLogger(__name__)
 
 
 class Mirror:
-    """Of one run."""
+    """The copies of one run's checkpoints."""
 
     def __init__(self, uri: str, run: str) -> None:
-        """Raises CheckpointError."""
+        """Opens the object store. Raises CheckpointError."""
         self._uri, self._files, place = uri, *_open(uri)
         self._place = f"{place}/{run}"
 
     def check(self, begins: bool) -> None:
-        """That it can be written to, and holds nothing of another run where this one only begins. Raises
-        CheckpointError."""
+        """Checks that the mirror can be written to, and that it holds no checkpoints of another run if this run only
+        begins. Raises CheckpointError."""
         probe = f"{self._place}/.writable"
         try:
             if begins and _steps(self._files, self._place):
@@ -48,13 +50,13 @@ class Mirror:
             with self._files.open_output_stream(probe) as stream:
                 stream.write(b"\n")
             self._files.delete_file(probe)
-            if new:  # a plan leaves nothing behind
+            if new:  # --plan leaves nothing behind
                 self._files.delete_dir(self._place)
         except OSError as error:
             raise CheckpointError(f"checkpoint.mirror {self._uri}: {_reason(error)}; {_HINT}") from error
 
     def send(self, checkpoint: Path) -> None:
-        """Tried again after each of RETRY_PAUSES_S. Raises OSError."""
+        """Copies a checkpoint to the mirror. A failed copy is tried again after each of RETRY_PAUSES_S. Raises OSError."""
         for pause_s in (*RETRY_PAUSES_S, None):
             try:
                 return self._send(checkpoint)
@@ -73,7 +75,7 @@ class Mirror:
             )
 
         target = f"{self._place}/{checkpoint.name}"
-        self._delete(target)  # what an earlier try, or the run before it was resumed, left there
+        self._delete(target)  # left by an earlier try, or by the run before it was resumed
         self._files.create_dir(target)
         for name in _OF_THE_RUN:
             if (file := checkpoint.parent.parent / name).is_file():
@@ -84,8 +86,8 @@ class Mirror:
             copy(part, f"{target}/{part.name}")
 
     def match(self, checkpoints: Path) -> None:
-        """The steps that are in this directory are there, and no others: also what an earlier failure left undone.
-        Raises OSError."""
+        """Copies the steps of this directory that the mirror lacks, and deletes all others from the mirror. This
+        includes what an earlier failure left undone. Raises OSError."""
         here = {path.name: path for path in sorted(checkpoints.glob("step_*"))}
         for name, checkpoint in here.items():
             if not _exists(self._files, f"{self._place}/{name}/{_MANIFEST}"):
@@ -102,8 +104,9 @@ class Mirror:
 
 
 def fetch(uri: str, into: Path) -> Path:
-    """into/RUN/checkpoints/step_000012: the checkpoint that uri names, or the newest of the run that it names. Runs that begin
-    from it at the same time, as of a sweep, find it whole.
+    """Fetches the checkpoint that uri names, or the newest one of the run that it names, and returns its path,
+    into/RUN/checkpoints/step_000012. Runs that begin from it at the same time, such as those of a sweep, find it
+    complete.
 
     Raises CheckpointError.
     """
@@ -142,7 +145,7 @@ def fetch(uri: str, into: Path) -> Path:
                     file.replace(directory / name)
             try:
                 part.rename(target)
-            except OSError:  # there is one
+            except OSError:  # the directory exists
                 if not there():
                     shutil.rmtree(target)
                     part.rename(target)
@@ -159,7 +162,7 @@ _HINT = (
 
 
 def _open(uri: str) -> tuple[Any, str]:
-    """(file system, path). Raises CheckpointError."""
+    """Returns (file system, path). Raises CheckpointError."""
     from pyarrow.fs import FileSystem
 
     try:
@@ -169,13 +172,13 @@ def _open(uri: str) -> tuple[Any, str]:
 
     try:
         files, place = FileSystem.from_uri(uri)
-    except (OSError, ValueError) as error:  # pyarrow's are both
+    except (OSError, ValueError) as error:  # pyarrow raises both
         raise CheckpointError(f"{uri}: {_reason(error)}; {_HINT}") from error
     return files, place.rstrip("/")
 
 
 def _steps(files: Any, run: str) -> list[str]:
-    """Paths of a run's checkpoints, whole or not, the oldest first."""
+    """Returns the paths of a run's checkpoints, complete or not, from the oldest to the newest."""
     from pyarrow.fs import FileSelector
 
     found = files.get_file_info(FileSelector(run, allow_not_found=True))

@@ -1,4 +1,4 @@
-"""The networks: a causal language model that scores tokens, a value head."""
+"""The networks: a causal language model that scores tokens, and a value head."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,24 +16,26 @@ from learners.settings import LOGITS_MB
 
 transformers_logging.disable_progress_bar()  # a bar per save would drown the run's own display
 LOGITS_AT_ONCE = LOGITS_MB << 18
-"""Numbers, of 4 bytes each, that are made at once by a model without a limit of its own."""
+"""Maximum number of logits, of 4 bytes each, that are computed at once if the model's own limit is not set."""
 
 
 def load_model(path: str | Path, device: str | torch.device = "cpu", **options: Any) -> PreTrainedModel:
-    """A causal LM from a directory or a hub id, without dropout and in fp32: steps of an RL learning rate vanish in
-    bfloat16's 8 bits. `options` go to from_pretrained. Raises OSError with transformers' own message if there is none."""
+    """Loads a causal LM from a directory or a hub id, without dropout and in fp32: steps of an RL learning rate vanish
+    in bfloat16's 8 bits. `options` are passed to from_pretrained. Raises OSError with transformers' own message if
+    there is no such model."""
     model: Any = AutoModelForCausalLM.from_pretrained(
         path, **{"dtype": torch.float32, "attn_implementation": PACKED} | options
     )
     assert isinstance(model, PreTrainedModel)
     remove_dropout(model)
-    if "quantization_config" not in options:  # bitsandbytes has placed it
+    if "quantization_config" not in options:  # bitsandbytes has moved it
         model.to(device)  # pyright: ignore[reportArgumentType]
     return model
 
 
 def remove_dropout(model: PreTrainedModel) -> None:
-    """Ratios compare two forward passes of the same tokens: noise in them would be taken for learning."""
+    """Disables dropout. Probability ratios compare two forward passes of the same tokens, so noise in them would be
+    taken for learning."""
     for name, value in model.config.to_dict().items():
         if "drop" in name and isinstance(value, float):
             setattr(model.config, name, 0.0)
@@ -43,13 +45,14 @@ def remove_dropout(model: PreTrainedModel) -> None:
 
 
 def limit_logits(model: PreTrainedModel, mb: int | None) -> None:
-    """learner.logits_mb."""
+    """Applies learner.logits_mb to a model."""
     if mb is not None:
         model.logits_at_once = mb << 18  # pyright: ignore[reportAttributeAccessIssue, reportArgumentType]
 
 
 def buffers_of(model: nn.Module) -> dict[str, torch.Tensor]:
-    """Those that a model's files hold beside its parameters, by Hugging Face name: a router's bias, Gemma 4's layer_scalar."""
+    """Returns the buffers that a model's files contain beside its parameters, by Hugging Face name: a router's bias,
+    Gemma 4's layer_scalar."""
     return {
         f"{place}.{name}".removeprefix(".").replace(".base_layer.", "."): buffer
         for place, module in model.named_modules()
@@ -66,8 +69,11 @@ def output_head(model: PreTrainedModel) -> nn.Module:
 
 @torch.no_grad()
 def check_packing(model: PreTrainedModel, exact: bool = True) -> None:
-    """Raises ValueError where packed sequences get other scores than each by the model's own forward pass. exact: it rounds
-    no more than its dtype does."""
+    """Raises ValueError if packed sequences get other scores than each sequence gets in the model's own forward pass.
+
+    Args:
+        exact: Whether the model rounds no more than its dtype does.
+    """
     # the first tokens are special ones in most vocabularies, whose hidden states are ill-conditioned in 16 bits
     middle = model.config.get_text_config().vocab_size // 2
     first, second = [middle, middle + 1, middle + 2], [middle + 2, middle + 1, middle, middle - 1]
@@ -82,7 +88,7 @@ def check_packing(model: PreTrainedModel, exact: bool = True) -> None:
         model.set_attn_implementation(PACKED)
     exact &= model.dtype == torch.float32 and not hasattr(model.config, "quantization_config")
 
-    def differ(one: torch.Tensor, other: torch.Tensor) -> bool:  # int8 rounds by what else is in the row
+    def differ(one: torch.Tensor, other: torch.Tensor) -> bool:  # int8 rounding depends on the whole row
         return bool((one - other).norm() > (1e-3 if exact else 0.1) * other.norm())
 
     name, instead = type(model).__name__, "use another model (Qwen2, Llama, Mistral, Gemma 2, Granite, ...)"
@@ -97,7 +103,7 @@ def check_packing(model: PreTrainedModel, exact: bool = True) -> None:
 
 
 def hidden_states(model: PreTrainedModel, row: Row) -> torch.Tensor:
-    """Last hidden states [N, H]."""
+    """Returns the last hidden states [N, H]."""
     return model.base_model(
         input_ids=row.tokens_N[None],
         position_ids=row.positions_N[None],
@@ -111,8 +117,8 @@ def at_least_fp32(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def logits_of(model: PreTrainedModel, hidden: torch.Tensor) -> torch.Tensor:
-    """[..., vocabulary], at least fp32, scaled (Granite divides, Cohere multiplies) and capped (Gemma) as by the model's
-    own forward pass. `check_packing` finds out who does anything else."""
+    """Returns logits [..., vocabulary], at least in fp32, scaled (Granite divides, Cohere multiplies) and capped
+    (Gemma) as in the model's own forward pass. `check_packing` detects models that do anything else."""
     config = model.config.get_text_config()
     logits = at_least_fp32(output_head(model)(hidden))
     if (divisor := getattr(config, "logits_scaling", None)) is not None:
@@ -125,7 +131,8 @@ def logits_of(model: PreTrainedModel, hidden: torch.Tensor) -> torch.Tensor:
 
 
 class ValueHead(nn.Module):
-    """An MLP on hidden states. On a policy's trunk the caller detaches them: a value gradient hurts a small one."""
+    """An MLP on hidden states. If they come from a policy's trunk, the caller detaches them: a value gradient harms a
+    small one."""
 
     def __init__(self, hidden_size: int, width: int) -> None:
         super().__init__()
@@ -141,14 +148,15 @@ class ValueHead(nn.Module):
 
 @dataclass(frozen=True, slots=True)
 class TokenScores:
-    """Scores of P tokens picked from a row, and hidden states of S."""
+    """Scores of P tokens picked from a row, and hidden states for S tokens."""
 
     logprobs_P: torch.Tensor
     """log-softmax of logits / temperature at the token, fp32."""
     entropy_P: torch.Tensor
-    """Entropy of the distribution that the token was drawn from, nats; carries a gradient only where asked for."""
+    """Entropy of the distribution that the token was drawn from, in nats. It carries a gradient only if that was
+    requested."""
     hidden_SH: torch.Tensor
-    """Last hidden state of the position before each token that it was asked for: what a value head reads."""
+    """Last hidden state of the position before each requested token: the input of a value head."""
 
 
 def score_tokens(
@@ -159,10 +167,10 @@ def score_tokens(
     entropy_gradient: bool = False,
     hidden_N: torch.Tensor | None = None,
 ) -> TokenScores:
-    """Score the tokens at pick_N (never the first of a sequence: it has no prediction), and give the hidden states of those
-    at hidden_N (None: the same).
+    """Scores the tokens at pick_N, and returns the hidden states for the tokens at hidden_N (None: for the same
+    tokens). pick_N must not contain the first token of a sequence, for which there is no prediction.
 
-    Logits are made for these positions only, and in parts where they are many: never [P, vocabulary] in fp32 for a
+    Logits are computed for these positions only, and in parts if there are many: never [P, vocabulary] in fp32 for a
     large model.
     """
     places = pick_N.nonzero()[:, 0]

@@ -1,4 +1,4 @@
-"""The loss of one micro-batch, as its part of the minibatch's."""
+"""The loss of one micro-batch, as its part of the minibatch's loss."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,34 +13,34 @@ from learners.targets import Targets
 from learners.tuning import Tuning
 
 WATCHED = 16
-"""While the loss does not need it, KL to the warm start is measured on one sequence of so many."""
+"""If the loss does not need KL to the warm start, it is measured on one sequence out of this many."""
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much a whole minibatch holds, over all workers."""
+    """Size of a whole minibatch, over all workers."""
 
     samples: int
     trained: int
-    """Tokens that carry policy loss."""
+    """Number of tokens that carry policy loss."""
     sampled: int
-    """Tokens that carry value loss."""
+    """Number of tokens that carry value loss."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one micro-batch adds."""
+    """The contribution of one micro-batch."""
 
     loss: torch.Tensor
     sums: dict[str, float]
-    """For the log: over the trained tokens, but value_loss over the sampled ones."""
+    """Sums for the log, over the trained tokens; value_loss is summed over the sampled tokens."""
     mismatches_P: torch.Tensor
     """|learner's - engine's log-probability| of the trained tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """What one minibatch is to minimise."""
+    """The loss of one minibatch, which is to be minimised."""
 
     settings: LearnerSettings
     policy: Tuning
@@ -50,7 +50,11 @@ class Objective:
     size: Size
 
     def part(self, micro: MicroBatch, *, measure_kl: bool) -> Part:
-        """measure_kl: score the reference even where the loss does not need it, on a share of the sequences."""
+        """Returns the contribution of a micro-batch.
+
+        Args:
+            measure_kl: Whether the reference scores a share of the sequences even if the loss does not need KL.
+        """
         settings = self.settings
         scores = self.policy.score(
             micro.row,
@@ -84,7 +88,7 @@ class Objective:
     def _policy_loss(
         self, micro: MicroBatch, logprobs: torch.Tensor, sequences: torch.Tensor
     ) -> tuple[torch.Tensor, dict[str, float]]:
-        """(loss of each trained token, sums for the log)."""
+        """Returns (loss of each trained token, sums for the log)."""
         settings, trained = self.settings, micro.trained_N[micro.sampled_N]
         behaviour = old = micro.logprobs_N[micro.trained_N]
         if settings.importance_cap:
@@ -115,11 +119,11 @@ class Objective:
         return value_loss(values, old_values, returns, self.settings.gae.value_clip).sum()
 
     def _sampled(self, micro: MicroBatch, name: str) -> torch.Tensor:
-        """One field of the targets, over all sampled tokens of the micro-batch."""
+        """Returns one field of the targets, over all sampled tokens of the micro-batch."""
         return torch.cat([getattr(self.targets[i], name) for i in micro.indices]).to(micro.logprobs_N.device)
 
     def _weights(self, micro: MicroBatch, sequences: torch.Tensor) -> torch.Tensor | float:
-        """What each trained token's loss counts for in the minibatch's."""
+        """Returns the weight of each trained token's loss in the minibatch's loss."""
         match self.settings.loss_normaliser:
             case "token":
                 return 1.0 / self.size.trained
@@ -132,7 +136,7 @@ class Objective:
 
 
 def _first_share(micro: MicroBatch) -> tuple[Row, torch.Tensor]:
-    """A sixteenth of the row's sequences: enough to watch KL by, at 2% of an update's work."""
+    """Returns a sixteenth of the row's sequences: enough to monitor KL, at 2% of an update's work."""
     lengths = micro.row.lengths[: -(-len(micro.row.lengths) // WATCHED)]
     end = sum(lengths)
     return Row(micro.row.tokens_N[:end], micro.row.positions_N[:end], lengths), micro.trained_N[:end]

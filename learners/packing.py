@@ -1,4 +1,4 @@
-"""From samples to rows of tokens without padding, in micro-batches of bounded size."""
+"""Packs samples into rows of tokens without padding, in micro-batches of bounded size."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from core.batch import Sample
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Sequences end to end, N tokens in all."""
+    """Concatenated sequences, N tokens in all."""
 
     tokens_N: torch.Tensor
     positions_N: torch.Tensor
@@ -29,9 +29,9 @@ class MicroBatch:
     sampled_N: torch.Tensor
     trained_N: torch.Tensor
     logprobs_N: torch.Tensor
-    """Behaviour log-probabilities, 0 where not sampled."""
+    """Behaviour log-probabilities; 0 if the token was not sampled."""
     sequences_N: torch.Tensor
-    """Which of `indices` each token belongs to, 0 to B - 1."""
+    """For each token, the position in `indices` of its sample, 0 to B - 1."""
 
 
 def row_of(sequences: Sequence[Sequence[int]], device: torch.device | str = "cpu") -> Row:
@@ -46,12 +46,12 @@ def row_of(sequences: Sequence[Sequence[int]], device: torch.device | str = "cpu
 def _joined(
     sequences: Sequence[Sequence[float]], dtype: torch.dtype, device: torch.device | str
 ) -> torch.Tensor:
-    """Arrays are not gone through number by number."""
+    """Concatenates sequences. numpy does it without a loop over the numbers if they are arrays."""
     return torch.from_numpy(np.concatenate([np.asarray(s) for s in sequences])).to(device, dtype)
 
 
 def plan(samples: Sequence[Sample], indices: Sequence[int], token_budget: int) -> list[list[int]]:
-    """The indices in order, cut where the next sample would exceed the budget (one sample at least)."""
+    """Splits the indices, in order, before each sample that would exceed the budget. A chunk has at least one sample."""
     chunks: list[list[int]] = []
     room = 0
     for index in indices:

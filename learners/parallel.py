@@ -1,6 +1,6 @@
-"""The workers of one learner, which compute one update together. A learner alone is a world of one.
+"""The workers of one learner, which compute one update together. A single worker is a world of size 1.
 
-Gradients are summed, not averaged: each worker's loss is its part of the minibatch's.
+Gradients are summed, not averaged: each worker's loss is its part of the minibatch's loss.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,7 +23,7 @@ class World:
         self._host_group: Any = None
 
     def broadcast(self, value: Value, group: Any = None) -> Value:
-        """Every rank gets the value of rank 0. group: of processes; None: the default one."""
+        """Returns rank 0's value on every rank. `group` is a process group; None: the default group."""
         if self.size == 1:
             return value
         box: list[Any] = [value]
@@ -31,7 +31,7 @@ class World:
         return box[0]
 
     def gather(self, value: Value) -> list[Value]:
-        """The values of all ranks, in order."""
+        """Returns the values of all ranks, in order."""
         if self.size == 1:
             return [value]
         values: list[Any] = [None] * self.size
@@ -39,14 +39,14 @@ class World:
         return values
 
     def host_group(self) -> Any:
-        """All processes, over gloo, for what a thread does beside the updates; None without a process group. The first
-        time all ranks must ask for it."""
+        """Returns a gloo group of all processes, for work that a thread does beside the updates; None if there is no
+        process group. All ranks must make the first call."""
         if self._host_group is None and distributed.is_initialized():
             self._host_group = distributed.new_group(backend="gloo")
         return self._host_group
 
     def sums(self, values: Mapping[str, float]) -> dict[str, float]:
-        """Sums over the ranks by name."""
+        """Returns the sums over the ranks, by name."""
         totals: dict[str, float] = {}
         for of_rank in self.gather(dict(values)):
             for name, value in of_rank.items():
@@ -54,8 +54,8 @@ class World:
         return totals
 
     def sum_gradients(self, parameters: Iterable[nn.Parameter], scale: float = 1.0) -> None:
-        """Add up the ranks' gradients in one message, times `scale`. Sharded parameters are left out: FSDP has reduced
-        theirs in the backward pass."""
+        """Sums the ranks' gradients in one message and multiplies the sum by `scale`. Sharded parameters are left out,
+        because FSDP reduces their gradients in the backward pass."""
         whole = [p for p in parameters if p.requires_grad and not isinstance(p, DTensor)]
         if self.size == 1 or not whole:
             return
@@ -67,33 +67,37 @@ class World:
 
 
 def shard(module: nn.Module, layers: Sequence[nn.Module], *, half: bool = False) -> None:
-    """FSDP2: each layer's parameters are spread over the ranks and gathered for its forward and backward pass.
+    """Shards a module with FSDP2: each layer's parameters are distributed over the ranks and gathered for its forward
+    and backward pass.
 
-    half: gather layers in bfloat16, add gradients up in fp32. Autocast would gather fp32 and keep a bfloat16 copy of all
-    layers until the pass ends. The stream between the layers stays fp32, as with one worker.
+    Args:
+        half: Whether layers are gathered in bfloat16 and gradients summed in fp32. Autocast would gather fp32 and keep
+            a bfloat16 copy of all layers until the pass ends. Activations between the layers stay fp32, as with one
+            worker.
 
     Raises:
-        RuntimeError: no process group.
+        RuntimeError: There is no process group.
     """
     dtypes = {"param_dtype": torch.bfloat16, "reduce_dtype": torch.float32} if half else {}
     for layer in layers:
         fully_shard(layer, mp_policy=MixedPrecisionPolicy(**dtypes, cast_forward_inputs=False))
-    fully_shard(module, reshard_after_forward=True)  # else a pass without gradients leaves it in one piece
+    fully_shard(module, reshard_after_forward=True)  # else a pass without gradients leaves it gathered
 
 
 class Passes:
-    """FSDP's messages while workers compute something together, counted.
+    """Counts FSDP's messages while the workers compute something together.
 
-    A worker that runs out of memory would leave the others waiting for those that it still owes. Instead it goes through
-    the same work again on little data, leaves out the messages that it has sent, and sends the rest: what comes of it
-    is wrong everywhere, but all are at its end and can agree what to do."""
+    If a worker runs out of memory, the others wait for the messages that it has not sent yet. Therefore it repeats the
+    same work on little data, leaves out the messages that it has sent already, and sends the rest. The results are
+    wrong on all workers, but all workers reach the end and can agree on what to do.
+    """
 
     def __init__(self) -> None:
         self._roots: list[Any] = []
         self._sent = self._left_out = 0
 
     def watch(self, root: nn.Module) -> None:
-        """root: of what `shard` has spread."""
+        """Counts the messages of a root module that `shard` has sharded."""
         counted: Any = _Counted(self, root)
         for module in root.modules():
             if isinstance(module, FSDPModule):
@@ -104,13 +108,13 @@ class Passes:
         self._sent, self._left_out = 0, left_out
 
     def broke_off(self) -> int:
-        """After an error: FSDP can begin anew. How many messages had been sent."""
+        """Resets FSDP after an error, so that it can begin anew. Returns the number of messages that were sent."""
         for root in self._roots:
             root.reset_iter_state()
         return self._sent
 
     def at_work(self, root: nn.Module) -> None:
-        """It has its state, as those have not that were never run."""
+        """Records that a root module has run. Modules that never ran have no FSDP state to reset."""
         if root not in self._roots:
             self._roots.append(root)
 
@@ -120,7 +124,7 @@ class Passes:
         return sent
 
     def whole(self, tensor: torch.Tensor) -> torch.Tensor:
-        """A sharded tensor put together; all ranks must ask for it."""
+        """Returns a sharded tensor as a whole. All ranks must call it."""
         if not isinstance(tensor, DTensor):
             return tensor
         found = self.send(tensor.full_tensor)
@@ -128,7 +132,7 @@ class Passes:
 
 
 class _Counted:
-    """FSDP's own gathering and reducing, by way of Passes."""
+    """FSDP's own all-gather and reduce-scatter, counted by Passes."""
 
     def __init__(self, passes: Passes, root: nn.Module) -> None:
         self._passes, self._root = passes, root
@@ -145,7 +149,7 @@ class _Counted:
         op: Any = None,
         async_op: bool = False,
     ) -> Any:
-        """op: to reduce by; None gathers."""
+        """Sends one message: a reduce-scatter with operation `op`, or an all-gather if `op` is None."""
         options: dict[str, Any] = {"group": group, "async_op": async_op}
         if op is None:
             message = partial(distributed.all_gather_single, output_tensor, input_tensor, **options)
@@ -155,5 +159,5 @@ class _Counted:
 
 
 def whole(tensor: torch.Tensor) -> torch.Tensor:
-    """A sharded tensor put together; all ranks must ask for it."""
+    """Returns a sharded tensor as a whole. All ranks must call it."""
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor

@@ -16,17 +16,17 @@ log = logging.getLogger(__name__)
 def learn(
     learner: Learner, batch: Batch, recovery_point: Callable[[str, int], Path | None]
 ) -> dict[str, float]:
-    """learner.step(batch); where too many updates in a row were not finite, back to a checkpoint instead.
+    """Calls learner.step(batch). If too many updates in a row were not finite, goes back to a checkpoint instead.
 
-    The last update that was made may be what broke the weights: the newest checkpoint of weights that a whole step has
-    begun with since is taken, any other only where there is none. The batch counts as done, and the learning rate
-    stays as low as it has become.
+    The last update that was made may be what broke the weights. Therefore the newest checkpoint is used whose weights
+    are no newer than those with which the last faultless step began; only if there is none, the newest of all. The
+    batch counts as done, and the learning rate stays at its reduced value.
 
     Args:
-        recovery_point: (policy, version) -> its newest checkpoint of this version or an older one.
+        recovery_point: (policy, version) -> the policy's newest checkpoint of this version or an older one.
 
     Raises:
-        NotFinite: no checkpoint yet, or going back has not helped.
+        NotFinite: There is no checkpoint yet, or going back has not helped.
     """
     try:
         return learner.step(batch)
@@ -36,7 +36,7 @@ def learn(
             versions = learner.health.proven_version, batch.step
             proven, newest = (recovery_point(learner.name, version) for version in versions)
             directory = proven or newest
-        directory = learner.world.broadcast(directory)  # all workers the same
+        directory = learner.world.broadcast(directory)  # the same for all workers
         if directory is None or remedy(learner.health, checkpoint=True) is Remedy.GIVE_UP:
             raise
         log.warning("%s; went back to %s", error, directory)
@@ -46,7 +46,7 @@ def learn(
 
 
 def go_back(learner: Learner, directory: Path) -> None:
-    """Weights and state of an earlier version, in place. Raise CheckpointError where weights are missing."""
+    """Loads weights and state of an earlier version in place. Raises CheckpointError if weights are missing."""
     health = learner.health
     if not learner.settings.lora:
         read_tensors(directory, learner.policy.kept(), learner.world)

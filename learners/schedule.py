@@ -1,4 +1,5 @@
-"""Learning rates over a run: a rise, and what follows. Imports no torch: the config schema nests it."""
+"""Learning rate schedules: a linear rise, then a constant rate or a decay. Imports no torch, because the config schema
+contains them."""
 
 import math
 from typing import Annotated, Literal, Self
@@ -10,10 +11,10 @@ from core.settings import Settings, kind_unless_said
 
 class _Rising(Settings):
     warmup_updates: int = Field(default=5, ge=0)
-    """Optimizer updates over which the learning rate rises linearly."""
+    """Number of optimizer steps over which the learning rate rises linearly."""
 
     def factor(self, update: int) -> float:
-        """What the learning rate is multiplied by at an update, counted from 0."""
+        """Returns the factor on the learning rate at an update, counted from 0."""
         return min(1.0, (update + 1) / max(1, self.warmup_updates))
 
 
@@ -31,8 +32,8 @@ class Falling(_Rising):
         return self
 
     def factor(self, update: int) -> float:
-        """After the rise it falls to `floor` (a half cosine: Loshchilov & Hutter 2017, arXiv:1608.03983, eq. 5, without
-        restarts) and stays there."""
+        """Returns the factor on the learning rate. After the rise it decays to `floor` (as half a cosine: Loshchilov &
+        Hutter 2017, arXiv:1608.03983, eq. 5, without restarts; or linearly) and stays there."""
         if update < self.warmup_updates:
             return super().factor(update)
         done = min(1.0, (update - self.warmup_updates) / (self.decay_updates - self.warmup_updates))

@@ -1,4 +1,4 @@
-"""The settings of a learner. Imports no torch: the config schema nests them."""
+"""The settings of a learner. Imports no torch, because the config schema contains them."""
 
 from typing import Annotated, Literal, Self
 
@@ -26,7 +26,7 @@ class LoraSettings(Settings):
 
 
 class OfGroups(Settings):
-    """Estimators that compare attempts within a problem."""
+    """Estimators that compare the trajectories of one problem with each other."""
 
     kind: Literal["grpo", "dr_grpo", "rloo", "hierarchical_grpo"]
 
@@ -34,7 +34,8 @@ class OfGroups(Settings):
 class _AcrossProblems(Settings):
     normalise_rewards: Literal["none", "task"] = "none"
     """task: standardise rewards by the mean and standard deviation of all episodes of their problem so far, before the
-    estimator sees them. Use it if the rewards of problems differ in scale. Estimators gae, reinforce_pp and rae."""
+    estimator sees them. Use it if the rewards of problems differ in scale. Available with the estimators gae,
+    reinforce_pp and rae."""
 
 
 class ReinforcePp(_AcrossProblems):
@@ -80,9 +81,9 @@ class KlInReward(Settings):
     coefficient: float = Field(gt=0)
     """Weight of KL(policy || warm start)."""
     estimator: Literal["k1", "k2", "k3"] = "k1"
-    """k1: log ratio, in the reward only: in the loss it has no useful gradient; k2: half its square; k3: never
-    negative, unbiased, low variance; at one token 10 at most. In the reward only k1 has the gradient of KL(policy || warm
-    start); near the warm start k2 and k3 hardly pull there."""
+    """k1: log ratio, available in the reward only, since its gradient in the loss is useless; k2: half the square of
+    the log ratio; k3: never negative, unbiased, low variance, at most 10 per token. In the reward only k1 has the
+    gradient of KL(policy || warm start); near the warm start k2 and k3 have hardly any effect there."""
 
 
 class KlInLoss(Settings):
@@ -93,8 +94,9 @@ class KlInLoss(Settings):
 
 class WatchedKl(Settings):
     kind: Literal["watched"] = "watched"
-    """KL(policy || warm start) as a term of the loss; as a penalty on each token's reward (estimator gae; as in
-    InstructGPT); watched: only logged (k3), as it is with these two; none: not known, and no reference is in memory."""
+    """How KL(policy || warm start) is used. loss: as a term of the loss; reward: as a penalty on each token's reward
+    (requires estimator gae; as in InstructGPT); watched: it is only logged (k3), as it is with loss and reward; none:
+    it is not computed, and no reference model is held in memory."""
 
 
 class NoKl(Settings):
@@ -112,18 +114,18 @@ class LearnerSettings(Settings):
     """ppo: clipped ratio per token; gspo: one clipped ratio per sequence; cispo: log-likelihood weighted by the
     clipped ratio, so that no token loses its gradient."""
     loss_normaliser: Literal["token", "sequence", "constant"] = "token"
-    """The loss is a mean over the minibatch's trained tokens; a mean over its sequences of each one's token mean; or
-    a sum divided by samples times max_loss_tokens (Dr.GRPO)."""
+    """token: the loss is a mean over the minibatch's trained tokens; sequence: a mean over its sequences of each
+    sequence's token mean; constant: a sum divided by samples times max_loss_tokens (Dr.GRPO)."""
     max_loss_tokens: int | None = Field(default=None, ge=1)
     """Length that the loss is divided by, in tokens, with loss_normaliser constant."""
     dual_clip: float | None = Field(default=None, gt=1)
-    """Least value of the objective at a negative advantage, in multiples of it: bounds what one improbable token can
-    do."""
+    """Lower bound of the objective at a negative advantage, as a multiple of the advantage. It limits the effect of one
+    improbable token."""
     importance_cap: float | None = Field(default=None, ge=0)
     """Decoupled PPO: ratios are taken against the learner's own log-probabilities at the start of the batch, and each
-    token's loss is weighted by (those over the engine's), truncated at this, 1 or more. 0: ratios against the engine's.
-    Default: 2 with rollout.max_policy_lag, and on a GPU with precision bf16, since engine and learner then round
-    differently; else 0."""
+    token's loss is weighted by the ratio of its probability there to the engine's, truncated at this value, which is 1
+    or more. 0: ratios are taken against the engine's log-probabilities. Default: 2 with rollout.max_policy_lag, and on
+    a GPU with precision bf16, since engine and learner then round differently; else 0."""
     mask_truncated: bool = False
     """Leave completions that were cut off by their length limit out of the policy's and the critic's loss."""
     learning_rate_scale: float = Field(default=1.0, gt=0)
@@ -153,21 +155,21 @@ class LearnerSettings(Settings):
     lora: LoraSettings | None = None
     """Train a LoRA adapter. If both policies do so on the same model, they share the model and one Ray Train run."""
     lora_if_needed: bool = False
-    """Train an adapter of rank 16 if the model's own weights cannot be trained in the memory that there is; what was chosen
-    is printed (runtime/hardware.py)."""
+    """Train an adapter of rank 16 if the available memory is too small to train the model's own weights; the choice is
+    printed (runtime/hardware.py)."""
     trainable_layers: int | None = Field(default=None, ge=1)
     """Number of last layers that are trained. Default: all weights."""
     precision: Literal["fp32", "bf16", "fp16"] | None = None
     """Precision of activations (autocast); weights, optimizer and losses are fp32. Default: fp32 on a CPU; on a GPU bf16 if it
     supports that, else fp16."""
     offload: Literal["none", "optimizer", "all"] = "none"
-    """What is moved to host memory between steps (device cuda), to make room for other processes on the GPU: the optimizer's
-    state, or the networks as well."""
+    """Which state is moved to host memory between steps (device cuda), to make room for other processes on the GPU: the
+    optimizer's state, or the networks as well."""
     workers: int = Field(default=1, ge=1)
     """Number of Ray Train workers that share each update. The result does not depend on it."""
     min_workers: int | None = Field(default=None, ge=1)
-    """Minimum number of workers with which training continues after a node was lost; it grows again when there is room. Default:
-    wait for all workers."""
+    """Minimum number of workers with which training continues after a node was lost; workers are added again when there
+    are free resources. Default: wait for all workers."""
     sharding: Literal["none", "fsdp"] = "none"
     """none: each worker holds everything; fsdp: parameters, gradients and optimizer state are sharded (FSDP2)."""
     cpus: float = Field(default=0.5, ge=0)
@@ -184,7 +186,7 @@ class LearnerSettings(Settings):
         return self.estimator
 
     def shares_workers_with(self, other: "LearnerSettings") -> bool:
-        """Whether both tune adapters that can be beside one backbone, on the same kind of workers."""
+        """Returns whether both train adapters that can share one backbone, and use the same kind of workers."""
         alike = ("workers", "min_workers", "sharding", "cpus", "gpus", "threads", "precision")
         alike += ("gradient_checkpointing", "logits_mb", "offload")
         return (

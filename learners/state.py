@@ -1,12 +1,13 @@
-"""A learner on disk: the model in Hugging Face format, or an adapter in PEFT's; everything else in learner_state/.
+"""Saves and loads a learner: the model in Hugging Face format or an adapter in PEFT's, the other state in
+learner_state/.
 
     config.json  model.safetensors       or model-00001-of-00003.safetensors … with their index
-    adapter_config.json  adapter_model.safetensors      instead, with learner.lora (learners/adapters.py)
+    adapter_config.json  adapter_model.safetensors      instead, if learner.lora is set (learners/adapters.py)
     learner_state/state.json             counters, health, each parameter's number of updates
-                  shard-*.safetensors    moments, critic: from each worker the part that it holds
+                  shard-*.safetensors    moments, critic: each worker writes the part that it holds
 
-What the workers of one number save, any other number continues to the bit: torch.distributed.checkpoint reads from
-each file what a worker needs of it. Nothing is pickled.
+Any number of workers can continue, bit for bit, what any other number of workers has saved:
+torch.distributed.checkpoint reads from each file what a worker needs. Nothing is pickled.
 """
 
 import json
@@ -32,28 +33,29 @@ from learners.tuning import LoraTuning, Tuning
 
 _MOMENTS = ("exp_avg", "exp_avg_sq")
 _COUNTERS = "state.json"
-warnings.filterwarnings("ignore", "torch.distributed is disabled", UserWarning)  # one worker is no mistake
+warnings.filterwarnings("ignore", "torch.distributed is disabled", UserWarning)  # a single worker is intended
 
 
 def save_learner(learner: Learner, directory: Path) -> None:
-    """By all workers, each its part. Raises OSError."""
+    """Saves the learner. All workers must call it, and each writes its part. Raises OSError."""
     begin_save(learner, directory)()
 
 
 def begin_save(learner: Learner, directory: Path) -> Callable[[], None]:
-    """Save the learner as it is now; it may go on learning. All workers must call it, with one directory.
+    """Begins to save the learner's present state; it may continue to learn meanwhile. All workers must call it, with
+    the same directory.
 
-    The model is written at once, the rest from a copy on the host, by a thread.
+    The model is written before this function returns. A thread writes the rest from a copy in host memory.
 
     Returns:
-        To be called: waits until this worker's part is written (in rank 0: all parts). Raises OSError.
+        A function that waits until this worker's part is written (on rank 0: all parts). It raises OSError.
     """
     world = learner.world
     learner.policy.activate()
     tensors = _tensors(learner)
     if world.rank == 0:
         place = directory / STATE
-        shutil.rmtree(place, ignore_errors=True)  # of more workers, who died over it
+        shutil.rmtree(place, ignore_errors=True)  # files of an unfinished save by more workers
         place.mkdir(parents=True, exist_ok=True)
         (place / _COUNTERS).write_text(json.dumps(_counters(learner)))
     learner.memory.together(
@@ -75,23 +77,24 @@ def begin_save(learner: Learner, directory: Path) -> Callable[[], None]:
 
 
 def load_learner(learner: Learner, directory: Path) -> None:
-    """Optimizers, critic, adapter and counters of a checkpoint whose model the learner was built from; it has been
-    found to fit (checkpoints.check_fits). All workers must call it. Raises CheckpointError, OSError."""
+    """Loads optimizers, critic, adapter and counters from a checkpoint. The learner was built from the checkpoint's
+    model, and the caller has checked that the checkpoint fits (checkpoints.check_fits). All workers must call it.
+    Raises CheckpointError, OSError."""
     state = json.loads((directory / STATE / _COUNTERS).read_text())
     assert state["updated"].keys() == _optimizers(learner).keys(), f"{directory}: another critic"
     assert (state["lora"] or None) == _lora(learner), f"{directory}: another tuning"
     learner.version, learner.updates = state["version"], state["updates"]
     learner.health = Health(**state["health"])
-    if state["scaler"]:  # else it was learnt in another precision: the scale begins anew
+    if state["scaler"]:  # it is empty if the precision was another one: the scale then starts anew
         learner.scaler.load_state_dict(state["scaler"])
     for part, (optimizer, parameters) in _optimizers(learner).items():
         optimizer.state.clear()
         # a parameter that has had no gradient yet has no moments
         for name, count in state["updated"][part].items():
-            if name not in parameters:  # learner.trainable_layers are fewer now
+            if name not in parameters:  # learner.trainable_layers is smaller now
                 continue
             parameter = parameters[name]
-            device = parameter.device if optimizer.defaults["fused"] else None  # as torch has it
+            device = parameter.device if optimizer.defaults["fused"] else None  # as in torch's optimizers
             moments = {key: torch.empty_like(parameter, requires_grad=False) for key in _MOMENTS}
             optimizer.state[parameter] = {"step": torch.tensor(float(count), device=device), **moments}
     read_tensors(directory / STATE, _tensors(learner), learner.world)
@@ -100,7 +103,7 @@ def load_learner(learner: Learner, directory: Path) -> None:
 
 
 def save_model(policy: Tuning, directory: Path, world: World) -> None:
-    """By rank 0, which has no more than FILE_BYTES of it in memory at a time; an adapter in PEFT's own format."""
+    """Writes the model, on rank 0, with at most FILE_BYTES in memory at a time; an adapter is written in PEFT's format."""
     if isinstance(policy, LoraTuning):
         if world.rank == 0:
             save_adapter(policy, directory)
@@ -114,7 +117,7 @@ def save_model(policy: Tuning, directory: Path, world: World) -> None:
 def _optimizers(
     learner: Learner,
 ) -> dict[str, tuple[torch.optim.Optimizer, Mapping[str, torch.nn.Parameter]]]:
-    """By part of the learner, with the parameters by name."""
+    """Returns, for each part of the learner, its optimizer and its parameters by name."""
     found: dict[str, tuple[torch.optim.Optimizer, Mapping[str, torch.nn.Parameter]]]
     found = {"policy": (learner.optimizer, learner.policy.trainable())}
     if learner.critic and learner.critic_optimizer:
@@ -123,7 +126,7 @@ def _optimizers(
 
 
 def _counters(learner: Learner) -> dict[str, Any]:
-    """Plain JSON."""
+    """Returns JSON-compatible values."""
     return {
         "version": learner.version,
         "updates": learner.updates,
@@ -146,7 +149,7 @@ def _lora(learner: Learner) -> dict[str, Any] | None:
 
 
 def _tensors(learner: Learner) -> dict[str, torch.Tensor]:
-    """Themselves, not copies; of sharded ones this worker's part."""
+    """Returns the tensors themselves, not copies. A sharded tensor holds this worker's part."""
     tensors: dict[str, torch.Tensor] = {}
     for part, (optimizer, parameters) in _optimizers(learner).items():
         for name, parameter in parameters.items():
@@ -158,7 +161,8 @@ def _tensors(learner: Learner) -> dict[str, torch.Tensor]:
 
 
 def _file_numbers(tensors: Mapping[str, torch.Tensor], workers: int) -> dict[str, int]:
-    """Which of a worker's files, counted from 1, each tensor goes to: none becomes much larger than FILE_BYTES."""
+    """Returns the number, from 1, of the worker's file to which each tensor is written. No file becomes much larger
+    than FILE_BYTES."""
     numbers, size = {}, 0
     for name, tensor in tensors.items():
         numbers[name] = 1 + size // (files.FILE_BYTES * workers)

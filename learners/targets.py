@@ -1,4 +1,4 @@
-"""What each sampled token of a batch is learned from: advantages, and returns for the critic."""
+"""The targets that each sampled token of a batch is learned from: advantages, and returns for the critic."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,23 +12,23 @@ from learners.settings import LearnerSettings
 
 @dataclass(slots=True)
 class Targets:
-    """What one sample is to learn, over its sampled tokens in order (S of them)."""
+    """The targets of one sample, for its S sampled tokens in order."""
 
     advantages_S: torch.Tensor
     logprobs_S: torch.Tensor | None = None
-    """The learner's own before the first update; None where nothing needs them."""
+    """The learner's own log-probabilities before the first update; None if nothing needs them."""
     returns_S: torch.Tensor | None = None
-    """None for critic-free estimators, as are the values."""
+    """None for critic-free estimators, as is values_S."""
     values_S: torch.Tensor | None = None
 
 
 def needs_first_pass(settings: LearnerSettings) -> bool:
-    """Whether the targets depend on the learner's own networks."""
+    """Returns whether the targets depend on the learner's own networks."""
     return settings.estimator.kind == "gae" or bool(settings.importance_cap)
 
 
 def over_the_batch(settings: LearnerSettings) -> bool:
-    """Whether advantages are normalised over the batch's tokens."""
+    """Returns whether advantages are normalised over the batch's tokens."""
     return settings.estimator.kind in ("gae", "reinforce_pp")
 
 
@@ -40,10 +40,13 @@ def targets_of(
     values_S: torch.Tensor | None = None,
     penalties_S: torch.Tensor | None = None,
 ) -> Targets:
-    """penalties_S: what the rewards of tokens are lowered by.
+    """Returns the targets of one sample.
+
+    Args:
+        penalties_S: Penalties that are subtracted from the tokens' rewards.
 
     Raises:
-        ValueError: no value for each token, and no advantage that came with the sample.
+        ValueError: There are no values, and the sample has no advantage.
     """
     if values_S is None:
         if sample.advantage is None:
@@ -64,10 +67,10 @@ def targets_of(
 def macro_gae(
     rewards_S: torch.Tensor, values_S: torch.Tensor, segments: Sequence[int], gamma: float, lam: float
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """GAE over segments of tokens as single steps (options: Sutton et al. 1999).
+    """Computes GAE with segments of tokens as single steps (options: Sutton et al. 1999).
 
-    A segment's reward is the sum over its tokens, its value that of its first token. All its tokens get its advantage,
-    and all their values are drawn to its return.
+    A segment's reward is the sum over its tokens, and its value is the value of its first token. All its tokens get the
+    segment's advantage, and all their values are trained towards the segment's return.
     """
     counts = torch.tensor(segments, device=rewards_S.device)
     first = counts.cumsum(0) - counts
@@ -77,8 +80,9 @@ def macro_gae(
 
 
 def whiten(samples: Sequence[Sample], targets: Mapping[int, Targets]) -> None:
-    """Advantages to zero mean and unit variance over the trained tokens that one player has in the batch (PPO's and
-    REINFORCE++'s usual; GRPO has its group's). Over several players it would tell each how it fares beside the others."""
+    """Normalises the advantages, in place, to zero mean and unit variance over the trained tokens that one player has
+    in the batch. This is usual in PPO and REINFORCE++ (GRPO normalises over groups). If several players were normalised
+    together, each player's advantages would depend on how the others fare."""
     of_player: dict[str, list[int]] = {}
     for i in targets:
         of_player.setdefault(samples[i].player, []).append(i)

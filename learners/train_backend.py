@@ -1,4 +1,4 @@
-"""How Ray Train's workers become a process group of torch's, and cease to be one. Imports torch."""
+"""Sets up and shuts down the torch process group of Ray Train's workers. Imports torch."""
 
 import contextlib
 from typing import Any
@@ -9,8 +9,11 @@ from ray.train.torch.config import _TorchBackend
 
 
 class _Backend(_TorchBackend):
-    """Ray's own (2.60) asks dead workers to leave the group. If it was Ray's memory monitor that ended one, it takes the answer
-    for an error of its own, and ends the run: no worker would take the dead one's place."""
+    """Ray's torch backend, whose shutdown tolerates workers that were killed for memory.
+
+    On shutdown Ray (2.60) asks dead workers, too, to leave the group. If Ray's memory monitor has killed a worker, Ray
+    takes the resulting error for an internal error and ends the run, so no worker would replace the dead one.
+    """
 
     def on_shutdown(self, worker_group: Any, backend_config: Any) -> None:
         with contextlib.suppress(OutOfMemoryError):

@@ -1,7 +1,8 @@
-"""The Ray Train shell around Learner: one long-running run per backbone, which pulls its work from a mailbox.
+"""Runs learners in Ray Train: one long-running run per backbone, whose workers request their work from a mailbox actor.
 
-Workers that die are restarted by Ray Train from the last saved versions; they ask the mailbox for the batches since
-then and arrive at the same weights. torch and the learners are imported in the workers, not by whoever starts them.
+If workers die, Ray Train starts new ones from the last saved versions. They request the batches since then from the
+mailbox again and compute the same weights. torch and the learner modules are imported in the workers, not when this
+module is imported.
 """
 
 from __future__ import annotations
@@ -50,15 +51,17 @@ log = logging.getLogger(__name__)
 NODE_LABEL = "ray.io/node-id"
 _MAX_WORKER_FAILURES = 3
 _PATIENCE_S = 6 * 3600
-"""How long the other workers wait for rank 0 to have work: a step's rollouts. Dead ones are noticed by Ray at once."""
+"""Timeout in seconds of the workers that wait until rank 0 has work, which takes as long as a step's rollouts. Ray
+notices dead workers at once."""
 _SILENCE_S = 60.0
-"""Which no mailbox needs for an answer."""
+"""Timeout in seconds of a call to the mailbox, which answers sooner as long as it runs."""
 _COLLECTIVE_S = 3600
-"""How long they wait for each other within an update or a save, in which rank 0 writes the model."""
+"""Timeout in seconds of a collective operation within an update or a save. During a save the workers wait for rank 0,
+which writes the model."""
 
 
 class _Registered(UserCallback):
-    """Runs in Ray Train's controller after a checkpoint is registered."""
+    """Reports each registered checkpoint to the mailbox. Runs in Ray Train's controller."""
 
     def __init__(self, mailbox: Any) -> None:
         self._mailbox = mailbox
@@ -69,7 +72,8 @@ class _Registered(UserCallback):
 
 
 class _BeginOn(ControllerCallback):
-    """The first workers are on these nodes, those that replace them where there is room."""
+    """Places the first workers on the given nodes. Workers that replace them may run on any node that has free
+    resources."""
 
     def __init__(self, nodes: Collection[str]) -> None:
         self._nodes = sorted(nodes)
@@ -82,7 +86,7 @@ class _BeginOn(ControllerCallback):
 
 
 class _TellOfLosses(ControllerCallback):
-    """Tells the mailbox by what workers ended that others replace."""
+    """Reports to the mailbox why workers ended that Ray Train replaces."""
 
     def __init__(self, mailbox: Any) -> None:
         self._mailbox = mailbox
@@ -94,7 +98,7 @@ class _TellOfLosses(ControllerCallback):
 
 
 def _train_loop(config: dict[str, Any]) -> None:
-    """What each worker runs. Rank 0 speaks with the mailbox, all do the work."""
+    """Runs in each worker. Only rank 0 communicates with the mailbox; all ranks take part in the updates."""
     from datetime import timedelta
 
     import torch
@@ -108,7 +112,7 @@ def _train_loop(config: dict[str, Any]) -> None:
     if first.device == "cpu":
         torch.set_num_threads(first.settings.threads)
     world, idle = World(), None
-    if world.size > 1:  # NCCL would wait by spinning on the GPU
+    if world.size > 1:  # NCCL would busy-wait on the GPU
         idle = distributed.new_group(backend="gloo", timeout=timedelta(seconds=_PATIENCE_S))
     learners = build_learners(_continued(specs))
     saved = _versions(learners) if ray.train.get_checkpoint() else None
@@ -145,7 +149,7 @@ def _train_loop(config: dict[str, Any]) -> None:
 def hand_in(
     learner: Learner, spec: LearnerSpec, mailbox: Any, policy: str, metrics: Mapping[str, float]
 ) -> None:
-    """All workers must."""
+    """Exports the policy's weights and sends them, with the metrics, to the mailbox. All workers must call it."""
 
     def put(part: Mapping[str, np.ndarray]) -> Any:
         (reference,) = ray.get(mailbox.put_part.remote(part))
@@ -165,7 +169,8 @@ def _versions(learners: Mapping[str, Learner]) -> Versions:
 
 
 def _continued(specs: Mapping[str, LearnerSpec]) -> dict[str, LearnerSpec]:
-    """From this run's own checkpoint, where this worker replaces one that died."""
+    """Returns the specs; if this worker replaces one that died, the model and the state come from this run's own
+    checkpoint."""
     own = ray.train.get_checkpoint()
     if own is None:
         return dict(specs)
@@ -176,7 +181,8 @@ def _continued(specs: Mapping[str, LearnerSpec]) -> dict[str, LearnerSpec]:
 
 
 def _save(learners: Mapping[str, Learner], world: World) -> None:
-    """Begin one, into the run's own storage; Ray Train's thread registers it when all workers have written it."""
+    """Begins a checkpoint in the run's own storage. Ray Train's thread registers it when all workers have written their
+    parts."""
     from learners.state import begin_save
 
     versions = _versions(learners)
@@ -202,7 +208,7 @@ def _save(learners: Mapping[str, Learner], world: World) -> None:
 
 
 def _failure(name: str, error: BaseException) -> RunFailed:
-    """What the user is told of a learner that has ended."""
+    """Returns the error that is shown to the user when a learner has ended."""
     said = f"learner {name}: {in_words(error)}"
     if killed_for_memory(error):
         return OutOfMemory(
@@ -214,7 +220,7 @@ def _failure(name: str, error: BaseException) -> RunFailed:
 
 
 class TrainRun:
-    """One Ray Train run: the learners of the policies that share a backbone, or of one policy."""
+    """A Ray Train run with the learners of one policy, or of several policies that share a backbone."""
 
     def __init__(
         self,
@@ -225,15 +231,21 @@ class TrainRun:
         republish: bool = False,
         nodes: Collection[str] = (),
     ) -> None:
-        """republish: the workers publish the weights they start with (a resumed run's engines need them); nodes: Ray's ids
-        of those that the workers begin on; (): any."""
+        """Creates the mailbox and starts the run in a thread.
+
+        Args:
+            republish: Whether the workers publish the weights that they start with. The engines of a resumed run need
+                them.
+            nodes: Ray ids of the nodes on which the first workers are placed; (): any node. Not used if
+                learner.min_workers is set.
+        """
         from ray.train.torch import TorchTrainer
 
         from learners.train_backend import TorchGroup
 
         self.name = "_".join(specs)
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-        # with the driver: other nodes may be lost while the run goes on
+        # the mailbox runs on the driver's node, since other nodes may be lost during the run
         mailbox = MailboxActor.options(num_cpus=0, max_concurrency=64, scheduling_strategy=here)
         self.mailbox = mailbox.remote(self.name)
         self.learners = {
@@ -271,7 +283,7 @@ class TrainRun:
         return {policy: learner.version for policy, learner in self.learners.items()}
 
     def stop(self) -> None:
-        with contextlib.suppress(GetTimeoutError):  # it is stopped itself, and ends with Ray
+        with contextlib.suppress(GetTimeoutError):  # a mailbox that hangs ends when Ray does
             ray.get(self.mailbox.stop.remote(), timeout=_SILENCE_S)
         self._thread.join(timeout=30)
 
@@ -279,20 +291,21 @@ class TrainRun:
         failure = None
         try:
             self._trainer.fit()
-        except BaseException as error:  # whatever it is, nobody must wait for this learner any more
+        except BaseException as error:  # after any error the driver must not wait for this learner
             failure = _failure(self.name, error)
         if ray.is_initialized():
             self.mailbox.stop.remote(failure)
 
 
 class RayLearner:
-    """The driver's handle on one policy of a run."""
+    """The driver's handle for one policy of a run."""
 
     def __init__(self, policy: str, version: int, mailbox: Any, versions: Callable[[], Versions]) -> None:
         self._policy, self._version, self._mailbox, self._versions = policy, version, mailbox, versions
 
     def begin(self, batch: BatchSpec) -> Callable[[], tuple[Mapping[str, float], Any]]:
-        """Who waits gets (metrics, reference to the WeightUpdate); the weights never pass through the driver."""
+        """Sends the batch to the learner. The returned function waits for the update and returns (metrics, reference to
+        the WeightUpdate), so the weights never pass through the driver."""
         self._tell("put_batch", self._policy, batch.step, [ray.put(batch)])
 
         def result() -> tuple[Mapping[str, float], Any]:
@@ -307,13 +320,13 @@ class RayLearner:
         return self._version
 
     def current_weights(self) -> Any:
-        """Reference to the WeightUpdate of the current version. Raises RunFailed."""
+        """Returns a reference to the WeightUpdate of the current version. Raises RunFailed."""
         _, (reference,) = self._answer("get_result", self._policy, self._version)
         return reference
 
     def save(self) -> AbstractContextManager[Path]:
-        """Begins at once; who enters it waits for the directory of a registered checkpoint of the current version.
-        Raises RunFailed."""
+        """Requests a checkpoint of the current version at once. Entering the context waits until the checkpoint is
+        registered and returns the policy's directory in it. Raises RunFailed."""
         versions = self._versions()
         self._tell("want_save", versions)
         return self._saved(versions)
@@ -323,7 +336,8 @@ class RayLearner:
         yield Path(self._answer("get_saved", versions)) / self._policy
 
     def _answer(self, method: str, *arguments: Any) -> Any:
-        """Once there is one, however long a learner takes for it. Warns of workers that were lost. Raises RunFailed."""
+        """Calls a method of the mailbox until it returns an answer, however long the learner takes. Logs a warning for
+        each group of workers that was lost. Raises RunFailed."""
         found = None
         while found is None:
             try:
@@ -336,7 +350,8 @@ class RayLearner:
         return found
 
     def _tell(self, method: str, *arguments: Any) -> Any:
-        """Raises RunFailed, too, where the mailbox is stopped."""
+        """Calls a method of the mailbox. Raises RunFailed if the learner has failed, or if the mailbox does not answer
+        within _SILENCE_S."""
         try:
             return ray.get(getattr(self._mailbox, method).remote(*arguments), timeout=_SILENCE_S)
         except GetTimeoutError:

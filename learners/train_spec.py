@@ -1,6 +1,6 @@
-"""What it takes to build a learner anywhere: in this process or in a Ray Train worker.
+"""The description from which a learner is built, in this process or in a Ray Train worker.
 
-torch is imported where a learner is built: who only describes one need not wait for it.
+torch is imported when a learner is built, so that a process which only describes one need not load it.
 """
 
 from __future__ import annotations
@@ -24,27 +24,29 @@ class LearnerSpec:
     learning_rate: float
     model_path: str
     reference_path: str
-    """The warm start: what KL is measured against."""
+    """The model that KL is measured against (the warm start)."""
     state_path: str | None
-    """Directory of a checkpoint whose optimizer state is taken too; None starts afresh."""
+    """Directory of a checkpoint from which optimizers, critic and counters are loaded; None: they start anew."""
     device: str
     seed: int
     adapter: bool = False
-    """The engine has the backbone, and is sent the adapter alone."""
+    """Whether only the adapter is sent to the engine, which has the backbone."""
     engine_dtype: str | None = None
-    """Weights travel in it, by torch's name; None: as they are."""
+    """torch's name of the dtype in which weights are sent; None: they keep their own."""
     checkpoints: str | None = None
-    """The run's joint checkpoints, to go back to after updates that stay broken; None: there are none."""
+    """Directory of the run's joint checkpoints, to which the learner goes back if its updates keep being not finite;
+    None: there are none."""
 
     def recovery_point(self, name: str, version: int) -> Path | None:
-        """The policy's directory in the newest joint checkpoint with weights no newer than `version`."""
+        """Returns the policy's directory in the newest joint checkpoint with weights no newer than `version`, or None."""
         if self.checkpoints is None:
             return None
         found = CheckpointStore(Path(self.checkpoints), 1).newest_with(name, version)
         return found / name if found else None
 
     def build(self, name: str = "policy", backbone: Backbone | None = None) -> Learner:
-        """Raises OSError (no such model), ValueError (a model that cannot be trained so)."""
+        """Builds the learner. Raises OSError if there is no such model, ValueError if the model cannot be trained with
+        the settings."""
         from learners.learner import Learner
         from learners.state import load_learner
 
@@ -64,7 +66,7 @@ class LearnerSpec:
 
 
 def build_learners(specs: Mapping[str, LearnerSpec]) -> dict[str, Learner]:
-    """Build the learners of one group; several share a backbone. Raises what LearnerSpec.build raises."""
+    """Builds the learners of one group; several learners share a backbone. Raises what LearnerSpec.build raises."""
     import torch
 
     from learners.tuning import Backbone

@@ -1,4 +1,4 @@
-"""What of a model is trained, and what it is compared with: all weights, the last layers, or a LoRA adapter."""
+"""The weights of a model that are trained (all, the last layers, or a LoRA adapter), and the reference model."""
 
 import re
 from abc import ABC, abstractmethod
@@ -33,7 +33,7 @@ HALVES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 class Scorer(nn.Module):
-    """score_tokens as a module: what FSDP gathers a model's own parameters for is a forward pass."""
+    """score_tokens as a module, because FSDP gathers a model's own parameters for a forward pass only."""
 
     def __init__(self, model: PreTrainedModel) -> None:
         super().__init__()
@@ -51,20 +51,20 @@ class Scorer(nn.Module):
         return scores.logprobs_P, scores.entropy_P, scores.hidden_SH
 
     def check(self, half: bool) -> None:
-        """half: its layers are in bfloat16 between fp32 ones."""
+        """Calls check_packing. `half` means that the layers are in bfloat16 and the rest in fp32."""
         with torch.autocast(self.model.device.type, torch.bfloat16, enabled=half):
             check_packing(self.model, exact=not half)
 
 
 class Tuning(ABC):
-    """One policy's weights."""
+    """The weights of one policy."""
 
     model: PreTrainedModel
     passes: Passes
     scorer: Scorer
 
     def activate(self) -> None:  # noqa: B027 - alone, there is nothing to do
-        """To be called before anything else, where others tune the same model."""
+        """Makes this policy the active one. If others tune the same model, it must be called before anything else."""
 
     def score(
         self,
@@ -78,30 +78,32 @@ class Tuning(ABC):
 
     @abstractmethod
     def score_reference(self, row: Row, pick_N: torch.Tensor, temperature: float) -> TokenScores:
-        """By the warm start, without gradients."""
+        """Scores tokens with the reference model (the warm start), without gradients."""
 
     @abstractmethod
     def trainable(self) -> dict[str, nn.Parameter]: ...
 
     @abstractmethod
     def kept(self) -> dict[str, torch.Tensor]:
-        """What a checkpoint's safetensors hold, by their names there: themselves, of sharded ones this worker's part."""
+        """Returns the tensors of a checkpoint's safetensors, by their names there. They are not copies; a sharded
+        tensor holds this worker's part."""
 
     @abstractmethod
     def networks(self) -> list[PreTrainedModel]:
-        """The models that it holds, its reference among them."""
+        """Returns the models in memory, including the reference."""
 
     @abstractmethod
     def merged(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """The policy as a plain model: (Hugging Face name, tensor), tied ones once. All ranks must iterate."""
+        """Yields the policy as a plain model: (Hugging Face name, tensor), tied tensors once. All ranks must iterate."""
 
 
 def prepare(scorer: Scorer, settings: LearnerSettings, passes: Passes) -> None:
-    """What is to be frozen is frozen already. Raises ValueError for a model that cannot be packed."""
+    """Prepares a model for training. Parameters that are to be frozen must be frozen before. Raises ValueError if
+    sequences cannot be packed for this model."""
     model = scorer.model
     model.set_attn_implementation(PACKED)
     limit_logits(model, settings.logits_mb)
-    model.train()  # dropout is gone; gradient checkpointing wants train mode, as does bitsandbytes on CPU
+    model.train()  # there is no dropout; gradient checkpointing needs train mode, as does bitsandbytes on CPU
     spread(scorer, settings, passes)
     scorer.check(half=settings.sharding == "fsdp" and settings.precision == "bf16")
     if settings.gradient_checkpointing:
@@ -109,7 +111,7 @@ def prepare(scorer: Scorer, settings: LearnerSettings, passes: Passes) -> None:
 
 
 def spread(scorer: Scorer, settings: LearnerSettings, passes: Passes) -> None:
-    """Over the workers, where they share the model; its weights are read then (files.open_empty)."""
+    """Shards the model over the workers if settings.sharding says so, and then reads its weights (files.open_empty)."""
     if settings.sharding == "none":
         return
     shard(scorer, list(decoder_layers(scorer.model)), half=settings.precision == "bf16")
@@ -119,7 +121,8 @@ def spread(scorer: Scorer, settings: LearnerSettings, passes: Passes) -> None:
 
 
 def decoder_layers(model: PreTrainedModel) -> nn.ModuleList:
-    """Of its text, where it sees images too. Raises ValueError where the model has no list of layers."""
+    """Returns the layers of the text decoder, also if the model takes images, too. Raises ValueError if the model has
+    no list of layers."""
     decoder = model.get_decoder()
     layers = getattr(decoder, "layers", getattr(decoder, "h", None))
     if not isinstance(layers, nn.ModuleList):
@@ -130,12 +133,12 @@ def decoder_layers(model: PreTrainedModel) -> nn.ModuleList:
 
 
 class FullTuning(Tuning):
-    """All weights, or the last `trainable_layers`; the reference is a frozen model of its own."""
+    """Trains all weights, or the last `trainable_layers` layers. The reference is a separate, frozen model."""
 
     def __init__(
         self, model: PreTrainedModel, reference: PreTrainedModel | None, settings: LearnerSettings
     ) -> None:
-        """reference: None where settings.kl asks for none."""
+        """`reference` is None if settings.kl needs no reference."""
         self.model = model
         if settings.trainable_layers is not None:
             freeze_all_but_last(model, settings.trainable_layers)
@@ -154,7 +157,7 @@ class FullTuning(Tuning):
         return {name: p for name, p in self.model.named_parameters() if p.requires_grad}
 
     def kept(self) -> dict[str, torch.Tensor]:
-        # tied weights are there once, as named_parameters has them
+        # tied weights appear once, as in named_parameters
         return {name: p.detach() for name, p in self.model.named_parameters()} | buffers_of(self.model)
 
     def networks(self) -> list[PreTrainedModel]:
@@ -167,10 +170,11 @@ class FullTuning(Tuning):
 
 
 def freeze_all_but_last(model: PreTrainedModel, count: int) -> None:
-    """Train the last `count` layers and the norm after them; embeddings and head stay, tied or not.
+    """Freezes everything but the last `count` layers and the norm after them. Embeddings and head are frozen, tied or
+    not.
 
     Raises:
-        ValueError: the model has fewer layers.
+        ValueError: The model has fewer layers.
     """
     layers = decoder_layers(model)
     if count > len(layers):
@@ -184,27 +188,27 @@ def freeze_all_but_last(model: PreTrainedModel, count: int) -> None:
 
 
 class Backbone:
-    """A frozen model that several policies put their adapters on; without adapters it is their reference."""
+    """A frozen model on which several policies have their adapters. Without adapters it is their reference."""
 
     def __init__(self, settings: LearnerSettings, path: str | Path, device: torch.device) -> None:
         assert settings.lora is not None
         self.path = str(path)
-        # nothing of it is trained; engines hold it in half precision, too
+        # the backbone is not trained, and engines hold it in half precision, too
         dtype = HALVES.get(settings.precision or "fp32", torch.float32)
         options = quantisation(settings.lora) or {"dtype": dtype}
         if settings.sharding == "fsdp":
             self.model = open_empty(path, dtype)
         else:
             self.model = load_model(path, device, **options)
-        self.model.requires_grad_(False)  # first: bitsandbytes adds to biases in place
+        self.model.requires_grad_(False)  # before any pass: bitsandbytes adds to biases in place
         self.scorer, self.passes = Scorer(self.model), Passes()
         prepare(self.scorer, settings, self.passes)
         if settings.gradient_checkpointing:
             self.model.enable_input_require_grads()
 
     def add(self, name: str, lora: LoraSettings, seed: int) -> None:
-        """Raises ValueError where a layer cannot have an adapter."""
-        from peft import LoraConfig  # seconds, which only those pay who use it
+        """Adds the adapter of a policy. Raises ValueError if a layer cannot have an adapter."""
+        from peft import LoraConfig  # imported here, since it takes seconds
         from peft.tuners.lora import LoraLayer
 
         config = LoraConfig(
@@ -224,16 +228,16 @@ class Backbone:
             (n, m) for n, m in self.model.named_modules() if isinstance(m, LoraLayer) and name in m.r
         ]
         for place, layer in layers:
-            # experts whose weights are stacked, embeddings: an adapter of theirs would be neither merged nor saved
+            # an adapter of stacked expert weights or of embeddings would be neither merged nor saved
             if name not in layer.lora_A or not hasattr(layer.base_layer, "weight"):
                 raise ValueError(
                     f"learner.lora.target_modules: {place} ({type(layer.get_base_layer()).__name__}) cannot have an adapter: "
                     "choose linear layers, such as q_proj, k_proj, v_proj and o_proj"
                 )
-            if len(layer.r) == 1:  # else another policy's adapter has brought the hook
+            if len(layer.r) == 1:  # else another policy's adapter has added the hook
                 layer.register_forward_pre_hook(cast_input_unless_autocast)
         for parameter in self.adapter(name).values():
-            parameter.data = parameter.data.float()  # peft makes them of the backbone's dtype
+            parameter.data = parameter.data.float()  # peft creates them in the backbone's dtype
         if any(n.startswith("lora_") for n, _ in output_head(self.model).named_parameters()):
             raise ValueError("learner.lora.target_modules: the output head cannot have an adapter")
 
@@ -251,13 +255,13 @@ class Backbone:
 
 
 def cast_input_unless_autocast(layer: Any, inputs: tuple[torch.Tensor, ...]) -> None:
-    """A hook of PEFT's layers. They cast the input to the fp32 of their adapters, and autocast casts it back at once: two
-    copies of each input that change no bit of it."""
+    """A hook that disables the input cast of PEFT's layers under autocast. PEFT casts the input to the fp32 of its
+    adapters, and autocast casts it back at once: two copies of each input, without any change of its bits."""
     layer.cast_input_dtype_enabled = not torch.is_autocast_enabled(inputs[0].device.type)
 
 
 def quantisation(lora: LoraSettings) -> dict[str, Any]:
-    """Options of from_pretrained. Raises ValueError where bitsandbytes is not installed."""
+    """Returns quantization options for from_pretrained. Raises ValueError if bitsandbytes is not installed."""
     if lora.quantize is None:
         return {}
     if find_spec("bitsandbytes") is None:
@@ -279,7 +283,7 @@ def quantisation(lora: LoraSettings) -> dict[str, Any]:
 
 
 def dense(layer: Any) -> torch.Tensor:
-    """A linear layer's weight, out of however few bits."""
+    """Returns a linear layer's weight in fp32, dequantized if necessary."""
     from peft.utils.integrations import dequantize_module_weight
 
     state = getattr(layer, "state", None)
@@ -314,7 +318,7 @@ class LoraTuning(Tuning):
         return self._backbone.adapter(self.name)
 
     def kept(self) -> dict[str, torch.Tensor]:
-        """The adapter alone, by PEFT's names, in fp32 as it is trained; whole in each worker."""
+        """Returns the adapter alone, by PEFT's names, in fp32, in which it is trained. It is whole on each worker."""
         return {peft_name(name): p.detach() for name, p in self.trainable().items()}
 
     def networks(self) -> list[PreTrainedModel]:
@@ -327,7 +331,8 @@ class LoraTuning(Tuning):
 def merged(
     model: nn.Module, adapter: str, whole: Callable[[torch.Tensor], torch.Tensor] = whole
 ) -> Iterator[tuple[str, torch.Tensor]]:
-    """A model with adapters of PEFT's as it would be without, in fp32: (Hugging Face name, tensor)."""
+    """Yields a model with PEFT's adapters as a plain model into which one adapter is merged, in fp32: (Hugging Face
+    name, tensor)."""
     from peft.tuners.lora import LoraLayer
 
     adapted: dict[str, Any] = {n: m for n, m in model.named_modules() if isinstance(m, LoraLayer)}
@@ -341,12 +346,15 @@ def merged(
         layer = adapted[owner]
         sharded = isinstance(parameter, DTensor)
         base = whole(parameter.detach()).float() if sharded else dense(layer.base_layer)
-        own = adapter in layer.lora_A  # policies on one backbone may adapt other layers
+        own = adapter in layer.lora_A  # policies on one backbone may adapt different layers
         yield f"{owner}.weight", base + layer.get_delta_weight(adapter).detach() if own else base
     for name, buffer in buffers_of(model).items():
         yield name, buffer.float() if buffer.is_floating_point() else buffer
 
 
 def peft_name(name: str) -> str:
-    """Example: layers.0.q_proj.lora_A.generator.weight -> base_model.model.layers.0.q_proj.lora_A.weight"""
+    """Returns PEFT's name of an adapter's parameter.
+
+    Example: layers.0.q_proj.lora_A.generator.weight -> base_model.model.layers.0.q_proj.lora_A.weight
+    """
     return "base_model.model." + re.sub(r"\.(lora_[AB])\.[^.]+\.weight$", r".\1.weight", name)

@@ -1,8 +1,8 @@
-"""Weights on their way from a learner to an engine, with the proof that they arrived.
+"""Exports weights from a learner to an inference engine, with the data to verify that they arrived.
 
-Proof has two halves: a digest of the bytes, checked where they were loaded from, and the log-probabilities of a
-fixed probe under the new weights, checked against the engine's own forward pass. The second catches what a
-digest can't: a layer that the engine did not rebuild, a stale cache.
+The verification has two parts: a digest of the bytes, which is checked where they are loaded, and the log-probabilities
+of a fixed probe under the new weights, which are checked against the engine's own forward pass. The second part finds
+what a digest cannot: a layer that the engine did not rebuild, or a stale cache.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ _PROBE_LENGTH = 24
 
 
 def probe_tokens(vocabulary_size: int) -> tuple[int, ...]:
-    """A fixed pseudo-random token sequence; what it says does not matter, that it is the same does."""
+    """Returns a fixed pseudo-random token sequence. Only that it is always the same matters, not its content."""
     return tuple(
         int.from_bytes(hashlib.blake2b(str(i).encode(), digest_size=4).digest(), "big") % vocabulary_size
         for i in range(_PROBE_LENGTH)
@@ -38,12 +38,15 @@ def export_weights(
     dtype: torch.dtype | None = None,
     put: Callable[[Mapping[str, np.ndarray]], Any] | None = None,
 ) -> WeightUpdate:
-    """A copy of all parameters and persistent buffers on the host under their Hugging Face names (tied ones once).
+    """Copies all parameters and persistent buffers to the host under their Hugging Face names (tied ones once).
 
-    dtype: the engine's; parameters travel in it, as the engine would round them, and buffers as they are. None: all do.
-    keep: False for workers whose copy nobody wants, but whose part of sharded tensors is needed.
-    adapter: the policy's, where it is wanted alone, under PEFT's names.
-    put: takes the tensors, a part at a time so that never all are here at once, and returns what stands for it.
+    Args:
+        keep: False for workers whose copy is not needed, but whose parts of sharded tensors are.
+        adapter: The policy's LoRA settings, if the adapter is exported alone, under PEFT's names.
+        dtype: The engine's dtype. Parameters are converted to it, as the engine would round them, and buffers are not.
+            None: nothing is converted.
+        put: Takes the tensors a part at a time, so that they are never all in memory, and returns a reference to each
+            part. Default: the result holds the tensors.
     """
     model = policy.model
     alone = adapter is not None and isinstance(policy, LoraTuning)
@@ -58,7 +61,7 @@ def export_weights(
             parts.append(put(part))
         else:
             tensors |= part
-        del part  # it would be held beside the next
+        del part  # else it is held beside the next part
     probe = probe_tokens(model.config.get_text_config().vocab_size)
     row = row_of([probe], model.device)
     logprobs = policy.score(row, row.positions_N > 0, 1.0).logprobs_P
@@ -76,7 +79,7 @@ def export_weights(
 def _parts(
     named: Iterable[tuple[str, torch.Tensor, torch.dtype]], keep: bool
 ) -> Iterator[dict[str, np.ndarray]]:
-    """Copies on the host, in these dtypes, so many at a time as are PART_BYTES together."""
+    """Yields copies on the host, in the given dtypes, in parts of up to PART_BYTES."""
     part, size = {}, 0
     for name, tensor, dtype in named:
         if not keep:
@@ -87,8 +90,8 @@ def _parts(
             part, size = {}, 0
         host = tensor.to(
             dtype, copy=tensor.is_cpu
-        ).cpu()  # one copy; from a GPU in as few bytes as it has there
-        # numpy knows no bfloat16: its bits travel as int16
+        ).cpu()  # one copy; on a GPU it is converted before the transfer
+        # numpy has no bfloat16: its bits are sent as int16
         part[name] = (host.view(torch.int16) if host.dtype == torch.bfloat16 else host).numpy()
         del host
         size += more

@@ -7,8 +7,9 @@ from learners.advantages.grpo import has_signal
 
 
 def dr_grpo(rewards_G: Sequence[float]) -> list[float] | None:
-    """R - mean over one group: no division by the std, which would favour problems that are nearly solved or
-    nearly hopeless. The other half of Dr.GRPO is `loss_normaliser: constant`. None for a group without signal."""
+    """Returns R - mean over one group, without division by the std, which would favour problems that are nearly solved
+    or nearly hopeless. The other half of Dr.GRPO is `loss_normaliser: constant`. Returns None for a zero-variance
+    group."""
     if not has_signal(rewards_G):
         return None
     mean = fmean(rewards_G)

@@ -1,4 +1,5 @@
-"""From the rewards of a batch's groups to what each sample learns from, by the estimator's name."""
+"""Computes the rewards and advantages of a batch's samples from the rewards of its groups, with the configured
+estimator."""
 
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
@@ -24,7 +25,7 @@ OF_GROUPS: dict[str, Callable[[Sequence[float]], list[float] | None]] = {
 
 
 class Advantages:
-    """One policy's estimator, with what it remembers from batch to batch."""
+    """The advantage estimator of one policy, with the state that it keeps from batch to batch."""
 
     def __init__(self, settings: LearnerSettings) -> None:
         self._estimator = estimator = settings.estimator
@@ -34,16 +35,16 @@ class Advantages:
     def credit(
         self, groups: Sequence[Sequence[float]], *, game: str, player: str, parents: Sequence[str] = ()
     ) -> list[GroupCredit | None]:
-        """The credit of each group; None for a group without signal: it is left out of the batch and counted.
+        """Returns the credit of each group; None for a zero-variance group, which is left out of the batch and counted.
 
-        Critic-free estimators give one advantage per sample. gae gives none, the learner's critic estimates it token
-        by token; with center_rewards each reward is taken relative to its group's mean, so that the critic need not
-        know how hard a problem is.
+        Critic-free estimators give one advantage per sample. gae gives none: the learner's critic estimates it token by
+        token. With center_rewards each reward is taken relative to its group's mean, so that the critic need not know
+        how hard a problem is.
 
         Args:
-            game, player: whose moving average rae keeps.
-            parents: the problem that each group is of: what it branched from, for hierarchical_grpo, and whose
-                mean and std normalise_rewards keeps.
+            game, player: Keys of rae's moving averages.
+            parents: Problem of each group. For hierarchical_grpo it is what the groups branched from; normalise_rewards
+                keeps a mean and std for each.
         """
         estimator = self._estimator
         if not isinstance(estimator, OfGroups) and estimator.normalise_rewards == "task":
@@ -73,7 +74,7 @@ class Advantages:
         ]
 
     def state_dict(self) -> dict[str, Any]:
-        """Plain JSON."""
+        """Returns JSON-compatible values."""
         return {"baselines": self._baselines.state_dict(), "tasks": self._tasks.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -95,7 +96,7 @@ def _raw(rewards_G: Sequence[float]) -> GroupCredit:
 
 
 def _centred(rewards_G: Sequence[float]) -> GroupCredit | None:
-    if not has_signal(rewards_G):  # what is left would be the value head's noise
+    if not has_signal(rewards_G):  # only the value head's noise would be left
         return None
     baseline = fmean(rewards_G)
     return [(reward - baseline, None) for reward in rewards_G]

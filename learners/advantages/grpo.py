@@ -7,14 +7,14 @@ _EPSILON = 1e-4
 
 
 def has_signal(rewards_G: Sequence[float]) -> bool:
-    """Whether rewards differ at all: else there is nothing to prefer."""
+    """Returns whether the rewards differ at all; otherwise there is nothing to prefer."""
     return len(rewards_G) >= 2 and max(rewards_G) - min(rewards_G) >= 1e-9
 
 
 def grpo(rewards_G: Sequence[float]) -> list[float] | None:
-    """(R - mean) / (std + eps) over one group, std with Bessel's correction.
+    """Returns (R - mean) / (std + eps) over one group, std with Bessel's correction.
 
-    None for a group without signal (fewer than two samples, or all rewards equal): it is left out of the
+    Returns None for a zero-variance group (fewer than two samples, or all rewards equal), which is left out of the
     batch and counted.
     """
     if not has_signal(rewards_G):

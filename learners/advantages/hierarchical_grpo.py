@@ -1,6 +1,8 @@
-"""GRPO on two levels, for trees and for proposer/solver games: siblings among each other, and their parents.
+"""GRPO on two levels, for trees and for proposer/solver games: siblings are compared with each other, and so are their
+parents.
 
-A global mean over all solutions would credit a solver for having been given an easy proposal."""
+A global mean over all solutions would credit a solver for having been given an easy proposal.
+"""
 
 from collections.abc import Sequence
 from statistics import fmean
@@ -9,9 +11,11 @@ from learners.advantages.grpo import grpo
 
 
 def hierarchical_grpo(rewards_PK: Sequence[Sequence[float]]) -> list[list[float] | None]:
-    """Each child's advantage among its K siblings plus that of their parent (by its mean reward) among P parents.
+    """Returns each child's advantage among its K siblings plus that of their parent (by its mean reward) among P
+    parents.
 
-    Each level is standardised by itself (grpo); one without signal adds nothing. None for children without any.
+    Each level is standardised by itself (grpo); a level with zero variance adds nothing. The children of a parent get
+    None if both levels have zero variance.
     """
     between_P = grpo([fmean(rewards) for rewards in rewards_PK])
     advantages: list[list[float] | None] = []

@@ -7,9 +7,10 @@ from learners.advantages.grpo import has_signal
 
 
 def rloo(rewards_G: Sequence[float]) -> list[float] | None:
-    """R_i - mean of the *other* rewards of the group: unbiased, unlike a baseline that holds R_i itself.
+    """Returns R_i - mean of the *other* rewards of the group, which is unbiased, unlike a baseline that contains R_i
+    itself.
 
-    Equal to G / (G - 1) * (R_i - mean). None for a group without signal.
+    It equals G / (G - 1) * (R_i - mean). Returns None for a zero-variance group.
     """
     if not has_signal(rewards_G):
         return None
