@@ -40,7 +40,7 @@ def warnings_heard() -> Iterator[list[str]]:
         logger.removeHandler(handler)
 
 
-class BegunAnew(EngineFailure):
+class EngineRestarted(EngineFailure):
     """Ray has restarted the engine after its process ended: it has the weights that the run started with."""
 
 
@@ -72,11 +72,11 @@ class EngineShell:
 
     @ray.method(concurrency_group="health")
     async def alive(self) -> None:
-        """Returns at once, also while completions are generated. Raises EngineFailure if the engine has ended, BegunAnew if
+        """Returns at once, also while completions are generated. Raises EngineFailure if the engine has ended, EngineRestarted if
         the engine waits for `go_on`."""
         self._require_going()
         if not self._up_to_date.is_set():
-            raise BegunAnew("its process ended, and Ray began it anew")
+            raise EngineRestarted("its process ended, and Ray began it anew")
 
     async def go_on(self) -> None:
         self._up_to_date.set()

@@ -14,13 +14,13 @@ from core.interfaces import Game, Player, Policy, PromptFormat, Sampling, Sandbo
 from core.play import GENERATOR, PLAY, PlayProgress, PlayRequest, PlayResult, usage_of
 from core.problem import Problem
 from core.seeding import derive_seed
-from core.tracing import Occupancy
+from core.tracing import BusyTimer
 from core.verdict import Limits, Test, Verdict
 from core.weights import PublishReceipt, WeightUpdate, check_receipt
 
 
 @dataclass(frozen=True, kw_only=True)
-class Speaker:
+class PolicyClient:
     """A policy for a whole run, with its prompt format, decoder and limits."""
 
     policy: Policy
@@ -40,7 +40,7 @@ class EpisodeRunner:
         self,
         game: Game,
         sandbox: Sandbox,
-        speakers: Mapping[str, Speaker],
+        speakers: Mapping[str, PolicyClient],
         seats: Mapping[str, str],
         run_seed: int,
         index: int = 0,
@@ -71,7 +71,7 @@ class EpisodeRunner:
             The result and, if the request is for training, the transcripts of all trajectories.
         """
         PLAY.set(object())
-        occupancy, counter = Occupancy("generate", "sandbox"), _Counter(self._expected(request), heard)
+        occupancy, counter = BusyTimer("generate", "sandbox"), _Counter(self._expected(request), heard)
         episodes = await asyncio.gather(
             *(
                 self._play_one(request, problem, self._index + i, occupancy, counter)
@@ -125,7 +125,7 @@ class EpisodeRunner:
             await speaker.policy.close()
 
     async def _play_one(
-        self, request: PlayRequest, problem: Problem, turn: int, occupancy: Occupancy, counter: "_Counter"
+        self, request: PlayRequest, problem: Problem, turn: int, occupancy: BusyTimer, counter: "_Counter"
     ) -> Episode:
         players = {}
         for name, role in self._seats.items():
@@ -166,7 +166,7 @@ class _Counter:
 
 
 class _TimedPolicy:
-    def __init__(self, policy: Policy, occupancy: Occupancy, counter: _Counter) -> None:
+    def __init__(self, policy: Policy, occupancy: BusyTimer, counter: _Counter) -> None:
         self._policy, self._occupancy, self._counter = policy, occupancy, counter
 
     @property
@@ -181,7 +181,7 @@ class _TimedPolicy:
 
 
 class _TimedSandbox:
-    def __init__(self, sandbox: Sandbox, occupancy: Occupancy) -> None:
+    def __init__(self, sandbox: Sandbox, occupancy: BusyTimer) -> None:
         self._sandbox, self._occupancy = sandbox, occupancy
 
     async def judge(

@@ -18,7 +18,7 @@ from ray.exceptions import (
 )
 from ray.util.metrics import Gauge
 
-from actors.engines import AGAIN_S, BegunAnew, publish_seconds, warnings_heard
+from actors.engines import AGAIN_S, EngineRestarted, publish_seconds, warnings_heard
 from actors.episodes import EpisodeRunner
 from actors.watching import (
     CLOSE_S,
@@ -28,7 +28,7 @@ from actors.watching import (
     LOOK_S,
     REPLACEMENTS,
     START_S,
-    Silent,
+    ActorHung,
     answer,
     end,
     require_alive,
@@ -123,7 +123,7 @@ REMEMBERED = 64
 """Number of requests whose progress an actor remembers. It exceeds the number of requests played at the same time."""
 PROGRESS_S = 1.0
 """Maximum time to wait for the actors to report their progress."""
-_ENDED = (*DIED, Silent, EngineFailure)
+_ENDED = (*DIED, ActorHung, EngineFailure)
 _LOST = (*_ENDED, ObjectLostError)
 """Errors after which a share is played again. ObjectLostError: the result was lost with its node before the driver fetched
 it."""
@@ -375,7 +375,7 @@ class RayRollouts:
         if times > REPLACEMENTS or isinstance(error, GONE):
             raise _given_up(name, times, error)
         log.warning("%s was lost (%s): it is begun anew", name, in_words(error))
-        killed = not isinstance(error, (ActorUnavailableError, BegunAnew))
+        killed = not isinstance(error, (ActorUnavailableError, EngineRestarted))
         if killed:
             end(engine, again=True)
         try:
@@ -490,7 +490,7 @@ def _wait_for_return(engine: Any, killed: bool) -> None:
             ray.get(engine.alive.remote(), timeout=START_S)
             if not killed:
                 return
-        except BegunAnew:
+        except EngineRestarted:
             return
         except ActorUnavailableError:
             pass

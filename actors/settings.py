@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field
 
-from core.settings import Settings, kind_unless_said
+from core.settings import Settings, default_kind
 
 MAX_NUM_SEQS = 64
 """Default of max_num_seqs outside a run."""
@@ -15,7 +15,7 @@ ADAPTERS = 2
 it. More versions are in use if steps are begun before the last one is learnt from (rollout.max_policy_lag)."""
 
 
-class Engine(Settings):
+class CommonEngineSettings(Settings):
     """Settings of every kind of engine."""
 
     count: int | None = Field(default=None, ge=1)
@@ -46,16 +46,16 @@ class Engine(Settings):
         return self.probe_tolerance or {"bfloat16": 0.5, "float16": 0.1}.get(self.dtype or "", 1e-3)
 
 
-class TransformersEngine(Engine):
+class TransformersEngineSettings(CommonEngineSettings):
     kind: Literal["transformers"] = "transformers"
 
     @classmethod
-    def like(cls, engine: Engine) -> Self:
+    def like(cls, engine: CommonEngineSettings) -> Self:
         """Returns settings of this kind with the values that it shares with an engine of another kind."""
-        return cls(**engine.model_dump(include=set(Engine.model_fields)))
+        return cls(**engine.model_dump(include=set(CommonEngineSettings.model_fields)))
 
 
-class VllmEngine(Engine):
+class VllmEngineSettings(CommonEngineSettings):
     kind: Literal["vllm"] = "vllm"
     """vllm: continuous batching; transformers: portable, slower, and exact to the bit from run to run."""
     kv_cache_mb: int | None = Field(default=None, ge=16)
@@ -71,7 +71,7 @@ class VllmEngine(Engine):
     """Share of the GPU's memory for one vLLM engine. Default: an equal part of what the learners leave."""
 
 
-ENGINES = {"vllm": VllmEngine, "transformers": TransformersEngine}
+ENGINES = {"vllm": VllmEngineSettings, "transformers": TransformersEngineSettings}
 EngineSettings = Annotated[
-    TransformersEngine | VllmEngine, Field(discriminator="kind"), kind_unless_said("vllm")
+    TransformersEngineSettings | VllmEngineSettings, Field(discriminator="kind"), default_kind("vllm")
 ]

@@ -14,7 +14,7 @@ import torch
 from transformers import AutoModelForCausalLM
 from transformers.utils import logging as transformers_logging
 
-from actors.settings import MAX_NUM_SEQS, Engine
+from actors.settings import MAX_NUM_SEQS, CommonEngineSettings
 from actors.weights import make_receipt, tensors_of
 from core.episode import Completion, FinishReason
 from core.interfaces import Sampling
@@ -32,7 +32,7 @@ class _Request:
 
 
 class TransformersPolicy:
-    def __init__(self, model: str, settings: Engine, device: str = "cpu") -> None:
+    def __init__(self, model: str, settings: CommonEngineSettings, device: str = "cpu") -> None:
         dtype = getattr(torch, settings.dtype or "float32")
         self._model: Any = AutoModelForCausalLM.from_pretrained(model, dtype=dtype)
         self._model.to(device).eval()

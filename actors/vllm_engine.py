@@ -6,7 +6,7 @@ their errors would not reach this process. The engines of one process take turns
 context of a forward pass in a global variable; several actors use several cores. benchmarks/rollout.py measures the
 costs and gains.
 
-If `sleep` is set, `Engine.sleep` gives the GPU memory back. The engine takes it again when it is needed: first for the
+If `sleep` is set, `VllmEngine.sleep` gives the GPU memory back. The engine takes it again when it is needed: first for the
 weights, when new ones are published, then for the cache, when there is something to generate.
 """
 
@@ -32,7 +32,7 @@ from vllm.inputs.engine import tokens_input
 from vllm.lora.request import LoRARequest
 from vllm.v1.engine.llm_engine import LLMEngine
 
-from actors.settings import ADAPTERS, GPU_MEMORY_UTILIZATION, KV_CACHE_MB, MAX_NUM_SEQS, VllmEngine
+from actors.settings import ADAPTERS, GPU_MEMORY_UTILIZATION, KV_CACHE_MB, MAX_NUM_SEQS, VllmEngineSettings
 from core.interfaces import EngineFailure
 
 log = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ _M_ARENA_MAX = -8
 
 
 def engine_args(
-    model: str, settings: VllmEngine, device: str, ranks: Sequence[int] = (), versions: int = ADAPTERS
+    model: str, settings: VllmEngineSettings, device: str, ranks: Sequence[int] = (), versions: int = ADAPTERS
 ) -> EngineArgs:
     """Returns vLLM's arguments for an engine.
 
@@ -113,13 +113,13 @@ class _Waiting(NamedTuple):
     heard: Callable[[Sequence[int]], None] | None
 
 
-class Engine:
+class VllmEngine:
     """A vLLM engine with its thread. All async methods must be called from the same event loop."""
 
     def __init__(
         self,
         model: str,
-        settings: VllmEngine,
+        settings: VllmEngineSettings,
         device: str = "cpu",
         ranks: Sequence[int] = (),
         versions: int = ADAPTERS,

@@ -11,8 +11,8 @@ from vllm import SamplingParams
 from vllm.lora.request import LoRARequest
 from vllm.sampling_params import RequestOutputKind
 
-from actors.settings import ADAPTERS, VllmEngine
-from actors.vllm_engine import Engine
+from actors.settings import ADAPTERS, VllmEngineSettings
+from actors.vllm_engine import VllmEngine
 from actors.weights import make_receipt, tensors_of
 from core.episode import Completion, FinishReason
 from core.interfaces import EngineFailure, Sampling
@@ -55,7 +55,7 @@ def completion_of(output: Any, version: int | None = None) -> Completion:
 
 
 async def complete(
-    engine: Engine,
+    engine: VllmEngine,
     prompt: Sequence[int],
     sampling: Sampling,
     version: int | None = None,
@@ -68,7 +68,7 @@ async def complete(
     return completion_of(output, version)
 
 
-async def score(engine: Engine, tokens: Sequence[int], adapter: LoRARequest | None = None) -> list[float]:
+async def score(engine: VllmEngine, tokens: Sequence[int], adapter: LoRARequest | None = None) -> list[float]:
     """Returns the log-probabilities of tokens[1:], each given the tokens before it."""
     params = SamplingParams(max_tokens=1, prompt_logprobs=0, detokenize=False, temperature=0.0)
     output = await engine.complete(tokens, params, adapter)
@@ -79,9 +79,9 @@ async def score(engine: Engine, tokens: Sequence[int], adapter: LoRARequest | No
 class VllmPolicy:
     """A policy that has a separate engine, whose weights are replaced in place."""
 
-    def __init__(self, model: str, settings: VllmEngine, device: str = "cpu") -> None:
+    def __init__(self, model: str, settings: VllmEngineSettings, device: str = "cpu") -> None:
         """Raises EngineFailure if the engine does not start."""
-        self._engine = Engine(model, settings, device)
+        self._engine = VllmEngine(model, settings, device)
         self._version = 0
 
     @property
@@ -124,7 +124,7 @@ class AdapterPolicy:
     """A policy that is a LoRA adapter on an engine's backbone, possibly beside adapters of other policies. Each policy
     version is a separate adapter, so that requests in flight are completed by the version that they began with."""
 
-    def __init__(self, engine: Engine, adapter: LoRARequest, most: int) -> None:
+    def __init__(self, engine: VllmEngine, adapter: LoRARequest, most: int) -> None:
         """adapter: one of engine.first_adapters; most: number of versions of the adapter that the engine can hold."""
         self._engine, self._version, self._most = engine, 0, most
         self._loaded = [adapter]
@@ -190,10 +190,10 @@ class AdapterPolicy:
 
 
 def adapter_policies(
-    model: str, settings: VllmEngine, device: str, ranks: Mapping[str, int], versions: int = ADAPTERS
+    model: str, settings: VllmEngineSettings, device: str, ranks: Mapping[str, int], versions: int = ADAPTERS
 ) -> dict[str, AdapterPolicy]:
     """Starts one engine and returns its policies. ranks: by policy, the rank of its adapter; versions: number of versions of
     each adapter that the engine can hold. Raises EngineFailure if the engine does not start."""
-    engine = Engine(model, settings, device, list(ranks.values()), versions)
+    engine = VllmEngine(model, settings, device, list(ranks.values()), versions)
     firsts = zip(ranks, engine.first_adapters, strict=True)
     return {name: AdapterPolicy(engine, first, versions) for name, first in firsts}

@@ -35,7 +35,7 @@ DIED = (RayActorError, OutOfMemoryError)
 """Errors of a call to an actor that has died or cannot be reached for now; Ray may restart it. Catch these to ask again."""
 
 
-class Silent(Exception):
+class ActorHung(Exception):
     """An actor does not answer, and has not died."""
 
 
@@ -62,7 +62,7 @@ def require_alive(actors: Iterable[Any]) -> None:
     answered, silent = ray.wait(list(asked), num_returns=len(asked), timeout=SILENCE_S)
     ray.get(answered)
     if silent:
-        raise Silent(f"{asked[silent[0]]} has not answered for {SILENCE_S:g} s")
+        raise ActorHung(f"{asked[silent[0]]} has not answered for {SILENCE_S:g} s")
 
 
 def end(actor: Any, *, again: bool = False) -> None:

@@ -96,14 +96,14 @@ def measure(model: str, device: str, together: bool, requests: int, rounds: int)
     """In a process of its own."""
     import torch
 
-    from actors.settings import VllmEngine
+    from actors.settings import VllmEngineSettings
     from actors.vllm_policy import VllmPolicy, adapter_policies
     from learners.learner import Learner
-    from learners.settings import LearnerSettings, LoraSettings, OfGroups
+    from learners.settings import GroupEstimator, LearnerSettings, LoraSettings
     from learners.tuning import Backbone
 
     before = held(device)
-    settings = VllmEngine(
+    settings = VllmEngineSettings(
         max_model_len=512,
         max_num_seqs=64,
         kv_cache_mb=CACHE_MB[device] // (1 if together else 2),
@@ -122,7 +122,7 @@ def measure(model: str, device: str, together: bool, requests: int, rounds: int)
         lora=LoraSettings(rank=RANK),
         gradient_checkpointing=False,
         precision="bf16" if device == "cuda" else None,
-        estimator=OfGroups(kind="grpo"),
+        estimator=GroupEstimator(kind="grpo"),
     )
     backbone = Backbone(tuned, model, torch.device(device))
     learners = {

@@ -27,7 +27,7 @@ RUNS = (
     "runtime",
 )
 """What decides how a run learns."""
-SERVICE = ("app", "cache", "engine", "models", "shelf", "solve")
+SERVICE = ("app", "cache", "engine", "models", "model_cache", "solve")
 
 BENCHMARKS = {
     "sandbox": Benchmark(module="sandbox", speaks_of=("sandbox_workers", "docker")),

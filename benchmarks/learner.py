@@ -32,7 +32,7 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 from benchmarks.report import arguments, publish
 from core.batch import Batch, Sample
 from learners.learner import Learner
-from learners.settings import GPU_ALLOCATOR, MICROBATCH_TOKENS, LearnerSettings, OfGroups
+from learners.settings import GPU_ALLOCATOR, MICROBATCH_TOKENS, GroupEstimator, LearnerSettings
 from runtime.memory_plan import learner_parts, shape_of
 
 
@@ -219,7 +219,7 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     os.environ |= GPU_ALLOCATOR
     settings = LearnerSettings(
-        estimator=OfGroups(kind="grpo"),
+        estimator=GroupEstimator(kind="grpo"),
         minibatch_samples=options.samples,
         microbatch_tokens=options.microbatch_tokens,
         gradient_checkpointing=options.checkpointing,

@@ -25,22 +25,22 @@ import ray
 
 from actors.engines import EngineActor
 from actors.rollout import runtime_env
-from actors.settings import VllmEngine
+from actors.settings import VllmEngineSettings
 from benchmarks.end_to_end import proportional_set_size
 from benchmarks.learner import make_model
 from benchmarks.report import arguments, publish
 from core.interfaces import Policy
 from learners.mailbox import MailboxActor
-from learners.settings import LearnerSettings, LoraSettings, NoKl, OfGroups
+from learners.settings import GroupEstimator, LearnerSettings, LoraSettings, NoKl
 from learners.train_loop import hand_in
 from learners.train_spec import LearnerSpec
 
 POLICY = "generator"
 RANK = 16
 WAYS = {
-    "fp32": VllmEngine(max_model_len=512),
-    "bf16": VllmEngine(max_model_len=512, dtype="bfloat16"),
-    "adapter": VllmEngine(max_model_len=512, dtype="bfloat16", adapter=True),
+    "fp32": VllmEngineSettings(max_model_len=512),
+    "bf16": VllmEngineSettings(max_model_len=512, dtype="bfloat16"),
+    "adapter": VllmEngineSettings(max_model_len=512, dtype="bfloat16", adapter=True),
 }
 _LOOK_S = 0.02
 
@@ -65,7 +65,7 @@ class Trainer:
         hand_in(self._learner, self._spec, self._mailbox, POLICY, {})
 
 
-def build_engine(model: str, settings: VllmEngine) -> Mapping[str, Policy]:
+def build_engine(model: str, settings: VllmEngineSettings) -> Mapping[str, Policy]:
     from actors.vllm_policy import VllmPolicy, adapter_policies
 
     if settings.adapter:
@@ -96,13 +96,13 @@ def held() -> int:
     return sum(map(proportional_set_size, (own, *own.children(recursive=True))))
 
 
-def measure(model: str, settings: VllmEngine, rounds: int) -> dict[str, float]:
+def measure(model: str, settings: VllmEngineSettings, rounds: int) -> dict[str, float]:
     spec = LearnerSpec(
         settings=LearnerSettings(
             lora=LoraSettings(rank=RANK) if settings.adapter else None,
             kl=NoKl(),
             gradient_checkpointing=False,
-            estimator=OfGroups(kind="grpo"),
+            estimator=GroupEstimator(kind="grpo"),
         ),
         learning_rate=1e-6,
         model_path=model,

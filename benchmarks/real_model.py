@@ -56,7 +56,7 @@ def main() -> None:
 
 async def played(model: str, problems: Sequence[Any], quick: bool) -> tuple[dict[str, Any], dict[str, float]]:
     """(figures, speed against bare vLLM)."""
-    from actors.settings import VllmEngine
+    from actors.settings import VllmEngineSettings
     from actors.vllm_policy import VllmPolicy
     from configs.load import load_run
     from games.multistage.game import MultistageGame
@@ -70,7 +70,7 @@ async def played(model: str, problems: Sequence[Any], quick: bool) -> tuple[dict
     rules = MultistageRules.model_validate(config.game.model_dump())
     opened = open_model(model, "--model")
     dtype = "bfloat16" if detect().cpu_bf16 else "float32"
-    engine = VllmEngine(dtype=dtype, max_model_len=4096, max_num_seqs=64, kv_cache_mb=2048)
+    engine = VllmEngineSettings(dtype=dtype, max_model_len=4096, max_num_seqs=64, kv_cache_mb=2048)
     policy = VllmPolicy(opened.path, engine)
     figures: dict[str, Any] = {
         "problems": len(problems),

@@ -38,7 +38,7 @@ async def measure(quick: bool) -> tuple[dict[str, float], dict[str, float]]:
     from vllm.v1.engine.async_llm import AsyncLLM
     from vllm.v1.engine.llm_engine import LLMEngine
 
-    from actors.settings import VllmEngine
+    from actors.settings import VllmEngineSettings
     from actors.transformers_policy import TransformersPolicy
     from actors.vllm_engine import engine_args
     from actors.vllm_policy import VllmPolicy
@@ -55,7 +55,7 @@ async def measure(quick: bool) -> tuple[dict[str, float], dict[str, float]]:
     models = {
         role: str(path) for role, path in ensure_embedded(roles, config.game, config.warm_start).items()
     }
-    engines = {role: e for role in roles if isinstance(e := config.policy(role).engine, VllmEngine)}
+    engines = {role: e for role in roles if isinstance(e := config.policy(role).engine, VllmEngineSettings)}
     args = {role: engine_args(models[role], engines[role], "cpu") for role in roles}
     style = format_for(AutoTokenizer.from_pretrained(models["generator"]))
     game, problems = MultistageGame(MultistageRules.model_validate(config.game)), embedded_problems("train")
@@ -194,10 +194,10 @@ def differences(learner: Any, trajectories: Sequence[Any]) -> Any:
     """|engine - learner| of every sampled token's log-probability."""
     import torch
 
-    from core.batch import Reading, SampleSpec, make_sample, transcript_of
+    from core.batch import SampleSpec, TokenSelection, make_sample, transcript_of
     from learners.packing import pack, plan
 
-    spec = SampleSpec(None, 0, "", 0.0, 0.0, Reading())
+    spec = SampleSpec(None, 0, "", 0.0, 0.0, TokenSelection())
     samples = [make_sample(transcript_of(t), spec) for t in trajectories]
     found = []
     with torch.no_grad():

@@ -29,7 +29,7 @@ import psutil
 import ray
 from ray.exceptions import RayError
 
-from actors.episodes import EpisodeRunner, Speaker
+from actors.episodes import EpisodeRunner, PolicyClient
 from actors.rollout import RayRollouts
 from actors.scheduler import RayScheduler
 from benchmarks.report import arguments, publish
@@ -166,14 +166,14 @@ class Sleeping:
         self._made: list[Episode] = []
         self._game: Any = MadeUp()
         nobody: Any = None
-        speaker = Speaker(
+        speaker = PolicyClient(
             policy=nobody,
             format=nobody,
             decode=lambda tokens: "word " * len(tokens),
             max_tokens=0,
             probe_tolerance=0,
         )
-        speakers: dict[str, Speaker] = dict.fromkeys(POLICIES, speaker)
+        speakers: dict[str, PolicyClient] = dict.fromkeys(POLICIES, speaker)
         self._runner = EpisodeRunner(
             self._game, NoSandbox(), speakers, dict(zip(POLICIES, POLICIES, strict=True)), 0
         )

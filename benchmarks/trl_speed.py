@@ -25,7 +25,7 @@ from core.batch import Batch
 from learners.advantages.estimate import Advantages
 from learners.learner import Learner
 from learners.settings import MICROBATCH_TOKENS as DEFAULT_TOKENS
-from learners.settings import KlInLoss, LearnerSettings, NoKl, OfGroups
+from learners.settings import GroupEstimator, KlInLoss, LearnerSettings, NoKl
 
 MODELS: dict[str, dict[str, int]] = {
     "embedded": {},
@@ -131,7 +131,7 @@ def take_turns(
 
 def our_learner(paths: tuple[Path, Path], data: Recorded, work: str, microbatch_tokens: int) -> Learner:
     settings = LearnerSettings(
-        estimator=OfGroups(kind="grpo"),
+        estimator=GroupEstimator(kind="grpo"),
         loss_normaliser="token",
         epochs=int(WORK[work]["updates"]),
         minibatch_samples=len(data),

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, get_args
 
-from core.settings import KindUnlessSaid, Settings
+from core.settings import DefaultKind, Settings
 
 
 def sections(parent: type[Settings] | None, key: str) -> dict[str | None, type[Settings]]:
@@ -20,9 +20,9 @@ def sections(parent: type[Settings] | None, key: str) -> dict[str | None, type[S
     return {kind: section for section in found for kind in get_args(section.model_fields["kind"].annotation)}
 
 
-def _rule(parent: type[Settings] | None, key: str) -> KindUnlessSaid | None:
+def _rule(parent: type[Settings] | None, key: str) -> DefaultKind | None:
     notes = parent.model_fields[key].metadata if parent and key in parent.model_fields else ()
-    return next((note for note in notes if isinstance(note, KindUnlessSaid)), None)
+    return next((note for note in notes if isinstance(note, DefaultKind)), None)
 
 
 def overlay(

@@ -6,9 +6,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from actors.settings import EngineSettings, VllmEngine
+from actors.settings import EngineSettings, VllmEngineSettings
 from core.interfaces import CodeTests, SandboxKind
-from core.settings import Settings, kind_unless_said, refuse_password
+from core.settings import Settings, default_kind, refuse_password
 from learners.settings import LearnerSettings
 
 AUTO, EMBEDDED = "auto", "embedded"
@@ -22,7 +22,7 @@ class PolicySettings(Settings):
     24 GiB."""
     max_tokens: int = Field(default=512, ge=1)
     """Maximum length of a completion, in tokens per turn."""
-    engine: EngineSettings = VllmEngine()
+    engine: EngineSettings = VllmEngineSettings()
     learner: LearnerSettings = LearnerSettings()
 
     @property
@@ -66,7 +66,7 @@ class HeldOutShare(Settings):
 
 
 HeldOut = Annotated[
-    HeldOutFile | HeldOutShare, Field(discriminator="kind"), kind_unless_said("share", file="file")
+    HeldOutFile | HeldOutShare, Field(discriminator="kind"), default_kind("share", file="file")
 ]
 
 
@@ -113,7 +113,7 @@ class EmbeddedProblems(Settings):
 
 
 Problems = Annotated[
-    FileProblems | EmbeddedProblems, Field(discriminator="kind"), kind_unless_said("embedded", file="file")
+    FileProblems | EmbeddedProblems, Field(discriminator="kind"), default_kind("embedded", file="file")
 ]
 
 
@@ -170,7 +170,7 @@ class AttemptCredit(Settings):
     under training, by attempts that branch there."""
 
 
-CreditSettings = Annotated[TreeCredit | AttemptCredit, Field(discriminator="kind"), kind_unless_said("stage")]
+CreditSettings = Annotated[TreeCredit | AttemptCredit, Field(discriminator="kind"), default_kind("stage")]
 
 
 class CheckpointSettings(Settings):

@@ -9,7 +9,7 @@ from core.arrays import FLAGS, FLOATS, IDS, hold
 from core.episode import FinishReason, Trajectory
 
 
-class Said(NamedTuple):
+class CompletionSpan(NamedTuple):
     """The place of one turn's completion in a transcript: the tokens [first, end)."""
 
     stage: int
@@ -29,7 +29,7 @@ class Transcript:
     tokens: Sequence[int]
     logprobs: Sequence[float]
     """Behaviour log-probabilities; 0 for tokens that were not sampled."""
-    turns: tuple[Said, ...]
+    turns: tuple[CompletionSpan, ...]
 
     def __post_init__(self) -> None:
         hold(self, tokens=IDS, logprobs=FLOATS)
@@ -44,7 +44,9 @@ def transcript_of(trajectory: Trajectory) -> Transcript:
         tokens.extend(turn.prompt_tokens[len(tokens) :])
         logprobs.frombytes(bytes(logprobs.itemsize * (len(tokens) - len(logprobs))))
         cut_off = turn.completion.finish_reason is FinishReason.LENGTH
-        turns.append(Said(turn.stage, len(tokens), len(tokens) + len(turn.completion.tokens), cut_off))
+        turns.append(
+            CompletionSpan(turn.stage, len(tokens), len(tokens) + len(turn.completion.tokens), cut_off)
+        )
         tokens.extend(turn.completion.tokens)
         logprobs.extend(turn.completion.logprobs)
     return Transcript(tokens=tokens, logprobs=logprobs, turns=tuple(turns))
@@ -91,7 +93,7 @@ class Batch:
     """Seed of the minibatch order."""
 
 
-class Reading(NamedTuple):
+class TokenSelection(NamedTuple):
     """The choice of the transcript's tokens that the policy learns from."""
 
     stages: tuple[int, ...] | None = None
@@ -115,7 +117,7 @@ class SampleSpec(NamedTuple):
     player: str
     reward: float
     advantage: float | None
-    reading: Reading
+    reading: TokenSelection
 
 
 def make_sample(transcript: Transcript, spec: SampleSpec) -> Sample:

@@ -96,7 +96,7 @@ class Outcome:
                 object.__setattr__(self, name, text[:OUTCOME_CHARACTERS] + "…")
 
 
-class Kept(NamedTuple):
+class TranscriptRef(NamedTuple):
     """A summary that stands for a trajectory's turns when they were left with the rollout actor."""
 
     index: int
@@ -133,7 +133,7 @@ class Trajectory:
     """CPU milliseconds by source of each valid test, if the artifact is a test suite."""
     group: str = ""
     """Attempts of one player in one episode that have the same `group` share a baseline."""
-    kept: Kept | None = None
+    kept: TranscriptRef | None = None
     """Set if the trajectory was played for training: turns, outcomes and valid_tests then stayed in the rollout actor
     (core/play.py)."""
 
@@ -142,7 +142,7 @@ class Trajectory:
         return self.kept.tokens if self.kept else sum(len(turn.completion.tokens) for turn in self.turns)
 
     def without_turns(self, index: int) -> "Trajectory":
-        """Returns the trajectory without its turns, outcomes and valid_tests. index: see Kept."""
+        """Returns the trajectory without its turns, outcomes and valid_tests. index: see TranscriptRef."""
         return Trajectory(
             player=self.player,
             attempt=self.attempt,
@@ -153,7 +153,7 @@ class Trajectory:
             number=self.number,
             place=self.place,
             group=self.group,
-            kept=Kept(index, self.token_count),
+            kept=TranscriptRef(index, self.token_count),
         )
 
     @property

@@ -37,7 +37,7 @@ def refuse_password(key: str, address: str | None, instead: str) -> None:
 
 
 @dataclass(frozen=True)
-class KindUnlessSaid:
+class DefaultKind:
     """The rule of a tagged union for mappings without a `kind`: the kind follows from a key in the mapping (`of_key`), else
     it is the default, `kind`.
 
@@ -60,6 +60,6 @@ class KindUnlessSaid:
         return core_schema.no_info_before_validator_function(say, handler(source))
 
 
-def kind_unless_said(kind: str, **of_key: str) -> KindUnlessSaid:
+def default_kind(kind: str, **of_key: str) -> DefaultKind:
     """Returns the rule for a default kind. of_key: the kind that follows from a key's presence, by key."""
-    return KindUnlessSaid(kind, of_key)
+    return DefaultKind(kind, of_key)

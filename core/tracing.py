@@ -9,7 +9,7 @@ Span = tuple[str, float, float]
 """(name of the work, begin, end), in seconds of time.time()."""
 
 
-class Occupancy:
+class BusyTimer:
     """Records the spans of time in which at least one piece of work of a kind was in flight.
 
     If several kinds are busy at the same time, the time counts for the first of them in the order of `kinds`, so spans do

@@ -16,7 +16,7 @@ from core.source import is_valid_python
 from core.stages import REASONING_STAGES
 from core.verdict import Limits
 from evaluation.choosing import votes
-from evaluation.writing import ProgramGame, SuiteGame, Writer, write_suites
+from evaluation.writing import PolicyWriter, ProgramGame, SuiteGame, write_suites
 from games.judging import outcomes_of
 
 _STAGE_NAMES = {stage.number: stage.name for stage in REASONING_STAGES}
@@ -26,7 +26,7 @@ _STAGE_NAMES = {stage.number: stage.name for stage in REASONING_STAGES}
 class Tester:
     """A discriminator whose tests choose among programs."""
 
-    writer: Writer
+    writer: PolicyWriter
     game: SuiteGame
     suites: int
     """Number of sampled suites per problem."""
@@ -48,7 +48,7 @@ class Tester:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tried:
+class Attempt:
     """One program for a problem, with the text of its stages and its test results."""
 
     stages: list[dict[str, str]]
@@ -76,11 +76,11 @@ class Tried:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Solution:
+class SolveResult:
     problem: str
-    attempts: list[Tried]
+    attempts: list[Attempt]
     """Successive attempts: each one follows the failure of the one before."""
-    others: list[Tried] = field(default_factory=list)
+    others: list[Attempt] = field(default_factory=list)
     """First attempts that were not chosen."""
     tests: list[str] = field(default_factory=list)
     """The discriminator's tests, by which the first attempt was chosen."""
@@ -90,7 +90,7 @@ class Solution:
     """Reason why there is no answer, or no answer that could be judged."""
 
     @property
-    def answer(self) -> Tried | None:
+    def answer(self) -> Attempt | None:
         """The attempt that passes the most of the problem's own tests; the first one of equals."""
         return max(self.attempts, key=lambda tried: tried.passed, default=None)
 
@@ -114,7 +114,7 @@ class Solution:
 @dataclass(frozen=True, kw_only=True)
 class Solver:
     game: ProgramGame
-    writer: Writer
+    writer: PolicyWriter
     temperature: float
     """0: greedy."""
     sandbox: Sandbox | None
@@ -134,7 +134,7 @@ class Solver:
         problem: Problem,
         heard: Callable[[int, Turn], None] | None = None,
         writing: Callable[[int, str], None] | None = None,
-    ) -> Solution:
+    ) -> SolveResult:
         """Solves one problem. An error that concerns only this problem is reported in the solution's `error`.
 
         Args:
@@ -146,15 +146,15 @@ class Solver:
         needed = self.game.longest(problem, GENERATOR, self.writer.format, self.writer.max_tokens)
         if self.room and needed > self.room:
             error = f"its prompts and completions may take {needed} tokens, and there is room for {self.room}"
-            return Solution(problem=problem.id, attempts=[], error=error)
+            return SolveResult(problem=problem.id, attempts=[], error=error)
         if self.best_of > 1 and self.tester is not None and (error := self.tester.refuses(problem)):
-            return Solution(problem=problem.id, attempts=[], error=error)
+            return SolveResult(problem=problem.id, attempts=[], error=error)
         player = self.writer.player(GENERATOR, problem, self.best_of, self.temperature, "solve")
         player = replace(player, heard=heard, writing=writing)
         programs = await self.game.solve_all(problem, player)
         tests: list[str] = []
         counted: list[int] | None = None
-        tried: list[Tried] = []
+        tried: list[Attempt] = []
         note = ""
         try:
             if self.best_of > 1 and self.sandbox is not None and self.tester is not None:
@@ -176,13 +176,13 @@ class Solver:
                 attempt = await self.game.again(problem, player, attempt, told)
         except SandboxFailure as error:
             rest = tried or [_tried(problem, programs[0], None, None)]
-            return Solution(problem=problem.id, attempts=rest, tests=tests, error=str(error))
+            return SolveResult(problem=problem.id, attempts=rest, tests=tests, error=str(error))
         others = [
             _tried(problem, program, None, counted[i] if counted else None)
             for i, program in enumerate(programs)
             if i != chosen
         ]
-        return Solution(problem=problem.id, attempts=tried, others=others, tests=tests, note=note)
+        return SolveResult(problem=problem.id, attempts=tried, others=others, tests=tests, note=note)
 
     async def _outcomes(self, problem: Problem, attempt: Trajectory) -> list[Outcome] | None:
         """Returns the outcomes of the problem's tests. Baseline tests have the owner "problem"; tests that are for evaluation
@@ -212,8 +212,10 @@ class Solver:
         return f"no room for another attempt: it may take {needed} tokens, and there are {self.room}"
 
 
-def _tried(problem: Problem, attempt: Trajectory, outcomes: list[Outcome] | None, vote: int | None) -> Tried:
-    return Tried(
+def _tried(
+    problem: Problem, attempt: Trajectory, outcomes: list[Outcome] | None, vote: int | None
+) -> Attempt:
+    return Attempt(
         stages=[{"stage": stage_name(turn.stage), "text": turn.text} for turn in attempt.turns],
         program=attempt.artifact,
         valid_python=is_valid_python(attempt.artifact) if problem.language == "python" else None,

@@ -16,7 +16,7 @@ from games.suite_scores import SuiteRecord
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Writer:
+class PolicyWriter:
     """A model with its prompt format and its sampling parameters."""
 
     policy: Actor
@@ -109,7 +109,7 @@ class SuiteGame(ProgramGame, Protocol):
 
 async def write_programs(
     problems: Sequence[Problem],
-    writer: Writer,
+    writer: PolicyWriter,
     game: ProgramGame,
     attempts: int,
     temperature: float,
@@ -130,7 +130,7 @@ async def write_programs(
 
 async def write_suites(
     problems: Sequence[Problem],
-    writer: Writer,
+    writer: PolicyWriter,
     game: SuiteGame,
     suites: int,
     purpose: str,

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from core.settings import kind_unless_said
+from core.settings import default_kind
 from games.boards.rules import KuhnRules, TicTacToeRules
 from games.multistage.game import MultistageGame
 from games.multistage.rules import MultistageRules
@@ -31,7 +31,7 @@ GameRules = Annotated[
     | TicTacToeRules
     | KuhnRules,
     Field(discriminator="kind"),
-    kind_unless_said(USUAL.kind),
+    default_kind(USUAL.kind),
 ]
 """The config of any game; the key `kind` selects the class. This union is the only list of games."""
 

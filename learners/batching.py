@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from core.batch import Reading, SampleSpec
+from core.batch import SampleSpec, TokenSelection
 from core.episode import Episode, Trajectory
 from learners.advantages.estimate import Advantages
 from learners.advantages.tree import branch_values
@@ -47,13 +47,13 @@ class Credit:
         Args:
             stage: The stage under training.
         """
-        whole = Reading(mask_truncated=self._settings.mask_truncated, by_turn=self._by_turn)
+        whole = TokenSelection(mask_truncated=self._settings.mask_truncated, by_turn=self._by_turn)
         first = branch = whole
         if self._one_stage:
             branch = whole._replace(stages=(stage,), turns=stage)
             first = branch._replace(turns=None) if _credit_needs_later_tokens(self._settings) else branch
 
-        def reading(attempt: Trajectory) -> Reading:
+        def reading(attempt: Trajectory) -> TokenSelection:
             if attempt.place is not None:
                 return branch
             return first if attempt.number == 1 else whole  # a later try is one turn, trained at any stage

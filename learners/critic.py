@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from learners.models import ValueHead, hidden_states, load_model
-from learners.packing import Row
+from learners.packing import PackedRow
 from learners.settings import LearnerSettings
 
 
@@ -35,7 +35,7 @@ class Critic(nn.Module):
             if settings.gradient_checkpointing:
                 self.trunk.gradient_checkpointing_enable()
 
-    def forward(self, row: Row, pick_N: torch.Tensor, policys_hidden_SH: torch.Tensor) -> torch.Tensor:
+    def forward(self, row: PackedRow, pick_N: torch.Tensor, policys_hidden_SH: torch.Tensor) -> torch.Tensor:
         if self.trunk is None:
             return self.head(policys_hidden_SH.detach())
         return self.head(hidden_states(self.trunk, row)[pick_N.nonzero()[:, 0] - 1])

@@ -26,7 +26,7 @@ from transformers.utils import GENERATION_CONFIG_NAME
 from learners.attention import PACKED
 from learners.checkpoints import CheckpointError
 from learners.models import buffers_of, load_model, remove_dropout
-from learners.parallel import World
+from learners.parallel import WorkerGroup
 
 FILE_BYTES = 2 << 30
 """Maximum size of one file. This much of the model, and of a worker's part of the state, is in memory twice."""
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 
 # ---------------------------------------------------------------------- read
-def read_tensors(place: Path, tensors: Mapping[str, torch.Tensor], world: World) -> None:
+def read_tensors(place: Path, tensors: Mapping[str, torch.Tensor], world: WorkerGroup) -> None:
     """Fills the tensors from the safetensors files of a directory. Each worker reads the parts that it keeps. Raises
     CheckpointError."""
     if not tensors:
@@ -98,7 +98,7 @@ def _files_of(model: str | Path) -> Path:
     )
 
 
-def fill(module: nn.Module, model: PreTrainedModel, world: World) -> None:
+def fill(module: nn.Module, model: PreTrainedModel, world: WorkerGroup) -> None:
     """Loads the weights of a sharded model that open_empty() returned; any other model stays as it is. All workers must
     call it.
 

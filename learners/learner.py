@@ -20,11 +20,11 @@ from learners.critic import Critic
 from learners.files import open_empty
 from learners.health import Health, Remedy, remedy
 from learners.losses import kl
-from learners.memory import Memory, OutOfMemory
+from learners.memory import DeviceMemory, OutOfMemory
 from learners.models import load_model
 from learners.objective import Objective, Size
 from learners.packing import MicroBatch, pack, plan
-from learners.parallel import World, whole
+from learners.parallel import WorkerGroup, whole
 from learners.settings import MICROBATCH_TOKENS, LearnerSettings
 from learners.targets import Targets, needs_first_pass, over_the_batch, targets_of, whiten
 from learners.tuning import HALVES, Backbone, FullTuning, LoraTuning, Tuning
@@ -66,7 +66,7 @@ class Learner:
         """
         self.settings, self.learning_rate, self.device = settings, learning_rate, torch.device(device)
         self.name = name
-        self.world = World()
+        self.world = WorkerGroup()
         self.policy: Tuning
         if settings.lora is not None:
             backbone = backbone or Backbone(settings, reference_path, self.device)
@@ -103,7 +103,7 @@ class Learner:
         """Number of optimizer steps. A batch may take several."""
         self.health = Health()
         sharded = settings.sharding == "fsdp"
-        self.memory = Memory(self.policy.passes, self.world, self.device, sharded=sharded)
+        self.memory = DeviceMemory(self.policy.passes, self.world, self.device, sharded=sharded)
         self._give_back()
 
     @property

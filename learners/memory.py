@@ -7,15 +7,17 @@ from typing import TypeVar
 import torch
 
 from core.errors import OutOfMemory
-from learners.parallel import Passes, World
+from learners.parallel import CollectiveLog, WorkerGroup
 
 Result = TypeVar("Result")
 
 
-class Memory:
+class DeviceMemory:
     """Runs work within the memory of one worker's device. All workers must call its methods in the same order."""
 
-    def __init__(self, passes: Passes, world: World, device: torch.device, *, sharded: bool) -> None:
+    def __init__(
+        self, passes: CollectiveLog, world: WorkerGroup, device: torch.device, *, sharded: bool
+    ) -> None:
         """Creates the guard.
 
         Args:

@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
 from learners.attention import PACKED
-from learners.packing import Row, row_of
+from learners.packing import PackedRow, row_of
 from learners.settings import LOGITS_MB
 
 transformers_logging.disable_progress_bar()  # a bar per save would drown the run's own display
@@ -102,7 +102,7 @@ def check_packing(model: PreTrainedModel, exact: bool = True) -> None:
         raise ValueError(f"{name}: it makes logits otherwise than learners/models.py knows: {instead}")
 
 
-def hidden_states(model: PreTrainedModel, row: Row) -> torch.Tensor:
+def hidden_states(model: PreTrainedModel, row: PackedRow) -> torch.Tensor:
     """Returns the last hidden states [N, H]."""
     return model.base_model(
         input_ids=row.tokens_N[None],
@@ -161,7 +161,7 @@ class TokenScores:
 
 def score_tokens(
     model: PreTrainedModel,
-    row: Row,
+    row: PackedRow,
     pick_N: torch.Tensor,
     temperature: float,
     entropy_gradient: bool = False,

@@ -7,7 +7,7 @@ import torch
 
 from learners.critic import Critic
 from learners.losses import importance_weights, kl, policy_loss, value_loss
-from learners.packing import MicroBatch, Row
+from learners.packing import MicroBatch, PackedRow
 from learners.settings import LearnerSettings
 from learners.targets import Targets
 from learners.tuning import Tuning
@@ -28,7 +28,7 @@ class Size:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class LossTerms:
     """The contribution of one micro-batch."""
 
     loss: torch.Tensor
@@ -49,7 +49,7 @@ class Objective:
     temperature: float
     size: Size
 
-    def part(self, micro: MicroBatch, *, measure_kl: bool) -> Part:
+    def part(self, micro: MicroBatch, *, measure_kl: bool) -> LossTerms:
         """Returns the contribution of a micro-batch.
 
         Args:
@@ -83,7 +83,7 @@ class Objective:
             errors = self._value_errors(self.critic, micro, scores.hidden_SH)
             sums["value_loss"] = errors.item()
             loss = loss + errors / self.size.sampled
-        return Part(loss, sums, (logprobs.detach() - micro.logprobs_N[micro.trained_N]).abs())
+        return LossTerms(loss, sums, (logprobs.detach() - micro.logprobs_N[micro.trained_N]).abs())
 
     def _policy_loss(
         self, micro: MicroBatch, logprobs: torch.Tensor, sequences: torch.Tensor
@@ -135,8 +135,8 @@ class Objective:
                 return 1.0 / (self.size.samples * self.settings.max_loss_tokens)
 
 
-def _first_share(micro: MicroBatch) -> tuple[Row, torch.Tensor]:
+def _first_share(micro: MicroBatch) -> tuple[PackedRow, torch.Tensor]:
     """Returns a sixteenth of the row's sequences: enough to monitor KL, at 2% of an update's work."""
     lengths = micro.row.lengths[: -(-len(micro.row.lengths) // WATCHED)]
     end = sum(lengths)
-    return Row(micro.row.tokens_N[:end], micro.row.positions_N[:end], lengths), micro.trained_N[:end]
+    return PackedRow(micro.row.tokens_N[:end], micro.row.positions_N[:end], lengths), micro.trained_N[:end]

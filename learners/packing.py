@@ -10,7 +10,7 @@ from core.batch import Sample
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PackedRow:
     """Concatenated sequences, N tokens in all."""
 
     tokens_N: torch.Tensor
@@ -25,7 +25,7 @@ class MicroBatch:
 
     indices: list[int]
     """Positions of the samples in the batch."""
-    row: Row
+    row: PackedRow
     sampled_N: torch.Tensor
     trained_N: torch.Tensor
     logprobs_N: torch.Tensor
@@ -34,9 +34,9 @@ class MicroBatch:
     """For each token, the position in `indices` of its sample, 0 to B - 1."""
 
 
-def row_of(sequences: Sequence[Sequence[int]], device: torch.device | str = "cpu") -> Row:
+def row_of(sequences: Sequence[Sequence[int]], device: torch.device | str = "cpu") -> PackedRow:
     lengths = [len(tokens) for tokens in sequences]
-    return Row(
+    return PackedRow(
         tokens_N=_joined(sequences, torch.long, device),
         positions_N=torch.cat([torch.arange(length, device=device) for length in lengths]),
         lengths=lengths,

@@ -15,7 +15,7 @@ from torch.distributed.tensor import DTensor
 Value = TypeVar("Value")
 
 
-class World:
+class WorkerGroup:
     def __init__(self) -> None:
         alone = not distributed.is_initialized()
         self.rank = 0 if alone else distributed.get_rank()
@@ -84,7 +84,7 @@ def shard(module: nn.Module, layers: Sequence[nn.Module], *, half: bool = False)
     fully_shard(module, reshard_after_forward=True)  # else a pass without gradients leaves it gathered
 
 
-class Passes:
+class CollectiveLog:
     """Counts FSDP's messages while the workers compute something together.
 
     If a worker runs out of memory, the others wait for the messages that it has not sent yet. Therefore it repeats the
@@ -134,7 +134,7 @@ class Passes:
 class _Counted:
     """FSDP's own all-gather and reduce-scatter, counted by Passes."""
 
-    def __init__(self, passes: Passes, root: nn.Module) -> None:
+    def __init__(self, passes: CollectiveLog, root: nn.Module) -> None:
         self._passes, self._root = passes, root
 
     def allocate(self, size: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> torch.Tensor:

@@ -6,10 +6,10 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from core.settings import Settings, kind_unless_said
+from core.settings import Settings, default_kind
 
 
-class _Rising(Settings):
+class _WarmupSchedule(Settings):
     warmup_updates: int = Field(default=5, ge=0)
     """Number of optimizer steps over which the learning rate rises linearly."""
 
@@ -18,7 +18,7 @@ class _Rising(Settings):
         return min(1.0, (update + 1) / max(1, self.warmup_updates))
 
 
-class Falling(_Rising):
+class DecaySchedule(_WarmupSchedule):
     kind: Literal["linear", "cosine"]
     decay_updates: int = Field(ge=1)
     """Optimizer step at which the decay of linear and cosine ends."""
@@ -41,9 +41,9 @@ class Falling(_Rising):
         return self.floor + (1 - self.floor) * left
 
 
-class Constant(_Rising):
+class Constant(_WarmupSchedule):
     kind: Literal["constant"] = "constant"
     """Shape of the learning rate after the warm-up."""
 
 
-RateSchedule = Annotated[Falling | Constant, Field(discriminator="kind"), kind_unless_said("constant")]
+RateSchedule = Annotated[DecaySchedule | Constant, Field(discriminator="kind"), default_kind("constant")]

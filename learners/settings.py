@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from core.settings import Settings, kind_unless_said
+from core.settings import Settings, default_kind
 from learners.schedule import Constant, RateSchedule
 
 MICROBATCH_TOKENS, LOGITS_MB = 16384, 128
@@ -25,7 +25,7 @@ class LoraSettings(Settings):
     """Hold the backbone in 4 (nf4) or 8 bits by bitsandbytes, which must be installed."""
 
 
-class OfGroups(Settings):
+class GroupEstimator(Settings):
     """Estimators that compare the trajectories of one problem with each other."""
 
     kind: Literal["grpo", "dr_grpo", "rloo", "hierarchical_grpo"]
@@ -72,7 +72,7 @@ class Gae(_AcrossProblems):
 
 
 Estimator = Annotated[
-    OfGroups | ReinforcePp | Rae | Gae, Field(discriminator="kind"), kind_unless_said("gae")
+    GroupEstimator | ReinforcePp | Rae | Gae, Field(discriminator="kind"), default_kind("gae")
 ]
 
 
@@ -103,9 +103,7 @@ class NoKl(Settings):
     kind: Literal["none"] = "none"
 
 
-Kl = Annotated[
-    KlInReward | KlInLoss | WatchedKl | NoKl, Field(discriminator="kind"), kind_unless_said("watched")
-]
+Kl = Annotated[KlInReward | KlInLoss | WatchedKl | NoKl, Field(discriminator="kind"), default_kind("watched")]
 
 
 class LearnerSettings(Settings):

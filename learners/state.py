@@ -28,7 +28,7 @@ from learners.checkpoints import STATE
 from learners.files import its_cause, read_tensors, write_model
 from learners.health import Health
 from learners.learner import Learner
-from learners.parallel import World
+from learners.parallel import WorkerGroup
 from learners.tuning import LoraTuning, Tuning
 
 _MOMENTS = ("exp_avg", "exp_avg_sq")
@@ -102,7 +102,7 @@ def load_learner(learner: Learner, directory: Path) -> None:
         read_tensors(directory, learner.policy.kept(), learner.world)
 
 
-def save_model(policy: Tuning, directory: Path, world: World) -> None:
+def save_model(policy: Tuning, directory: Path, world: WorkerGroup) -> None:
     """Writes the model, on rank 0, with at most FILE_BYTES in memory at a time; an adapter is written in PEFT's format."""
     if isinstance(policy, LoraTuning):
         if world.rank == 0:

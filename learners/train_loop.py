@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from learners.learner import Learner
-    from learners.parallel import World
+    from learners.parallel import WorkerGroup
 
 log = logging.getLogger(__name__)
 NODE_LABEL = "ray.io/node-id"
@@ -104,14 +104,14 @@ def _train_loop(config: dict[str, Any]) -> None:
     import torch
     from torch import distributed
 
-    from learners.parallel import World
+    from learners.parallel import WorkerGroup
     from learners.recovery import learn
 
     specs: dict[str, LearnerSpec] = config["specs"]
     mailbox, first = config["mailbox"], next(iter(specs.values()))
     if first.device == "cpu":
         torch.set_num_threads(first.settings.threads)
-    world, idle = World(), None
+    world, idle = WorkerGroup(), None
     if world.size > 1:  # NCCL would busy-wait on the GPU
         idle = distributed.new_group(backend="gloo", timeout=timedelta(seconds=_PATIENCE_S))
     learners = build_learners(_continued(specs))
@@ -180,7 +180,7 @@ def _continued(specs: Mapping[str, LearnerSpec]) -> dict[str, LearnerSpec]:
     }
 
 
-def _save(learners: Mapping[str, Learner], world: World) -> None:
+def _save(learners: Mapping[str, Learner], world: WorkerGroup) -> None:
     """Begins a checkpoint in the run's own storage. Ray Train's thread registers it when all workers have written their
     parts."""
     from learners.state import begin_save

@@ -25,8 +25,8 @@ from learners.models import (
     output_head,
     score_tokens,
 )
-from learners.packing import Row
-from learners.parallel import Passes, World, shard, whole
+from learners.packing import PackedRow
+from learners.parallel import CollectiveLog, WorkerGroup, shard, whole
 from learners.settings import LearnerSettings, LoraSettings
 
 HALVES = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -41,7 +41,7 @@ class Scorer(nn.Module):
 
     def forward(
         self,
-        row: Row,
+        row: PackedRow,
         pick_N: torch.Tensor,
         temperature: float,
         entropy_gradient: bool,
@@ -60,7 +60,7 @@ class Tuning(ABC):
     """The weights of one policy."""
 
     model: PreTrainedModel
-    passes: Passes
+    passes: CollectiveLog
     scorer: Scorer
 
     def activate(self) -> None:  # noqa: B027 - alone, there is nothing to do
@@ -68,7 +68,7 @@ class Tuning(ABC):
 
     def score(
         self,
-        row: Row,
+        row: PackedRow,
         pick_N: torch.Tensor,
         temperature: float,
         entropy_gradient: bool = False,
@@ -77,7 +77,7 @@ class Tuning(ABC):
         return TokenScores(*self.scorer(row, pick_N, temperature, entropy_gradient, hidden_N))
 
     @abstractmethod
-    def score_reference(self, row: Row, pick_N: torch.Tensor, temperature: float) -> TokenScores:
+    def score_reference(self, row: PackedRow, pick_N: torch.Tensor, temperature: float) -> TokenScores:
         """Scores tokens with the reference model (the warm start), without gradients."""
 
     @abstractmethod
@@ -97,7 +97,7 @@ class Tuning(ABC):
         """Yields the policy as a plain model: (Hugging Face name, tensor), tied tensors once. All ranks must iterate."""
 
 
-def prepare(scorer: Scorer, settings: LearnerSettings, passes: Passes) -> None:
+def prepare(scorer: Scorer, settings: LearnerSettings, passes: CollectiveLog) -> None:
     """Prepares a model for training. Parameters that are to be frozen must be frozen before. Raises ValueError if
     sequences cannot be packed for this model."""
     model = scorer.model
@@ -110,14 +110,14 @@ def prepare(scorer: Scorer, settings: LearnerSettings, passes: Passes) -> None:
         model.gradient_checkpointing_enable()
 
 
-def spread(scorer: Scorer, settings: LearnerSettings, passes: Passes) -> None:
+def spread(scorer: Scorer, settings: LearnerSettings, passes: CollectiveLog) -> None:
     """Shards the model over the workers if settings.sharding says so, and then reads its weights (files.open_empty)."""
     if settings.sharding == "none":
         return
     shard(scorer, list(decoder_layers(scorer.model)), half=settings.precision == "bf16")
     register_fsdp_forward_method(scorer, "check")
     passes.watch(scorer)
-    fill(scorer, scorer.model, World())
+    fill(scorer, scorer.model, WorkerGroup())
 
 
 def decoder_layers(model: PreTrainedModel) -> nn.ModuleList:
@@ -142,7 +142,7 @@ class FullTuning(Tuning):
         self.model = model
         if settings.trainable_layers is not None:
             freeze_all_but_last(model, settings.trainable_layers)
-        self.reference, self.scorer, self.passes = reference, Scorer(model), Passes()
+        self.reference, self.scorer, self.passes = reference, Scorer(model), CollectiveLog()
         prepare(self.scorer, settings, self.passes)
         if reference is not None:
             limit_logits(reference, settings.logits_mb)
@@ -150,7 +150,7 @@ class FullTuning(Tuning):
             spread(self._reference_scorer, settings, self.passes)
 
     @torch.no_grad()
-    def score_reference(self, row: Row, pick_N: torch.Tensor, temperature: float) -> TokenScores:
+    def score_reference(self, row: PackedRow, pick_N: torch.Tensor, temperature: float) -> TokenScores:
         return TokenScores(*self._reference_scorer(row, pick_N, temperature, False))
 
     def trainable(self) -> dict[str, nn.Parameter]:
@@ -201,7 +201,7 @@ class Backbone:
         else:
             self.model = load_model(path, device, **options)
         self.model.requires_grad_(False)  # before any pass: bitsandbytes adds to biases in place
-        self.scorer, self.passes = Scorer(self.model), Passes()
+        self.scorer, self.passes = Scorer(self.model), CollectiveLog()
         prepare(self.scorer, settings, self.passes)
         if settings.gradient_checkpointing:
             self.model.enable_input_require_grads()
@@ -310,7 +310,7 @@ class LoraTuning(Tuning):
         self.model.set_adapter(self.name)
 
     @torch.no_grad()
-    def score_reference(self, row: Row, pick_N: torch.Tensor, temperature: float) -> TokenScores:
+    def score_reference(self, row: PackedRow, pick_N: torch.Tensor, temperature: float) -> TokenScores:
         with self._backbone.without_adapters():
             return TokenScores(*self.scorer(row, pick_N, temperature, False))
 

@@ -41,7 +41,7 @@ class _Entry(BaseModel):
     limits: Limits | None = None
 
 
-class _ToSolve(_Entry):
+class _UnsolvedEntry(_Entry):
     """A problem that is solved but not trained on. Only its description is required."""
 
     id: str = ""
@@ -87,7 +87,7 @@ def load_to_solve(path: Path) -> tuple[list[Problem], dict[str, str]]:
             raw = {"id": f"problem {index}", **raw}
         name = str(raw.get("id")) if isinstance(raw, dict) else f"problem {index}"
         try:
-            problem = _problem(raw, index, path, _ToSolve)
+            problem = _problem(raw, index, path, _UnsolvedEntry)
         except ProblemFileError as error:
             faults[name] = str(error)
             continue

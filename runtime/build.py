@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from actors.episodes import EpisodeRunner, Speaker
+from actors.episodes import EpisodeRunner, PolicyClient
 from actors.settings import ADAPTERS, EngineSettings
 from configs.schema import Config
 from core.errors import SparringError
@@ -94,7 +94,7 @@ def build_runner(
         settings = config.policy(role)
         tokenizer = open_tokenizer(models[role])
         first, *more = policies[role]
-        speakers[role] = Speaker(
+        speakers[role] = PolicyClient(
             policy=first,
             format=format_for(tokenizer, end_token_ids(models[role])),
             decode=tokenizer.decode,

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from actors.settings import TransformersEngine
+from actors.settings import TransformersEngineSettings
 from configs.load import load_run
 from configs.schema import Config
 from core.errors import SparringError
@@ -20,7 +20,7 @@ from core.interfaces import Sandbox, SandboxKind
 from core.play import DISCRIMINATOR, GENERATOR
 from core.problem import Problem
 from evaluation.league import (
-    Meeting,
+    LeagueMatch,
     Rating,
     games_of_matches,
     games_of_meeting,
@@ -29,7 +29,7 @@ from evaluation.league import (
     ratings,
     survival_rate,
 )
-from evaluation.writing import SuiteGame, Writer, write_programs, write_suites
+from evaluation.writing import PolicyWriter, SuiteGame, write_programs, write_suites
 from games.rules import SEATS
 from runtime.hardware import detect
 from runtime.model import loaded, open_model
@@ -122,7 +122,7 @@ def play_league(
     return told | {"scores": scores, "ratings": _named({GENERATOR: ratings(games)}, names)}
 
 
-def tables(meetings: Sequence[Meeting], members: int) -> dict[str, list[list[float | None]]]:
+def tables(meetings: Sequence[LeagueMatch], members: int) -> dict[str, list[list[float | None]]]:
     """Returns two tables of rates. kills: rows are discriminators, columns generators; survival: rows are generators,
     columns discriminators."""
     numbers = range(members)
@@ -153,7 +153,7 @@ async def meetings_of(
     effort: Effort,
     sandbox: Sandbox,
     say: Say,
-) -> list[Meeting]:
+) -> list[LeagueMatch]:
     """Runs every program on every suite of all members, for games with suites. Returns one Meeting per problem."""
     game = config.game.game()
     assert isinstance(game, SuiteGame)
@@ -198,7 +198,11 @@ async def matches_of(members: Sequence[Member], config: Config, effort: Effort, 
 
 
 async def _matches(
-    writers: Mapping[int, Writer], problems: Sequence[Problem], config: Config, effort: Effort, members: int
+    writers: Mapping[int, PolicyWriter],
+    problems: Sequence[Problem],
+    config: Config,
+    effort: Effort,
+    members: int,
 ) -> np.ndarray:
     """Plays two members against each other, on both sides. Returns won_PP of each problem."""
     game = config.game.game()
@@ -216,10 +220,10 @@ async def _matches(
     return np.stack(played).reshape(len(problems), 2, members, members).sum(1)
 
 
-def writer(member: Member, role: str, config: Config) -> AbstractAsyncContextManager[Writer]:
+def writer(member: Member, role: str, config: Config) -> AbstractAsyncContextManager[PolicyWriter]:
     """Returns a context that loads a member's policy. It is loaded on the run's own engine if that runs on a GPU and
     this machine has one, else on the transformers engine, which starts at once."""
     model, seat = open_model(str(member.models[role]), role), config.policy(role)
     device: Literal["cpu", "cuda"] = "cuda" if config.device == "cuda" and detect().gpus else "cpu"
-    own = seat.engine if device == "cuda" else TransformersEngine.like(seat.engine)
+    own = seat.engine if device == "cuda" else TransformersEngineSettings.like(seat.engine)
     return loaded(model, own, device, model.style(), seat.max_tokens, config.seed)

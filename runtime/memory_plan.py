@@ -21,7 +21,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from actors.settings import ADAPTERS, MAX_NUM_SEQS, Engine
+from actors.settings import ADAPTERS, MAX_NUM_SEQS, CommonEngineSettings
 from configs.schema import Config
 from configs.sections import EMBEDDED
 from core.weights import PART_BYTES
@@ -190,7 +190,7 @@ def activations(shape: Shape, half: bool, backbone_in_half: bool = False) -> int
 
 
 def engine_parts(
-    shape: Shape, engine: Engine, sequences: int = STARVED, ranks: Sequence[int] = ()
+    shape: Shape, engine: CommonEngineSettings, sequences: int = STARVED, ranks: Sequence[int] = ()
 ) -> dict[str, int]:
     """Returns what a vLLM engine needs on each of its GPUs for so many sequences in its cache. Each GPU has its part of
     the weights and of the key heads (at least one head); adapters are counted whole.
@@ -207,7 +207,7 @@ def engine_parts(
     }
 
 
-def cache_bytes(shape: Shape, engine: Engine) -> int:
+def cache_bytes(shape: Shape, engine: CommonEngineSettings) -> int:
     """Returns the bytes of the keys and values of one sequence of full length, on each of an engine's GPUs."""
     keys = shape.keys // min(engine.gpus_each, shape.key_heads)
     return 2 * keys * bytes_of(engine.dtype) * shape.layers * engine.max_model_len

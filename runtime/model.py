@@ -20,7 +20,7 @@ from core.problem import Problem
 from embedded.catalogue import describe_model, function_of
 from embedded.settings import WarmStartSettings
 from embedded.teaching import SHIPPED, WARM_STARTS
-from evaluation.writing import ProgramGame, SuiteGame, Writer
+from evaluation.writing import PolicyWriter, ProgramGame, SuiteGame
 from games import USUAL, GameRules, at_one_go, in_stages
 from games.multistage.rules import MultistageRules
 from games.programs.game import SolverGame, SolverRules
@@ -272,7 +272,7 @@ def room_for(
 @asynccontextmanager
 async def loaded(
     model: Model, engine: EngineSettings, device: str, style: PromptFormat, max_tokens: int, seed: int
-) -> AsyncIterator[Writer]:
+) -> AsyncIterator[PolicyWriter]:
     """Loads the model, yields a writer for it, and closes its engine. Raises SparringError if engine or device are
     missing."""
     import torch
@@ -292,6 +292,6 @@ async def loaded(
             f"--engine {engine.kind}: {error}; install it, or give the other engine"
         ) from error
     try:
-        yield Writer(policy=policy, format=style, max_tokens=max_tokens, seed=seed)
+        yield PolicyWriter(policy=policy, format=style, max_tokens=max_tokens, seed=seed)
     finally:
         await policy.close()

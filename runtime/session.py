@@ -94,7 +94,7 @@ def open_session(run: Run, recipe: str) -> Iterator["Session"]:
                 divergence=Divergence(config.stop, config.policies, tuple(config.seats)),
                 evaluations=evaluations,
                 recorder=Recorder(config, start, tokenizers, evaluations.shown, show, clock),
-                memory=Memory(config, start),
+                memory=ShownPrograms(config, start),
                 opponents=PastOpponents(config, start, parts),
                 writers=writers,
             )
@@ -238,7 +238,7 @@ class Session:
     divergence: Divergence
     evaluations: Evaluations
     recorder: Recorder
-    memory: "Memory"
+    memory: "ShownPrograms"
     opponents: PastOpponents
     writers: Writers
     begun: deque[tuple[Assignment, Callable[[], PlayResult]]] = field(default_factory=deque, init=False)
@@ -413,7 +413,7 @@ class Session:
         return figures({"held_out": scores.values}) | (mbpp_figures(scores) if of_mbpp else {})
 
 
-class Memory:
+class ShownPrograms:
     """Programs that a problem's attempts are shown: the curriculum's or, if the game uses solutions, this run's
     best."""
 

@@ -131,11 +131,11 @@ def judge(options: argparse.Namespace) -> int:
 
 
 def serve(options: argparse.Namespace) -> int:
-    from sandbox_workers.service import Most, make_app  # only this command needs FastAPI
+    from sandbox_workers.service import RequestLimits, make_app  # only this command needs FastAPI
     from web.service import check, guarded, run
 
     check(options)
-    most = Most(memory_mb=options.memory_mb, seconds=options.cpu_s, waiting=options.waiting)
+    most = RequestLimits(memory_mb=options.memory_mb, seconds=options.cpu_s, waiting=options.waiting)
     with LocalSandbox(
         options.backend,
         slots=options.slots,

@@ -43,7 +43,7 @@ def image_tag() -> str:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Choice:
+class SandboxChoice:
     """A kind of sandbox that can run here. It is plain data, so it can be sent to the workers."""
 
     kind: Literal["docker", "namespace", "process"]
@@ -96,7 +96,7 @@ def uid_range(run_id: str, index: int) -> int:
 
 def choose_backend(
     kind: SandboxKind = "auto", runtime: str | None = None, *, trusted: bool = False
-) -> Choice:
+) -> SandboxChoice:
     """Returns the kind of sandbox to use: the requested kind or, for "auto", Docker if an engine answers and has the
     image, otherwise namespaces.
 
@@ -142,7 +142,7 @@ def _contents() -> str:
     return f"{runner_version()} {hashlib.sha256(names.encode()).hexdigest()[:16]}"
 
 
-def _docker(why: str, runtime: str | None) -> Choice:
+def _docker(why: str, runtime: str | None) -> SandboxChoice:
     from sandbox_workers.docker_backend import connect, require_image, require_runtime
 
     image = image_tag()
@@ -152,7 +152,7 @@ def _docker(why: str, runtime: str | None) -> Choice:
         if runtime is not None:
             require_runtime(client, runtime)
             under = f" under {runtime}"
-    return Choice(
+    return SandboxChoice(
         kind="docker",
         description=f"sandbox: Docker containers of {image}{under} ({why})",
         version=f"docker{under} {identity} {_contents()}",
@@ -161,17 +161,17 @@ def _docker(why: str, runtime: str | None) -> Choice:
     )
 
 
-def _namespace(why: str) -> Choice:
+def _namespace(why: str) -> SandboxChoice:
     way = find_way()
-    return Choice(
+    return SandboxChoice(
         kind="namespace",
         description=f"sandbox: bubblewrap namespaces as {way.privilege} ({why})",
         version=f"namespace {_contents()}",
     )
 
 
-def _process(why: str) -> Choice:
-    return Choice(
+def _process(why: str) -> SandboxChoice:
+    return SandboxChoice(
         kind="process",
         description=f"sandbox: plain processes ({why}). NOT CONTAINED: {'; '.join(weaker_points())}",
         version=f"process {_contents()}",

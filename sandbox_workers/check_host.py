@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from core.interfaces import SandboxKind
 from core.verdict import Limits, Status
-from sandbox_workers.backends import Choice, choose_backend
+from sandbox_workers.backends import SandboxChoice, choose_backend
 from sandbox_workers.jobs import BackendDied, Job, SandboxUnavailable
 from sandbox_workers.languages import PACKAGES_VARIABLE, UnknownLanguage, languages, require_commands
 from sandbox_workers.namespace_backend import Privilege, find_way
@@ -38,7 +38,7 @@ NOTHING_CONTAINS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     """The findings about one kind of sandbox."""
 
     kind: SandboxKind
@@ -72,14 +72,14 @@ def check_host() -> int:
     return 0 if picked else 1
 
 
-def examine(kind: SandboxKind) -> Finding:
+def examine(kind: SandboxKind) -> CheckResult:
     """Starts a sandbox of this kind, judges CHECKS in it, and closes it."""
     try:
         choice = choose_backend(kind)
         backend = choice.open(slots=1, index=0, run_id=f"check-{os.getpid()}")
         backend.start()
     except (SandboxUnavailable, UnknownLanguage) as missing:
-        return Finding(kind, False, str(missing))
+        return CheckResult(kind, False, str(missing))
     try:
         limits = Limits(cpu_s=0.5, wall_s=3.0)
         jobs = [Job(program=program, tests=(test,), limits=limits) for program, test, _ in CHECKS]
@@ -88,7 +88,7 @@ def examine(kind: SandboxKind) -> Finding:
         verdicts = [verdict for (verdict,) in judged]
         found = backend.commands()
     except BackendDied as error:
-        return Finding(kind, False, f"it died of the checks: {error}")
+        return CheckResult(kind, False, f"it died of the checks: {error}")
     finally:
         backend.close()
     wrong = [
@@ -100,7 +100,7 @@ def examine(kind: SandboxKind) -> Finding:
     if kind == "namespace":
         way = find_way()
         text += f", as {way.privilege}, by {way.bubblewrap}"
-    return Finding(
+    return CheckResult(
         kind,
         not wrong,
         text,
@@ -112,7 +112,7 @@ def examine(kind: SandboxKind) -> Finding:
     )
 
 
-def weaker(choice: Choice) -> tuple[str, ...]:
+def weaker(choice: SandboxChoice) -> tuple[str, ...]:
     """Returns one sentence for each respect in which this kind of sandbox is weaker than the strongest one."""
     shared = "programs share the host's kernel: a bug in it is a way out"
     if choice.kind == "docker":

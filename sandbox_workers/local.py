@@ -9,7 +9,7 @@ from types import TracebackType
 
 from core.interfaces import CodeTests, SandboxKind
 from core.verdict import Limits, Verdict
-from sandbox_workers.backends import Choice, choose_backend
+from sandbox_workers.backends import SandboxChoice, choose_backend
 from sandbox_workers.client import SandboxClient
 from sandbox_workers.jobs import Job
 from sandbox_workers.worker import SandboxWorker
@@ -56,7 +56,7 @@ class LocalSandbox(SandboxClient):
         code_tests: CodeTests = "run",
         trusted: bool = False,
     ) -> None:
-        choice: Choice = choose_backend(kind, runtime, trusted=trusted)
+        choice: SandboxChoice = choose_backend(kind, runtime, trusted=trusted)
         run_id = run_id or f"local-{os.getpid()}"  # processes of one machine must not share uids
         memory_mb = max(memory_mb, (limits or Limits()).memory_mb)
         self.worker = SandboxWorker(

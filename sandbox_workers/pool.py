@@ -15,7 +15,7 @@ from ray.util.metrics import Counter, Gauge, Histogram
 from core.errors import SparringError
 from core.interfaces import CodeTests, SandboxKind
 from core.verdict import Limits, Verdict
-from sandbox_workers.backends import Choice, choose_backend
+from sandbox_workers.backends import SandboxChoice, choose_backend
 from sandbox_workers.client import SandboxClient
 from sandbox_workers.jobs import BackendDied, Job, SandboxUnavailable, WorkerLost
 from sandbox_workers.worker import SandboxWorker
@@ -70,7 +70,7 @@ class SandboxShell:
         """Returns the actor's name in Ray's dashboard."""
         return self._name
 
-    def choice(self) -> Choice:
+    def choice(self) -> SandboxChoice:
         return self._choice
 
     @ray.method(concurrency_group="health")
@@ -196,7 +196,7 @@ class SandboxPool:
     def __init__(
         self,
         actors: Sequence[Any],
-        choice: Choice,
+        choice: SandboxChoice,
         limits: Limits | None,
         patience_s: float,
         end: Callable[[Any], None],
@@ -266,7 +266,7 @@ def start_pool(
         raise
 
 
-def _common_choice(actors: Sequence[Any]) -> Choice:
+def _common_choice(actors: Sequence[Any]) -> SandboxChoice:
     """Waits until all actors are ready, and returns the choice that they have in common.
 
     Raises:

@@ -36,7 +36,7 @@ OUTPUT_KB = 1024
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Most:
+class RequestLimits:
     """The most that a request may ask for."""
 
     memory_mb: int
@@ -58,7 +58,7 @@ class Most:
             Refused: the request asks for more than this service allows.
         """
         if tests > self.tests:
-            raise Refused(f"tests: {tests} are more than {self.tests}; send them in several requests")
+            raise RequestRefused(f"tests: {tests} are more than {self.tests}; send them in several requests")
         allowed = {
             "memory_mb": self.memory_mb,
             "cpu_s": self.seconds,
@@ -69,7 +69,7 @@ class Most:
         }
         for name, most in allowed.items():
             if name in asked.model_fields_set and (value := getattr(asked, name)) > most:
-                raise Refused(
+                raise RequestRefused(
                     f"limits.{name}: {value:g} is above {most:g}, the most that this service allows"
                 )
         usual = Limits()
@@ -77,7 +77,7 @@ class Most:
             Limits(**{name: min(getattr(usual, name), most) for name, most in allowed.items()})
         )
         if tests * limits.wall_s > self.tests_s:
-            raise Refused(
+            raise RequestRefused(
                 f"tests: {tests} of up to {limits.wall_s:g} s (limits.wall_s) are more than {self.tests_s:g} s; "
                 "send them in several requests"
             )
@@ -99,7 +99,7 @@ class RunCode(BaseModel):
     fetch_files: list[str] = []
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """Raised if the request itself is faulty. It is answered by a 400 that gives the reason."""
 
 
@@ -107,7 +107,7 @@ class Busy(Exception):
     """Raised if the request cannot be judged now. The message says why."""
 
 
-def make_app(sandbox: SandboxClient, most: Most) -> FastAPI:
+def make_app(sandbox: SandboxClient, most: RequestLimits) -> FastAPI:
     app = FastAPI(title="Sparring's judge", docs_url=None, redoc_url=None)
     waiting = 0
 
@@ -120,7 +120,7 @@ def make_app(sandbox: SandboxClient, most: Most) -> FastAPI:
         try:
             verdicts = await judge_request(sandbox, request, limits, run)
         except UnknownLanguage as error:
-            raise Refused(str(error)) from None
+            raise RequestRefused(str(error)) from None
         except SandboxFailure as error:
             FAILURES.inc()
             raise Busy(str(error)) from None
@@ -130,8 +130,8 @@ def make_app(sandbox: SandboxClient, most: Most) -> FastAPI:
             VERDICTS.labels(verdict.status).inc()
         return verdicts
 
-    @app.exception_handler(Refused)
-    async def refused(_: Any, error: Refused) -> Response:
+    @app.exception_handler(RequestRefused)
+    async def refused(_: Any, error: RequestRefused) -> Response:
         return error_answer(400, str(error), "bad_request")
 
     @app.post("/judge")
@@ -159,14 +159,14 @@ def as_json(answer: dict[str, Any], status: int = 200) -> Response:
     return Response(body, status, media_type="application/json")
 
 
-def as_job(request: RunCode, most: Most) -> JobRequest:
+def as_job(request: RunCode, most: RequestLimits) -> JobRequest:
     """Converts a request of SandboxFusion's format.
 
     Raises:
         Refused: the request is faulty, or asks for something that is not covered.
     """
     if request.files or request.fetch_files:
-        raise Refused("files, fetch_files: this service neither takes files nor gives them back")
+        raise RequestRefused("files, fetch_files: this service neither takes files nor gives them back")
     memory_mb = request.memory_limit_MB if request.memory_limit_MB > 0 else most.memory_mb
     seconds = request.run_timeout or min(10.0, most.seconds)
     limits = {
@@ -184,7 +184,9 @@ def as_job(request: RunCode, most: Most) -> JobRequest:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
-        raise Refused(f"{where}{': ' if where else ''}{first['msg'].removeprefix('Value error, ')}") from None
+        raise RequestRefused(
+            f"{where}{': ' if where else ''}{first['msg'].removeprefix('Value error, ')}"
+        ) from None
 
 
 def as_run(verdict: Verdict) -> dict[str, Any]:

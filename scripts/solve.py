@@ -33,7 +33,7 @@ from core.interfaces import Sandbox
 from core.play import DISCRIMINATOR, GENERATOR
 from core.problem import Problem
 from core.source import parse_signature
-from evaluation.solving import Solution, Solver, Tester, stage_name
+from evaluation.solving import Solver, SolveResult, Tester, stage_name
 from problems.formats import load_written
 from problems.formats.sources import with_signature
 from problems.loader import load_to_solve
@@ -87,7 +87,7 @@ def solve(settings: SolveOptions) -> dict[str, Any]:
             sandbox = stack.enter_context(LocalSandbox(settings.sandbox, limits=settings.limits))
             print(sandbox.description, flush=True)
         solutions, ended = asyncio.run(_solve_all(settings, problems, (model, tester), sandbox, screen))
-    solutions += [Solution(problem=i, attempts=[], error=fault) for i, fault in faults.items()]
+    solutions += [SolveResult(problem=i, attempts=[], error=fault) for i, fault in faults.items()]
     report = {
         "checkpoint": generator,
         "problems": len(solutions),
@@ -148,7 +148,7 @@ async def _solve_all(
     models: tuple[Model, Model | None],
     sandbox: Sandbox | None,
     screen: "_Screen",
-) -> tuple[list[Solution], RunFailed | None]:
+) -> tuple[list[SolveResult], RunFailed | None]:
     """Returns the solutions, and the error that ended the engine, if one did. models: the generator, and the
     discriminator if its tests choose."""
     model, tester = models
@@ -199,7 +199,7 @@ async def _solve_all(
             show = _shown_at_once(settings)
             ended = list[RunFailed]()
 
-            async def one(problem: Problem) -> Solution:
+            async def one(problem: Problem) -> SolveResult:
                 try:
                     return await solver.solve(
                         problem, screen.turn if show else None, screen.writing if show else None
@@ -207,7 +207,7 @@ async def _solve_all(
                 except SparringError as error:
                     if isinstance(error, RunFailed):
                         ended.append(error)
-                    return Solution(problem=problem.id, attempts=[], error=str(error))
+                    return SolveResult(problem=problem.id, attempts=[], error=str(error))
                 finally:
                     tick()
 
@@ -282,7 +282,7 @@ class _Screen:
 
 
 def _print(
-    settings: SolveOptions, report: dict[str, Any], solutions: Sequence[Solution], screen: _Screen
+    settings: SolveOptions, report: dict[str, Any], solutions: Sequence[SolveResult], screen: _Screen
 ) -> None:
     for solution in solutions:
         if not settings.batch:
@@ -300,7 +300,7 @@ def _print(
         print(f"results: {settings.output}")
 
 
-def _print_one(screen: _Screen, settings: SolveOptions, solution: Solution) -> None:
+def _print_one(screen: _Screen, settings: SolveOptions, solution: SolveResult) -> None:
     for number, tried in enumerate(solution.attempts, start=1):
         if settings.best_of > 1 and settings.reasoning:
             for stage in tried.stages[:-1]:

@@ -16,9 +16,9 @@ from runtime.hardware import of_engine
 from runtime.model import Model
 from sandbox_workers.local import LocalSandbox
 from serving.cache import answer_from, cache_key
-from serving.engine import Engine, EngineOptions, start_engine
+from serving.engine import EngineOptions, ServedModel, start_engine
+from serving.model_cache import ModelCache
 from serving.models import open_models, with_context
-from serving.shelf import Shelf
 from serving.solve import LIMITS, Solving, unknown_model
 from web.guard import Receive, Send, again, error_answer
 
@@ -33,8 +33,10 @@ class OpenAI:
     """An ASGI app that forwards requests to vLLM's OpenAI app. It only reads which model a request is for, how many tokens
     the answer may have, and whether the answer can be cached."""
 
-    def __init__(self, models: Mapping[str, Model], shelf: Shelf[Engine], max_tokens: int) -> None:
-        self._models, self._shelf, self._max_tokens = models, shelf, max_tokens
+    def __init__(
+        self, models: Mapping[str, Model], model_cache: ModelCache[ServedModel], max_tokens: int
+    ) -> None:
+        self._models, self._model_cache, self._max_tokens = models, model_cache, max_tokens
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         try:
@@ -50,7 +52,7 @@ class OpenAI:
         if refused:
             return await refused(scope, receive, send)
         try:
-            async with self._shelf.use(asked["model"]) as engine:
+            async with self._model_cache.use(asked["model"]) as engine:
                 await answer_from(engine.cache, key, engine.app, scope, again(body, receive), send)
         except SparringError as error:
             await error_answer(503, str(error), "model_not_loaded")(scope, receive, send)
@@ -104,7 +106,7 @@ def build_app(options: argparse.Namespace) -> FastAPI:
         gpu_memory_utilization=0.9 / min(options.max_models, len(models)),
         cache_mb=options.cache_mb,
     )
-    shelf = Shelf(
+    model_cache = ModelCache(
         lambda name: start_engine(name, models[name], engines),
         at_once=options.max_models,
         idle_s=options.idle_s,
@@ -115,7 +117,7 @@ def build_app(options: argparse.Namespace) -> FastAPI:
         sandbox = LocalSandbox(options.sandbox, slots=options.slots, limits=LIMITS, cache_size=_VERDICTS)
     solving = Solving(
         models=models,
-        shelf=shelf,
+        model_cache=model_cache,
         sandbox=sandbox,
         max_tokens=options.max_tokens,
     )
@@ -123,11 +125,11 @@ def build_app(options: argparse.Namespace) -> FastAPI:
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         with sandbox or contextlib.nullcontext():
-            async with shelf:
+            async with model_cache:
                 yield
 
     app = FastAPI(lifespan=lifespan, openapi_url=None)
-    openai = OpenAI(models, shelf, options.max_tokens)
+    openai = OpenAI(models, model_cache, options.max_tokens)
     for path in ("/v1/completions", "/v1/chat/completions"):
         app.router.routes.append(Route(path, openai, methods=["POST"]))
     app.post("/v1/solve", response_model=None)(solving.answer)
@@ -136,7 +138,7 @@ def build_app(options: argparse.Namespace) -> FastAPI:
     def served() -> dict[str, Any]:
         return {
             "object": "list",
-            "data": [_card(name, model, name in shelf) for name, model in models.items()],
+            "data": [_card(name, model, name in model_cache) for name, model in models.items()],
         }
 
     return app

@@ -13,7 +13,7 @@ _FAILED = b'data: {"error"'
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class CachedAnswer:
     headers: tuple[tuple[bytes, bytes], ...]
     body: bytes
 
@@ -31,7 +31,7 @@ def cache_key(path: str, asked: Mapping[str, Any]) -> str | None:
 
 
 async def answer_from(
-    cache: MutableMapping[str, Answer],
+    cache: MutableMapping[str, CachedAnswer],
     key: str | None,
     app: App,
     scope: MutableMapping[str, Any],
@@ -62,13 +62,13 @@ async def answer_from(
             parts.append(message.get("body", b""))
             # vLLM answers a disconnected client with `null`
             if head[0]["status"] == 200 and not message.get("more_body", False) and not gone:
-                _keep(cache, key, Answer(tuple(head[0]["headers"]), b"".join(parts)))
+                _keep(cache, key, CachedAnswer(tuple(head[0]["headers"]), b"".join(parts)))
         await send(message)
 
     await app(scope, listening, keeping)
 
 
-def _keep(cache: MutableMapping[str, Answer], key: str, answer: Answer) -> None:
+def _keep(cache: MutableMapping[str, CachedAnswer], key: str, answer: CachedAnswer) -> None:
     too_large = len(answer) > getattr(cache, "maxsize", float("inf"))
     if not too_large and _FAILED not in answer.body:
         cache[key] = answer

@@ -14,12 +14,12 @@ from typing import Any
 from cachetools import LRUCache
 from fastapi import FastAPI
 
-from actors.settings import VllmEngine
+from actors.settings import VllmEngineSettings
 from core.interfaces import EngineFailure
 from games.prompts import served_template
 from runtime.build import whole_model
 from runtime.model import Model
-from serving.cache import Answer
+from serving.cache import CachedAnswer
 
 os.environ.setdefault("VLLM_CONFIGURE_LOGGING", "0")  # else it closes the log handlers of this process
 _AT_ONCE = 128
@@ -41,10 +41,10 @@ class EngineOptions:
 
 
 @dataclass(kw_only=True)
-class Engine:
+class ServedModel:
     client: Any
     app: FastAPI
-    cache: "LRUCache[str, Answer]"
+    cache: "LRUCache[str, CachedAnswer]"
 
     @property
     def dead(self) -> bool:
@@ -54,7 +54,7 @@ class Engine:
         await asyncio.to_thread(self.client.shutdown)
 
 
-async def start_engine(name: str, model: Model, options: EngineOptions) -> Engine:
+async def start_engine(name: str, model: Model, options: EngineOptions) -> ServedModel:
     """Loads a model in a thread, which takes some seconds. Raises EngineFailure if vLLM cannot serve the model."""
     client, app, frontend = await asyncio.to_thread(_open, name, model, options)
     from vllm.entrypoints.launchers.api_server.app_state import init_app_state
@@ -66,8 +66,8 @@ async def start_engine(name: str, model: Model, options: EngineOptions) -> Engin
         if isinstance(error, Exception):
             raise EngineFailure(f"vLLM cannot serve {model.path}: {' '.join(str(error).split())}") from error
         raise
-    cache: LRUCache[str, Answer] = LRUCache(int(options.cache_mb * (1 << 20)), getsizeof=len)
-    return Engine(client=client, app=app, cache=cache)
+    cache: LRUCache[str, CachedAnswer] = LRUCache(int(options.cache_mb * (1 << 20)), getsizeof=len)
+    return ServedModel(client=client, app=app, cache=cache)
 
 
 def _open(name: str, model: Model, options: EngineOptions) -> tuple[Any, FastAPI, Any]:
@@ -82,7 +82,7 @@ def _open(name: str, model: Model, options: EngineOptions) -> tuple[Any, FastAPI
 
     from actors.vllm_engine import engine_args
 
-    settings = VllmEngine(
+    settings = VllmEngineSettings(
         dtype=options.dtype,  # pyright: ignore[reportArgumentType]
         max_model_len=model.context or 0,
         max_num_seqs=_AT_ONCE,

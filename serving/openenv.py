@@ -35,12 +35,12 @@ SESSIONS = 1024
 """Maximum number of sessions at a time: a trainer may have one for each of its rollouts."""
 
 
-class Answer(Action):
+class AnswerAction(Action):
     text: str
     """The model's whole completion. The program is the last fenced block or, if there is none, the whole text."""
 
 
-class Put(Observation):
+class PromptObservation(Observation):
     """The observation that the model gets. `reward` is None before the first program, and if the sandbox failed."""
 
     problem: str
@@ -55,7 +55,7 @@ class Put(Observation):
     """The outcome of each test: test, status, error."""
 
 
-class ProgramEnvironment(Environment[Answer, Put, State]):
+class ProgramEnvironment(Environment[AnswerAction, PromptObservation, State]):
     """A session, in which one episode is played after another."""
 
     SUPPORTS_CONCURRENT_SESSIONS = True
@@ -69,7 +69,7 @@ class ProgramEnvironment(Environment[Answer, Put, State]):
 
     async def reset_async(
         self, seed: int | None = None, episode_id: str | None = None, problem: str | None = None
-    ) -> Put:
+    ) -> PromptObservation:
         """Begins an episode. problem: the problem's id. Default: a problem drawn by the seed. Raises ValueError if the id is
         unknown."""
         chosen = problem if problem is not None else random.Random(seed).choice(list(self._problems))
@@ -81,7 +81,7 @@ class ProgramEnvironment(Environment[Answer, Put, State]):
         self._problem, self._state = self._problems[chosen], State(episode_id=episode_id)
         return self._put(self._game.rules.message(self._problem))
 
-    async def step_async(self, action: Answer, timeout_s: float | None = None) -> Put:
+    async def step_async(self, action: AnswerAction, timeout_s: float | None = None) -> PromptObservation:
         """Judges an answer. timeout_s is ignored: the sandbox has its own limits. Raises ValueError if no episode has been
         begun."""
         if self._problem is None:
@@ -102,7 +102,7 @@ class ProgramEnvironment(Environment[Answer, Put, State]):
         self._problem = None
         return put
 
-    def _put(self, message: Message | None, attempt: Trajectory | None = None) -> Put:
+    def _put(self, message: Message | None, attempt: Trajectory | None = None) -> PromptObservation:
         assert self._problem is not None
         said: dict[str, Any] = {"prompt": message.full, "brief": message.brief} if message else {"done": True}
         if attempt is not None:
@@ -110,21 +110,24 @@ class ProgramEnvironment(Environment[Answer, Put, State]):
             said["outcomes"] = [
                 {"test": o.test, "status": o.status, "error": o.error} for o in attempt.outcomes
             ]
-        return Put(problem=self._problem.id, **said)
+        return PromptObservation(problem=self._problem.id, **said)
 
     @property
     def state(self) -> State:
         return self._state
 
-    def reset(self, seed: int | None = None, episode_id: str | None = None, **more: Any) -> Put:
+    def reset(self, seed: int | None = None, episode_id: str | None = None, **more: Any) -> PromptObservation:
         return asyncio.run(self.reset_async(seed, episode_id, **more))
 
-    def step(self, action: Answer, timeout_s: float | None = None, **_: Any) -> Put:
+    def step(self, action: AnswerAction, timeout_s: float | None = None, **_: Any) -> PromptObservation:
         return asyncio.run(self.step_async(action))
 
 
 def environments(game: SolverGame, problems: Mapping[str, Problem], sandbox: Sandbox) -> FastAPI:
     """Returns an app with one environment per session. problems: the problems by id."""
     return create_fastapi_app(
-        lambda: ProgramEnvironment(game, problems, sandbox), Answer, Put, max_concurrent_envs=SESSIONS
+        lambda: ProgramEnvironment(game, problems, sandbox),
+        AnswerAction,
+        PromptObservation,
+        max_concurrent_envs=SESSIONS,
     )

@@ -23,12 +23,12 @@ from core.interfaces import EngineFailure, Sampling, Sandbox
 from core.play import GENERATOR
 from core.problem import Problem
 from core.verdict import Limits
-from evaluation.solving import Solution, Solver, Tester, stage_name
-from evaluation.writing import Writer
+from evaluation.solving import Solver, SolveResult, Tester, stage_name
+from evaluation.writing import PolicyWriter
 from problems.formats.sources import with_signature
 from runtime.model import Model, program_game, suite_game
-from serving.engine import Engine
-from serving.shelf import Shelf
+from serving.engine import ServedModel
+from serving.model_cache import ModelCache
 from web.guard import error_answer
 
 LIMITS = Limits(cpu_s=5, wall_s=20)
@@ -73,19 +73,19 @@ class SolveRequest(BaseModel):
         return self
 
 
-class Unfit(SparringError):
+class PromptRefused(SparringError):
     """The engine cannot take a prompt. The request is at fault, which is only found out while it is processed."""
 
 
-class ShelfPolicy:
+class CachedModelPolicy:
     """An actor (core.interfaces.Actor) that generates with a served model, at the same time as other requests. It holds the
     model for one turn only: two requests that each held one model and waited for another would wait for ever."""
 
     version = 0
     _ids = itertools.count()
 
-    def __init__(self, shelf: Shelf[Engine], name: str) -> None:
-        self._shelf, self._name = shelf, name
+    def __init__(self, model_cache: ModelCache[ServedModel], name: str) -> None:
+        self._model_cache, self._name = model_cache, name
 
     async def generate(self, prompt_tokens: Sequence[int], sampling: Sampling) -> Completion:
         """Generates one completion. Raises EngineFailure if the model cannot be loaded or has died, Unfit if the prompt is
@@ -95,14 +95,14 @@ class ShelfPolicy:
 
         from actors.vllm_policy import completion_of, sampling_params
 
-        async with self._shelf.use(self._name) as engine:
+        async with self._model_cache.use(self._name) as engine:
             prompt, params = tokens_input(list(prompt_tokens)), sampling_params(sampling)
             try:
                 found = [o async for o in engine.client.generate(prompt, params, f"solve-{next(self._ids)}")]
             except EngineDeadError as error:
                 raise EngineFailure(f"the engine of {self._name} died; ask again") from error
             except ValueError as error:
-                raise Unfit(
+                raise PromptRefused(
                     f"{self._name} takes no prompt of {len(prompt_tokens)} tokens: {error}"
                 ) from error
         return completion_of(found[-1], self.version)
@@ -111,7 +111,7 @@ class ShelfPolicy:
 @dataclass(frozen=True, kw_only=True)
 class Solving:
     models: Mapping[str, Model]
-    shelf: Shelf[Engine]
+    model_cache: ModelCache[ServedModel]
     sandbox: Sandbox | None
     max_tokens: int
     """Maximum number of tokens of one request, all turns together."""
@@ -136,7 +136,7 @@ class Solving:
             return StreamingResponse(_events(solver, problem), media_type="text/event-stream")
         try:
             return JSONResponse(_said(await solver.solve(problem)))
-        except Unfit as error:
+        except PromptRefused as error:
             return error_answer(400, str(error), "invalid_request_error")
         except SparringError as error:
             return error_answer(503, str(error), "model_not_loaded")
@@ -201,9 +201,9 @@ class Solving:
             room=model.context or 0,
         )
 
-    def _writer(self, asked: SolveRequest, name: str, max_tokens: int) -> Writer:
-        return Writer(
-            policy=ShelfPolicy(self.shelf, name),
+    def _writer(self, asked: SolveRequest, name: str, max_tokens: int) -> PolicyWriter:
+        return PolicyWriter(
+            policy=CachedModelPolicy(self.model_cache, name),
             format=self.models[name].style(),
             max_tokens=max_tokens,
             seed=asked.seed,
@@ -217,7 +217,7 @@ def unknown_model(name: object, models: Mapping[str, Model]) -> JSONResponse:
     return error_answer(404, said, "invalid_request_error")
 
 
-def _said(solution: Solution) -> dict[str, Any]:
+def _said(solution: SolveResult) -> dict[str, Any]:
     return {name: value for name, value in solution.as_dict().items() if name not in ("id", "problem")}
 
 

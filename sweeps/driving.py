@@ -23,7 +23,7 @@ worker."""
 _libc = ctypes.CDLL(None)
 
 
-class Driven:
+class DriverProcess:
     """A process of driver.py. It ends when the process that started it ends, however that happens."""
 
     def __init__(self, run: Path, arguments: Sequence[str], log: Path, directory: str = "") -> None:

@@ -18,7 +18,7 @@ from ray.tune.schedulers import ASHAScheduler, FIFOScheduler, PopulationBasedTra
 
 from configs.layers import leaves
 from core.errors import RunFailed
-from sweeps.driving import Driven
+from sweeps.driving import DriverProcess
 from sweeps.runs import (
     RunFiles,
     forget_failure,
@@ -57,7 +57,7 @@ class DriverTrial(tune.Trainable):
         self._trial = next(t for t in self._sweep.trials if t.name == self.trial_name)
         self._number = generation(self._directory, self._trial.name)
         self._from: Path | None = None
-        self._driven: Driven | None = None
+        self._driven: DriverProcess | None = None
         self._scores: Iterator[dict[str, Any]] | None = None
         self._last: dict[str, Any] = {}
 
@@ -100,7 +100,7 @@ class DriverTrial(tune.Trainable):
                 note_start(self._run, start)
                 arguments += ["--resume-from", str(start)]
             log = self._directory / "logs" / f"{name}.log"
-            self._driven = Driven(self._run, arguments, log, self._sweep.begun_in)
+            self._driven = DriverProcess(self._run, arguments, log, self._sweep.begun_in)
             rows = self._driven.rows(after)
         for row in rows:
             value = value_of(row, self._sweep.metric)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from core.batch import Reading, Sample, SampleSpec, make_sample, transcript_of
+from core.batch import Sample, SampleSpec, TokenSelection, make_sample, transcript_of
 from core.episode import Completion, Episode, FinishReason, Trajectory
 from core.interfaces import Game, Message, Player, Sampling, Sandbox, SandboxFailure
 from core.problem import Problem
@@ -57,7 +57,7 @@ def letters(tokens: Sequence[int]) -> str:
 
 def sample_of(trajectory: Trajectory, **reading: Any) -> Sample:
     """reading: see Reading."""
-    spec = SampleSpec(None, 0, trajectory.player, 0.5, 0.25, Reading(**reading))
+    spec = SampleSpec(None, 0, trajectory.player, 0.5, 0.25, TokenSelection(**reading))
     return make_sample(transcript_of(trajectory), spec)
 
 

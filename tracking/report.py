@@ -41,7 +41,7 @@ _STEP = re.compile(r"step \d+/(\d+) ")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Gathered:
+class ReportData:
     """The data of one run. summary: plain JSON without the attempts. steps: the packed attempts of each step."""
 
     summary: dict[str, Any]
@@ -55,7 +55,7 @@ class _Attempts:
     kills: KillMatrix = field(default_factory=KillMatrix)
 
 
-def gather(run: Path, name: str) -> Gathered:
+def gather(run: Path, name: str) -> ReportData:
     """Gathers all that the run has written so far. name: the run's name on the page."""
     rules, config = rules_of(run), {k: str(v) for k, v in leaves(_config(run))}
     rows = list(read_rows(run / "metrics.jsonl"))
@@ -63,7 +63,7 @@ def gather(run: Path, name: str) -> Gathered:
     state, total = _state(run)
     stored = [entry["step"] for entry in attempts.index]
     bins = _bins(stored)
-    return Gathered(
+    return ReportData(
         summary={
             "name": name,
             "path": str(run),
@@ -95,7 +95,7 @@ def gather(run: Path, name: str) -> Gathered:
     )
 
 
-def page(runs: Sequence[Gathered], live: bool) -> str:
+def page(runs: Sequence[ReportData], live: bool) -> str:
     """Returns the HTML page. live: whether the page will be written again, so that an open page checks for a newer version."""
     style, script = ((_PAGE / name).read_text() for name in ("report.css", "report.js"))
     data = {

@@ -87,7 +87,7 @@ class Exchange:
     """Set when the client has hung up."""
 
 
-class Guard:
+class AccessMiddleware:
     def __init__(
         self,
         app: App,

@@ -11,7 +11,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from core.errors import SparringError
-from web.guard import Guard, error_answer
+from web.guard import AccessMiddleware, error_answer
 from web.keys import Keyring
 
 
@@ -39,7 +39,7 @@ def guarded(app: FastAPI, options: argparse.Namespace) -> FastAPI:
     check(options)
     say_errors_plainly(app)
     app.add_middleware(
-        Guard,
+        AccessMiddleware,
         keys=options.keys,
         requests_per_minute=options.requests_per_minute,
         requests_at_once=options.requests_at_once,

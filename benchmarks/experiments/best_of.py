@@ -32,7 +32,7 @@ from embedded.teaching import SHIPPED
 from evaluation.choosing import votes
 from evaluation.intervals import intervals
 from evaluation.solving import Tester
-from evaluation.writing import Writer
+from evaluation.writing import PolicyWriter
 from games.multistage.game import MultistageGame
 from games.multistage.rules import MultistageRules
 from runtime.model import loaded, open_model
@@ -101,7 +101,7 @@ async def measure(
 
 async def of_problem(
     game: MultistageGame,
-    writes: Writer,
+    writes: PolicyWriter,
     tester: Tester,
     sandbox: Sandbox,
     problem: Problem,

@@ -8,10 +8,10 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
-from actors.settings import TransformersEngine
+from actors.settings import TransformersEngineSettings
 from configs.load import load_run
 from configs.schema import Config
-from evaluation.writing import Writer
+from evaluation.writing import PolicyWriter
 from runtime.model import loaded, open_model
 
 SHORT = ["--curriculum.stages", "1", "--n-discriminator-steps", "1", "--n-generator-steps", "1"]
@@ -45,10 +45,14 @@ def in_one_process(recipe: str) -> list[str]:
     return ["--local", *(word for role in policies for k, v in keys.items() for word in (f"--{role}.{k}", v))]
 
 
-def writer(directory: Path, role: str, config: Config, seed: int) -> AbstractAsyncContextManager[Writer]:
+def writer(
+    directory: Path, role: str, config: Config, seed: int
+) -> AbstractAsyncContextManager[PolicyWriter]:
     """A policy of a run with this config, to write with, on the transformers engine."""
     model, seat = open_model(str(directory), role), config.policy(role)
-    return loaded(model, TransformersEngine.like(seat.engine), "cpu", model.style(), seat.max_tokens, seed)
+    return loaded(
+        model, TransformersEngineSettings.like(seat.engine), "cpu", model.style(), seat.max_tokens, seed
+    )
 
 
 def results_of(run: Path) -> dict[str, Any]:

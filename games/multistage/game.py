@@ -20,7 +20,7 @@ from games.judging import judged, outcomes_of
 from games.multistage import messages
 from games.multistage.rewards import SuiteFacts, behaviour_duplicates, discriminator_reward, pass_rate
 from games.multistage.rules import MultistageRules
-from games.multistage.suites import Met, Suite, Suites, read_suite
+from games.multistage.suites import ProgramResults, Suites, TestSuite, read_suite
 from games.parsing import read_program
 from games.suite_scores import SuiteRecord
 from games.turns import further, take_turn, try_again, worst
@@ -205,7 +205,11 @@ class MultistageGame:
 
     # ------------------------------------------------------------------ judging
     async def _remembered(
-        self, memory: Sequence[str], judged: Sequence[Suite | None], ran: Sequence[Met | None], judge: Suites
+        self,
+        memory: Sequence[str],
+        judged: Sequence[TestSuite | None],
+        ran: Sequence[ProgramResults | None],
+        judge: Suites,
     ) -> list[dict[str, bool | None]]:
         """Returns the outcomes of remembered programs on the suites of which no current program passes any valid test."""
         passed = {test for met in ran if met is not None for test, o in met.outcomes.items() if o}
@@ -220,11 +224,11 @@ class MultistageGame:
     def _reward_suite(
         self,
         suite: Trajectory,
-        judged: Suite,
+        judged: TestSuite,
         met: Mapping[int, dict[str, bool | None]],
         remembered: Sequence[dict[str, bool | None]],
-        faced: Sequence[Met | None],
-        past: Sequence[Met | None],
+        faced: Sequence[ProgramResults | None],
+        past: Sequence[ProgramResults | None],
     ) -> None:
         """Sets the reward, components and outcomes of a suite.
 
@@ -272,7 +276,7 @@ class MultistageGame:
         )
 
 
-def _reward_program(program: Trajectory, met: Met | None, owners: Mapping[str, str]) -> None:
+def _reward_program(program: Trajectory, met: ProgramResults | None, owners: Mapping[str, str]) -> None:
     if met is None:
         program.components["sandbox_failure"] = 1.0
         return
@@ -297,9 +301,9 @@ def _reward_program(program: Trajectory, met: Met | None, owners: Mapping[str, s
 
 def _mistakes(
     programs: Sequence[Trajectory],
-    ran: Sequence[Met | None],
-    judged: Sequence[Suite | None],
-    book: Mapping[str, Suite | None],
+    ran: Sequence[ProgramResults | None],
+    judged: Sequence[TestSuite | None],
+    book: Mapping[str, TestSuite | None],
 ) -> Mistakes:
     """Returns the wrong programs and the tests that killed a program, for later episodes.
 
@@ -323,7 +327,7 @@ def _mistakes(
     return Mistakes(programs=tuple(wrong), tests=again | killing)
 
 
-def _owners(judged: Sequence[Suite | None], book: Sequence[Suite | None]) -> dict[str, str]:
+def _owners(judged: Sequence[TestSuite | None], book: Sequence[TestSuite | None]) -> dict[str, str]:
     """Returns source of each valid test -> the suites that contain it, or the mistake book."""
     attempts: dict[str, list[str]] = {}
     for attempt, suite in enumerate(judged):
@@ -334,7 +338,7 @@ def _owners(judged: Sequence[Suite | None], book: Sequence[Suite | None]) -> dic
 
 
 def _became(
-    judged: Suite, met: Mapping[int, dict[str, bool | None]], *, repeats: set[str], silent: set[str]
+    judged: TestSuite, met: Mapping[int, dict[str, bool | None]], *, repeats: set[str], silent: set[str]
 ) -> tuple[Outcome, ...]:
     """Returns the outcome of each test of a suite, in the suite's order. repeats, silent: sources of valid tests that do
     not count."""

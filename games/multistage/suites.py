@@ -30,7 +30,7 @@ del _names
 
 
 @dataclass(slots=True)
-class Suite:
+class TestSuite:
     """One suite, and the results of its tests on the reference."""
 
     emitted: list[EmittedTest]
@@ -56,7 +56,7 @@ class Suite:
 
 
 @dataclass(frozen=True, slots=True)
-class Met:
+class ProgramResults:
     """The results of one program on valid tests, by the sources of the tests."""
 
     verdicts: dict[str, Verdict]
@@ -91,7 +91,7 @@ class Suites:
         """
         programs = {"wrong": wrong, "mutants": mutants, "correct": self._problem.other_solutions}
 
-        async def record(suite: Suite | None) -> SuiteRecord | None:
+        async def record(suite: TestSuite | None) -> SuiteRecord | None:
             if suite is None:
                 return None
             agreed = {
@@ -117,7 +117,7 @@ class Suites:
 
         return await asyncio.gather(*(record(suite) for suite in await self.validate(texts)))
 
-    async def validate(self, texts: Sequence[str]) -> list[Suite | None]:
+    async def validate(self, texts: Sequence[str]) -> list[TestSuite | None]:
         """Reads the suites and runs their tests on the reference. A suite is None if the sandbox failed."""
         suites = [self._parse(text) for text in texts]
         if self._strict:  # code could tamper with other tests in its process: these must have the same author
@@ -126,19 +126,19 @@ class Suites:
             confirmed = [await self._confirm(suites)] * len(suites)
         return [suite if ok else None for suite, ok in zip(suites, confirmed, strict=True)]
 
-    def _parse(self, text: str) -> Suite:
+    def _parse(self, text: str) -> TestSuite:
         every = read_suite(text, self._problem, self._rules)
         emitted = every[: self._rules.max_tests]
         runnable = [test for test in emitted if not test.fault]
         distinct = list({test.identity: test for test in reversed(runnable)}.values())[::-1]
-        return Suite(
+        return TestSuite(
             emitted=emitted,
             distinct=distinct,
             duplicates=len(runnable) - len(distinct),
             surplus=len(every) - len(emitted),
         )
 
-    async def _confirm(self, suites: Sequence[Suite]) -> bool:
+    async def _confirm(self, suites: Sequence[TestSuite]) -> bool:
         """Runs the suites' tests on the reference, twice. Returns False if the sandbox failed."""
         asks = list(
             dict.fromkeys(t.source if self._strict else t.call for suite in suites for t in suite.distinct)
@@ -160,7 +160,7 @@ class Suites:
                 self._enter(suite, test, verdicts[test.source if self._strict else test.call])
         return True
 
-    def _enter(self, suite: Suite, test: EmittedTest, runs: tuple[Verdict, Verdict]) -> None:
+    def _enter(self, suite: TestSuite, test: EmittedTest, runs: tuple[Verdict, Verdict]) -> None:
         first, second = runs
         confirmed = first.passed and second.passed and first.value == second.value
         separate = first.isolation == second.isolation == "separate"
@@ -177,7 +177,7 @@ class Suites:
             suite.wrong_outputs.add(source)
         suite.valid[source] = needed_cpu_ms(runs)
 
-    def groups(self, suites: Sequence[Suite | None]) -> list[dict[str, float]]:
+    def groups(self, suites: Sequence[TestSuite | None]) -> list[dict[str, float]]:
         """Returns groups of tests on which programs are run: test -> the reference's CPU milliseconds. Each group is judged
         in one process."""
         found = [suite.valid for suite in suites if suite]
@@ -187,13 +187,13 @@ class Suites:
         baseline = dict.fromkeys(self._problem.baseline_asserts, 0.0) if in_reward else {}
         return [group for group in (baseline, *found) if group]
 
-    async def meet(self, program: str, groups: Sequence[Mapping[str, float]]) -> Met | None:
+    async def meet(self, program: str, groups: Sequence[Mapping[str, float]]) -> ProgramResults | None:
         """Runs the program on the groups of tests (see `groups`). Returns None if the sandbox failed."""
         program = self._problem.in_harness(program)
         runs = await asyncio.gather(
             *(judged(self._sandbox.judge(program, list(group), limits=self._limits)) for group in groups)
         )
-        met = Met({}, {})
+        met = ProgramResults({}, {})
         for group, verdicts in zip(groups, runs, strict=True):
             if verdicts is None:
                 return None

@@ -12,7 +12,7 @@ from learners.advantages.rae import RoleBaselines
 from learners.advantages.reinforce_pp import reinforce_pp
 from learners.advantages.rloo import rloo
 from learners.advantages.task_norm import TaskNormaliser
-from learners.settings import Gae, LearnerSettings, OfGroups, Rae, ReinforcePp
+from learners.settings import Gae, GroupEstimator, LearnerSettings, Rae, ReinforcePp
 
 GroupCredit = list[tuple[float, float | None]]
 """(reward, advantage) of each sample of a group."""
@@ -47,7 +47,7 @@ class Advantages:
                 keeps a mean and std for each.
         """
         estimator = self._estimator
-        if not isinstance(estimator, OfGroups) and estimator.normalise_rewards == "task":
+        if not isinstance(estimator, GroupEstimator) and estimator.normalise_rewards == "task":
             groups = [
                 self._tasks.normalise(f"{player}/{parent}", rewards)
                 for rewards, parent in zip(groups, parents, strict=True)
@@ -64,9 +64,9 @@ class Advantages:
                 rewards = [reward for group in groups for reward in group]
                 flat = iter(self._baselines.advantages(game, player, rewards))
                 advantages = [[next(flat) for _ in group] for group in groups]
-            case OfGroups(kind="hierarchical_grpo"):
+            case GroupEstimator(kind="hierarchical_grpo"):
                 advantages = _by_parent(groups, parents)
-            case OfGroups(kind=name):
+            case GroupEstimator(kind=name):
                 advantages = [OF_GROUPS[name](rewards) for rewards in groups]
         return [
             list(zip(rewards, of_group, strict=True)) if of_group is not None else None

@@ -102,7 +102,7 @@ def load_dataset(
     return problems
 
 
-class Written(Protocol):
+class FormatOptions(Protocol):
     """The format of a data set, as configurations and commands give it."""
 
     @property
@@ -115,7 +115,7 @@ class Written(Protocol):
     def exact_outputs(self) -> bool: ...
 
 
-def load_written(path: str | Path, how: Written) -> list[Problem]:
+def load_written(path: str | Path, how: FormatOptions) -> list[Problem]:
     """Calls load_dataset with the format of `how`."""
     return load_dataset(path, how.format, fields=how.fields, split=how.split, exact_outputs=how.exact_outputs)
 

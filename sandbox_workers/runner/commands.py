@@ -24,7 +24,7 @@ BUILD_FACTOR = 5
 BUILD_PROCESSES, BUILD_FILE_MB = 16, 16
 
 
-class Run(Round):
+class CommandRound(Round):
     """One run of a command, from its start to its end."""
 
     def execute(self, command: list[str], environment: dict, content: dict, keep: bool) -> Judged:
@@ -133,11 +133,11 @@ class Commands:
         stdin_mb = -(-len(as_bytes(stdin)) >> 20)  # stdin is a file of the job, too
         limits = limits | {"file_mb": max(limits["file_mb"], stdin_mb)}
         content = {"files": files, "stdin": stdin}
-        run = Run(self._zygote, self._settings, limits)
+        run = CommandRound(self._zygote, self._settings, limits)
         verdict = run.execute(command, language["environment"], content, keep)
         if run.stop is not None and run.stop.may_be_ours and self._retries < MOST_RETRIES:
             self._retries += 1
-            run = Run(self._zygote, self._settings, limits)
+            run = CommandRound(self._zygote, self._settings, limits)
             verdict = run.execute(command, language["environment"], content, keep)
         return verdict
 

@@ -21,7 +21,7 @@ from ray.exceptions import RayError
 from safetensors.torch import load_file
 
 from core.arrays import sealed
-from core.batch import Batch, BatchSpec, Reading, Said, Sample, SampleSpec, Transcript
+from core.batch import Batch, BatchSpec, CompletionSpan, Sample, SampleSpec, TokenSelection, Transcript
 from core.weights import WeightUpdate, digest_of, joined
 from learners import checkpoints, train_loop
 from learners.checkpoints import CheckpointError, CheckpointStore, read_checkpoint
@@ -98,12 +98,13 @@ def batch(step: int, count: int = 12, length: int = 12, logprob: float = -3.5) -
 def sent(batch: Batch) -> BatchSpec:
     """As the driver sends it, where the transcripts are in Ray's store."""
     transcripts = [
-        Transcript(tokens=s.tokens, logprobs=s.logprobs, turns=(Said(0, 2, len(s.tokens), False),))
+        Transcript(tokens=s.tokens, logprobs=s.logprobs, turns=(CompletionSpan(0, 2, len(s.tokens), False),))
         for s in batch.samples
     ]
     place = ray.put(sealed(transcripts))
     specs = (
-        SampleSpec(place, i, s.player, s.reward, s.advantage, Reading()) for i, s in enumerate(batch.samples)
+        SampleSpec(place, i, s.player, s.reward, s.advantage, TokenSelection())
+        for i, s in enumerate(batch.samples)
     )
     return BatchSpec(step=batch.step, samples=tuple(specs), temperature=batch.temperature, seed=batch.seed)
 

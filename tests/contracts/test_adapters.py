@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from actors.settings import VllmEngine
+from actors.settings import VllmEngineSettings
 from core.episode import Completion
 from core.interfaces import EngineFailure, Sampling
 from core.weights import PublishError, WeightUpdate, check_receipt, digest_of
@@ -99,7 +99,7 @@ def pair(model: Path) -> Iterator[Pair]:
         async def start() -> dict[str, Any]:
             from actors.vllm_policy import adapter_policies
 
-            engine = VllmEngine(
+            engine = VllmEngineSettings(
                 **COMMON, kv_cache_mb=64, gpu_memory_utilization=0.1, adapter=True, **OF_16_BITS
             )
             return dict(adapter_policies(str(model), engine, DEVICE, RANKS))
@@ -228,4 +228,4 @@ def test_a_rank_that_vllm_does_not_know_is_named(pair: Pair, model: Path) -> Non
     from actors.vllm_policy import adapter_policies
 
     with pytest.raises(EngineFailure, match="no adapters of rank 1000, 512 is the most"):
-        adapter_policies(str(model), VllmEngine(adapter=True), DEVICE, {"generator": 1000})
+        adapter_policies(str(model), VllmEngineSettings(adapter=True), DEVICE, {"generator": 1000})

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import driver
-from actors.episodes import EpisodeRunner, Speaker
-from actors.settings import VllmEngine
+from actors.episodes import EpisodeRunner, PolicyClient
+from actors.settings import VllmEngineSettings
 from core.interfaces import EngineFailure, Sampling
 from core.play import PlayRequest
 from core.problem import Problem
@@ -26,7 +26,7 @@ from tracking.clock import Clock
 pytestmark = pytest.mark.vllm
 WEIGHTS, CACHE, HELD, UPDATE = 30, 40, 10, 50
 SIZES = {"weights": WEIGHTS, "kv_cache": CACHE}
-SETTINGS = VllmEngine(max_model_len=64, sleep=True)
+SETTINGS = VllmEngineSettings(max_model_len=64, sleep=True)
 PROBLEM = Problem(
     id="p", description="", function_signature="def f()", baseline_tests=(), reference_solution=""
 )
@@ -143,11 +143,11 @@ class OneQuestion:
 class OneGpu:
     """As runtime/local.py puts it together: the engine first, then learners."""
 
-    def __init__(self, card: Card, settings: VllmEngine, loop: asyncio.Runner) -> None:
+    def __init__(self, card: Card, settings: VllmEngineSettings, loop: asyncio.Runner) -> None:
         from actors.vllm_policy import VllmPolicy
 
         self.card = card
-        speaker = Speaker(
+        speaker = PolicyClient(
             policy=VllmPolicy("scripted", settings, "cuda"),
             format=Letters(),
             decode=letters,
@@ -172,7 +172,7 @@ def make(loop: asyncio.Runner, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]
 
     made: list[OneGpu] = []
 
-    def build(capacity: int, settings: VllmEngine = SETTINGS) -> OneGpu:
+    def build(capacity: int, settings: VllmEngineSettings = SETTINGS) -> OneGpu:
         card = Card(capacity)
         scripted = SimpleNamespace(from_engine_args=lambda arguments: ScriptedLLM(card))
         monkeypatch.setattr(vllm_engine, "LLMEngine", scripted)

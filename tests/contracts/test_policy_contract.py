@@ -13,8 +13,8 @@ import pytest
 import torch
 from transformers import PreTrainedModel
 
-from actors.episodes import EpisodeRunner, Speaker
-from actors.settings import TransformersEngine, VllmEngine
+from actors.episodes import EpisodeRunner, PolicyClient
+from actors.settings import TransformersEngineSettings, VllmEngineSettings
 from actors.transformers_policy import TransformersPolicy
 from core.episode import Completion, FinishReason
 from core.interfaces import EngineFailure, Policy, Sampling
@@ -35,7 +35,7 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 TOLERANCE = {"cpu": 1e-4, "cuda": 5e-3}[DEVICE]
 """On a GPU vLLM's attention multiplies fp32 as tf32."""
 COMMON: dict[str, Any] = {"max_model_len": CONTEXT, "max_num_seqs": 64, "sleep": True}
-ENGINE = VllmEngine(**COMMON, kv_cache_mb=64, gpu_memory_utilization=0.1)
+ENGINE = VllmEngineSettings(**COMMON, kv_cache_mb=64, gpu_memory_utilization=0.1)
 ENGINE_ENVIRONMENT = {"VLLM_LOGGING_LEVEL": "ERROR"}
 if DEVICE == "cpu":
     ENGINE_ENVIRONMENT |= {
@@ -101,7 +101,7 @@ def scripted(models) -> Iterator[Subject]:
 @pytest.fixture(scope="module")
 def transformers(models) -> Iterator[Subject]:
     with asyncio.Runner() as runner:
-        policy = TransformersPolicy(str(models[2]), TransformersEngine(**COMMON))
+        policy = TransformersPolicy(str(models[2]), TransformersEngineSettings(**COMMON))
         yield Subject(policy, runner.run, models[0], models[1], count(1))
         runner.run(policy.close())
 
@@ -221,7 +221,7 @@ def test_a_play_is_the_same_to_the_bit_whatever_is_played_beside_it(transformers
             player, prompt = players["one"], [*PROMPT, *range(50, 50 + 9 * number)]
             return [await player.policy.generate(prompt, ask(seed=seed)) for seed in (1, 2)]
 
-        speaker = Speaker(
+        speaker = PolicyClient(
             policy=transformers.policy, format=Letters(), decode=letters, max_tokens=12, probe_tolerance=1.0
         )
         runner = EpisodeRunner(SimpleNamespace(play=play), NoSandbox(), {"one": speaker}, {"one": "one"}, 0)  # type: ignore[arg-type]
@@ -441,7 +441,7 @@ def test_weights_in_the_engines_precision_are_to_it_what_they_are_in_fp32(kind, 
 
     async def play() -> list[Completion]:
         if kind == "transformers":
-            policy: Policy = TransformersPolicy(str(directory), TransformersEngine(**COMMON | half))
+            policy: Policy = TransformersPolicy(str(directory), TransformersEngineSettings(**COMMON | half))
         else:
             from actors.vllm_policy import VllmPolicy
 

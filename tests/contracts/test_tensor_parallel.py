@@ -10,7 +10,7 @@ import pytest
 import torch
 from transformers import Qwen2ForCausalLM
 
-from actors.settings import VllmEngine
+from actors.settings import VllmEngineSettings
 from core.interfaces import EngineFailure
 from embedded.model import build_model, build_tokenizer
 from games.prompts import END, MARKER_TOKENS, PAD
@@ -50,7 +50,7 @@ def test_each_part_of_new_weights_arrives(models, runner: asyncio.Runner) -> Non
     async def start() -> Any:
         from actors.vllm_policy import VllmPolicy
 
-        return VllmPolicy(str(directory), VllmEngine(**ENGINE))
+        return VllmPolicy(str(directory), VllmEngineSettings(**ENGINE))
 
     engine = Subject(runner.run(start()), runner.run, first, second, count(1))
     try:
@@ -80,7 +80,7 @@ def test_adapters_are_each_its_learners(models, runner: asyncio.Runner) -> None:
     async def start() -> Mapping[str, Any]:
         from actors.vllm_policy import adapter_policies
 
-        return adapter_policies(str(directory), VllmEngine(**ENGINE, adapter=True), "cpu", RANKS)
+        return adapter_policies(str(directory), VllmEngineSettings(**ENGINE, adapter=True), "cpu", RANKS)
 
     policies = dict(runner.run(start()))
     pair = Pair(tunings, policies, runner.run, count(1))
@@ -97,7 +97,7 @@ def test_heads_that_cannot_be_divided_are_said(models, runner: asyncio.Runner) -
     async def start() -> Any:
         from actors.vllm_policy import VllmPolicy
 
-        return VllmPolicy(str(models[2]), VllmEngine(**(ENGINE | {"tensor_parallel": 3})))
+        return VllmPolicy(str(models[2]), VllmEngineSettings(**(ENGINE | {"tensor_parallel": 3})))
 
     with pytest.raises(EngineFailure, match=r"attention heads \(4\) must be divisible by"):
         runner.run(start())

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.settings import TransformersEngine
+from actors.settings import TransformersEngineSettings
 from actors.transformers_policy import TransformersPolicy
 from core.interfaces import Sampling
 from core.weights import check_receipt
@@ -31,7 +31,7 @@ def test_they_take_turns_and_agree(path: Path, device: str) -> None:
         {"estimator": {"kind": "grpo"}, "schedule": {"warmup_updates": 0}, "offload": "all"}
     )
     before = taken(device)
-    policy = TransformersPolicy(str(path), TransformersEngine(sleep=True), device)
+    policy = TransformersPolicy(str(path), TransformersEngineSettings(sleep=True), device)
     learner = Learner(settings, 1e-3, path, path, device=device, seed=3)
     engine = taken(device) - before
     sampling = Sampling(max_tokens=8, stop_token_ids=(), temperature=1.0, seed=1)

@@ -15,7 +15,7 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from benchmarks.learner import SHAPES, make_batch, make_model
 from learners.learner import Learner
-from learners.parallel import World
+from learners.parallel import WorkerGroup
 from learners.settings import LearnerSettings
 from runtime.memory_plan import GB, learner_parts, shape_of
 from tests.learning import Live
@@ -122,8 +122,8 @@ def first_of(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], None]]
 
     monkeypatch.setattr(distributed, "all_gather_single", gather)
     monkeypatch.setattr(distributed, "reduce_scatter_single", reduce)
-    monkeypatch.setattr(World, "gather", lambda world, value: [value] * world.size)
-    monkeypatch.setattr(World, "host_group", lambda world: None)
+    monkeypatch.setattr(WorkerGroup, "gather", lambda world, value: [value] * world.size)
+    monkeypatch.setattr(WorkerGroup, "host_group", lambda world: None)
     yield begin
     distributed.destroy_process_group()
 

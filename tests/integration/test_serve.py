@@ -26,8 +26,8 @@ from learners.learner import Learner
 from learners.settings import LearnerSettings
 from learners.state import save_learner
 from serving import engine as serving_engine
-from serving.shelf import Shelf
-from serving.solve import ShelfPolicy, Unfit
+from serving.model_cache import ModelCache
+from serving.solve import CachedModelPolicy, PromptRefused
 from tests.integration.conftest import ROOT, eventually
 from web.keys import add
 
@@ -314,6 +314,10 @@ async def test_a_prompt_that_the_engine_does_not_take_is_no_failure_of_the_servi
 
         return SimpleNamespace(client=Client(), dead=False, close=close)
 
-    async with Shelf(start, at_once=1, idle_s=60) as shelf:
-        with pytest.raises(Unfit, match="gen takes no prompt of 3 tokens: The decoder prompt is too long"):
-            await ShelfPolicy(shelf, "gen").generate([1, 2, 3], Sampling(max_tokens=5, stop_token_ids=()))
+    async with ModelCache(start, at_once=1, idle_s=60) as model_cache:
+        with pytest.raises(
+            PromptRefused, match="gen takes no prompt of 3 tokens: The decoder prompt is too long"
+        ):
+            await CachedModelPolicy(model_cache, "gen").generate(
+                [1, 2, 3], Sampling(max_tokens=5, stop_token_ids=())
+            )

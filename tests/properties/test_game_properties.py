@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.episodes import EpisodeRunner, Speaker
+from actors.episodes import EpisodeRunner, PolicyClient
 from core.episode import Episode, Trajectory
 from core.interfaces import Sampling, SandboxFailure
 from core.play import PlayRequest
@@ -149,7 +149,7 @@ def run(rules: GameRules, draw_seed: int, *, failing: float = 0.1, attempts: int
         return style.completion(rng.choice(texts))
 
     policies = sorted(set(rules.seats.values()))
-    speaker = Speaker(
+    speaker = PolicyClient(
         policy=ScriptedPolicy(script),
         format=style,
         decode=letters,

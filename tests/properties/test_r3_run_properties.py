@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.settings import TransformersEngine
+from actors.settings import TransformersEngineSettings
 from actors.transformers_policy import TransformersPolicy
 from configs.schema import Config
 from core.episode import Completion, Episode, Trajectory
@@ -118,7 +118,7 @@ def how(seed: int, temperature: float, max_tokens: int = 8) -> Sampling:
 
 
 def new_policy(model: Path) -> TransformersPolicy:
-    return TransformersPolicy(str(model), TransformersEngine(max_model_len=64))
+    return TransformersPolicy(str(model), TransformersEngineSettings(max_model_len=64))
 
 
 prompts = st.lists(st.integers(0, VOCABULARY - 1), min_size=1, max_size=12)

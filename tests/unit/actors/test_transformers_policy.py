@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.settings import TransformersEngine
+from actors.settings import TransformersEngineSettings
 from actors.transformers_policy import TransformersPolicy
 from core.interfaces import Sampling
 from tests.learning import save_tiny_model
@@ -15,7 +15,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background
 
 
 def test_ctrl_c_ends_decoding_after_the_token(tmp_path: Path) -> None:
-    policy = TransformersPolicy(str(save_tiny_model(tmp_path)), TransformersEngine(max_num_seqs=2))
+    policy = TransformersPolicy(str(save_tiny_model(tmp_path)), TransformersEngineSettings(max_num_seqs=2))
     model, passes = policy._model, 0
 
     def interrupted_at_the_third(**inputs: object) -> object:

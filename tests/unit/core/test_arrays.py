@@ -2,11 +2,11 @@ import numpy as np
 import pytest
 
 from core.arrays import IDS, hold, opened, sealed
-from core.batch import Said, Transcript
+from core.batch import CompletionSpan, Transcript
 
 
 def test_what_is_sealed_comes_out_as_it_went_in_and_is_bytes_to_everybody_else():
-    value = [Transcript(tokens=(1, 2), logprobs=(0.0, -0.5), turns=(Said(0, 1, 2, False),))] * 2
+    value = [Transcript(tokens=(1, 2), logprobs=(0.0, -0.5), turns=(CompletionSpan(0, 1, 2, False),))] * 2
     seal = sealed(value)
     assert seal.dtype == np.uint8 and seal.ndim == 1
     assert opened(seal) == value

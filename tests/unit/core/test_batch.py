@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from core.batch import BatchSpec, Reading, SampleSpec, transcript_of
+from core.batch import BatchSpec, SampleSpec, TokenSelection, transcript_of
 from core.episode import Completion, Episode, FinishReason, Trajectory, Turn
 from tests.playing import sample_of
 
@@ -70,7 +70,7 @@ def test_a_batch_is_made_where_the_transcripts_are_and_each_place_is_asked_once(
     """Places are told apart by who they are: references, here lists that are equal."""
     one, other = [transcript_of(TWO_STAGES)] * 2, [transcript_of(TWO_STAGES)] * 2
     at = [(one, 1), (other, 0), (one, 0)]
-    specs = tuple(SampleSpec(place, i, "generator", 0.5, float(i), Reading()) for place, i in at)
+    specs = tuple(SampleSpec(place, i, "generator", 0.5, float(i), TokenSelection()) for place, i in at)
     asked = []
 
     def fetch(places):

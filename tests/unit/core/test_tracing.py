@@ -1,6 +1,6 @@
 import pytest
 
-from core.tracing import Occupancy, seconds_of
+from core.tracing import BusyTimer, seconds_of
 
 
 @pytest.fixture
@@ -14,7 +14,7 @@ def clock(monkeypatch):
 
 
 def test_a_moment_counts_for_the_first_kind_that_is_busy(clock):
-    occupancy = Occupancy("generate", "sandbox")
+    occupancy = BusyTimer("generate", "sandbox")
     clock.now += 5  # idle
     with occupancy.working("sandbox"):
         clock.now += 1
@@ -32,7 +32,7 @@ def test_a_moment_counts_for_the_first_kind_that_is_busy(clock):
 
 
 def test_what_is_still_going_on_counts_up_to_now(clock):
-    occupancy = Occupancy("generate", "sandbox")
+    occupancy = BusyTimer("generate", "sandbox")
     with occupancy.working("generate"):
         clock.now += 3
         assert occupancy.spans() == [("generate", 1000.0, 1003.0)]
@@ -41,7 +41,7 @@ def test_what_is_still_going_on_counts_up_to_now(clock):
 
 
 def test_failing_work_ends_too(clock):
-    occupancy = Occupancy("sandbox")
+    occupancy = BusyTimer("sandbox")
     with pytest.raises(RuntimeError), occupancy.working("sandbox"):
         clock.now += 2
         raise RuntimeError

@@ -6,8 +6,8 @@ from dataclasses import replace
 from core.interfaces import Sampling
 from core.problem import Problem
 from core.verdict import Limits
-from evaluation.solving import Solution, Solver, Tester
-from evaluation.writing import Writer
+from evaluation.solving import Solver, SolveResult, Tester
+from evaluation.writing import PolicyWriter
 from games.multistage.game import MultistageGame
 from games.multistage.rules import MultistageRules
 from games.programs.game import SolverGame
@@ -28,7 +28,7 @@ CODE = MultistageGame(MultistageRules(stages=0))
 ALL = MultistageGame(MultistageRules())
 
 
-def writer(*texts: str, style: Letters | None = None) -> Writer:
+def writer(*texts: str, style: Letters | None = None) -> PolicyWriter:
     """Answers with one text after the other, the last one for ever; remembers its prompts."""
     left, prompts = list(texts), []
 
@@ -37,16 +37,16 @@ def writer(*texts: str, style: Letters | None = None) -> Writer:
         return left.pop(0) if len(left) > 1 else left[0]
 
     seat = player("generator", says, format=style or Letters())
-    made = Writer(policy=seat.policy, format=seat.format, max_tokens=100, seed=1)
+    made = PolicyWriter(policy=seat.policy, format=seat.format, max_tokens=100, seed=1)
     made.policy.prompts = prompts  # type: ignore[attr-defined]
     return made
 
 
-def solver(by: Writer, sandbox=None, *, game=CODE, **more) -> Solver:
+def solver(by: PolicyWriter, sandbox=None, *, game=CODE, **more) -> Solver:
     return Solver(game=game, writer=by, temperature=1.0, sandbox=sandbox, limits=LIMITS, **more)
 
 
-def solved(by: Solver, problem: Problem = PROBLEM, **more) -> Solution:
+def solved(by: Solver, problem: Problem = PROBLEM, **more) -> SolveResult:
     return asyncio.run(by.solve(problem, **more))
 
 

@@ -11,7 +11,7 @@ from peft import AutoPeftModelForCausalLM, PeftModel
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
-from actors.settings import TransformersEngine
+from actors.settings import TransformersEngineSettings
 from learners.adapters import merged_folder
 from learners.checkpoints import CheckpointError
 from learners.learner import Learner
@@ -79,7 +79,7 @@ def test_merged_it_has_the_published_weights_to_the_bit(saved) -> None:
 @pytest.mark.asyncio
 async def test_an_engine_plays_it(saved) -> None:
     learner, folder = saved
-    settings = TransformersEngine(max_model_len=64)
+    settings = TransformersEngineSettings(max_model_len=64)
     policy: Any = build_policy(settings, str(folder), "cpu")
     row = row_of([TOKENS])
     with torch.no_grad():

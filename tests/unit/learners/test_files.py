@@ -7,13 +7,13 @@ import pytest
 import torch
 from transformers import GenerationConfig, PreTrainedModel
 
-from actors.settings import TransformersEngine
+from actors.settings import TransformersEngineSettings
 from actors.transformers_policy import TransformersPolicy
 from learners.adapters import merged_folder
 from learners.files import fill, open_empty, write_model
 from learners.learner import Learner
 from learners.models import buffers_of, load_model
-from learners.parallel import World, shard
+from learners.parallel import WorkerGroup, shard
 from learners.recovery import go_back
 from learners.settings import LearnerSettings
 from learners.state import save_learner
@@ -73,7 +73,7 @@ async def test_buffers_are_saved_and_published(
     assert same_buffers(saved, load_model(scaled))
     update = learner.export()
     assert update.tensors.keys() >= SCALARS
-    engine = TransformersPolicy(str(scaled), TransformersEngine(max_model_len=64))
+    engine = TransformersPolicy(str(scaled), TransformersEngineSettings(max_model_len=64))
     assert (await engine.load_weights(update)).probe_difference < 1e-4
 
 
@@ -92,5 +92,5 @@ def test_a_model_that_is_read_in_parts_has_its_buffers(scaled: Path, alone: None
     assert all(p.is_meta for p in model.parameters())
     scorer = Scorer(model)
     shard(scorer, list(decoder_layers(model)))
-    fill(scorer, model, World())
+    fill(scorer, model, WorkerGroup())
     assert same_buffers(model, load_model(scaled))

@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from learners.schedule import Constant, Falling
+from learners.schedule import Constant, DecaySchedule
 from tests.learning import largest_difference, weights
 
 
 def factor(update, kind="linear", warmup=4, decay=14, floor=0.2):
-    return Falling(kind=kind, warmup_updates=warmup, decay_updates=decay, floor=floor).factor(update)
+    return DecaySchedule(kind=kind, warmup_updates=warmup, decay_updates=decay, floor=floor).factor(update)
 
 
 def test_by_hand():

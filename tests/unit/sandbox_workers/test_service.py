@@ -13,7 +13,7 @@ from core.interfaces import SandboxFailure
 from core.verdict import Limits, Status, Verdict
 from sandbox_workers import jobs
 from sandbox_workers.client import SandboxClient
-from sandbox_workers.service import Most, Refused, RunCode, as_job, as_run, make_app
+from sandbox_workers.service import RequestLimits, RequestRefused, RunCode, as_job, as_run, make_app
 from tests.serving import served
 from web.service import say_errors_plainly
 
@@ -37,7 +37,7 @@ class Scripted(SandboxClient):
 
 
 def service(sandbox: SandboxClient) -> Any:
-    app = make_app(sandbox, Most(memory_mb=1024, seconds=60, waiting=2))
+    app = make_app(sandbox, RequestLimits(memory_mb=1024, seconds=60, waiting=2))
     say_errors_plainly(app)
     return served(app)
 
@@ -125,9 +125,9 @@ def test_what_does_not_build_never_ran() -> None:
 
 
 def test_a_request_keeps_no_slot_for_ever() -> None:
-    most = Most(memory_mb=512, seconds=10, waiting=1)
+    most = RequestLimits(memory_mb=512, seconds=10, waiting=1)
     assert most.limits(Limits(), 200) == Limits()
-    with pytest.raises(Refused, match="tests: 300"):
+    with pytest.raises(RequestRefused, match="tests: 300"):
         most.limits(Limits(), 300)
     for name, value in (
         ("memory_mb", 513),
@@ -136,17 +136,17 @@ def test_a_request_keeps_no_slot_for_ever() -> None:
         ("processes", 65),
         ("output_kb", 1025),
     ):
-        with pytest.raises(Refused, match=f"limits.{name}: {value} is above"):
+        with pytest.raises(RequestRefused, match=f"limits.{name}: {value} is above"):
             most.limits(Limits(**{name: value}), 1)
 
 
 def test_who_states_no_limits_is_not_refused_for_the_defaults() -> None:
-    small = Most(memory_mb=128, seconds=1, waiting=1)
+    small = RequestLimits(memory_mb=128, seconds=1, waiting=1)
     assert small.limits(Limits(), 1) == Limits(memory_mb=128, cpu_s=1, wall_s=4)
     assert small.limits(Limits(memory_mb=64), 1).memory_mb == 64
     job = as_job(RunCode(code="", language="python"), small)
     assert small.limits(job.limits, 1).cpu_s == 1
     with pytest.raises(
-        Refused, match="cpu_s: 2 is above 1"
+        RequestRefused, match="cpu_s: 2 is above 1"
     ):  # wall_s, 8, is so too: what the request said comes first
         small.limits(as_job(RunCode(code="", language="python", run_timeout=2), small).limits, 1)

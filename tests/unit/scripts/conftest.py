@@ -10,7 +10,7 @@ import pytest
 
 from core.interfaces import Sampling
 from embedded.model import build_tokenizer
-from evaluation.writing import Writer
+from evaluation.writing import PolicyWriter
 from games.prompts import END, MARKER_TOKENS, PAD
 from runtime.model import Model
 from sandbox_workers.local import LocalSandbox
@@ -58,14 +58,14 @@ class Scripted:
         return Model(path="some/model", tokenizer=self.tokenizer, context=self.context, run=self.run)
 
     @asynccontextmanager
-    async def loaded(self, model, engine, device, style, max_tokens, seed) -> AsyncIterator[Writer]:
+    async def loaded(self, model, engine, device, style, max_tokens, seed) -> AsyncIterator[PolicyWriter]:
         def script(prompt: Sequence[int], sampling: Sampling) -> list[int]:
             self.prompts.append(self.tokenizer.decode(prompt))
             return style.completion(self.answer(self.prompts[-1], sampling))
 
         self.engines.append((device, engine.dtype))
         await asyncio.sleep(0)
-        yield Writer(policy=ScriptedPolicy(script), format=style, max_tokens=max_tokens, seed=seed)
+        yield PolicyWriter(policy=ScriptedPolicy(script), format=style, max_tokens=max_tokens, seed=seed)
 
 
 @pytest.fixture

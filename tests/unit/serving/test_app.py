@@ -15,7 +15,7 @@ from runtime.model import Model
 from scripts.serve import _options
 from serving import app as serving_app
 from serving.app import asked_tokens, build_app
-from serving.cache import Answer
+from serving.cache import CachedAnswer
 from serving.engine import EngineOptions
 from web.service import guarded
 
@@ -62,7 +62,7 @@ class Echo:
 
     app: FastAPI
     dead: bool = False
-    cache: LRUCache[str, Answer] = field(default_factory=lambda: LRUCache(1 << 20, getsizeof=len))
+    cache: LRUCache[str, CachedAnswer] = field(default_factory=lambda: LRUCache(1 << 20, getsizeof=len))
 
     async def close(self) -> None: ...
 

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 from cachetools import LRUCache
 
-from serving.cache import Answer, answer_from, cache_key
+from serving.cache import CachedAnswer, answer_from, cache_key
 
 GREEDY = {"model": "m", "prompt": "p", "temperature": 0}
 
@@ -81,7 +81,7 @@ async def test_an_equal_request_gets_the_same_bytes_without_asking_the_model() -
     ids=["no key", "refused", "broke off", "larger than the cache", "no cache"],
 )
 async def test_what_is_not_kept_is_asked_again(key: str | None, service: Service, size: int) -> None:
-    cache: LRUCache[str, Answer] = LRUCache(size, getsizeof=len)
+    cache: LRUCache[str, CachedAnswer] = LRUCache(size, getsizeof=len)
     first = await asked(cache, key, service)
     assert await asked(cache, key, service) == first
     assert service.asked == 2 and not cache
@@ -89,7 +89,7 @@ async def test_what_is_not_kept_is_asked_again(key: str | None, service: Service
 
 @pytest.mark.asyncio
 async def test_the_cache_does_not_grow_beyond_its_size() -> None:
-    cache: LRUCache[str, Answer] = LRUCache(10_000, getsizeof=len)
+    cache: LRUCache[str, CachedAnswer] = LRUCache(10_000, getsizeof=len)
     for number in range(100):
         await asked(cache, str(number), Service([b"x" * 500]))
     assert 0 < cache.currsize <= 10_000 and "99" in cache and "0" not in cache
@@ -97,7 +97,7 @@ async def test_the_cache_does_not_grow_beyond_its_size() -> None:
 
 @pytest.mark.asyncio
 async def test_the_answer_to_who_has_hung_up_is_not_kept() -> None:
-    cache: dict[str, Answer] = {}
+    cache: dict[str, CachedAnswer] = {}
 
     async def vllm(scope: Any, receive: Any, send: Any) -> None:
         assert (await receive())["type"] == "http.disconnect"

@@ -10,10 +10,10 @@ from fastapi.responses import StreamingResponse
 from core.interfaces import Sandbox
 from core.problem import Problem
 from embedded.teaching import SHIPPED
-from evaluation.solving import Solution, Solver
+from evaluation.solving import Solver, SolveResult
 from runtime.model import Model, open_model
 from serving import solve as serving_solve
-from serving.solve import SolveRequest, Solving, Unfit
+from serving.solve import PromptRefused, SolveRequest, Solving
 
 MODELS = {name: open_model(str(SHIPPED / name), "--model") for name in ("generator", "discriminator")}
 HUB = dataclasses.replace(MODELS["generator"], run={}, context=32_768)
@@ -27,12 +27,12 @@ class Asked(Solver):
     problems: list[Problem]
     fails: Exception | None = None
 
-    async def solve(self, problem: Any, heard: Any = None) -> Solution:
+    async def solve(self, problem: Any, heard: Any = None) -> SolveResult:
         self.seen.append(self)
         self.problems.append(problem)
         if self.fails:
             raise self.fails
-        return Solution(problem=problem.id, attempts=[])
+        return SolveResult(problem=problem.id, attempts=[])
 
 
 @pytest.fixture(autouse=True)
@@ -122,7 +122,7 @@ async def test_a_function_without_a_signature_is_the_one_that_the_tests_call(ask
 
 @pytest.mark.asyncio
 async def test_a_prompt_that_no_engine_takes_is_the_requests_fault(asked: type[Asked]) -> None:
-    asked.fails = Unfit("generator takes no prompt of 9000 tokens")
+    asked.fails = PromptRefused("generator takes no prompt of 9000 tokens")
     status, said = await ask()
     assert status == 400 and "no prompt of 9000 tokens" in json.loads(said)["error"]["message"]
     status, said = await ask(stream=True)

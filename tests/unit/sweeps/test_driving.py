@@ -13,7 +13,7 @@ import pytest
 
 import sweeps.driving
 from core.errors import RunFailed
-from sweeps.driving import Driven
+from sweeps.driving import DriverProcess
 from tracking.rows import read_rows
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -33,10 +33,10 @@ for step in range(3):
 def driver(tmp_path, monkeypatch):
     """Makes the driver end so, and starts it."""
 
-    def start(end: str) -> Driven:
+    def start(end: str) -> DriverProcess:
         (tmp_path / "driver.py").write_text(DRIVER.replace("{end}", end))
         monkeypatch.setattr(sweeps.driving, "_ROOT", tmp_path)
-        return Driven(tmp_path / "run", [str(tmp_path / "run"), "x"], tmp_path / "log")
+        return DriverProcess(tmp_path / "run", [str(tmp_path / "run"), "x"], tmp_path / "log")
 
     return start
 
@@ -54,9 +54,9 @@ def test_a_run_is_where_its_paths_are_meant_if_there_is_such_a_place(driver, tmp
     assert (tmp_path / "run" / "cwd").read_text() == str(tmp_path)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    again = Driven(tmp_path / "b", [str(tmp_path / "b"), "x"], tmp_path / "log", str(elsewhere))
+    again = DriverProcess(tmp_path / "b", [str(tmp_path / "b"), "x"], tmp_path / "log", str(elsewhere))
     assert list(again.rows()) and (tmp_path / "b" / "cwd").read_text() == str(elsewhere)
-    gone = Driven(tmp_path / "c", [str(tmp_path / "c"), "x"], tmp_path / "log", str(tmp_path / "gone"))
+    gone = DriverProcess(tmp_path / "c", [str(tmp_path / "c"), "x"], tmp_path / "log", str(tmp_path / "gone"))
     assert list(gone.rows()) and (tmp_path / "c" / "cwd").read_text() == str(tmp_path)
 
 

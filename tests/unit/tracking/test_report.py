@@ -22,7 +22,7 @@ from games.programs.code_golf import CodeGolfRules
 from sandbox_workers.local import LocalSandbox
 from tests.playing import play, reader
 from tests.recorded import DOUBLE, PROGRAMS, match, record, spar
-from tracking.report import Gathered, gather, is_over, names_of, page
+from tracking.report import ReportData, gather, is_over, names_of, page
 from tracking.rows import append_row
 
 HOSTILE = '</script><script>window.stolen = 1</script><img src=x onerror="stolen=1">&lt;<!--'
@@ -44,7 +44,7 @@ def run(tmp_path: Path, sandbox: LocalSandbox) -> Path:
     return tmp_path / "a"
 
 
-def episodes(found: Gathered, step: int) -> list[list[dict[str, Any]]]:
+def episodes(found: ReportData, step: int) -> list[list[dict[str, Any]]]:
     return json.loads(gzip.decompress(base64.b64decode(found.steps[step])))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from core.tracing import Occupancy
+from core.tracing import BusyTimer
 from tracking.clock import Clock
 from tracking.trace import Trace
 
@@ -49,7 +49,7 @@ def test_a_line_that_a_crash_cut_off_is_left_out(tmp_path: Path, torn: str) -> N
 
 
 def test_spans_are_told_apart() -> None:
-    occupancy = Occupancy("generate", "sandbox")
+    occupancy = BusyTimer("generate", "sandbox")
 
     async def work(kind: str) -> None:
         with occupancy.working(kind):

@@ -20,7 +20,7 @@ from pydantic import BaseModel
 from core.errors import SparringError
 from tests.serving import served
 from web import keys as web_keys
-from web.guard import Bucket, Guard
+from web.guard import AccessMiddleware, Bucket
 from web.options import add_options
 from web.service import guarded
 
@@ -265,7 +265,7 @@ def test_it_guards_any_asgi_service() -> None:
             await send({"type": "http.response.start", "status": 200, "headers": []})
             await send({"type": "http.response.body", "body": body[::-1]})
 
-    with served(Guard(plain, max_body_bytes=3)) as url:
+    with served(AccessMiddleware(plain, max_body_bytes=3)) as url:
         assert httpx.post(url, content=b"abc").content == b"cba"
         assert httpx.post(url, content=b"abcd").status_code == 413
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 
-class Loaded(Protocol):
+class ClosableModel(Protocol):
     @property
     def dead(self) -> bool:
         """Whether the model can no longer answer; the next request then loads it again."""
@@ -22,11 +22,11 @@ class Loaded(Protocol):
     async def close(self) -> None: ...
 
 
-L = TypeVar("L", bound=Loaded)
+L = TypeVar("L", bound=ClosableModel)
 
 
 @dataclass(slots=True, eq=False)
-class Place(Generic[L]):
+class CachedModel(Generic[L]):
     loading: asyncio.Task[L]
     users: int = 0
     used: float = 0.0
@@ -43,19 +43,19 @@ class Place(Generic[L]):
         return task.done() and (task.cancelled() or task.exception() is not None or task.result().dead)
 
 
-class Shelf(Generic[L]):
+class ModelCache(Generic[L]):
     """The loaded models. An async context manager, at whose end all models are closed."""
 
     def __init__(self, start: Callable[[str], Awaitable[L]], *, at_once: int, idle_s: float) -> None:
         self._start, self._at_once, self._idle_s = start, at_once, idle_s
-        self._places: dict[str, Place[L]] = {}
+        self._places: dict[str, CachedModel[L]] = {}
         self._room, self._load_one = asyncio.Lock(), asyncio.Lock()
         self._freed = asyncio.Event()
 
     def __contains__(self, name: str) -> bool:
         return name in self._places
 
-    async def __aenter__(self) -> "Shelf[L]":
+    async def __aenter__(self) -> "ModelCache[L]":
         self._sweeper = asyncio.create_task(self._sweep())
         return self
 
@@ -82,7 +82,7 @@ class Shelf(Generic[L]):
                 await asyncio.shield(_close(self._places.pop(name)))
             self._freed.set()
 
-    async def _make(self, name: str) -> Place[L]:
+    async def _make(self, name: str) -> CachedModel[L]:
         async with self._room:
             if name in self._places and self._places[name].useless:
                 await _closed(self._places.pop(name))
@@ -94,7 +94,7 @@ class Shelf(Generic[L]):
                     else:
                         self._freed.clear()
                         await self._freed.wait()
-                self._places[name] = Place(asyncio.create_task(self._load(name)))
+                self._places[name] = CachedModel(asyncio.create_task(self._load(name)))
             return self._places[name]
 
     async def _load(self, name: str) -> L:
@@ -114,7 +114,7 @@ class Shelf(Generic[L]):
                         await _close(self._places.pop(name))
 
 
-async def _closed(place: Place[L]) -> None:
+async def _closed(place: CachedModel[L]) -> None:
     """Waits until the model is closed, even if the waiting task is cancelled: its memory is free only then."""
     closing, cancelled = asyncio.create_task(_close(place)), None
     while not closing.done():
@@ -126,7 +126,7 @@ async def _closed(place: Place[L]) -> None:
         raise cancelled
 
 
-async def _close(place: Place[L]) -> None:
+async def _close(place: CachedModel[L]) -> None:
     loaded = (await asyncio.gather(place.loading, return_exceptions=True))[0]
     if not isinstance(loaded, BaseException):
         try:

@@ -3,7 +3,7 @@ from collections.abc import Callable
 
 import pytest
 
-from serving.shelf import Shelf
+from serving.model_cache import ModelCache
 
 
 class Book:
@@ -17,7 +17,7 @@ class Book:
         self._log.append(f"close {self.name}")
 
 
-def shelf(
+def model_cache(
     log: list[str], at_once: int = 2, idle_s: float = 1000.0, fails: Callable[[str], bool] = lambda _: False
 ):
     async def start(name: str) -> Book:
@@ -27,10 +27,10 @@ def shelf(
             raise ValueError(f"no room for {name}")
         return Book(name, log)
 
-    return Shelf(start, at_once=at_once, idle_s=idle_s)
+    return ModelCache(start, at_once=at_once, idle_s=idle_s)
 
 
-async def ask(models: Shelf[Book], name: str) -> str:
+async def ask(models: ModelCache[Book], name: str) -> str:
     async with models.use(name) as book:
         await asyncio.sleep(0)
         return book.name
@@ -39,7 +39,7 @@ async def ask(models: Shelf[Book], name: str) -> str:
 @pytest.mark.asyncio
 async def test_many_first_requests_load_a_model_once_and_all_are_answered() -> None:
     log: list[str] = []
-    async with shelf(log) as models:
+    async with model_cache(log) as models:
         assert await asyncio.gather(*(ask(models, "a") for _ in range(20))) == ["a"] * 20
         assert log == ["load a"]
     assert log == ["load a", "close a"]
@@ -48,7 +48,7 @@ async def test_many_first_requests_load_a_model_once_and_all_are_answered() -> N
 @pytest.mark.asyncio
 async def test_the_longest_unused_makes_room() -> None:
     log: list[str] = []
-    async with shelf(log, at_once=2) as models:
+    async with model_cache(log, at_once=2) as models:
         for name in ("a", "b", "a", "c"):
             await ask(models, name)
         assert log == ["load a", "load b", "close b", "load c"]
@@ -58,7 +58,7 @@ async def test_the_longest_unused_makes_room() -> None:
 @pytest.mark.asyncio
 async def test_a_model_in_use_is_not_put_away_and_the_other_waits() -> None:
     log: list[str] = []
-    async with shelf(log, at_once=1) as models:
+    async with model_cache(log, at_once=1) as models:
         async with models.use("a"):
             other = asyncio.create_task(ask(models, "b"))
             await asyncio.sleep(0.02)
@@ -70,7 +70,7 @@ async def test_a_model_in_use_is_not_put_away_and_the_other_waits() -> None:
 @pytest.mark.asyncio
 async def test_what_nobody_asks_for_is_put_away_and_loaded_again_when_asked() -> None:
     log: list[str] = []
-    async with shelf(log, idle_s=0.01) as models:
+    async with model_cache(log, idle_s=0.01) as models:
         async with models.use("busy"):
             await ask(models, "a")
             async with asyncio.timeout(5):
@@ -85,7 +85,7 @@ async def test_what_nobody_asks_for_is_put_away_and_loaded_again_when_asked() ->
 async def test_a_failed_load_is_said_to_all_who_waited_and_tried_again_by_the_next() -> None:
     log: list[str] = []
     broken = {"a"}
-    async with shelf(log, fails=lambda name: name in broken) as models:
+    async with model_cache(log, fails=lambda name: name in broken) as models:
         said = await asyncio.gather(*(ask(models, "a") for _ in range(3)), return_exceptions=True)
         assert [str(error) for error in said] == ["no room for a"] * 3 and log == ["fail a"]
         broken.clear()
@@ -95,7 +95,7 @@ async def test_a_failed_load_is_said_to_all_who_waited_and_tried_again_by_the_ne
 @pytest.mark.asyncio
 async def test_a_client_that_leaves_during_the_load_leaves_the_model_to_the_next() -> None:
     log: list[str] = []
-    async with shelf(log) as models:
+    async with model_cache(log) as models:
         gone = asyncio.create_task(ask(models, "a"))
         await asyncio.sleep(0)
         gone.cancel()
@@ -106,7 +106,7 @@ async def test_a_client_that_leaves_during_the_load_leaves_the_model_to_the_next
 @pytest.mark.asyncio
 async def test_nothing_is_loaded_before_what_makes_room_is_gone_though_its_client_leaves() -> None:
     log: list[str] = []
-    async with shelf(log, at_once=1) as models:
+    async with model_cache(log, at_once=1) as models:
         async with models.use("a") as book:
             may_go, close = asyncio.Event(), book.close
 
@@ -129,7 +129,7 @@ async def test_nothing_is_loaded_before_what_makes_room_is_gone_though_its_clien
 @pytest.mark.asyncio
 async def test_a_load_that_nobody_waits_for_any_more_does_not_keep_others_out() -> None:
     log: list[str] = []
-    async with shelf(log, at_once=1) as models:
+    async with model_cache(log, at_once=1) as models:
         gone = asyncio.create_task(ask(models, "a"))
         await asyncio.sleep(0)
         gone.cancel()
@@ -141,7 +141,7 @@ async def test_a_load_that_nobody_waits_for_any_more_does_not_keep_others_out() 
 @pytest.mark.asyncio
 async def test_a_dead_model_is_loaded_anew_while_others_still_hold_it() -> None:
     log: list[str] = []
-    async with shelf(log) as models, models.use("a") as first:
+    async with model_cache(log) as models, models.use("a") as first:
         first.dead = True
         await ask(models, "a")  # fails with the dead one, and finds it out
         async with models.use("a") as second:
@@ -152,7 +152,7 @@ async def test_a_dead_model_is_loaded_anew_while_others_still_hold_it() -> None:
 @pytest.mark.asyncio
 async def test_a_model_that_died_while_nobody_used_it_is_given_to_nobody() -> None:
     log: list[str] = []
-    async with shelf(log, at_once=1) as models:
+    async with model_cache(log, at_once=1) as models:
         async with models.use("a") as first:
             pass
         first.dead = True
@@ -166,7 +166,7 @@ async def test_a_model_that_cannot_be_put_away_keeps_no_other_from_it(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     log: list[str] = []
-    async with shelf(log, idle_s=0.01) as models:
+    async with model_cache(log, idle_s=0.01) as models:
         async with models.use("a") as book:
 
             async def refuse() -> None:
