@@ -6,11 +6,11 @@ it.
 
 Programs are judged by a discriminator that learns, by the same one frozen, or without one: by the four typical tests
 that a problem comes with; by twelve tests, or ninety-six, on random inputs from the range of the numbers, drawn for
-each problem, which a run plays once; by twelve tests at the numbers in a problem's text and beside them, as somebody
-would write them who knows the mistakes. (If both learn, sparring judges a program by up to twenty-four tests, otherwise
-by three.) Generator steps and samples are equal, the supervised warm-up is the same, as are the hidden tests on
-held-out problems; there are several seeds. In addition, sparring starts from two other warm-ups, which it makes
-(start_1, start_2).
+each problem, which a run plays once; or by twelve tests at the numbers in a problem's text and beside them, the tests of
+an author that knows the mistakes. (If both learn, sparring judges a program by up to twenty-four tests, otherwise by
+three.) Generator steps and samples are equal, the supervised warm-up is the same, as are the hidden tests on held-out
+problems; there are several seeds. In addition, sparring starts from two other warm-ups, which it makes (start_1,
+start_2).
 
 Runs are local and bit-identical (experiments/runs.py), and several can run in parallel; finished runs are not repeated.
 """
