@@ -9,7 +9,8 @@ and each verdict is checked. A hostile request has a program of hostile_jobs.py;
 PASSED, or be a 503. `mixed` has 200 requests in flight, of which one in 20 is hostile. Latencies are those of honest
 requests, measured by the client. The clients share the machine's cores with the service. `vs_in_process` is the
 service's honest requests/s divided by those of the same sandbox called without HTTP, in the same run, with 200 in
-flight in both. The exit code is 1 if a request was lost, an honest one was judged wrongly or a hostile one passed.
+flight in both.
+The exit code is 1 if a request was lost, an honest one was judged wrongly or a hostile one passed.
 """
 
 import asyncio
@@ -122,7 +123,7 @@ class Answers:
 
 
 async def ask(url: str, requests: Sequence[Request], in_flight: int) -> Answers:
-    """Sends all requests in random order, with `in_flight` of them at a time."""
+    """Sends all requests in random order, with `in_flight` requests at a time."""
     answers, waiting = Answers(), iter(random.Random(1).sample(requests, len(requests)))
 
     async def client(session: aiohttp.ClientSession) -> None:

@@ -3,8 +3,8 @@
     python -m benchmarks.report_page --run output/RUN
 
 The page counts as opened when the curves are drawn and the newest step's attempts are listed. Another step counts when
-its attempts are unpacked and listed. Figures are medians of five. --quick takes a made-up run of three steps. vs_jsonl:
-bytes of the run's episodes.jsonl divided by those of the page.
+its attempts are unpacked and listed. Figures are medians of five. --quick takes a made-up run of three steps.
+vs_jsonl: bytes of the run's episodes.jsonl divided by those of the page.
 """
 
 import json

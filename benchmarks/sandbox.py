@@ -125,8 +125,8 @@ def make_job(number: int, code: bool, tests: int) -> JobSource:
 
 
 async def judge_all(sandbox: LocalSandbox, jobs: Sequence[JobSource], in_flight: int) -> list[float]:
-    """Judges the jobs, with `in_flight` of them at a time, and returns the seconds that each took. Raises RuntimeError
-    if a test does not pass."""
+    """Judges the jobs, with `in_flight` jobs at a time, and returns the seconds that each took. Raises RuntimeError if
+    a test does not pass."""
     room = asyncio.Semaphore(in_flight)
 
     async def one(program: str, tests: Sequence[str]) -> float:

@@ -7,9 +7,10 @@ under mixed load.
 Both serve the shipped generator (0.4M parameters, so that the servers' own work dominates) on this machine, with the
 same engine settings; ours has a key, a rate limit and an audit log. No two requests are equal; none is cached. A client
 sends its next request as soon as it has an answer. `vs_vllm_serve_N` are requests per second, ours divided by theirs,
-with N clients. Mixed: completions and chats, in one piece and streamed, equal ones, /v1/solve with tests; bad are
-malformed JSON, unknown models, wrong keys, too many tokens, and clients that hang up in mid-stream. A request is lost
-if its answer is incomplete or has an unexpected status.
+with N clients.
+Mixed: completions and chats, in one piece and streamed, equal ones, /v1/solve with tests; bad are malformed JSON,
+unknown models, wrong keys, too many tokens, and clients that hang up in mid-stream. A request is lost if its answer is
+incomplete or has an unexpected status.
 """
 
 import asyncio

@@ -4,8 +4,8 @@
 
 In both, the shipped generator writes one program for each problem, greedily, without stages, with vLLM, and the sandbox
 judges it; they take turns. The engine's start is counted. `scripts.evaluate` also judges the problems' references, to
-name those that cannot be solved. --quick takes the example problems. vs_evaluate: problems per second, ours divided by
-those of `scripts.evaluate`.
+name those that cannot be solved. --quick takes the example problems.
+vs_evaluate: problems per second, ours divided by those of `scripts.evaluate`.
 """
 
 import json

@@ -58,7 +58,7 @@ class Case:
     microbatches: int = 1
     data: dict[str, Any] = field(default_factory=dict)
     differs: str = ""
-    """What TRL defines differently; empty if the two must agree."""
+    """The definition in which TRL differs; empty if the two must agree."""
 
 
 SAME = (

@@ -3,8 +3,9 @@
 verl as a whole needs a GPU's libraries, but its algorithms are functions of padded tensors. They are extracted by name
 from its unmodified source (its wheel, which `make .bench` unpacks): only their decorators, which register them, and the
 classes of its configs are left out. The first table has whole updates, as in benchmarks/trl_parity.py: this project's
-`Advantages.credit` and `Learner.step` against verl's functions on a plain forward pass of the same model, fp32. The
-second table has definitions, in fp64 on random tensors with gaps between the sampled tokens, up to log ratios of 30.
+`Advantages.credit` and `Learner.step` against verl's functions on a plain forward pass of the same model, fp32.
+The second table has definitions, in fp64 on random tensors with gaps between the sampled tokens, up to log ratios of
+30.
 
 Known differences, which are not compared: verl keeps groups whose rewards are all equal, with an advantage of about 0,
 and counts their tokens (here they are left out); its GRPO divides by std + 1e-6 (it is given this project's 1e-4); its

@@ -70,7 +70,7 @@ class Op:
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """How the filtered and transformed elements become the result; {e} is the element's expression."""
+    """The rule by which the filtered and transformed elements become the result; {e} is the element's expression."""
 
     opening: str
     suffix: str

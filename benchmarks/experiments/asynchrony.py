@@ -5,8 +5,9 @@
 
 learning: held-out scores after the same steps and samples, by lag and seed; each run is one process with the
 transformers engine and one thread, and two runs go in parallel. In such a run the weights are exactly as old as the
-lag, so it is the worst case. busy: the recipe `embedded`'s alternating steps on Ray with vLLM, by lag: seconds per
-step, and the shares of this time in which the busier rollout actor samples and in which learners update.
+lag, so it is the worst case.
+busy: the recipe `embedded`'s alternating steps on Ray with vLLM, by lag: seconds per step, and the shares of this time
+in which the busier rollout actor samples and in which learners update.
 """
 
 import json

@@ -4,11 +4,13 @@
     python -m benchmarks.experiments.best_of output/RUN
 
 The first command takes the run of seed 1 of the recipe `embedded`, and makes it if it is missing; --quick takes the
-models before play. The problems are the held-out embedded ones; at each checkpoint of the run, its generator writes
-four programs for each problem. One of them is taken: the first (pass@1), or the one with the most votes
-(evaluation/choosing.py) on the discriminator's tests, on the same number of tests on random inputs, or on the inputs of
-the problem's own baseline tests (a majority of outputs, without their expected values). Any: whether one of the four is
-right, the upper bound of any choice. Solved means that all 20 hidden tests pass. Intervals are over sampling seeds.
+models before play.
+The problems are the held-out embedded ones; at each checkpoint of the run, its generator writes four programs for each
+problem. One of them is taken: the first (pass@1), or the one with the most votes (evaluation/choosing.py) on the
+discriminator's tests, on the same number of tests on random inputs, or on the inputs of the problem's own baseline
+tests (a majority of outputs, without their expected values). Any: whether one of the four is right, the upper bound of
+any choice.
+Solved means that all 20 hidden tests pass. Intervals are over sampling seeds.
 """
 
 import asyncio

@@ -5,14 +5,15 @@ problems; compared are the suites of trained discriminators, of the one before t
     python -m benchmarks.experiments.bug_finding --checkpoint RUN/checkpoints/best/discriminator
 
 The first command takes a run of the recipe `embedded` for each seed, and makes those that are missing. --checkpoint may
-be repeated, once for each seed of a run. --untrained defaults to the recipe's discriminator before play. Bugs: mutants
-of the syntax tree that the sandbox can tell from the reference (`evaluation.mutants`). Most are coarse, and any input
-shows them; --operators comparison boolean keeps only those that need well-chosen inputs. kill@k: the probability that
-one of k suites fails a bug, mean over a problem's bugs, then over problems; five suites are written for each problem.
+be repeated, once for each seed of a run. --untrained defaults to the recipe's discriminator before play.
+Bugs: mutants of the syntax tree that the sandbox can tell from the reference (`evaluation.mutants`). Most are coarse,
+and any input shows them; --operators comparison boolean keeps only those that need well-chosen inputs.
+kill@k: the probability that one of k suites fails a bug, mean over a problem's bugs, then over problems; five suites
+are written for each problem.
 Random inputs are uniform over values of the right type and range, use nothing else of the problem, and come in suites
 of the discriminator's size and in large ones. Two further arms know at which numbers the conditions change: inputs at
-those numbers only, and these mixed with random ones, which a discriminator could learn to write. Intervals are over
-checkpoints for the trained, and over sampling seeds for the others.
+those numbers only, and these mixed with random ones, which a discriminator could learn to write.
+Intervals are over checkpoints for the trained, and over sampling seeds for the others.
 """
 
 import argparse

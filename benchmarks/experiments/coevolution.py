@@ -5,13 +5,15 @@ problems, each discriminator writes suites, and every suite is run on every prog
     python -m benchmarks.experiments.coevolution --output output/experiments
     python -m benchmarks.experiments.coevolution --run RUN [--run ...]
 
-Two tables, means over the runs: kills: the share of the wrong programs of the column's generator that a suite of the
-row's discriminator fails. A program is wrong if it fails a hidden test. survival: the share of all programs of the
-row's generator that pass every suite of the column's discriminator. Later discriminators should find more in each
-column of the first table, later generators survive more in each column of the second. Ratings of all generations come
-from the same games (evaluation/league.py). `python -m scripts.league` does this for any single run. The first command
-takes a run of the recipe `embedded` for each seed, and makes those that are missing; --quick makes a short run of the
-debug recipe.
+Two tables, means over the runs:
+kills: the share of the wrong programs of the column's generator that a suite of the row's discriminator fails. A
+program is wrong if it fails a hidden test.
+survival: the share of all programs of the row's generator that pass every suite of the column's discriminator.
+Later discriminators should find more in each column of the first table, later generators survive more in each column of
+the second. Ratings of all generations come from the same games (evaluation/league.py). `python -m scripts.league` does
+this for any single run.
+The first command takes a run of the recipe `embedded` for each seed, and makes those that are missing; --quick makes a
+short run of the debug recipe.
 """
 
 import asyncio

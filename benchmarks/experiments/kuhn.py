@@ -177,8 +177,8 @@ class Trainer:
         }
 
     def _step(self) -> None:
-        """Updates the policies with one batch: all of it in self-play, or half of it, and a quarter for each role
-        against the past."""
+        """Updates the policies with one batch: the whole batch in self-play, or half in self-play and a quarter for
+        each role against the past."""
         settings, n = self.settings, self.settings.batch
         if settings.opponents == "self":
             mine = [[decisions] for decisions in play(self.rng, self.logits, n)]

@@ -6,11 +6,12 @@ plain gradient steps, and the opponents of curriculum/opponents.py.
 Each update plays eight groups of matches, each group against an opponent drawn for it: always the policy itself (self);
 half of the groups the policy itself, the others any past version (history); or half of them the policy itself, the
 others by prioritized fictitious self-play or any past version (league). A copy of the policy joins the past at every
-20th update. The measure is what the best response earns against the policy (exploitability, 0 in equilibrium): as a
-mean over the policies of the last tenth of the updates, since one policy of a cycle may pass near the equilibrium by
-chance; and against the mean policy of the second half. All have equal numbers of matches. Negative control: the same
-with moves that form no cycle (scissors beat paper and rock, paper beats rock): training against the current opponent is
-then enough, and a league has nothing to add.
+20th update.
+The measure is what the best response earns against the policy (exploitability, 0 in equilibrium): as a mean over the
+policies of the last tenth of the updates, since one policy of a cycle may pass near the equilibrium by chance; and
+against the mean policy of the second half. All have equal numbers of matches.
+Negative control: the same with moves that form no cycle (scissors beat paper and rock, paper beats rock): training
+against the current opponent is then enough, and a league has nothing to add.
 """
 
 import time

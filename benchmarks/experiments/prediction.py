@@ -5,8 +5,9 @@ plays, with two learning rates, against the author that it has from the start.
     python -m benchmarks.experiments.prediction --output output/experiments
 
 Held out: the share of programs of the initial author, on topics that training never saw, whose output the opponent
-predicts greedily. In play: the share of its sampled answers that are right. Seeds vary play; the demonstrations are the
-same. Each run is one process and bit-identical every time. Finished runs are not repeated.
+predicts greedily.
+In play: the share of its sampled answers that are right. Seeds vary play; the demonstrations are the same. Each run is
+one process and bit-identical every time. Finished runs are not repeated.
 """
 
 import json

@@ -72,8 +72,8 @@ def main() -> None:
 
 
 def asserts_of(arm: str, options: argparse.Namespace) -> dict[str, list[float]]:
-    """Returns by seed, before and after training, on weak inputs and on others: their share of the asserts, and how
-    many of them are valid."""
+    """Returns by seed, before and after training, for asserts on weak inputs and on others: the share of all asserts
+    that they make up, and the share of valid ones among them."""
     config = load_run(["--config", options.config, *ARMS[arm]])[0].to_config()
     untrained = ensure_embedded(["discriminator"], config.game, config.warm_start)["discriminator"]
     found: dict[str, list[float]] = {}

@@ -6,16 +6,17 @@ A suite is written test by test, at most 8, by a table of logits (position in th
 the mean of the batch as baseline. Actions: an honest hard test, which wrong programs fail (the best idea comes first,
 the next ones find less); an honest easy test, which they hardly ever fail; an invalid one, which the reference
 contradicts; a duplicate of a test of the suite; a slow one, on which the reference needs most of the time limit and
-programs exceed it; and to stop, so that one or two trivial tests are a suite too. In the first phase half of the programs are wrong; in the second, which starts from the learnt policy, none is: no honest
-test earns anything then.
+programs exceed it; and to stop, so that one or two trivial tests are a suite too.
+In the first phase half of the programs are wrong; in the second, which starts from the learnt policy, none is: no
+honest test earns anything then.
 
 Guarded: the default rules with as many slots as a suite may have tests, as in the shipped recipes; the other arms
 differ from it by one thing, or by what their names give. `slots 1` is the default of the class RewardRules, and exactly
 R0. w: validity_weight. slow: the probability that a program exceeds the time limit on a slow test, otherwise 0.7.
 Against perfect programs p over all tests pays v (1 - v), which is largest at v = 0.5 (games/multistage/rewards.py); if
-slow tests are possible, which are valid but count for a share 1 - s of the programs only, it pays v (1 - v) / (1 - s
-v): at s = 0.7, this is largest at v = 0.65. All arms are measured alike, whatever they reward: validity and duplicates
-are shares of the tests written.
+slow tests are possible, which are valid but count for a share 1 - s of the programs only, it pays
+v (1 - v) / (1 - s v): at s = 0.7, this is largest at v = 0.65.
+All arms are measured alike, whatever they reward: validity and duplicates are shares of the tests written.
 """
 
 import time

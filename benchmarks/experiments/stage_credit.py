@@ -4,17 +4,18 @@ them alone, which is known here and not to the learner, sets the probability of 
     python -m benchmarks.experiments.stage_credit
 
 Tree: K branches at each stage of a trunk, M continuations of each, so 5 K M rollouts (`learners.advantages.tree`).
-Nested: K branches at every stage of every branch, so K^5 rollouts, each of which counts at all five stages. Broadcast:
-whole rollouts, each one's advantage on all its stages (`learners.advantages.grpo`), so that each stage's share is a
-fifth by construction.
+Nested: K branches at every stage of every branch, so K^5 rollouts, each of which counts at all five stages.
+Broadcast: whole rollouts, each one's advantage on all its stages (`learners.advantages.grpo`), so that each stage's
+share is a fifth by construction.
 
 Share: the deciding stage's part of the sum of |advantage| over all stages. An estimate from finitely many rollouts is
 not zero even if the true value is, and |advantage| counts that too. So there is also the share of |mean advantage of
 each choice| over many trees or groups, which is what a policy gradient follows. As a control, there are chains in which
-no stage decides. Speed: rollouts until the right choice at the deciding stage has probability 0.9, with the best
-learning rate of each arm, found on separate seeds. Rollouts are not the whole cost, since a tree's rollouts start in
-the middle; so the sampled stages are counted too. Drift: how far the policies of the other stages, which do not matter,
-have moved meanwhile (total variation).
+no stage decides.
+Speed: rollouts until the right choice at the deciding stage has probability 0.9, with the best learning rate of each
+arm, found on separate seeds. Rollouts are not the whole cost, since a tree's rollouts start in the middle; so the
+sampled stages are counted too.
+Drift: how far the policies of the other stages, which do not matter, have moved meanwhile (total variation).
 """
 
 import statistics

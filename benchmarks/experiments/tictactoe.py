@@ -6,9 +6,10 @@ table: the recipe's own signal, given to a table: a row of logits for each board
 generalise and nothing to forget; REINFORCE by plain gradient steps. credit `match`, as in the recipe: each move earns
 its match's result, against a moving average for each side (RAE); `board`: against the mean of the earlier results from
 that board. opponents `self`, as in the recipe; in half of the matches one side is `history`, a past version of the
-policy, or `minimax`, a player without mistakes. The policies are evaluated exactly, over all matches weighted by their
-probabilities. taught: the recipe's model is trained on matches of a player without mistakes instead of random players,
-and then plays as in the recipe. Each run is one process and bit-identical every time; finished runs are not repeated.
+policy, or `minimax`, a player without mistakes.
+The policies are evaluated exactly, over all matches weighted by their probabilities.
+taught: the recipe's model is trained on matches of a player without mistakes instead of random players, and then plays
+as in the recipe. Each run is one process and bit-identical every time; finished runs are not repeated.
 """
 
 import tempfile
