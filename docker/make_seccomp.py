@@ -141,7 +141,7 @@ def version(lib: ctypes.CDLL) -> tuple[int, int, int]:
 
 def export_bpf(lib: ctypes.CDLL, profile: dict, architecture: str) -> bytes:
     """Returns the BPF program for the kernel of this architecture; system calls of any other architecture kill the
-    process."""
+    caller."""
     token = ctypes.c_uint32(lib.seccomp_arch_resolve_name(architecture.encode()))
     context = ctypes.c_void_p(lib.seccomp_init(_action(profile["defaultAction"], profile["defaultErrnoRet"])))
     try:

@@ -56,7 +56,7 @@ def letters(tokens: Sequence[int]) -> str:
 
 
 def sample_of(trajectory: Trajectory, **reading: Any) -> Sample:
-    """reading: see Reading."""
+    """Makes the training sample of a trajectory. reading: see Reading."""
     spec = SampleSpec(None, 0, trajectory.player, 0.5, 0.25, Reading(**reading))
     return make_sample(transcript_of(trajectory), spec)
 

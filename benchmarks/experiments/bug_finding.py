@@ -154,7 +154,7 @@ async def measure(
 
 
 async def compare(options: argparse.Namespace, config: Config, untrained: Path) -> dict[str, Any]:
-    """Prints the table and returns the figures."""
+    """Measures all arms, prints the table and returns the figures."""
     rules, seeds = MultistageRules.model_validate(config.game), options.seeds
     with LocalSandbox(options.sandbox, limits=rules.sandbox_limits) as sandbox:
         print(sandbox.description)

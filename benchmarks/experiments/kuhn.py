@@ -7,10 +7,10 @@ equilibrium is known exactly? Kuhn poker, a table of logits for each role, REINF
 rae: role 0 earns its payoff + b, role 1 its payoff - b. That cannot change the game, only how an estimator sees it.
 Estimators: one baseline for both roles, which in a zero-sum game is 0 and so the same as none; REINFORCE++, one
 normalisation for both roles; one baseline for each role (RAE). At b = 0 the first and the last should not differ.
-exploitability: the policies learn in three ways: by play against themselves; half of it against a uniform choice of
-their own past (fictitious self-play); or half of it by prioritized fictitious self-play (PFSP: Vinyals et al. 2019,
-"Grandmaster level in StarCraft II using multi-agent reinforcement learning", methods). All have equal numbers of
-episodes.
+exploitability: the policies learn in three ways: by play against themselves; with half of the play against a uniform
+choice of their own past (fictitious self-play); or with half of it by prioritized fictitious self-play (PFSP: Vinyals
+et al. 2019, "Grandmaster level in StarCraft II using multi-agent reinforcement learning", methods). All have equal
+numbers of episodes.
 
 The figures are those of the last policies, and of the mean of the policies of the second half: gradient play circles
 around an equilibrium, which shows in its last policy and not in its mean.
