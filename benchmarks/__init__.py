@@ -1,1 +1,2 @@
-"""Measurements: each script prints its figures and writes them with --json; --quick takes under a minute."""
+"""Benchmarks: each script prints its figures and, with --json, writes them to a file; with --quick it takes under a
+minute."""

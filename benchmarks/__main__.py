@@ -1,12 +1,13 @@
-"""Run the benchmarks one after another, each in a process of its own.
+"""Run the benchmarks one after another, each in its own process.
 
-    python -m benchmarks                      those of minutes; results go to benchmarks/results/NAME.json
+    python -m benchmarks                      those that take minutes; results go to benchmarks/results/NAME.json
     python -m benchmarks --quick              all, under a minute each; results go to output/benchmarks/NAME.json
-    python -m benchmarks learner trl_speed    these only
-    python -m benchmarks --experiments        all experiments, those of hours, too; what is finished is not run again
+    python -m benchmarks learner trl_speed    only these
+    python -m benchmarks --experiments        all experiments, also those that take hours; finished runs are not repeated
 
-After one that fails the others still run; the last line names those that failed, and the exit code is 1. A result is
-there completely or not at all, and a failed run leaves the one before. `python -m benchmarks.tables` shows the results.
+If a benchmark fails, the others still run; the last line names those that failed, and the exit code is 1. A result file
+is written completely or not at all; if a run fails, the previous result remains. `python -m benchmarks.tables` shows
+the results.
 """
 
 import argparse
@@ -62,7 +63,8 @@ def main() -> None:
 
 
 def run(name: str, result: Path, quick: bool) -> int:
-    """The exit code, not 0 where it left no result. Ctrl-C waits for the benchmark to take its sandbox down."""
+    """Runs one benchmark and returns its exit code, which is not 0 if it wrote no result. After Ctrl-C it waits until
+    the benchmark has stopped its sandbox."""
     benchmark = BENCHMARKS[name]
     command = [sys.executable, "-m", f"benchmarks.{benchmark.module}", *benchmark.arguments]
     command += ["--json", str(result), *(["--quick"] if quick else [])]

@@ -1,10 +1,11 @@
-"""Two LoRA policies on one engine, each an adapter beside the backbone, against two engines with the adapters merged.
+"""Compares two LoRA policies as adapters on one engine with two engines that have the adapters merged.
 
-The same requests, half of each policy, all at once; memory is that of a process which holds nothing else (vLLM's cache is
-as large for the one engine as for both of the two); a publish is from the learner's call to the proof. On models of random
-weights: one of the embedded models' shape, and one of 30 M parameters; with --device cuda in bf16 one of 1.5B, the
-learners beside the engines, which nothing else may share the GPU with: its memory is counted as a whole. There the last
-round is learned from, too: how far the engine's log-probabilities are from the learner's, nats a token.
+Both get the same requests at once, half for each policy. Memory is that of a process that does nothing else (vLLM's
+cache of the one engine is as large as the caches of the two together); the time of a weight sync is from the learner's
+call to the verification. The models have random weights: one has the embedded models' shape, one has 30M parameters;
+with --device cuda there is one of 1.5B parameters in bf16, with the learners beside the engines. No other process may
+use that GPU, since its memory is measured as a whole. With cuda, the last round also gives the difference between the
+engine's and the learner's log-probabilities, in nats per token.
 """
 
 import asyncio
@@ -60,7 +61,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as directory:
             model = make_model(Path(directory), shape)
             for together in (True, False):
-                with multiprocessing.get_context("spawn").Pool(1) as one:  # memory is a process's
+                with multiprocessing.get_context("spawn").Pool(1) as one:  # memory is measured per process
                     found[together] = one.apply(measure, (model, device, together, requests, rounds))
         for together, name in ((True, "adapters"), (False, "two_engines")):
             figures |= {f"{name}_{size}_{figure}": value for figure, value in found[together].items()}
@@ -83,7 +84,7 @@ def make_model(directory: Path, shape: Mapping[str, int]) -> str:
 
 
 def held(device: str) -> float:
-    """Bytes of this process, or of the GPU."""
+    """Returns the bytes in use: those of this process on a CPU, those of the whole GPU on cuda."""
     import torch
 
     if device == "cpu":
@@ -93,7 +94,7 @@ def held(device: str) -> float:
 
 
 def measure(model: str, device: str, together: bool, requests: int, rounds: int) -> dict[str, float]:
-    """In a process of its own."""
+    """Measures one arrangement. It is called in a separate process, so that the memory figures are its own."""
     import torch
 
     from actors.settings import VllmEngineSettings
@@ -109,7 +110,7 @@ def measure(model: str, device: str, together: bool, requests: int, rounds: int)
         kv_cache_mb=CACHE_MB[device] // (1 if together else 2),
         adapter=together,
         dtype="bfloat16" if device == "cuda" else None,
-        sleep=together,  # two engines of one process cannot
+        sleep=together,  # two engines in one process cannot sleep
     )
     start = time.perf_counter()
     policies: dict[str, Any] = (

@@ -1,18 +1,20 @@
-"""All benchmarks, and what each speaks of: `python -m benchmarks` runs them, `python -m benchmarks.tables` shows them."""
+"""All benchmarks, and the code that each measures: `python -m benchmarks` runs them, `python -m benchmarks.tables`
+shows them."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Benchmark:
-    """A script with its arguments; its name is that of its result."""
+    """A script with its arguments; the name of a benchmark is also the name of its result."""
 
     module: str
     speaks_of: tuple[str, ...]
-    """The paths whose change makes its figures old."""
+    """Paths that the benchmark measures: if one of them changes, its figures are out of date."""
     arguments: tuple[str, ...] = ()
     hours: bool = False
-    """Left out of a full run of all: it is run by name, or by hand where it needs finished runs."""
+    """Whether the benchmark takes hours. Then a run of all benchmarks leaves it out: it is run by name, or by hand if
+    it needs finished runs."""
 
 
 RUNS = (
@@ -26,7 +28,7 @@ RUNS = (
     "problems",
     "runtime",
 )
-"""What decides how a run learns."""
+"""The code that determines how a run learns."""
 SERVICE = ("app", "cache", "engine", "models", "model_cache", "solve")
 
 BENCHMARKS = {

@@ -1,10 +1,10 @@
-"""A whole run: wall-clock in total and by part, and the peak memory of its processes.
+"""Measures a whole run: wall-clock time in total and by part, and the peak memory of its processes.
 
     python -m benchmarks.end_to_end                 the embedded recipe
     python -m benchmarks.end_to_end --quick         the debug recipe, three steps
 
-Memory is the largest sum over the run's process tree of proportional set sizes (shared pages counted once),
-sampled twice a second.
+Memory is the largest sum of proportional set sizes (shared pages counted once) over the run's process tree, sampled
+twice a second.
 """
 
 import json
@@ -43,7 +43,7 @@ def main() -> None:
 
 
 def watch_memory(process: subprocess.Popen[Any]) -> int:
-    """Peak bytes of the process and all its descendants, until it ends."""
+    """Returns the peak bytes of the process and all its descendants until the process ends."""
     peak = 0
     while process.poll() is None:
         peak = max(peak, sum(proportional_set_size(p) for p in tree(process.pid)))

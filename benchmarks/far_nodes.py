@@ -1,7 +1,7 @@
-"""Two network namespaces of this machine, which see each other and nothing else: over a cable, or over one that delays.
+"""Two network namespaces of this machine that are connected only to each other: directly, or with a delay.
 
-A kernel without netem delays nothing, so the delaying cable is this process: it reads packets from one end's TUN device,
-and writes them to the other's when they are due. Only root can do either.
+A kernel without netem cannot delay packets, so this process forwards them: it reads packets from the TUN device of one
+namespace and writes them to that of the other when they are due. Both ways need root.
 """
 
 import ctypes
@@ -25,14 +25,18 @@ _TUNSETIFF, _IFF_TUN, _IFF_NO_PI = 0x4004_54CA, 0x0001, 0x1000
 
 
 class NoNamespaces(Exception):
-    """They cannot be made here; the message says why."""
+    """The namespaces cannot be created on this machine; the message gives the reason."""
 
 
 @contextmanager
 def namespaces(delay_s: float = 0.0) -> Iterator[tuple[str, str]]:
-    """Names of those with the addresses NEAR and FAR. delay_s: of each packet, in each direction. Whatever runs in them ends with them.
+    """Yields the names of two namespaces with the addresses NEAR and FAR. At the end, all processes in them are killed.
 
-    Raises NoNamespaces.
+    Args:
+        delay_s: delay of each packet, in each direction.
+
+    Raises:
+        NoNamespaces: the namespaces cannot be created here.
     """
     tag = uuid.uuid4().hex[:6]
     near, far = f"spar-{tag}-a", f"spar-{tag}-b"
@@ -57,7 +61,7 @@ def namespaces(delay_s: float = 0.0) -> Iterator[tuple[str, str]]:
         if cable is not None:
             cable.join()
         for name in (near, far):
-            with suppress(subprocess.CalledProcessError):  # there was none yet
+            with suppress(subprocess.CalledProcessError):  # the namespace was not created
                 end_all(name)
             subprocess.run(["ip", "netns", "delete", name], capture_output=True, check=False)
 
@@ -70,13 +74,13 @@ def _ip(*commands: str) -> None:
 
 
 def pids(namespace: str) -> list[int]:
-    """Of the processes in it. Raises CalledProcessError where there is no such namespace."""
+    """Returns the ids of the processes in the namespace. Raises CalledProcessError if the namespace does not exist."""
     listed = subprocess.run(["ip", "netns", "pids", namespace], capture_output=True, text=True, check=True)
     return list(map(int, listed.stdout.split()))
 
 
 def end_all(namespace: str) -> None:
-    """What a lost machine looks like: everything on it ends at once, and says nothing."""
+    """Kills all processes in the namespace at once, without notice, as if the machine were lost."""
     while running := pids(namespace):
         for pid in running:
             with suppress(ProcessLookupError):
@@ -85,11 +89,11 @@ def end_all(namespace: str) -> None:
 
 
 def _tun(namespace: str, device: str) -> int:
-    """A device of the namespace, whose packets are read and written here. Raises NoNamespaces."""
+    """Returns the file descriptor of a new TUN device in the namespace. Raises NoNamespaces."""
     opened: list[int] = []
     failed: list[OSError] = []
 
-    def enter() -> None:  # a thread's namespace is its own
+    def enter() -> None:  # a network namespace is set per thread
         libc = ctypes.CDLL(None, use_errno=True)
         try:
             with open(f"/run/netns/{namespace}") as there:
@@ -106,12 +110,12 @@ def _tun(namespace: str, device: str) -> int:
     thread.join()
     if failed:
         raise NoNamespaces(f"no delaying cable here: {failed[0]}")
-    _ip(f"-n {namespace} link set {device} mtu {_PACKET - 35}")  # few large packets, this being Python
+    _ip(f"-n {namespace} link set {device} mtu {_PACKET - 35}")  # few large packets: Python is slow
     return opened[0]
 
 
 def _carry(one: int, other: int, delay_s: float, pulled: threading.Event) -> None:
-    """Each packet to the other end, when it is due."""
+    """Forwards each packet to the other end when it is due."""
     on_the_way: deque[tuple[float, int, bytes]] = deque()
     across = {one: other, other: one}
     while not pulled.is_set():
@@ -122,7 +126,7 @@ def _carry(one: int, other: int, delay_s: float, pulled: threading.Event) -> Non
                     on_the_way.append((time.monotonic() + delay_s, across[end], packet))
         while on_the_way and on_the_way[0][0] <= time.monotonic():
             _, end, packet = on_the_way.popleft()
-            with suppress(OSError):  # as a cable: what does not arrive is sent again
+            with suppress(OSError):  # a lost packet is sent again by its sender
                 os.write(end, packet)
     os.close(one)
     os.close(other)

@@ -1,4 +1,4 @@
-"""Programs that attack the sandbox or its limits, for the soak. Each is asked for f(1) == 2 and must not pass."""
+"""Programs that attack the sandbox or its limits, for the soak test. Each is tested with f(1) == 2 and must not pass."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ LIMITS = Limits(cpu_s=0.2, wall_s=1.0, memory_mb=128, processes=8, file_mb=4, ou
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Hostile:
-    """One attack; of all hostile jobs its share is its weight over the sum of weights."""
+    """One attack. Its share of all hostile jobs is its weight divided by the sum of all weights."""
 
     name: str
     program: str
@@ -34,7 +34,7 @@ HOSTILE = (
     ),
     Hostile(name="endless loop", program="def f(x):\n    while True: pass", weight=4),
     Hostile(
-        name="sleep that ignores signals",  # costs its wall-clock limit, twice: the first may be ours
+        name="sleep that ignores signals",  # uses its wall-clock limit twice: the first time-out may be ours
         program="import signal, time\nfor n in (1, 2, 15): signal.signal(n, signal.SIG_IGN)\n"
         "def f(x):\n    while True: time.sleep(60)",
         weight=1,

@@ -1,14 +1,16 @@
-"""The judge's service under load: `python -m sandbox_workers serve` as a process of its own, many clients at once.
+"""Measures the judge service under load: `python -m sandbox_workers serve` in its own process, with many clients at
+once.
 
     python -m benchmarks.judge_service           some minutes; on an otherwise idle machine
     python -m benchmarks.judge_service --quick   under a minute
 
-An honest request is a program of about 1 ms with five tests (as in benchmarks.sandbox), all programs different, each
-verdict checked. A hostile one is a program of hostile_jobs.py; it must be answered, by verdicts of which none is PASSED or by
-a 503. `mixed` are 200 requests in flight, one in 20 hostile. Latencies are those of honest requests, from the client's side.
-The clients share the machine's cores with the service. `vs_in_process` is honest requests/s of the service over those of
-the same sandbox called without HTTP, in the same run, 200 in flight in both. The exit code is 1 where a request was lost, an
-honest one judged wrongly or a hostile one passed.
+An honest request is a program that takes about 1 ms, with five tests (as in benchmarks.sandbox); all programs differ,
+and each verdict is checked. A hostile request has a program of hostile_jobs.py; the answer must contain no verdict
+PASSED, or be a 503. `mixed` has 200 requests in flight, of which one in 20 is hostile. Latencies are those of honest
+requests, measured by the client. The clients share the machine's cores with the service. `vs_in_process` is the
+service's honest requests/s divided by those of the same sandbox called without HTTP, in the same run, with 200 in
+flight in both.
+The exit code is 1 if a request was lost, an honest one was judged wrongly or a hostile one passed.
 """
 
 import asyncio
@@ -33,7 +35,7 @@ from sandbox_workers.local import LocalSandbox
 IN_FLIGHT = 200
 HOSTILE_SHARE = 0.05
 Request = tuple[dict[str, Any], bool]
-"""Its body, and whether it is hostile."""
+"""The request's body, and whether it is hostile."""
 
 
 def main() -> None:
@@ -85,7 +87,7 @@ def honest(count: int) -> list[Request]:
 
 
 def hostile(count: int) -> list[Request]:
-    """By their weights; no two programs are equal."""
+    """Returns hostile requests in proportion to their weights; no two programs are equal."""
     rng = random.Random(0)
     chosen = rng.choices(HOSTILE, [one.weight for one in HOSTILE], k=count)
     limits = LIMITS.model_dump()
@@ -96,11 +98,11 @@ def hostile(count: int) -> list[Request]:
 
 
 class Answers:
-    """What came back."""
+    """The service's answers and how long they took."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
-        """Of honest requests that were judged."""
+        """Latencies of the honest requests that were judged."""
         self.hostile = 0
         self.lost: list[str] = []
         self.wrong: list[str] = []
@@ -121,7 +123,7 @@ class Answers:
 
 
 async def ask(url: str, requests: Sequence[Request], in_flight: int) -> Answers:
-    """All of them, in an order of chance, so many at a time."""
+    """Sends all requests in random order, with `in_flight` requests at a time."""
     answers, waiting = Answers(), iter(random.Random(1).sample(requests, len(requests)))
 
     async def client(session: aiohttp.ClientSession) -> None:

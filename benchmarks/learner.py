@@ -1,15 +1,16 @@
-"""How close `Learner.step` comes to the hardware.
+"""Measures how close `Learner.step` comes to the hardware's limit.
 
     python -m benchmarks.learner                      the embedded shape and one of 3M parameters, on CPU
     python -m benchmarks.learner --device cuda --precision bf16 --peak-tflops 989     0.5B and 1.5B
     python -m benchmarks.learner --device cuda --precision bf16 --shape qwen_1_5b --lora 16 --checkpointing
 
 The baseline is a bare PyTorch loop on the same model: forward, cross-entropy, backward, gradient clip, AdamW, on
-perfectly packed tokens (a full tensor of sequences as long as the learner's are on average, no padding, no
-reference, no ratios). On a CPU both alternate in one run, on a GPU, which may have no room for both, one comes after the
-other; a ratio is the median of the pairs' ratios, with the quartiles beside it. On a GPU the memory that torch has
-reserved at the height is given, and its ratio to what the memory plan says (runtime/memory_plan.py). With mixed lengths attention alone has more to do than with equal ones (its work grows with the square), so
-the ratio on samples of one length is given, too. Random weights: speed does not depend on them.
+perfectly packed tokens (a full tensor of sequences of the learner's mean length, without padding, reference or ratios).
+On a CPU the two alternate in one run; on a GPU, which may not have memory for both, they run one after the other. A
+ratio is the median of the pairs' ratios, with the quartiles beside it. On a GPU the figures include torch's peak
+reserved memory and its ratio to the memory plan (runtime/memory_plan.py). Attention's work grows with the square of the
+length, so mixed lengths need more of it than equal ones; therefore the ratio on samples of one length is given, too.
+The weights are random: speed does not depend on them.
 """
 
 import gc
@@ -37,7 +38,7 @@ from runtime.memory_plan import learner_parts, shape_of
 
 
 class Shape(NamedTuple):
-    """By the names of Qwen2Config."""
+    """The shape of a model; the fields are named as in Qwen2Config."""
 
     vocab_size: int
     hidden_size: int
@@ -55,9 +56,9 @@ SHAPES = {
 }
 OF_DEVICE = {"cpu": ("embedded", "3m"), "cuda": ("qwen_0_5b", "qwen_1_5b")}
 SHORTEST, LONGEST = 60, 400
-"""Tokens of a sample, uniformly; a third of them is the prompt."""
+"""Range of a sample's length in tokens, drawn uniformly; the prompt is a third of the sample."""
 BYTES_PER_PARAMETER = 20
-"""fp32: weights, gradients, two moments of AdamW, and the reference."""
+"""Bytes per parameter in fp32: weights, gradients, two moments of AdamW, and the reference."""
 
 
 def make_model(shape: str, directory: Path) -> Path:
@@ -87,7 +88,7 @@ def make_batch(step: int, count: int, vocabulary: int, mixed: bool = True) -> Ba
 
 
 class BareLoop:
-    """What a researcher writes in ten lines."""
+    """The training loop that a researcher writes in ten lines."""
 
     def __init__(self, path: Path, settings: LearnerSettings, device: str) -> None:
         self.model = Qwen2ForCausalLM.from_pretrained(path, dtype=torch.float32).to(device)  # pyright: ignore
@@ -127,7 +128,7 @@ def seconds(work: Callable[[], object], device: str) -> float:
 def compare(
     shape: str, samples: int, repeats: int, settings: LearnerSettings, device: str, mixed: bool
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """(figures, ratios) of one shape."""
+    """Returns (figures, ratios) of one shape."""
     with tempfile.TemporaryDirectory() as directory:
         path = make_model(shape, Path(directory))
         known = shape_of(str(path))
@@ -164,7 +165,8 @@ def compare(
 def tokens_per_s(
     makers: Mapping[str, Callable[[], Callable[[Batch], object]]], batches: Sequence[Batch], device: str
 ) -> tuple[dict[str, list[float]], int]:
-    """(speeds by name, in turns, without the first batch, which is a warm-up; bytes of the GPU at the height)."""
+    """Measures the makers in turns. Returns (tokens per second by name, without the first batch, which is a warm-up;
+    peak bytes on the GPU)."""
     gc.collect()
     if device == "cuda":
         torch.cuda.empty_cache()
@@ -182,7 +184,8 @@ def tokens_per_s(
 
 
 def peak_bytes(shape: str, samples: int, settings: LearnerSettings) -> float:
-    """Resident memory of one step at its height, beyond what a process has once it has made another, tiny one."""
+    """Returns the peak resident memory of one step, in bytes, beyond that of a process that has made a step of a tiny
+    model."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         return pool.apply(_peak, (shape, samples, settings))
 

@@ -1,6 +1,6 @@
-"""Processes of a sandbox and of the Docker Engine on this machine: which they are, what they used.
+"""Finds the processes of a sandbox and of the Docker Engine on this machine, and measures their resources.
 
-Linux. Another user's memory and files are readable by root only.
+Linux only. Memory and files of another user's processes are readable only by root.
 """
 
 import contextlib
@@ -21,15 +21,15 @@ SAMPLE_S = 0.01
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SandboxProcesses:
-    """Where a sandbox of this process lives."""
+    """The processes of a sandbox that this process started."""
 
     supervisor: int
     roots: tuple[int, ...]
-    """Its uppermost processes: the container's shim, or bubblewrap."""
+    """The sandbox's topmost processes: the container's shim, or bubblewrap."""
 
     @classmethod
     def find(cls, kind: str, run_id: str) -> "SandboxProcesses":
-        """Raise RuntimeError where there is not exactly one."""
+        """Finds the sandbox's processes. Raises RuntimeError if there is not exactly one sandbox."""
         if kind == "docker":
             from sandbox_workers.docker_backend import RUN_LABEL, connect
 
@@ -50,16 +50,17 @@ class SandboxProcesses:
         return len(tree(self.supervisor))
 
     def files(self) -> int:
-        """Entries under its job directories; 0 to whoever may not look."""
+        """Returns the number of entries under the sandbox's job directories; 0 if this user may not read them."""
         below = list(os.walk(Path("/proc", str(self.supervisor), "root", "jobs")))
         entries = sum(len(folders) + len(files) for _, folders, files in below)
-        return entries - (len(below[0][1]) if below else 0)  # the directories themselves
+        return entries - (len(below[0][1]) if below else 0)  # without the job directories themselves
 
     def descriptors(self) -> int:
         return descriptors(self.supervisor)
 
     def pss_mib(self) -> float:
-        """Memory of all its processes, shared pages counted once, the container's shim excepted."""
+        """Returns the memory of all processes of the sandbox, without the container's shim; shared pages are counted
+        once."""
         return sum(map(proportional_set_size, tree(self.supervisor))) / 2**20
 
 
@@ -68,12 +69,14 @@ def descriptors(pid: int) -> int:
 
 
 def engine_roots() -> tuple[int, ...]:
-    """The engine's daemons. All containers' traffic is theirs, so another user of the engine is counted too."""
+    """Returns the process ids of the engine's daemons. They carry the traffic of all containers, so other users of the
+    engine are counted too."""
     return tuple(p.pid for p in psutil.process_iter(["name"]) if p.info["name"] in ENGINE)
 
 
 def cpu_seconds(roots: Iterable[int]) -> float:
-    """CPU of all processes below and including the roots, and of the children that those have reaped."""
+    """Returns the CPU seconds of all processes below and including the roots, and of the children that they have
+    reaped."""
     processes = {process.pid: process for root in roots for process in tree(root)}
     return sum(map(_cpu, processes.values()))
 
@@ -87,21 +90,21 @@ def _cpu(process: psutil.Process) -> float:
 
 
 def machine_cpu_seconds() -> float:
-    """CPU of everything on the machine since it started."""
+    """Returns the CPU seconds of the whole machine since it started."""
     times = psutil.cpu_times()
     return times.user + times.nice + times.system + times.irq + times.softirq
 
 
 class ShimWatch:
-    """CPU of containers that come and go, from the shim of each downwards.
+    """Measures the CPU of short-lived containers, from the shim of each downwards.
 
-    Init reaps a shim, so its account is read while it lives, every 10 ms: what it uses after the last look is
-    not counted, in favour of Docker.
+    A shim is reaped by init, so its CPU account is read every 10 ms while it lives. What a shim uses after the last
+    reading is not counted, which favours Docker.
     """
 
     def __init__(self) -> None:
         self.own_cpu_s = 0.0
-        """What the watching itself has cost; known after the end."""
+        """CPU seconds of the measuring thread; known after it has ended."""
         self._cpu: dict[tuple[str, int], float] = {}
         self._before = set(psutil.pids())
         self._end = threading.Event()
@@ -116,7 +119,7 @@ class ShimWatch:
         self._thread.join()
 
     def cpu_seconds(self, containers: Sequence[str]) -> float:
-        """Of the containers with these ids."""
+        """Returns the CPU seconds of the containers with these ids."""
         return sum(seconds for (container, _), seconds in self._cpu.items() if container in containers)
 
     def _watch(self) -> None:
@@ -129,7 +132,8 @@ class ShimWatch:
 
 
 def shim_of(command_line: bytes) -> str | None:
-    """The container that a process is the shim of. containerd itself reaps `shim start` and `shim delete`."""
+    """Returns the id of the container whose shim has this command line, or None if it is not a shim. `shim start` and
+    `shim delete` are excluded, since containerd itself reaps them."""
     words = command_line.decode(errors="replace").rstrip("\0").split("\0")
     is_shim = words[0].rpartition("/")[2].startswith("containerd-shim") and "-id" in words[:-1]
     return words[words.index("-id") + 1] if is_shim and words[-1] not in ("start", "delete") else None

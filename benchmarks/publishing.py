@@ -1,11 +1,12 @@
-"""New weights on their way from a learner to the engine that acts by them, on a real Ray: seconds, bytes, and how many copies
-of them there are at the height.
+"""Measures the weight sync from a learner to the engine on a real Ray: seconds, bytes, and the peak number of copies of
+the weights.
 
-A model of random weights and Qwen2.5-0.5B's shape, in an actor that hands them in as a worker of Ray Train does, by way of a
-mailbox, to an actor with vLLM's engine: from the learner's call to the engine's proof. All weights in fp32; all in bfloat16,
-the engine's precision; a LoRA adapter alone. Memory is that of all of Ray's processes beyond what they hold before the first
-publish: the weights published before, which the mailbox keeps, are counted as a copy. The baseline is to copy as many bytes
-once within one process. On a CPU: the way between a GPU and its host comes besides.
+The model has random weights and the shape of Qwen2.5-0.5B. An actor hands the weights in as a worker of Ray Train does;
+they pass through a mailbox to an actor with vLLM's engine. The time is from the learner's call to the engine's
+verification. Three cases: all weights in fp32; all weights in bfloat16, the engine's precision; a LoRA adapter alone.
+Memory is that of all of Ray's processes beyond what they hold before the first sync: the previous weights, which the
+mailbox keeps, count as one copy. The baseline is to copy the same number of bytes once within one process. All this is
+on a CPU: with a GPU, the transfer between the GPU and its host is added.
 """
 
 import logging
@@ -47,7 +48,7 @@ _LOOK_S = 0.02
 
 @ray.remote(num_cpus=0)
 class Trainer:
-    """A worker of learners/train_loop.py, without learning."""
+    """A worker of learners/train_loop.py, but without learning."""
 
     def __init__(self, spec: LearnerSpec, mailbox: Any) -> None:
         self._spec, self._mailbox = spec, mailbox
@@ -74,7 +75,7 @@ def build_engine(model: str, settings: VllmEngineSettings) -> Mapping[str, Polic
 
 
 class Height:
-    """The most memory that this process and those that it has started hold at once while it is entered."""
+    """The peak memory of this process and its descendants while the context is entered."""
 
     def __enter__(self) -> "Height":
         self.most, self._over = held(), threading.Event()
@@ -122,7 +123,8 @@ def measure(model: str, settings: VllmEngineSettings, rounds: int) -> dict[str, 
     floor = held()
 
     def publish_one(version: int) -> tuple[float, float, Any]:
-        """Seconds until the weights are handed in, and until the engine has them; and the reference."""
+        """Returns (seconds until the weights are handed in, seconds from then until the engine has them, the object
+        reference)."""
         ray.get(trainer.learn.remote())
         began = time.perf_counter()
         ray.get(trainer.publish.remote(version))
@@ -140,7 +142,7 @@ def measure(model: str, settings: VllmEngineSettings, rounds: int) -> dict[str, 
     copies = [array.copy() for array in arrays]
     began = time.perf_counter()
     for copy, array in zip(copies, arrays, strict=True):
-        np.copyto(copy, array)  # to where there is memory already
+        np.copyto(copy, array)  # into memory that is already allocated
     copying, size = time.perf_counter() - began, sum(array.nbytes for array in arrays)
     for actor in (trainer, engine, mailbox):
         ray.kill(actor)
@@ -163,7 +165,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         model = str(make_model("3m" if options.quick else "qwen_0_5b", Path(directory)))
         for way, settings in WAYS.items():
-            ray.init(  # anew: what its object store once held stays with it
+            ray.init(  # a new Ray: an object store keeps the memory that it once held
                 address="local",
                 include_dashboard=False,
                 log_to_driver=False,

@@ -1,13 +1,13 @@
-"""A pretrained chat model at the game: what its tests and programs are worth before any training, how quickly it plays, and
-what a run with it takes until its first evaluation.
+"""Measures a pretrained chat model in the multi-stage game: how good its tests and programs are before any training,
+how fast it plays, and how long a run with it takes until its first evaluation.
 
     python -m benchmarks.real_model --model DIR --dataset mbpp.jsonl --format mbpp
     python -m benchmarks.real_model --model DIR --quick       two problems, the program at once, 32 tokens a turn, no run
 
-By the recipe `chat`: programs at once and in R0's stages, suites of at most four tests, temperature 1. Baseline of the
-speed: bare vLLM on the same prompts with as many tokens, in the same process and with as many threads. A run is one step
-of each phase, by `driver.py`, with 8 held-out problems; its memory is the largest sum over its processes of proportional
-set sizes, beside what the plan said.
+Settings are those of the recipe `chat`: programs at once and in R0's stages, suites of at most four tests, temperature
+1. The baseline of the speed is bare vLLM on the same prompts with the same number of tokens, in the same process and
+with the same number of threads. A run is one step of each phase, by `driver.py`, with 8 held-out problems; its memory
+is the largest sum of proportional set sizes over its processes, beside the planned memory.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ def main() -> None:
 
 
 async def played(model: str, problems: Sequence[Any], quick: bool) -> tuple[dict[str, Any], dict[str, float]]:
-    """(figures, speed against bare vLLM)."""
+    """Plays the game and returns (figures, speed relative to bare vLLM)."""
     from actors.settings import VllmEngineSettings
     from actors.vllm_policy import VllmPolicy
     from configs.load import load_run
@@ -78,7 +78,7 @@ async def played(model: str, problems: Sequence[Any], quick: bool) -> tuple[dict
         "threads": int(os.environ["OMP_NUM_THREADS"]),
     }
     played: dict[str, tuple[Sequence[Any], float]] = {}
-    """By arm, the attempts and the seconds that they took."""
+    """For each arm, the attempts and the seconds that they took."""
     with LocalSandbox("auto", limits=rules.sandbox_limits) as sandbox:
         for arm, stages in (("at once", 0), ("in stages", None))[: 1 if quick else 2]:
             game = MultistageGame(rules.model_copy(update={"stages": stages}))
@@ -91,7 +91,7 @@ async def played(model: str, problems: Sequence[Any], quick: bool) -> tuple[dict
             figures |= {f"{arm}: {name}": value for name, value in worth.items()}
             print(f"{arm}: " + ", ".join(f"{name} {value:.3g}" for name, value in worth.items()), flush=True)
             played[arm] = attempts, seconds
-    await policy.close()  # an engine that ends takes vLLM's globals with it
+    await policy.close()  # closing an engine removes vLLM's globals
     bare = _bare_seconds(opened.path, engine, [attempts for attempts, _ in played.values()])
     return figures, {
         f"{arm}: against bare vLLM": alone / seconds
@@ -143,7 +143,7 @@ def _worth(attempts: Sequence[Any], slots: int) -> dict[str, float]:
 
 
 def _bare_seconds(model: str, engine: Any, arms: Sequence[Sequence[Any]]) -> list[float]:
-    """Return the seconds that vLLM alone takes for the requests of each arm's attempts."""
+    """Returns the seconds that vLLM alone takes for the requests of each arm's attempts."""
     from vllm.v1.engine.llm_engine import LLMEngine
 
     from actors.vllm_engine import engine_args
@@ -161,7 +161,7 @@ def _bare_seconds(model: str, engine: Any, arms: Sequence[Sequence[Any]]) -> lis
 
 
 def run(model: str, dataset: str, form: str) -> dict[str, Any]:
-    """Of a training run of one step a phase."""
+    """Returns the figures of a training run of one step per phase."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "driver.py", "--generator-model", model, "--discriminator-model", model]
         command += ["--problems.file", dataset, "--problems.format", form]

@@ -1,5 +1,5 @@
-"""Data sets of reference solutions, one JSON object per line with task_id, code, test_list and perhaps
-test_setup_code: every solution must pass its own tests, and none must once its functions return None."""
+"""Judges data sets of reference solutions, one JSON object per line with task_id, code, test_list and optionally
+test_setup_code: every solution must pass its own tests, and none must pass them once its functions return None."""
 
 import ast
 import asyncio
@@ -17,7 +17,7 @@ IN_FLIGHT = 64
 
 
 def judge_references(sandbox: LocalSandbox, path: Path) -> dict[str, Any]:
-    """How many pass, which do not; how many pass hollowed out, and which."""
+    """Returns how many solutions pass and which do not, and how many pass with empty functions and which."""
     rows = [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
     start = time.perf_counter()
     intact = asyncio.run(_outcomes(sandbox, rows, str))
@@ -36,7 +36,7 @@ def judge_references(sandbox: LocalSandbox, path: Path) -> dict[str, Any]:
 
 
 async def _outcomes(sandbox: LocalSandbox, rows: Sequence[dict], change: Callable[[str], str]) -> list[str]:
-    """Of each row: empty where all tests passed, else what the first other verdict was."""
+    """Returns a text for each row: empty if all tests passed, otherwise the first verdict that is not PASSED."""
     room = asyncio.Semaphore(IN_FLIGHT)
 
     async def one(row: dict) -> str:
@@ -55,13 +55,14 @@ def first_failure(verdicts: Sequence[Verdict]) -> str:
 
 
 def own_tests(row: dict) -> list[str]:
-    """The set-up makes the tests' data with the program's classes: it belongs before each test, not to the program."""
+    """Returns the row's tests, each after the set-up code. The set-up makes the tests' data with the program's classes,
+    so it belongs to each test and not to the program."""
     setup = row.get("test_setup_code") or ""
     return [f"{setup}\n{test}" if setup.strip() else test for test in row["test_list"]]
 
 
 def hollowed(program: str) -> str:
-    """The program with `return None` for every function's body, lambdas included."""
+    """Returns the program with `return None` as the body of every function, lambdas included."""
     return ast.unparse(_Hollow().visit(ast.parse(program)))
 
 

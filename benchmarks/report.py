@@ -1,4 +1,4 @@
-"""What every benchmark shares: its arguments, the machine it ran on, and the file it writes."""
+"""The parts that all benchmarks share: the arguments, the description of the machine, and the result file."""
 
 import argparse
 import functools
@@ -18,12 +18,12 @@ from tracking.run_record import versions, write_json
 
 ROOT = Path(__file__).parents[1]
 KEYS = {"command", "commit", "date", "machine", "versions", "figures", "ratios"}
-"""Of every file."""
+"""The keys of every result file."""
 LOAD_BEFORE = os.getloadavg()[0]
 
 
 def arguments(description: str | None) -> argparse.ArgumentParser:
-    commit()  # of what is imported now, not of what there is when the measurement ends
+    commit()  # the commit of the code that is imported now, not of what is there at the end
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -35,7 +35,7 @@ def arguments(description: str | None) -> argparse.ArgumentParser:
 
 
 def _file(text: str) -> Path:
-    """Where it cannot be written is found out before anything is measured."""
+    """Returns the path. A path that cannot be written is reported before anything is measured."""
     try:
         Path(text).parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -64,13 +64,14 @@ def machine() -> dict[str, Any]:
 
 
 def _named(argument: str) -> str:
-    """A file by its name: where it lies on this machine is nobody's business."""
+    """Returns the file name of an absolute path, since the directory on this machine is not to be published; other
+    arguments are unchanged."""
     return os.path.basename(argument) if os.path.isabs(argument) else argument
 
 
 @functools.cache
 def commit() -> str:
-    """Of the code, "-dirty" where it had changes; results and pages are no code."""
+    """Returns the commit of the code, with "-dirty" if the code has changes; results and pages do not count as code."""
     ours = ["--untracked-files=no", "--", ".", ":!benchmarks/results", ":!*.md"]
     try:
         head, changes = (
@@ -89,14 +90,14 @@ def git(*command: str, root: Path) -> str:
 
 
 def publish(path: Path | None, figures: Mapping[str, Any], ratios: Mapping[str, float]) -> None:
-    """Print, and write where a path is given."""
+    """Prints the figures and ratios, and writes them if a path is given."""
     for name, value in {**figures, **ratios}.items():
         print(f"{name:<40} {value:.6g}" if isinstance(value, float) else f"{name:<40} {value}")
     write(path, figures, ratios)
 
 
 def write(path: Path | None, figures: Mapping[str, Any], ratios: Mapping[str, float]) -> None:
-    """Where a path is given: the whole file at once, or none."""
+    """Writes the result if a path is given: the whole file, or nothing."""
     if path is None:
         return
     document = {
@@ -112,13 +113,13 @@ def write(path: Path | None, figures: Mapping[str, Any], ratios: Mapping[str, fl
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """The least value that so many percent of all do not exceed."""
+    """Returns the smallest value such that at least `percent` percent of all values do not exceed it."""
     rank = -(-len(values) * percent // 100)
     return sorted(values)[max(0, int(rank) - 1)]
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Raise ValueError, which says what to do, where the file is not a whole one."""
+    """Reads a result file. Raises ValueError, with what to do about it, if the file is damaged or incomplete."""
     try:
         document = json.loads(path.read_text())
     except ValueError as error:

@@ -1,10 +1,10 @@
-"""The report's page of a run: how large it is, how long it takes to write, and, in headless Chromium, to open.
+"""Measures the report's page of a run: its size, and the time to write it and to open it in headless Chromium.
 
     python -m benchmarks.report_page --run output/RUN
 
-Opened is: the curves are drawn and the newest step's attempts are listed. Another step: its attempts are unpacked and
-listed. Medians of five. --quick takes a made-up run of three steps.
-vs_jsonl: bytes of the run's episodes.jsonl over those of the page.
+The page counts as opened when the curves are drawn and the newest step's attempts are listed. Another step counts when
+its attempts are unpacked and listed. Figures are medians of five. --quick takes a made-up run of three steps.
+vs_jsonl: bytes of the run's episodes.jsonl divided by those of the page.
 """
 
 import json
@@ -54,7 +54,7 @@ def measure(run: Path, file: Path) -> tuple[dict[str, Any], dict[str, float]]:
 
 
 def _opened(file: Path) -> dict[str, int | None]:
-    """Milliseconds; None where there is no Chromium."""
+    """Returns the milliseconds to open the page and another step; None if Chromium is missing."""
     if not Path(_CHROMIUM).exists():
         print(f"not opened: there is no {_CHROMIUM} (apt-get install chromium)")
         return {"open_ms": None, "another_step_ms": None}

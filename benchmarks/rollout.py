@@ -1,14 +1,14 @@
-"""Rollouts: attempts of the game on two engines against bare vLLM, and how far the engines' log-probabilities are from
-the learner's.
+"""Measures rollouts: attempts of the game on two engines compared with bare vLLM, and the difference between the
+engines' log-probabilities and the learner's.
 
 An episode here is one attempt of the generator (five requests, one after another) and one of the discriminator; nothing
-is judged. Both policies have an engine in this process, as in a rollout actor. Baselines, without the game, on the same
-prompts and with as many tokens as were sampled, each with engines of its own:
+is judged. Both policies have an engine in this process, as in a rollout actor. The baselines play no game: they use the
+same prompts and sample the same number of tokens, each with engines of its own:
 
     bare_vllm              vllm.LLMEngine, stepped in a loop: the same requests, without seeds and log-probabilities
-    bare_vllm_seeded       the same with them, as training needs them: what they cost
-    bare_vllm_one_request  without, but an attempt is one request for all its tokens: what five requests cost
-    async_vllm             vllm.AsyncLLM in processes of its own, as `vllm serve` has it: the same requests as bare_vllm
+    bare_vllm_seeded       the same with both, as training needs them: shows their cost
+    bare_vllm_one_request  without both, and an attempt is one request for all its tokens: shows the cost of five requests
+    async_vllm             vllm.AsyncLLM in separate processes, as in `vllm serve`: the same requests as bare_vllm
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from benchmarks.report import arguments, publish
 os.environ |= ENGINE_ENVIRONMENT
 
 Chain = tuple[str, list[tuple[list[int], int]]]
-"""(policy, its requests, one after another: prompt and tokens to sample)."""
+"""(policy, its requests, one after another: prompt and number of tokens to sample)."""
 
 
 def main() -> None:
@@ -115,7 +115,7 @@ async def play(
     lengths: Mapping[str, int],
     seed: int,
 ) -> list[Any]:
-    """A five-stage attempt and a suite for each problem, all at once."""
+    """Plays a five-stage attempt and a suite for each problem, all at once."""
     from core.interfaces import Player
 
     generator, discriminator = (
@@ -146,8 +146,11 @@ def in_one_request(chain: Chain) -> Chain:
 
 
 def step_through(engines: Mapping[str, Any], chains: Sequence[Chain], wanted: Mapping[str, Any]) -> None:
-    """Each chain's requests one after another, all chains at once; the engines take turns. wanted: of vLLM's
-    SamplingParams, beside the length."""
+    """Runs each chain's requests one after another, and all chains at once; the engines take turns.
+
+    Args:
+        wanted: further arguments of vLLM's SamplingParams.
+    """
     from vllm.inputs.engine import tokens_input
 
     waiting = {str(i): list(reversed(requests)) for i, (_, requests) in enumerate(chains)}
@@ -191,7 +194,7 @@ def as_many_as(tokens: int, wanted: Mapping[str, Any]) -> Any:
 
 
 def differences(learner: Any, trajectories: Sequence[Any]) -> Any:
-    """|engine - learner| of every sampled token's log-probability."""
+    """Returns |engine - learner| of every sampled token's log-probability."""
     import torch
 
     from core.batch import SampleSpec, TokenSelection, make_sample, transcript_of

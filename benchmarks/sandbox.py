@@ -1,19 +1,20 @@
-"""The sandbox: CPU, throughput, latency and memory, against other ways to run a program, in the same run.
+"""Measures the sandbox's CPU, throughput, latency and memory against other ways to run a program, in the same run.
 
     python -m benchmarks.sandbox                    a few minutes; on an otherwise idle machine, as root
     python -m benchmarks.sandbox --quick            under a minute
     python -m benchmarks.sandbox --mbpp mbpp.jsonl  the reference solutions of a data set, too
 
 A job is a program of about 1 ms with five tests, `assert f(n) == literal`; no two programs are equal and there is no
-cache. `code` jobs have tests that are code, so that a test process is forked for each.
+cache. The tests of `code` jobs are code, so that a test process is forked for each.
 
-CPU is counted over processes, so other load does not enter: of the sandbox, this process (client, channel), all
-below the container's shim, dockerd and containerd, which carry the traffic; respectively all below bubblewrap.
-What children used that their parents have reaped is included. Of the baselines: see sandbox_baselines.py. Other
-users of the same engine do distort the figures with Docker. `machine_cpu_ms_per_job` is the whole machine's, for
-comparison on an idle one. `ratios` are CPU per job of the baseline over ours: larger is better.
+CPU is counted per process, so other load does not enter. For the sandbox, these are this process (client, channel) and,
+with Docker, all processes below the container's shim, dockerd and containerd, which carry the traffic; without Docker,
+all processes below bubblewrap. The CPU of children that their parents have reaped is included. For the baselines, see
+sandbox_baselines.py. Other users of the same engine do distort the figures with Docker. `machine_cpu_ms_per_job` is
+that of the whole machine, for comparison on an idle one. `ratios` are the baseline's CPU per job divided by ours:
+larger is better.
 
-Each figure is the median of rounds in which all take turns; jobs run as many at a time as the sandbox has slots.
+Each figure is the median over rounds in which all take turns; as many jobs run at a time as the sandbox has slots.
 """
 
 import asyncio
@@ -54,7 +55,7 @@ numbers = itertools.count()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sizes:
-    """How much is measured."""
+    """Sizes of the measurements."""
 
     rounds: int
     jobs: int
@@ -64,7 +65,7 @@ class Sizes:
     runs: int
     latencies: int
     company: int
-    """Jobs around the one that hangs."""
+    """Number of jobs that run beside the one that hangs."""
 
 
 FULL = Sizes(
@@ -110,12 +111,12 @@ def run(options: Namespace, sizes: Sizes) -> tuple[dict[str, Any], dict[str, flo
 
 
 def make_jobs(count: int, code: bool = False, tests: int = 5) -> list[JobSource]:
-    """Distinct programs; tests that are data, or code."""
+    """Returns jobs with distinct programs; the tests are data, or code if `code`."""
     return [make_job(next(numbers), code, tests) for _ in range(count)]
 
 
 def make_job(number: int, code: bool, tests: int) -> JobSource:
-    """About 0.2 ms per test."""
+    """Returns a job that takes about 0.2 ms per test."""
     program = f"def f(n):\n    total = {number}\n    for i in range(4000):\n        total += i * n\n    return total\n"
     answers = {n: number + 7_998_000 * n for n in range(1, tests + 1)}
     if code:
@@ -124,7 +125,8 @@ def make_job(number: int, code: bool, tests: int) -> JobSource:
 
 
 async def judge_all(sandbox: LocalSandbox, jobs: Sequence[JobSource], in_flight: int) -> list[float]:
-    """Seconds that each job took, with `in_flight` under way at any time. Raise where one is not passed."""
+    """Judges the jobs, with `in_flight` jobs at a time, and returns the seconds that each took. Raises RuntimeError if
+    a test does not pass."""
     room = asyncio.Semaphore(in_flight)
 
     async def one(program: str, tests: Sequence[str]) -> float:
@@ -152,7 +154,7 @@ def sandbox_cost(
 def contestants(
     sandbox: LocalSandbox, processes: SandboxProcesses, kind: str, sizes: Sizes
 ) -> dict[str, Callable[[], Cost]]:
-    """What is compared, by name; without Docker where there is none."""
+    """Returns what is compared, by name; without Docker if it is not available."""
     ways: dict[str, Callable[[], Cost]] = {
         "sandbox": lambda: sandbox_cost(sandbox, processes, kind, make_jobs(sizes.jobs)),
         "sandbox_code": lambda: sandbox_cost(sandbox, processes, kind, make_jobs(sizes.jobs, code=True)),
@@ -188,14 +190,14 @@ def cost_figures(name: str, rounds: Sequence[Cost]) -> dict[str, float]:
 
 
 def batches(sandbox: LocalSandbox, processes: SandboxProcesses, kind: str, rounds: int) -> dict[str, float]:
-    """Few programs with many tests each, all asked for at once."""
+    """Measures few programs with many tests each, all requested at once."""
     costs = [
         sandbox_cost(sandbox, processes, kind, make_jobs(BATCH_PROGRAMS, tests=BATCH_TESTS))
         for _ in range(5 * rounds)
     ]
     return {
         "batch_wall_ms_per_test": median(1000 * c.wall_s / (BATCH_PROGRAMS * BATCH_TESTS) for c in costs),
-        # A batch is short against the clock's ticks: all of them together.
+        # A batch is short compared with the clock's ticks, so all batches are summed.
         "batch_cpu_ms_per_test": 1000
         * sum(c.cpu_s for c in costs)
         / (len(costs) * BATCH_PROGRAMS * BATCH_TESTS),
@@ -214,7 +216,7 @@ def latency(sandbox: LocalSandbox, jobs: int, in_flight: int) -> dict[str, float
 
 
 def memory(processes: SandboxProcesses) -> dict[str, float]:
-    """Of the warm, idle sandbox; shared pages counted once."""
+    """Returns the memory and the number of processes of the warm, idle sandbox; shared pages are counted once."""
     above = [process for root in processes.roots for process in tree(root)]
     total = sum(map(proportional_set_size, above)) / 2**20
     return {
@@ -225,7 +227,7 @@ def memory(processes: SandboxProcesses) -> dict[str, float]:
 
 
 def hanging_job(sandbox: LocalSandbox, sizes: Sizes) -> dict[str, float]:
-    """Wall-clock time of many jobs, with and without one among them that never ends."""
+    """Measures the wall-clock time of many jobs, with and without one among them that never ends."""
     without, hung = [], []
     for _ in range(min(3, sizes.rounds)):
         for seconds, hang in ((without, False), (hung, True)):
@@ -243,7 +245,7 @@ def hanging_job(sandbox: LocalSandbox, sizes: Sizes) -> dict[str, float]:
 async def _with_company(sandbox: LocalSandbox, jobs: Sequence[JobSource], hang: bool) -> None:
     half = len(jobs) // 2
     first = asyncio.create_task(judge_all(sandbox, jobs[:half], half))
-    await asyncio.sleep(0)  # asked for before the one that hangs
+    await asyncio.sleep(0)  # requested before the one that hangs
     stuck = asyncio.create_task(_hang(sandbox)) if hang else None
     await asyncio.gather(first, judge_all(sandbox, jobs[half:], half))
     if stuck is not None:

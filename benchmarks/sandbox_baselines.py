@@ -1,8 +1,8 @@
-"""What a job costs without Sparring's sandbox: each function judges all jobs, `parallel` at a time, and says at what CPU
-and wall-clock cost.
+"""Measures what a job costs without Sparring's sandbox: each function judges all jobs, `parallel` at a time, and
+returns the CPU and wall-clock cost.
 
     docker_run    `docker run --rm --network none` per job, of the sandbox's own image
-    docker_exec   `docker exec` per job into one warm container; nothing keeps jobs apart
+    docker_exec   `docker exec` per job into one warm container; jobs are not isolated from each other
     subprocess    python3 -c on this machine; no isolation
     bare_fork     a warm Python process forks; the child compiles and runs program and tests in-process and
                   ends, the parent waits. No isolation, no limits: about the least that a fresh process can cost
@@ -63,13 +63,13 @@ print(json.dumps([used() - cpu, time.perf_counter() - wall]))
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cost:
-    """Of `jobs` jobs together."""
+    """The total cost of `jobs` jobs."""
 
     jobs: int
     cpu_s: float
     wall_s: float
     machine_cpu_s: float = 0.0
-    """CPU of the whole machine meanwhile."""
+    """CPU seconds of the whole machine during the jobs."""
 
     @property
     def cpu_ms(self) -> float:
@@ -81,7 +81,8 @@ class Cost:
 
 
 def measure(jobs: int, roots: Sequence[int], work: Callable[[], object]) -> Cost:
-    """CPU is that of the processes below `roots`, of this process and of the children that it reaps."""
+    """Returns the cost of `work`. CPU is that of the processes below `roots`, of this process and of the children that
+    it reaps."""
     machine, cpu, wall = machine_cpu_seconds(), cpu_seconds(roots) + _own_cpu(), time.perf_counter()
     work()
     return Cost(
@@ -98,7 +99,8 @@ def _own_cpu() -> float:
 
 
 def docker_run(jobs: Sequence[JobSource], parallel: int, image: str) -> Cost:
-    """CPU of the docker client, dockerd, containerd, and the shims with all below them."""
+    """Returns the cost with `docker run`. CPU is that of the docker client, dockerd, containerd, and the shims with all
+    processes below them."""
     with tempfile.TemporaryDirectory() as folder:
         commands = [
             ["docker", "run", "--rm", "--network", "none", "--cidfile", f"{folder}/{n}", image]
@@ -112,7 +114,7 @@ def docker_run(jobs: Sequence[JobSource], parallel: int, image: str) -> Cost:
 
 
 def docker_exec(jobs: Sequence[JobSource], parallel: int, image: str) -> Cost:
-    """CPU as of docker_run, the container's start and end excepted."""
+    """Returns the cost with `docker exec`. CPU is as in docker_run, without the start and end of the container."""
     with _warm_container(image) as (container, shim):
         commands = [["docker", "exec", container]] * len(jobs)
         return measure(len(jobs), (*engine_roots(), shim), lambda: _run_all(commands, jobs, parallel))
@@ -125,7 +127,7 @@ def host_subprocess(jobs: Sequence[JobSource], parallel: int) -> Cost:
 def _run_all(
     prefixes: Iterable[list[str]], jobs: Sequence[JobSource], parallel: int, python: str = "python3"
 ) -> None:
-    """`python -c` of program and tests behind each prefix."""
+    """Runs `python -c` with program and tests after each prefix."""
 
     def one(prefix: list[str], job: JobSource) -> None:
         source = "\n".join((job[0], *job[1]))
@@ -144,7 +146,7 @@ def _checked(command: list[str], given: str = "") -> str:
 
 @contextlib.contextmanager
 def _warm_container(image: str) -> Iterator[tuple[str, int]]:
-    """(its id, its shim's pid). It ends by itself should nobody remove it."""
+    """Yields (container id, process id of its shim). The container ends by itself if it is not removed."""
     container = _checked(["docker", "run", "-d", "--rm", "--network", "none", image, "sleep", "1800"]).strip()
     try:
         init = int(_checked(["docker", "inspect", "--format", "{{.State.Pid}}", container]))
@@ -154,8 +156,8 @@ def _warm_container(image: str) -> Iterator[tuple[str, int]]:
 
 
 def bare_fork(jobs: Sequence[JobSource | None], parallel: int) -> Cost:
-    """One forking process per share of the jobs; CPU is that process's and its children's, its start excepted. None
-    stands for /bin/true."""
+    """Returns the cost with one forking process per share of the jobs. CPU is that of the process and its children,
+    without its start. A job None stands for /bin/true."""
     shares = [jobs[n::parallel] for n in range(parallel)]
 
     def serve(share: Sequence[JobSource | None]) -> list[float]:

@@ -1,15 +1,16 @@
-"""A soak of the sandbox: many jobs of every kind at once. Are they still judged rightly, and is anything left?
+"""A soak test of the sandbox: many jobs of every kind at once. It checks that all are judged rightly and nothing is
+left.
 
     python -m benchmarks.sandbox_soak               100,000 jobs; as root, on an idle machine, not under nice -n 19
     python -m benchmarks.sandbox_soak --jobs 2000   a short one; --quick has 600
 
 The kinds of jobs are in soak_jobs.py: generated ones, the honest corpus of tests/honest, hostile programs, the named
-attacks of tests/attacks. Each knows what its verdicts must be: whatever differs is listed as wrong. Output that is given
-to another test of the same job is counted apart. What is left is looked for in the sandbox (processes, descriptors of
-its supervisor, files in the job directories, memory), in this process (descriptors, memory) and in the engine
-(containers), when idle, before and after. After each tenth honest jobs alone run as a probe: their CPU per job (as in
-benchmarks.sandbox) must not grow. In the end another tenth runs kind by kind, to tell what each leaves.
-The exit code is 1 where a verdict was wrong or something is left.
+attacks of tests/attacks. Each job knows its expected verdicts: every difference is listed as wrong. Output that is
+attributed to another test of the same job is counted separately. Leftovers are counted when idle, before and after: in
+the sandbox (processes, descriptors of its supervisor, files in the job directories, memory), in this process
+(descriptors, memory) and in the engine (containers). After each tenth, honest jobs alone run as a probe: their CPU per
+job (as in benchmarks.sandbox) must not grow. At the end another tenth runs kind by kind, to show what each kind leaves.
+The exit code is 1 if a verdict was wrong or something is left.
 """
 
 import asyncio
@@ -42,18 +43,18 @@ IN_FLIGHT = 256
 TENTHS = 10
 LISTED = 20
 SHARES = {"corpus": 0.2, "hostile": 0.03, "attack": 0.02}
-"""Of all jobs; the others are generated."""
+"""Shares of all jobs; the other jobs are generated."""
 
 
 @dataclass(kw_only=True, slots=True)
 class Tally:
-    """What came of the jobs of a kind."""
+    """The results of the jobs of one kind."""
 
     jobs: int = 0
     wrong: list[str] = field(default_factory=list)
-    """Wrong verdicts, hostile jobs that passed, attacks that did not hold."""
+    """Wrong verdicts, hostile jobs that passed, and attacks that were not held off."""
     not_judged: list[str] = field(default_factory=list)
-    """SandboxFailure."""
+    """Jobs that ended with a SandboxFailure."""
     counted: Counter[str] = field(default_factory=Counter)
 
 
@@ -124,7 +125,7 @@ def soak(options: Namespace) -> tuple[dict[str, Any], dict[str, float], bool]:
         "containers_after_close": containers(kind, run_id),
         "mixed_first_tenth_jobs_per_s": tenths[0].per_s,
         "mixed_last_tenth_jobs_per_s": tenths[-1].per_s,
-        # of these alone: jobs of the mixture may have a sandbox replaced, and its account goes with it
+        # the probes alone: a job of the mixture may have a sandbox replaced, whose CPU account is then lost
         "probe_first_tenth_cpu_ms_per_job": probes[0].cpu_ms,
         "probe_last_tenth_cpu_ms_per_job": probes[-1].cpu_ms,
     }
@@ -137,7 +138,7 @@ def soak(options: Namespace) -> tuple[dict[str, Any], dict[str, float], bool]:
 
 
 def spoken(sandbox: LocalSandbox) -> list[str]:
-    """The languages whose programs run here."""
+    """Returns the languages whose programs can run here."""
     here = []
     for language in languages():
         with contextlib.suppress(UnknownLanguage):
@@ -163,7 +164,7 @@ async def _judge_all(sandbox: LocalSandbox, jobs: Sequence[SoakJob], tallies: Ta
                 tally.not_judged.append(f"{job.name}: {failure}")
             else:
                 tally.wrong += wrong
-                for line in wrong:  # hours before the figures are written
+                for line in wrong:  # the figures are written hours later
                     print(line, flush=True)
                 tally.counted.update(counted)
 
@@ -179,7 +180,7 @@ def timed(sandbox: LocalSandbox, kind: str, run_id: str, jobs: Sequence[SoakJob]
 
 
 def idle_state(sandbox: LocalSandbox, kind: str, run_id: str, tallies: Tallies) -> dict[str, float]:
-    """Once every slot has its evaluator, as after any honest job."""
+    """Measures the idle state after a job in every slot, so that each slot has its evaluator, as after any honest job."""
     run_jobs(sandbox, take_honest(60, data_only=True), tallies)
     processes = SandboxProcesses.find(kind, run_id)
     return {
@@ -194,19 +195,19 @@ def idle_state(sandbox: LocalSandbox, kind: str, run_id: str, tallies: Tallies) 
 
 
 def leaks(before: dict[str, float], after: dict[str, float]) -> list[str]:
-    """What there is more of than before. Memory is reported and not judged: interpreters keep some."""
+    """Returns what has grown. Memory is reported but not counted as a leak, since interpreters keep some."""
     countable = [name for name in before if not name.endswith("_mib")]
     return [f"{name}: {before[name]} -> {after[name]}" for name in countable if after[name] > before[name]]
 
 
 def containers(kind: str, run_id: str) -> int:
-    """Of this run, in whatever state."""
+    """Returns the number of this run's containers, in any state."""
     if kind != "docker":
         return 0
     from sandbox_workers.docker_backend import RUN_LABEL, connect
 
     found = []
-    for _ in range(20):  # the engine removes them in its own time
+    for _ in range(20):  # the engine removes them with a delay
         found = connect().containers.list(
             all=True, filters={"label": f"{RUN_LABEL}={run_id}"}, ignore_removed=True
         )
@@ -228,7 +229,7 @@ def progress(tenth: int, mix: Cost, probe: Cost, tallies: Tallies) -> str:
 
 
 def tally_figures(tallies: Tallies, grown: dict[str, dict[str, float]]) -> dict[str, Any]:
-    """By kind; `grown` is what there was more of after the jobs of a kind alone."""
+    """Returns the figures by kind; `grown` is what has grown after the jobs of one kind alone."""
     return {
         f"{kind}_{name}": value
         for kind, tally in tallies.items()

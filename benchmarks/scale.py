@@ -1,14 +1,14 @@
-"""What the driver costs: the real driver, scheduler, window, rollout handles and mailboxes, on Ray, with rollout actors and
-learners that only sleep. Nothing is generated, judged or learnt.
+"""Measures what the driver costs: the real driver, scheduler, window, rollout handles and mailboxes, on Ray, with
+rollout actors and learners that only sleep. Nothing is generated, judged or learnt.
 
     python -m benchmarks.scale                     100 rollout actors, 25 steps of 4,000 groups and some others
     python -m benchmarks.scale --steps 3 --lag 1
 
-A group is one problem: 8 attempts of the generator in five stages, 8 suites of the discriminator. Its episode is made up
-once in each actor for each of its places in a step; its rows and transcripts are made, and travel, anew each time. CPU seconds
-are the driver process's own, all its threads. Three runs: steps of many groups, of a quarter of them, and these with longer
-completions, so that what a step, an episode and a token cost can be told apart. The first step of each, in which much is
-imported, is left out. Memory is read after each step.
+A group is one problem: 8 attempts of the generator in five stages, 8 suites of the discriminator. Each actor makes up
+its episodes once, one for each of its places in a step; their rows and transcripts are made, and sent, anew each time.
+CPU seconds are those of the driver process, all its threads. There are three runs: steps of many groups, of a quarter
+of them, and the latter with longer completions, so that the costs of a step, an episode and a token can be told apart.
+The first step of each run, in which much is imported, is left out. Memory is read after each step.
 """
 
 import asyncio
@@ -52,13 +52,13 @@ from sandbox_workers.nothing import NoSandbox
 ATTEMPTS, STAGES, TESTS = 8, 5, 3
 VOCABULARY = 151_000
 TOKENS = "tokens of a completion"
-"""A policy, of whose weights the version is how many."""
+"""The name of a policy that does not exist: its weight version sets the number of tokens of a completion."""
 PROMPT_TOKENS, STAGE_TOKENS = 200, 20
 PLAY_S, LEARN_S = 1.0, 0.5
 RUNS = {"many": (32, 1.0), "few": (32, 0.25), "long": (256, 0.25)}
-"""Tokens of a completion, and groups of a step as a share of the most."""
+"""Tokens of a completion, and groups of a step as a share of the maximum, for each run."""
 OTHERS = 6
-"""Steps of all runs but the first."""
+"""Number of steps of all runs but the first."""
 
 
 def main() -> None:
@@ -149,7 +149,7 @@ def sleeping_parts(
 
 
 class MadeUp:
-    """A game without moves: each play gives another of the episodes that there are."""
+    """A game without moves: each play returns the next of the made-up episodes."""
 
     def __init__(self) -> None:
         self.episodes: Iterator[Episode] = iter(())
@@ -159,7 +159,7 @@ class MadeUp:
 
 
 class Sleeping:
-    """Around an EpisodeRunner: what an engine would take, it sleeps."""
+    """A rollout actor around an EpisodeRunner that sleeps for the time that an engine would take."""
 
     def __init__(self, index: int) -> None:
         self._rng, self._tokens = random.Random(index), 0
@@ -196,7 +196,7 @@ class Sleeping:
         return PublishReceipt(version=update.version, digest=update.digest, probe_difference=0.0)
 
     async def close(self) -> None:
-        """Nothing to do."""
+        """Has nothing to close."""
 
     def _episode(self) -> Episode:
         prompt, then = self._ids(PROMPT_TOKENS), self._ids(STAGE_TOKENS)
@@ -252,12 +252,12 @@ def _sleeping_learner(policy: str, folder: Path) -> Iterator[RayLearner]:
     learner: RayLearner = RayLearner(policy, 0, mailbox, lambda: {policy: learner.version})
     yield learner
     ray.get(mailbox.stop.remote())
-    watcher.join()  # Ray ends a process in which a thread still waits when it is shut down
+    watcher.join()  # at its shutdown, Ray ends a process in which a thread still waits
 
 
 @ray.remote(num_cpus=0, max_retries=0)
 def _learn(mailbox: Any, policy: str, folder: str) -> None:
-    """What a worker of learners/train_loop.py does, without learning."""
+    """Does what a worker of learners/train_loop.py does, without learning."""
     versions, saved = {policy: 0}, None
     while (work := ray.get(mailbox.get_work.remote(versions, saved))) is not None:
         if work == "save":

@@ -1,9 +1,11 @@
-"""What distance costs: benchmarks.scale, whose rollout actors are on another Ray node, over a cable that delays each packet.
+"""Measures what distance costs: benchmarks.scale with the rollout actors on another Ray node, whose packets are
+delayed.
 
-    python -m benchmarks.scale_far                       no delay, and 50 ms in each direction; only root can make nodes
+    python -m benchmarks.scale_far                       no delay, and 50 ms in each direction; needs root
     python -m benchmarks.scale_far --delays-ms 0 10 200
 
-Both nodes are network namespaces of this machine (benchmarks/far_nodes.py); a cable that delays takes processor time of it, too.
+Both nodes are network namespaces of this machine (benchmarks/far_nodes.py); delaying the packets takes processor time,
+too.
 """
 
 import json
@@ -29,7 +31,7 @@ def main() -> None:
     parser.add_argument("--delays-ms", type=int, nargs="+", default=[0, 50])
     parser.add_argument("--steps", type=int, default=6, help="of the most groups")
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # else the nodes would outlive it
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # else the nodes would outlive this
     words = ["--steps", str(options.steps), *(["--quick"] if options.quick else [])]
     figures: dict[str, Any] = {}
     try:
@@ -41,7 +43,7 @@ def main() -> None:
 
 
 def measured(delay_s: float, words: Sequence[str]) -> dict[str, Any]:
-    """Figures of benchmarks.scale."""
+    """Returns the figures of benchmarks.scale."""
     environment = {**os.environ, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": uuid.uuid4().hex}
     with namespaces(delay_s) as (near, far), tempfile.TemporaryDirectory(prefix="spar-") as folder:
         address, result = f"--address={NEAR}:{PORT}", Path(folder, "scale.json")
@@ -49,7 +51,7 @@ def measured(delay_s: float, words: Sequence[str]) -> dict[str, Any]:
         def start(namespace: str, *rest: str) -> None:
             command = ["ip", "netns", "exec", namespace, str(RAY), "start", *rest, "--disable-usage-stats"]
             command.append(f"--object-store-memory={2 << 30}")
-            # its processes keep what they inherit: a pipe would be waited for
+            # its processes inherit the output: subprocess.run would wait for them to close a pipe
             with Path(folder, "ray.log").open("w+") as log:
                 done = subprocess.run(command, env=environment, stdout=log, stderr=log, timeout=300)
                 log.seek(0)

@@ -1,14 +1,16 @@
-"""Our service against plain `vllm serve`: requests per second and latency of /v1/completions, and how it bears mixed load.
+"""Compares our service with plain `vllm serve`: requests per second and latency of /v1/completions; and its behaviour
+under mixed load.
 
     python -m benchmarks.serve                        1, 16 and 128 clients, taking turns with vllm serve
-    python -m benchmarks.serve --mixed-minutes 10     besides, mixed load of which a twentieth is bad
+    python -m benchmarks.serve --mixed-minutes 10     in addition, mixed load of which a twentieth is bad
 
-Both serve the shipped generator (0.4M parameters, so that the servers' own work is what counts), on this machine, with the
-same engine settings; ours with a key, a rate limit and an audit log. No two requests are equal; none is cached. A client asks again as
-soon as it is answered. `vs_vllm_serve_N` are requests per second, ours over theirs, with N clients.
+Both serve the shipped generator (0.4M parameters, so that the servers' own work dominates) on this machine, with the
+same engine settings; ours has a key, a rate limit and an audit log. No two requests are equal; none is cached. A client
+sends its next request as soon as it has an answer. `vs_vllm_serve_N` are requests per second, ours divided by theirs,
+with N clients.
 Mixed: completions and chats, in one piece and streamed, equal ones, /v1/solve with tests; bad are malformed JSON,
-unknown models, wrong keys, too many tokens, and clients that hang up in mid-stream. A request is lost where it gets no
-whole answer, or another status than it should.
+unknown models, wrong keys, too many tokens, and clients that hang up in mid-stream. A request is lost if its answer is
+incomplete or has an unexpected status.
 """
 
 import asyncio
@@ -56,7 +58,7 @@ class Server:
     headers: dict[str, str] = field(default_factory=dict)
 
     def memory(self) -> int:
-        """Proportional set size of all its processes, bytes."""
+        """Returns the proportional set size of all processes of the server, in bytes."""
         return sum(proportional_set_size(process) for process in tree(self.process.pid))
 
 
@@ -112,13 +114,14 @@ def vllm_serve(folder: Path) -> contextlib.AbstractContextManager[Server]:
         "disable-log-stats": True,
         "disable-uvicorn-access-log": True,
     }
-    # as `vllm serve`, whose command line asks for a package of that name: the CPU build has another
+    # the same as `vllm serve`, which requires a package of that name: the CPU build has another
     return started("vllm.entrypoints.openai.api_server", options, folder / "theirs.log", {})
 
 
 @contextlib.contextmanager
 def started(module: str, options: dict[str, object], log: Path, headers: dict[str, str]) -> Iterator[Server]:
-    """On a free port, once it has answered a completion. Options that are True take no value."""
+    """Starts a server on a free port and yields it once it has answered a completion. Options that are True take no
+    value."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -198,7 +201,7 @@ async def against(ours: Server, theirs: Server, *, quick: bool) -> tuple[dict[st
 async def load(
     server: Server, clients: int, seconds: float, numbers: Iterator[int]
 ) -> tuple[float, list[float]]:
-    """Seconds that it took, and of each request."""
+    """Returns the seconds in total, and those of each request."""
     taken: list[float] = []
     start = time.perf_counter()
 
@@ -237,7 +240,7 @@ BAD: dict[str, tuple[int, Ask | bytes, dict[str, str]]] = {
 
 
 async def mixed(server: Server, seconds: float) -> dict[str, Any]:
-    """Of each twenty requests one is bad. Memory: the median of the second tenth, and of the last one."""
+    """Sends mixed load, one bad request in twenty. Memory is the median of the second tenth and of the last tenth."""
     counted: Counter[str] = Counter()
     lost: list[str] = []
     memory: list[tuple[float, int]] = []
@@ -280,7 +283,7 @@ async def mixed(server: Server, seconds: float) -> dict[str, Any]:
 
 
 async def one(http: aiohttp.ClientSession, server: Server, kind: str, chance: random.Random) -> str:
-    """Why it is lost, or nothing."""
+    """Sends one request and returns why it is lost; empty if it is not."""
     if kind == "hung_up":
         asked = completion(chance.randrange(10**6), stream=True, max_tokens=400, ignore_eos=True)
         async with http.post(server.url + "/v1/completions", json=asked) as response:

@@ -1,10 +1,10 @@
-"""The jobs of the soak, by kind; each judges itself and says what was wrong.
+"""The jobs of the soak test, by kind; each job judges itself and reports what was wrong.
 
-generated   small honest jobs without end, with the value and the output of each test known
-corpus      the jobs of tests/honest: the right program must pass, each wrong one fail; and those of tests/attacks by
-            which a program that does what the reference does in another way must pass, too
+generated   an endless series of small honest jobs, with known values and outputs of their tests
+corpus      the jobs of tests/honest: the right program must pass, each wrong one must fail; and those of tests/attacks in
+            which a program that does the same as the reference in another way must pass, too
 hostile     the programs of hostile_jobs, which must not pass
-attack      the named attacks of tests/attacks, each of which must hold as its test there says
+attack      the named attacks of tests/attacks, each of which must be held off as its test there requires
 """
 
 import asyncio
@@ -34,12 +34,12 @@ PASSED, WRONG, ERROR = Status.PASSED, Status.WRONG_ANSWER, Status.RUNTIME_ERROR
 
 
 class Judged(NamedTuple):
-    """What is to be said of a job's verdicts."""
+    """The findings on a job's verdicts."""
 
     wrong: list[str]
-    """A line per wrong verdict, or per attack that did not hold."""
+    """One line per wrong verdict, or per attack that was not held off."""
     counted: list[str]
-    """Whatever is worth a count: it is no error."""
+    """Events that are counted and are no errors."""
 
 
 class SoakJob(Protocol):
@@ -50,7 +50,7 @@ class SoakJob(Protocol):
     def name(self) -> str: ...
 
     async def judge(self, sandbox: Sandbox, run: int) -> Judged:
-        """`run` tells equal jobs in flight apart, so that each is judged. Raise SandboxFailure."""
+        """Judges the job. `run` distinguishes equal jobs in flight, so that each is judged. Raises SandboxFailure."""
         ...
 
 
@@ -58,7 +58,7 @@ class SoakJob(Protocol):
 
 
 class Expected(NamedTuple):
-    """Of one test's verdict."""
+    """The expected verdict of one test."""
 
     status: Status
     value: str | None = None
@@ -67,7 +67,7 @@ class Expected(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Honest:
-    """A job whose verdicts are known."""
+    """A job with known verdicts."""
 
     name: str
     program: str
@@ -80,7 +80,8 @@ class Honest:
         return Judged(self.wrong(verdicts), ["misplaced output"] * self.misplaced_output(verdicts))
 
     def wrong(self, verdicts: Sequence[Verdict]) -> list[str]:
-        """A line per wrong verdict. Lines of stdout that are not this job's make one wrong, too."""
+        """Returns one line per wrong verdict. A verdict is also wrong if its stdout has lines that are not from this
+        job."""
         own = {line for expected in self.expected for line in expected.stdout.splitlines()}
         return [
             f"{self.name}: {test!r}: {verdict.status} {verdict.value} {verdict.stdout[:50]!r} {verdict.error}"
@@ -90,7 +91,7 @@ class Honest:
         ]
 
     def misplaced_output(self, verdicts: Sequence[Verdict]) -> int:
-        """How many tests are not given just what was printed under them."""
+        """Returns the number of tests whose recorded output differs from what was printed during them."""
         return sum(v.stdout != e.stdout for v, e in zip(verdicts, self.expected, strict=True))
 
 
@@ -165,7 +166,7 @@ HONEST_KINDS = (*DATA_KINDS * 5, *(does_not_parse, tested_by_code) * 2, whole_pr
 
 
 def take_honest(count: int, data_only: bool = False) -> list[Honest]:
-    """All kinds in turn."""
+    """Returns `count` jobs, all kinds in turn."""
     kinds = itertools.cycle(DATA_KINDS if data_only else HONEST_KINDS)
     return [make(next(numbers)) for make in itertools.islice(kinds, count)]
 
@@ -198,7 +199,7 @@ class FromCorpus:
 
 
 def corpus(languages: Sequence[str]) -> list[FromCorpus]:
-    """Every program of every job that is served, in these languages."""
+    """Returns every program of every job that can be served, in these languages."""
     return [
         FromCorpus(job=job, program=program)
         for job in (*read_corpus(), *products())
@@ -209,7 +210,7 @@ def corpus(languages: Sequence[str]) -> list[FromCorpus]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EquallyRight:
-    """A program that is as right as the reference, on a test as programs meet it once the reference has passed."""
+    """A program that is as right as the reference, judged by a test that the reference has passed before."""
 
     name: str
     reference: str
@@ -265,7 +266,7 @@ class Ask:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Attack:
-    """A named attack: the asks of a step are judged at once, its steps one after another."""
+    """A named attack: the requests of a step are judged at once, the steps one after another."""
 
     name: str
     steps: Sequence[Sequence[Ask]]
@@ -284,7 +285,7 @@ class Attack:
 
 
 def attacks(languages: Sequence[str]) -> list[Attack]:
-    """All of tests/attacks that is held, in these languages."""
+    """Returns all attacks of tests/attacks that the sandbox is known to hold off, in these languages."""
     themes = sorted(path.stem for path in Path(conftest.__file__).parent.glob("test_*.py"))
     return [
         attack
@@ -316,7 +317,7 @@ def held(theme: ModuleType, table: str) -> Iterator[tuple[str, Any]]:
 
 
 def steps(theme: ModuleType, row: Any) -> list[list[Ask]]:
-    """As the theme's own test runs a row of its table."""
+    """Returns the steps that the theme's own test takes for a row of its table."""
     match theme.__name__.rpartition("test_")[2], row:
         case "persistence", (program, look, left):
             touched = ask(f"{program}\n{theme.TOUCH}", "f() in ('left', 'refused')", found("True"))
@@ -372,7 +373,7 @@ def got(deserved: Set[Status], may_blame: bool, verdict: Verdict) -> bool:
 
 
 def mixed(shares: Mapping[str, float], languages: Sequence[str], seed: int = 0) -> Iterator[SoakJob]:
-    """Without end, each kind with its share; the same jobs for the same seed."""
+    """Yields jobs without end, each kind with its share; the same seed gives the same jobs."""
     rng = random.Random(seed)
     weights = [attack.weight for attack in HOSTILE]
     hostile = [HostileJob(hostile=one) for one in HOSTILE]
@@ -388,6 +389,7 @@ def mixed(shares: Mapping[str, float], languages: Sequence[str], seed: int = 0) 
 
 
 def rounds(jobs: Sequence[SoakJob], rng: random.Random) -> Iterator[SoakJob]:
-    """All once, in some order, then again: none comes twice more than another."""
+    """Yields all jobs once, in random order, then again: the numbers of times that two jobs occur differ by one at
+    most."""
     while True:
         yield from rng.sample(jobs, len(jobs))

@@ -1,11 +1,11 @@
-"""`scripts.solve --batch` against `scripts.evaluate` on the same problems: problems per second.
+"""Compares `scripts.solve --batch` with `scripts.evaluate` on the same problems: problems per second.
 
     python -m benchmarks.solve --problems-file mbpp.jsonl --format mbpp
 
-Both have the shipped generator write one program for each problem, greedily, without stages, by vLLM, and judge it in the
-sandbox; they take turns. The engine's start is counted. `scripts.evaluate` judges the problems' references besides, to name
-those that cannot be solved. --quick takes the example problems.
-vs_evaluate: problems per second, ours over those of `scripts.evaluate`.
+In both, the shipped generator writes one program for each problem, greedily, without stages, with vLLM, and the sandbox
+judges it; they take turns. The engine's start is counted. `scripts.evaluate` also judges the problems' references, to
+name those that cannot be solved. --quick takes the example problems.
+vs_evaluate: problems per second, ours divided by those of `scripts.evaluate`.
 """
 
 import json

@@ -1,15 +1,16 @@
 """Write the benchmarks' results into the pages.
 
     python -m benchmarks.tables            rewrite the marked parts of README.md and docs/
-    python -m benchmarks.tables --check    write nothing; exit 1 where a page is not as it would be written
+    python -m benchmarks.tables --check    write nothing; exit 1 if a page differs from what would be written
 
-A marked part is what stands between the lines `<!-- table: NAME -->` and `<!-- end -->`. It becomes benchmarks/results/NAME.md
-with the values of benchmarks/results/NAME.json put in, and a line that says what was run, when, where, at which commit.
+A marked part is the text between the lines `<!-- table: NAME -->` and `<!-- end -->`. It becomes
+benchmarks/results/NAME.md with the values of benchmarks/results/NAME.json put in, and a line with the command, the
+date, the machine and the commit.
 
-Where the code that a result speaks of (paths in catalogue.py) is no longer that of its commit, the line says so. The
-working tree is what counts, so that the commit which changes the code can carry the page that says it. The page says
-that and not by how many commits, which would make it stale with each; the command prints how many. Where git does not
-know the commit (a shallow clone, a copy without history) a page keeps what it says.
+If the code that a result measures (paths in catalogue.py) has changed since the result's commit, the line says so. The
+working tree is compared, so that the commit which changes the code can also contain the page that says it. The page
+does not say by how many commits, since it would then be stale after each commit; the command prints the number. If git
+does not know the commit (a shallow clone, a copy without history), the statement on the page stays as it is.
 """
 
 import argparse
@@ -45,7 +46,7 @@ def main() -> None:
 
 
 def update(root: Path, write: bool) -> list[str]:
-    """The pages that are stale, rewritten where asked for. Prints which results are older than their code."""
+    """Returns the stale pages, and rewrites them if `write`. Prints which results are older than their code."""
     stale = []
     for page in (root / "README.md", *sorted((root / "docs").rglob("*.md"))):
         text = page.read_text()
@@ -58,14 +59,14 @@ def update(root: Path, write: bool) -> list[str]:
 
 
 def filled(page: Path, text: str, root: Path) -> str:
-    """The page with its parts as they should be. Raise ValueError where one cannot be made."""
+    """Returns the page's text with its marked parts up to date. Raises ValueError if a part cannot be made."""
     if len(PART.findall(text)) != len(BEGIN.findall(text)):
         raise ValueError(f"{page}: not every <!-- table: NAME --> has its <!-- end -->")
     return PART.sub(lambda part: part[1] + table(part[2], part[3], root) + part[4], text)
 
 
 def table(name: str, before: str, root: Path) -> str:
-    """A result as Markdown; `before` is what the page says now."""
+    """Returns a result as Markdown; `before` is the current text of the part."""
     if name not in BENCHMARKS:
         raise ValueError(f"no benchmark is called {name}: there are {', '.join(BENCHMARKS)}")
     source, template = (root / "benchmarks" / "results" / f"{name}.{kind}" for kind in ("json", "md"))
@@ -90,7 +91,11 @@ def origin(result: dict[str, Any]) -> str:
 
 
 def age(name: str, commit: str, said: bool, root: Path) -> str:
-    """OLD where the code has changed since. Prints how much. `said`: what to go by where git cannot tell."""
+    """Returns OLD if the code has changed since the commit, otherwise an empty text. Prints the number of commits.
+
+    Args:
+        said: whether the page says OLD now; this decides if git does not know the commit.
+    """
     clean, paths = commit.removesuffix("-dirty"), BENCHMARKS[name].speaks_of
     try:
         changed = git("diff", "--name-only", clean, "--", *paths, root=root)

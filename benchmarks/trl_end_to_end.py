@@ -1,12 +1,13 @@
-"""Seconds of a GRPO step, its generation, judging and update: Hugging Face TRL's GRPOTrainer against driver.py.
+"""Compares the seconds of a GRPO step (generation, judging and update): Hugging Face TRL's GRPOTrainer against
+driver.py.
 
     python -m benchmarks.trl_end_to_end
 
-Both start from the embedded model of the recipe grpo_code_execution, with its prompts (token for token), its group size,
-completions of up to as many tokens, its reward (the same sandbox), one policy, two updates a step, no KL. TRL generates
-with transformers, or with vLLM in its process. Ours is run as the recipe says (Ray, vLLM), and in one process with
-transformers. No evaluation, no checkpoints. The runs follow one another; a step's seconds are the median of those after
-the warm-up, of ours without the writing of its rows.
+Both start from the embedded model of the recipe grpo_code_execution, with its prompts (token for token), its group
+size, its maximum completion length, its reward (the same sandbox), one policy, two updates per step, no KL. TRL
+generates with transformers, or with vLLM in its process. Ours runs as in the recipe (Ray, vLLM), and in one process
+with transformers. There are no evaluation and no checkpoints. The runs follow one another; a step's seconds are the
+median over the steps after the warm-up. Ours do not include writing the step's rows.
 """
 
 import asyncio
@@ -40,7 +41,7 @@ from sandbox_workers.local import LocalSandbox
 
 RECIPE = "grpo_code_execution"
 WARM_UP = 4
-"""Steps that are not counted."""
+"""Number of steps that are not counted."""
 OURS = ["--no-evaluation.enabled", "--checkpoint.every", "1000", "--generator.learner.kl.kind", "none"]
 WAYS = {
     "ray_vllm": ["--rollout.actors", "2"],
@@ -57,7 +58,7 @@ def main() -> None:
     figures: dict[str, Any] = {"trl_version": load_trl().__version__, "steps": steps}
     with tempfile.TemporaryDirectory() as folder:
         for backend in ("transformers", "vllm"):
-            # each alone: vLLM leaves the environment of a distributed run behind
+            # in separate processes: vLLM leaves the environment of a distributed run behind
             with ProcessPoolExecutor(1, get_context("spawn")) as alone:
                 made = alone.submit(
                     run_theirs, config, model, Path(folder), warm_up + steps, backend == "vllm"
@@ -80,7 +81,7 @@ def main() -> None:
 def run_theirs(
     config: Config, model: Path, folder: Path, steps: int, use_vllm: bool
 ) -> tuple[list[float], list[float]]:
-    """(seconds, sampled tokens) of each step."""
+    """Returns (seconds, sampled tokens) of each step."""
     seen = Steps()
     own: dict[str, Any] = {"use_vllm": True, "vllm_mode": "colocate"} if use_vllm else {}
     with LocalSandbox("auto", slots=2, trusted=True) as sandbox:
@@ -89,7 +90,7 @@ def run_theirs(
 
 
 def run_ours(steps: int, more: Sequence[str], folder: Path) -> list[dict[str, Any]]:
-    """The rows of its steps."""
+    """Runs driver.py and returns the rows of its steps."""
     command = [
         sys.executable,
         "driver.py",
@@ -107,7 +108,7 @@ def run_ours(steps: int, more: Sequence[str], folder: Path) -> list[dict[str, An
 
 
 class Steps(TrainerCallback):
-    """Of TRL: seconds and sampled tokens of each step, which is the updates from one generation."""
+    """Records seconds and sampled tokens of TRL's steps; a step is all updates from one generation."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []

@@ -1,11 +1,12 @@
-"""Advantages, loss and gradient of one update against TRL's, on the same model, completions, rewards and old
+"""Compares advantages, loss and gradient of one update with TRL's, on the same model, completions, rewards and old
 log-probabilities (Hugging Face TRL, GRPOTrainer and RLOOTrainer). Both sides divide by the group's std with Bessel's
 correction plus 1e-4; TRL's constant for dr_grpo is max_completion_length, here max_loss_tokens.
 
-Each row runs TRL's trainer for one optimizer update and this project's `Advantages.credit` and `Learner.step`, both in fp32
-with a learning rate of 0. Rows of the second table define something differently, as the note says; what is printed
-there is how far apart that puts them. The learner logs the policy loss and the KL as means over tokens, so that the
-loss of a minibatch is put together here from steps on one sample each; the gradient is that of the whole minibatch.
+Each row runs TRL's trainer for one optimizer update and this project's `Advantages.credit` and `Learner.step`, both in
+fp32 with a learning rate of 0. In the rows of the second table the two define something differently, as the note
+explains; the printed values are the resulting differences. The learner logs the policy loss and the KL as means over
+tokens, so the loss of a minibatch is computed here from steps on one sample each; the gradient is that of the whole
+minibatch.
 """
 
 import dataclasses
@@ -49,7 +50,7 @@ class Case:
     name: str
     ours: dict[str, Any]
     theirs: dict[str, Any]
-    """Keys of TRL's config, on top of TRL_DEFAULTS."""
+    """Keys of TRL's config, in addition to TRL_DEFAULTS."""
     algorithm: str = "GRPO"
     off_policy: float = 0.2
     """Scale of the noise in the old log-probabilities; at 0.2 about a tenth of the tokens are clipped."""
@@ -57,7 +58,7 @@ class Case:
     microbatches: int = 1
     data: dict[str, Any] = field(default_factory=dict)
     differs: str = ""
-    """What TRL defines otherwise; empty where the two must agree."""
+    """The definition in which TRL differs; empty if the two must agree."""
 
 
 SAME = (
@@ -178,7 +179,7 @@ class Ours:
     advantages: torch.Tensor
     loss: float
     loss_scale: float
-    """The loss if no two sequences' parts cancelled."""
+    """The loss if the parts of the sequences did not cancel each other."""
     gradient: dict[str, torch.Tensor]
 
 
@@ -217,7 +218,7 @@ def line(name: str, row: dict[str, float]) -> str:
 
 
 def about_ppo(trl: Any) -> str:
-    """GAE and the value loss have nothing to be compared with where TRL has no PPOTrainer."""
+    """Returns a note on PPO: without a PPOTrainer in TRL, GAE and the value loss cannot be compared."""
     found = [name for name in dir(trl) if name.startswith("PPO")]
     return f"TRL's {found} is not compared yet" if found else "this TRL has no PPOTrainer to compare with"
 
@@ -271,7 +272,8 @@ def learn(case: Case, models: tuple[Path, Path], data: Recorded) -> Ours:
 
 
 def minibatch_loss(learner: Learner, samples: Sequence[Sample], temperature: float) -> tuple[float, float]:
-    """(loss, loss without cancellation) from the metrics of steps on one sample each (the weights stand still at a learning rate of 0)."""
+    """Returns (loss, loss without cancellation) from the metrics of steps on one sample each. The weights do not
+    change, since the learning rate is 0."""
     settings = learner.settings
     means, counts = [], []
     for step, sample in enumerate(samples, start=2):
@@ -295,8 +297,8 @@ def minibatch_loss(learner: Learner, samples: Sequence[Sample], temperature: flo
 
 
 def differences(ours: Ours, theirs: Observed) -> dict[str, float]:
-    """Of the advantages, relative to the largest; of the loss, to what it is without cancellation; of the gradient's
-    norm; and of the gradient as a vector."""
+    """Returns the differences of the advantages, relative to the largest; of the loss, relative to the loss without
+    cancellation; of the gradient's norm; and of the gradient as a vector."""
     assert ours.gradient.keys() == theirs.gradient.keys()
     mine = torch.cat([ours.gradient[name].flatten() for name in ours.gradient])
     other = torch.cat([theirs.gradient[name].flatten() for name in ours.gradient])

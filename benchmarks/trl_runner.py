@@ -1,7 +1,8 @@
-"""TRL's own trainers on recorded completions: what the two benchmarks against TRL share.
+"""Runs TRL's own trainers on recorded completions: the code that the two benchmarks against TRL share.
 
 Nothing of TRL is rewritten here. Its trainer runs a whole `train()`: data loader, advantages, loss, backward, clipping,
-optimizer. Only generation is replaced by what was recorded, and, where asked for, the old log-probabilities.
+optimizer. Only generation is replaced by the recorded completions and, if requested, by the recorded old
+log-probabilities.
 """
 
 import importlib
@@ -22,7 +23,7 @@ from core.batch import Sample
 from embedded.model import build_model, build_tokenizer
 
 TRL_DIRECTORY = Path(__file__).parents[1] / ".bench"
-"""Where `make .bench` puts what requirements/bench.lock names."""
+"""The directory into which `make .bench` installs the packages of requirements/bench.lock."""
 QUIET_ON_CPU: dict[str, Any] = {
     "bf16": False,
     "use_cpu": True,
@@ -32,18 +33,18 @@ QUIET_ON_CPU: dict[str, Any] = {
     "logging_strategy": "no",
     "disable_tqdm": True,
 }
-"""Of any of TRL's configs."""
+"""Settings that every config of TRL takes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """B completions in groups of G, one prompt to a group."""
+    """B completions in groups of G, one prompt per group."""
 
     group: int
     prompts: list[list[int]]
     completions: list[list[int]]
     trained: list[list[bool]]
-    """False where the game put the token in (a stage marker, say): no loss."""
+    """False for tokens that the game inserted (such as a stage marker): they have no loss."""
     old_logprobs: list[list[float]]
     rewards: list[float]
 
@@ -54,11 +55,11 @@ class Recorded:
         return [self.rewards[i : i + self.group] for i in range(0, len(self), self.group)]
 
     def tokens(self) -> int:
-        """Prompts and completions, without padding."""
+        """Returns the number of tokens of prompts and completions, without padding."""
         return sum(len(row) for row in (*self.prompts, *self.completions))
 
     def samples(self, credit: Sequence[tuple[float, float | None] | None]) -> list[Sample | None]:
-        """As the project's learner wants them; None where the group is left out."""
+        """Returns the samples for the project's learner; None for a group that is left out."""
         return [self._sample(i, *pair) if pair else None for i, pair in enumerate(credit)]
 
     def _sample(self, i: int, reward: float, advantage: float | None) -> Sample:
@@ -75,16 +76,16 @@ class Recorded:
 
 @dataclass(slots=True)
 class Observed:
-    """What TRL computed in one optimizer update."""
+    """The values that TRL computed in one optimizer update."""
 
     advantages: torch.Tensor = field(default_factory=lambda: torch.empty(0))
     losses: list[float] = field(default_factory=list)
-    """Of its micro-batches, as scaled for accumulation."""
+    """Losses of the micro-batches, scaled for gradient accumulation."""
     gradient: dict[str, torch.Tensor] = field(default_factory=dict)
 
 
 def load_trl() -> Any:
-    """The module trl, from beside the virtual environment; ends the program where it is not installed."""
+    """Imports the module trl from TRL_DIRECTORY; ends the program if it is not installed."""
     os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
     sys.path.append(str(TRL_DIRECTORY))
     warnings.filterwarnings("ignore", message="TRL currently supports vLLM versions")
@@ -99,7 +100,8 @@ def load_trl() -> Any:
 
 
 def make_models(directory: Path, **size: int) -> tuple[Path, Path]:
-    """(policy, reference) with a tokenizer: the embedded model, untrained, or larger; the reference differs a little."""
+    """Makes (policy, reference) with a tokenizer: the embedded model, untrained, or a larger one; the reference differs
+    slightly."""
     tokenizer = build_tokenizer(["def f(x): return x + 1"], ["<pad>", "<end>"], "<pad>", "<end>")
     model = build_model(tokenizer, seed=1)
     if size:
@@ -128,8 +130,12 @@ def record(
     inserted: bool = False,
     seed: int = 0,
 ) -> Recorded:
-    """Random tokens with random rewards. Old log-probabilities are the model's own plus normal noise of that scale;
-    `inserted` marks a stretch in the middle of each completion as not the policy's."""
+    """Records random tokens with random rewards.
+
+    Args:
+        off_policy: scale of the normal noise that is added to the model's log-probabilities to make the old ones.
+        inserted: whether a stretch in the middle of each completion is marked as not sampled by the policy.
+    """
     rng, model = random.Random(seed), AutoModelForCausalLM.from_pretrained(model_path)
     vocabulary = len(AutoTokenizer.from_pretrained(model_path))
     data = Recorded(group, [], [], [], [], [])
@@ -164,7 +170,8 @@ def make_trainer(
     give_old: bool = True,
     callbacks: Sequence[TrainerCallback] = (),
 ) -> tuple[Any, Observed]:
-    """A GRPOTrainer or RLOOTrainer for the recorded batch, fp32 on CPU, and what its `train()` will fill in."""
+    """Returns a GRPOTrainer or RLOOTrainer for the recorded batch, fp32 on CPU, and the Observed that its `train()`
+    fills in."""
     config = getattr(trl, f"{algorithm}Config")(
         output_dir=str(models[0].parent / "trl"),
         per_device_train_batch_size=len(data) // microbatches,
@@ -195,7 +202,7 @@ def make_trainer(
 
 
 def _rollout(data: Recorded) -> Any:
-    """TRL's `rollout_func`."""
+    """Returns the `rollout_func` for TRL, which returns the recorded completions."""
 
     def rollout(prompts: list[str], trainer: Any) -> dict[str, Any]:
         assert len(prompts) == len(data), (len(prompts), len(data))
@@ -211,7 +218,7 @@ def _rollout(data: Recorded) -> Any:
 
 def _replaying(base: Any, data: Recorded, observed: Observed, give_old: bool) -> Any:
     class Replaying(base):
-        def _tokenize_prompts(self, prompts: Any) -> Any:  # RLOOTrainer, which has no rollout_func
+        def _tokenize_prompts(self, prompts: Any) -> Any:  # for RLOOTrainer, which has no rollout_func
             return data.prompts, None, {}
 
         def _generate_single_turn(self, *_: Any) -> Any:

@@ -1,12 +1,13 @@
-"""Tokens per second of a GRPO update: Hugging Face TRL's GRPOTrainer against `Learner.step`, on the same samples.
+"""Compares tokens per second of a GRPO update: Hugging Face TRL's GRPOTrainer against `Learner.step`, on the same
+samples.
 
-TRL's time is that of an optimizer step as its own trainer runs it, with completions handed to it, micro-batches padded
-to their longest. Both sides may choose the fastest of several micro-batch sizes first (`tuned`); `default` is the
-learner with its default one. They take turns within one run: the ratios are of neighbouring rounds, their median and
-quartiles. Same number of threads, fp32, no gradient checkpointing.
+TRL's time is that of an optimizer step as its own trainer runs it, with given completions, and micro-batches padded to
+their longest sample. Both sides may first choose the fastest of several micro-batch sizes (`tuned`); `default` is the
+learner with its default size. They take turns within one run: the ratios are of neighbouring rounds, their median and
+quartiles. Both use the same number of threads, fp32, no gradient checkpointing.
 
 `plain`: one update, no KL. `reused`: two updates from the same completions, with KL to a reference, and both sides
-compute the old log-probabilities themselves (here: importance_cap). Both do the same work then, but for what the
+compute the old log-probabilities themselves (here: importance_cap). Both do the same work then, except for what the
 learner logs: the KL of the first micro-batch in `plain`.
 """
 
@@ -72,7 +73,7 @@ def main() -> None:
 def measure(
     trl: Any, paths: tuple[Path, Path], data: Recorded, work: str, rounds: int
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """(tokens per second, ratios ours / TRL's); a token counts once for each update."""
+    """Returns (tokens per second, ratios ours / TRL's); a token counts once for each update."""
     ours = {size: our_learner(paths, data, work, size) for size in MICROBATCH_TOKENS}
     tried: dict[int, float] = {}
     for count in (k for k in (1, 2, 4, 8) if len(data) // k >= 4):
@@ -111,7 +112,7 @@ def take_turns(
     rounds: int,
     learners: list[Learner],
 ) -> "_Turns":
-    """The seconds of every round; the first warms up."""
+    """Returns the seconds of every round; the first round is a warm-up."""
     updates = int(WORK[work]["updates"])
     turns = _Turns(learners, data, updates)
     options = {
@@ -143,7 +144,7 @@ def our_learner(paths: tuple[Path, Path], data: Recorded, work: str, microbatch_
 
 
 class _Turns(TrainerCallback):
-    """Times TRL's optimizer steps from their begin to their end, and after each round a step of each learner."""
+    """Times TRL's optimizer steps from begin to end, and after each round a step of each learner."""
 
     def __init__(self, learners: list[Learner], data: Recorded, updates: int) -> None:
         self.learners, self.updates = learners, updates

@@ -1,14 +1,15 @@
-"""Estimators and losses against verl's, on the same model, completions, rewards and log-probabilities.
+"""Compares estimators and losses with verl's, on the same model, completions, rewards and log-probabilities.
 
-verl as a whole wants a GPU's libraries, but its algorithms are functions of padded tensors. They are cut out of its
-unmodified source (its wheel, which `make .bench` unpacks) by name: only their decorators, which register them, and the
-classes of its configs are left out. The first table has whole updates, as benchmarks/trl_parity.py has them: this
-project's `Advantages.credit` and `Learner.step` against verl's functions on a plain forward pass of the same model, fp32.
-The second has definitions, in fp64 on random tensors with gaps between the sampled tokens, up to log ratios of 30.
+verl as a whole needs a GPU's libraries, but its algorithms are functions of padded tensors. They are extracted by name
+from its unmodified source (its wheel, which `make .bench` unpacks): only their decorators, which register them, and the
+classes of its configs are left out. The first table has whole updates, as in benchmarks/trl_parity.py: this project's
+`Advantages.credit` and `Learner.step` against verl's functions on a plain forward pass of the same model, fp32.
+The second table has definitions, in fp64 on random tensors with gaps between the sampled tokens, up to log ratios of
+30.
 
-Told apart, not compared: verl keeps groups whose rewards are all equal, with an advantage of about 0, and counts their
-tokens (here they are left out); its GRPO divides by std + 1e-6 (it is given this project's 1e-4); its value loss is half
-of this project's (it is doubled).
+Known differences, which are not compared: verl keeps groups whose rewards are all equal, with an advantage of about 0,
+and counts their tokens (here they are left out); its GRPO divides by std + 1e-6 (it is given this project's 1e-4); its
+value loss is half of this project's (it is doubled).
 """
 
 import __future__
@@ -79,7 +80,8 @@ FUNCTIONS = {
         "kl_penalty_forward",
     ),
 }
-"""Each file's see those of the files before it as verl_F, which is what verl calls them."""
+"""Functions to extract, by file. Those of a file see those of the files before it as verl_F, which is verl's name for
+them."""
 
 AGGREGATION = {
     "token": "token-mean",
@@ -89,7 +91,7 @@ AGGREGATION = {
 CISPO = {**TOKEN, "objective": "cispo"}
 CAP = {"importance_cap": 1.1}
 NO_DUAL_CLIP = 1e12
-"""Verl always has one: so high that no ratio, e^20 at most, meets it."""
+"""A dual clip so high that no ratio reaches it (they are e^20 at most), since verl always applies one."""
 CASES = (
     Case("grpo", SEQUENCE, {}),
     Case("grpo, on policy", SEQUENCE, {}, off_policy=0.0),
@@ -113,7 +115,7 @@ CASES = (
 
 @dataclass(frozen=True, kw_only=True)
 class ActorConfig:
-    """What the losses read of verl's class of this name."""
+    """The fields that verl's losses read from its class of this name."""
 
     clip_ratio: float = 0.2
     clip_ratio_low: float = CLIP["clip_low"]
@@ -167,7 +169,7 @@ def main() -> None:
 
 # ---------------------------------------------------------------------- verl
 def load_verl() -> Any:
-    """Its functions by name; ends the program where it is not installed."""
+    """Returns verl's functions by name; ends the program if verl is not installed."""
     if not VERL.is_dir():
         sys.exit("verl is not installed (it is needed by this benchmark only): run `make .bench`")
     given: dict[str, Any] = {
@@ -184,7 +186,7 @@ def load_verl() -> Any:
 
 
 def cut(path: Path, names: Sequence[str], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The functions and constants of these names, as the file has them but for their decorators."""
+    """Returns the functions and constants with these names, as in the file but without their decorators."""
     chosen: list[ast.stmt] = []
     for node in ast.parse(path.read_text()).body:
         if isinstance(node, ast.FunctionDef) and node.name in names:
@@ -194,14 +196,14 @@ def cut(path: Path, names: Sequence[str], given: Mapping[str, Any]) -> dict[str,
             chosen.append(node)
     space = dict(given)
     module = ast.Module(chosen, type_ignores=[])
-    # their annotations name what is not here: left unread
+    # annotations are not evaluated: they name classes that are missing here
     exec(compile(module, str(path), "exec", flags=__future__.annotations.compiler_flag), space)
     return {name: space[name] for name in names}
 
 
 # ---------------------------------------------------------------------- whole updates
 def update(verl: Any, case: Case, models: tuple[Path, Path], data: Recorded) -> Observed:
-    """Advantages, loss and gradient as verl's trainer puts them together."""
+    """Computes advantages, loss and gradient as verl's trainer combines them."""
     settings = LearnerSettings(**case.ours)
     model, reference = (AutoModelForCausalLM.from_pretrained(path) for path in models)
     mask_BT, old_BT = padded(data.trained), padded(data.old_logprobs)
@@ -252,7 +254,7 @@ def advantages(verl: Any, settings: LearnerSettings, data: Recorded, mask_BT: to
 
 
 def scored(model: Any, data: Recorded, temperature: float) -> tuple[torch.Tensor, torch.Tensor]:
-    """Log-probabilities and entropies of the completions' tokens [B, T]."""
+    """Returns log-probabilities and entropies of the completions' tokens, each [B, T]."""
     logprobs, entropies = [], []
     for prompt, completion in zip(data.prompts, data.completions, strict=True):
         logits = model(torch.tensor([prompt + completion])).logits[0, len(prompt) - 1 : -1] / temperature
@@ -269,7 +271,7 @@ def padded(rows: Sequence[Sequence[float]]) -> torch.Tensor:
 
 # ---------------------------------------------------------------------- definitions
 def definitions(verl: Any) -> dict[str, float]:
-    """Largest differences, absolute where numbers are about 1, else relative; fp64."""
+    """Returns the largest differences, in fp64: absolute if the numbers are about 1, otherwise relative."""
     drawn = torch.Generator().manual_seed(0)
     size = (40, 50)
 
@@ -314,7 +316,7 @@ def of_advantages(
         )
     outcomes = torch.zeros_like(rewards)
     outcomes[:, 0] = rewards[:, 0]
-    for t in range(1, rewards.shape[1]):  # at each one's last token, where verl expects it
+    for t in range(1, rewards.shape[1]):  # at each sequence's last token, where verl expects it
         last = chosen[:, t] & ~chosen[:, t + 1 :].any(-1)
         outcomes[last] = 0
         outcomes[last, t] = rewards[last, 0]
@@ -356,7 +358,7 @@ def of_values(
 def of_policy_losses(
     verl: Any, log_ratios: torch.Tensor, advantages: torch.Tensor, chosen: torch.Tensor, mask: torch.Tensor
 ) -> dict[str, float]:
-    """Loss and gradient; advantages of one sequence are one for gspo, which defines it so."""
+    """Compares loss and gradient; for gspo, all tokens of a sequence have the same advantage, as it requires."""
     found = {}
     sequences = chosen.nonzero()[:, 0]
     cases: tuple[tuple[Objective, float | None], ...] = (
@@ -366,7 +368,7 @@ def of_policy_losses(
         ("cispo", None),
     )
     for objective, dual_clip in cases:
-        old = -log_ratios / (20 if objective == "gspo" else 1)  # whose ratios it bounds at e^10, here at e^20
+        old = -log_ratios / (20 if objective == "gspo" else 1)  # bounded at e^10 in verl, at e^20 here
         weights = advantages[:, :1].expand_as(advantages) if objective == "gspo" else advantages
         logprobs = torch.zeros_like(old, requires_grad=True)
         theirs, shares = policy_loss_of(verl, objective)(
@@ -383,7 +385,7 @@ def of_policy_losses(
             **CLIP,
         )
         (ours_gradient,) = torch.autograd.grad(ours.loss_N.mean(), logprobs)
-        scale = 1 + abs(theirs.item())  # without a dual clip e^20 is no rarity here
+        scale = 1 + abs(theirs.item())  # without a dual clip, values of e^20 are common here
         name = f"{objective}, dual clip {dual_clip:g}" if dual_clip else objective
         found[name] = max(
             apart(ours.loss_N.mean() / scale, theirs / scale),

@@ -1,15 +1,16 @@
-"""Make docker/seccomp.*.bpf of docker/seccomp.json, and with an argument that of the container world's default profile.
+"""Make docker/seccomp.*.bpf from docker/seccomp.json; with an argument, make also docker/seccomp.json from a default
+profile.
 
     python docker/make_seccomp.py
     python docker/make_seccomp.py /usr/share/containers/seccomp.json     # Debian: golang-github-containers-common
 
-It needs libseccomp (Debian: libseccomp2); what reads the made files does not.
+It needs libseccomp (Debian: libseccomp2); reading the files that it makes does not.
 
-Kept: what the default allows to a process without capabilities. Taken away: sockets of every kind (pairs that
-have no name stay), System V and POSIX queues, ptrace and its relatives, namespaces, mounts, keyrings, io_uring,
-scheduling, whole-file locks, leases and notifications of what others open, extended attributes: two jobs on one
-kernel, or one after the other, then share no object that they could signal each other with. Also files in memory,
-which are on no process's account.
+Allowed: what the default profile allows to a process without capabilities. Removed from it: sockets of every kind
+(pairs that have no name stay), System V and POSIX queues, ptrace and its relatives, namespaces, mounts, keyrings,
+io_uring, scheduling, whole-file locks, leases and notifications of what others open, and extended attributes. Then two
+jobs on one kernel, or one after the other, share no object by which they could signal each other. Files in memory are
+removed, too, since no process's account includes them.
 """
 
 import ctypes
@@ -32,18 +33,18 @@ TAKEN_NAMES = """
 """
 TAKEN = set(TAKEN_NAMES.split())
 NEW_NAMESPACES = 0x7E020000
-"""CLONE_NEW* bits of clone(2)."""
+"""The CLONE_NEW* bits of clone(2)."""
 ENOSYS, EAFNOSUPPORT = 38, 97
 SOCK_STREAM, SOCK_SEQPACKET = 1, 5
 OLD_FCNTL, ALL_BITS = 0xFFFFFC00, 0xFFFFFFFF
-"""Masks of fcntl's command, an int: what is above these bits the kernel does not see. Old ones are below 1024."""
+"""Masks of fcntl's command, an int: the kernel ignores the bits above these. The old commands are below 1024."""
 F_DUPFD_CLOEXEC, F_SETPIPE_SZ, F_GETPIPE_SZ = 1030, 1031, 1032
 
 PROFILE = Path(__file__).with_name("seccomp.json")
 ARCHITECTURES = ("x86_64", "aarch64")
-"""As libseccomp and `uname -m` call them."""
+"""Names of the architectures in libseccomp and `uname -m`."""
 LIBSECCOMP = (2, 5, 4)
-"""What the files were made with. Another version knows other system calls, and orders them otherwise."""
+"""The version that the files were made with. Another version knows other system calls, and orders them differently."""
 ALLOW, ERRNO = 0x7FFF0000, 0x00050000
 COMPARISONS = {"SCMP_CMP_EQ": 4, "SCMP_CMP_MASKED_EQ": 7}
 UNKNOWN_SYSCALL = -1
@@ -51,7 +52,7 @@ NATIVE = 0
 
 
 def unconditional(source: dict) -> set[str]:
-    """Names the default profile allows without capabilities or argument checks."""
+    """Returns the names that the default profile allows without capabilities or argument checks."""
     names: set[str] = set()
     for group in source["syscalls"]:
         includes = group.get("includes") or {}
@@ -66,7 +67,7 @@ def unconditional(source: dict) -> set[str]:
 def derive(source: dict) -> dict:
     allowed = sorted((unconditional(source) - TAKEN) | {"arch_prctl"})
     no_namespaces = {"index": 0, "value": NEW_NAMESPACES, "valueTwo": 0, "op": "SCMP_CMP_MASKED_EQ"}
-    # A datagram pair can take a name without bind(): only the kinds that cannot.
+    # A datagram pair can take a name without bind(), so only the kinds that cannot are allowed.
     pairs = [
         {
             "names": ["socketpair"],
@@ -75,7 +76,7 @@ def derive(source: dict) -> dict:
         }
         for kind in (SOCK_STREAM, SOCK_SEQPACKET)
     ]
-    # Neither F_SETLEASE nor F_NOTIFY, 1024 and 1026: they tell what others do with a file.
+    # Not F_SETLEASE and F_NOTIFY (1024 and 1026), which reveal what others do with a file.
     commands = [
         (OLD_FCNTL, 0),
         *((ALL_BITS, command) for command in (F_DUPFD_CLOEXEC, F_SETPIPE_SZ, F_GETPIPE_SZ)),
@@ -102,7 +103,7 @@ def derive(source: dict) -> dict:
             *pairs,
             *fcntl,
             {"names": ["personality"], "action": "SCMP_ACT_ALLOW", "args": [no_persona]},
-            # libc falls back to clone() on ENOSYS, whose flags a filter can read.
+            # On ENOSYS libc falls back to clone(), whose flags a filter can read.
             {"names": ["clone3"], "action": "SCMP_ACT_ERRNO", "errnoRet": ENOSYS},
             {"names": ["socket"], "action": "SCMP_ACT_ERRNO", "errnoRet": EAFNOSUPPORT},
         ],
@@ -126,7 +127,7 @@ class _Version(ctypes.Structure):
 
 
 def libseccomp() -> ctypes.CDLL:
-    """Raise OSError where it is missing."""
+    """Loads libseccomp. Raises OSError if it is missing."""
     lib = ctypes.CDLL("libseccomp.so.2")
     lib.seccomp_init.restype = ctypes.c_void_p
     lib.seccomp_version.restype = ctypes.POINTER(_Version)
@@ -139,7 +140,8 @@ def version(lib: ctypes.CDLL) -> tuple[int, int, int]:
 
 
 def export_bpf(lib: ctypes.CDLL, profile: dict, architecture: str) -> bytes:
-    """The program that the kernel of this architecture takes; any other architecture's calls kill."""
+    """Returns the BPF program for the kernel of this architecture; system calls of any other architecture kill the
+    caller."""
     token = ctypes.c_uint32(lib.seccomp_arch_resolve_name(architecture.encode()))
     context = ctypes.c_void_p(lib.seccomp_init(_action(profile["defaultAction"], profile["defaultErrnoRet"])))
     try:

@@ -1,13 +1,14 @@
-"""The world that needs no download: problems and tiny models that are taught to play with them, on two CPU cores.
+"""The embedded problems and models: small problems, and tiny models that are trained on two CPU cores. Nothing is
+downloaded.
 
-Programs are real code judged by real execution, but no benchmark: they exist so that the whole machinery can be seen
-learning.
+The programs are real code and are executed by the sandbox, but the problems are no benchmark: they exist to show that
+the whole training pipeline learns.
 
-    catalogue          a row per game: its problems, and what its models are shown before they play
+    catalogue          a row per game: its problems, and the demonstrations for its models
     problems           'pick, change, collect' functions of ints, lists and strings, of a grammar (grammar, sampling)
-    lua  prediction  grid_tasks (grid_families)       other games' problems, and their lessons
-    multistage (traces)  code_execution  boards       further lessons
-    misconceptions     what the demonstrators get wrong
-    model  supervised  teaching                       the tiny model, its training, where its weights are
-    warm_start/        the weights of the recipe's models in both sizes, and what they are made from
+    lua  prediction  grid_tasks (grid_families)       problems of other games, and their demonstrations
+    multistage (traces)  code_execution  boards       further demonstrations
+    misconceptions     the systematic mistakes in the demonstrations
+    model  supervised  teaching                       the tiny model, its supervised training, the location of its weights
+    warm_start/        the weights of the recipe's models in both sizes, and the settings that they are made from
 """

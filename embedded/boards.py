@@ -1,4 +1,4 @@
-"""What the embedded models are shown of matches at a board: players who move at random, and not always by the rules."""
+"""Demonstrations for the board games: matches between players that move at random and sometimes make illegal moves."""
 
 from random import Random
 
@@ -10,7 +10,8 @@ from games.boards.rules import BoardRules
 
 
 def lesson(rules: BoardRules, role: str, settings: WarmStartSettings) -> Lesson:
-    """One side of a match; with probability warm_start.misconceptions a move is illegal."""
+    """Returns the demonstrations of one side of a match. With probability warm_start.misconceptions a move is drawn
+    from all moves of the game, so it may be illegal."""
     illegal = settings.misconceptions
     every_move = [str(n) for n in range(1, 10)] if rules.kind == "tictactoe" else ["pass", "bet", "card"]
 

@@ -1,4 +1,5 @@
-"""What the embedded world has for each game: a row each. A new game that wants to run without data adds one here."""
+"""Maps each game to its embedded problems and demonstrations. A new game that is to run without a data set adds a row
+here."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,11 +17,11 @@ from problems.loader import ProblemFileError
 @dataclass(frozen=True, slots=True)
 class Row:
     lesson: Callable[[Any, str, WarmStartSettings], Lesson]
-    """(the game's rules, the policy's name, settings) -> what that policy is shown before it plays."""
+    """Maps (game config, policy name, settings) to the demonstrations that the policy is trained on before play."""
     problems: Callable[[Split], list[Problem]] | None
-    """None: the game brings its own."""
+    """Returns the embedded problems of a split; None if the game makes its own problems."""
     function: str = "f"
-    """Name of the function that every program defines."""
+    """Name of the function that every program of this game defines."""
 
 
 _ROWS: Mapping[str, Row] = {
@@ -33,11 +34,15 @@ _ROWS: Mapping[str, Row] = {
     "kuhn": Row(boards.lesson, None),
     "rps": Row(rps.lesson, None),
 }
-"""By the kind of the game's rules."""
+"""The rows by kind of the game config."""
 
 
 def problems_of(kind: str, split: Split, numbers: Numbers) -> list[Problem]:
-    """A split of the game's embedded problems. numbers: of the multi-stage game's. Raises ProblemFileError."""
+    """Returns the embedded problems of a game and split. Raises ProblemFileError if the game has none.
+
+    Args:
+        numbers: size of the numbers in the problems of the multi-stage game; other games ignore it.
+    """
     row = _ROWS.get(kind)
     if row is None or row.problems is None:
         raise ProblemFileError(
@@ -47,10 +52,11 @@ def problems_of(kind: str, split: Split, numbers: Numbers) -> list[Problem]:
 
 
 def describe_model(kind: str | None, numbers: Numbers) -> str:
-    """Says to the users of an embedded model what it is, and gives a problem's text that it can solve after a run.
+    """Returns a description of an embedded model for its users, with an example of a problem that it can solve after
+    training.
 
     Args:
-        kind: of its game; None if that is not known.
+        kind: kind of the game; None if it is not known.
         numbers: see problems_of.
     """
     example = _example(kind, numbers)
@@ -62,12 +68,13 @@ def describe_model(kind: str | None, numbers: Numbers) -> str:
 
 
 def function_of(kind: str | None) -> str:
-    """Name of the function that the programs of the game's embedded models define. kind: as in describe_model."""
+    """Returns the name of the function that the programs of the game's embedded models define. kind: see
+    describe_model."""
     return _ROWS[kind].function if kind is not None and kind in _ROWS else "f"
 
 
 def _example(kind: str | None, numbers: Numbers) -> str:
-    """Empty for a game that brings its own problems."""
+    """Returns an example problem text; empty if the game has no embedded problems."""
     if kind in ("multistage", "code_execution", "unit_tests"):
         return f"Return the sum of the above {613 if numbers == 'large' else 6} numbers in xs."
     row = _ROWS.get(kind or "")
@@ -75,7 +82,7 @@ def _example(kind: str | None, numbers: Numbers) -> str:
 
 
 def lesson_for(rules: Rules, role: str, settings: WarmStartSettings) -> Lesson:
-    """What a policy is shown of the game. Raises ProblemFileError."""
+    """Returns the demonstrations for a policy of the game. Raises ProblemFileError if the game has no embedded model."""
     if rules.kind not in _ROWS:
         raise ProblemFileError(
             f"{role}.model embedded: game {rules.kind} has no embedded model; give a directory or a hub id"

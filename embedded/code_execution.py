@@ -1,7 +1,7 @@
-"""Warm-start texts of the code execution game: an embedded problem's function, and a line that prints a result.
+"""Demonstrations for the code execution game: the function of an embedded problem, and a line that prints a result.
 
-The game asks whether a program runs and prints, not whether it is right. So the flaws here are of that kind:
-programs that print nothing, that are no Python, that break as they run.
+The game rewards programs that run and print, whether or not the result is right. So the flawed demonstrations print
+nothing, are not valid Python, or raise an error.
 """
 
 import re
@@ -18,19 +18,20 @@ from games.programs.code_execution import CodeExecutionRules
 
 
 class Execution(StrEnum):
-    """What becomes of a program."""
+    """The outcome of running a program."""
 
     PRINTS = "prints"
     SILENT = "silent"
-    """It runs, and prints nothing."""
+    """The program runs without an error and prints nothing."""
     SYNTAX = "syntax"
-    """No Python: a colon, a bracket or an indentation is missing."""
+    """The program is not valid Python: a colon, a bracket or an indentation is missing."""
     RUNTIME = "runtime"
-    """It raises: an unknown name, a wrong argument, an index out of range."""
+    """The program raises: an unknown name, a wrong argument, an index out of range."""
 
 
 def execution_demonstration(spec: Spec, rng: Random, flawed: float) -> str:
-    """A program about the Spec's problem; with probability `flawed` one that does not run and print, each way as likely."""
+    """Returns a program for the Spec's problem. With probability `flawed` it does not run and print; the three kinds of
+    flaw are equally likely."""
     each = flawed / 3
     ends = (Execution.SILENT, Execution.SYNTAX, Execution.RUNTIME, Execution.PRINTS)
     return program_that(
@@ -39,7 +40,7 @@ def execution_demonstration(spec: Spec, rng: Random, flawed: float) -> str:
 
 
 def program_that(execution: Execution, spec: Spec, rng: Random) -> str:
-    """The Spec's function with a call of it on a bland input, spoilt so that it ends as `execution` says."""
+    """Returns the Spec's function with a call on a bland input, changed so that the program ends with `execution`."""
     function, call = code(spec), f"f({bland_input(spec, rng)!r})"
     if execution is Execution.SILENT:
         return function + rng.choice(["", f"{call}\n"])
@@ -83,7 +84,8 @@ _SYNTAX_FLAWS: tuple[Callable[[str, Random], str], ...] = (
 
 
 def _unknown_name(spec: Spec, function: str, call: str) -> str:
-    """The result is never set, or where there is none: the function's parameter is used outside of it."""
+    """Removes the line that initialises the result. If there is no such line, the call uses the function's parameter,
+    which is undefined outside the function."""
     without = re.sub(r"^    r = .*\n", "", function, count=1, flags=re.M)
     if without != function:
         return f"{without}print({call})\n"
@@ -99,7 +101,7 @@ def _no_argument(spec: Spec, function: str, call: str) -> str:
 
 
 def _index_out_of_range(spec: Spec, function: str, call: str) -> str:
-    """An int has no index at all; no list or string that f returns is as long."""
+    """Indexes the result with 9: an int cannot be indexed, and every list or string that f returns is shorter."""
     return f"{function}print({call}[9])\n"
 
 

@@ -1,7 +1,8 @@
-"""The grammar of the embedded problems: a Spec, and what follows from it (description, signature, code, difficulty).
+"""The grammar of the embedded problems: a Spec, and the texts derived from it (description, signature, code,
+difficulty).
 
-A Spec names the parts of one small function `f`; every text about the function is derived from it. So a wrong
-belief about a problem is simply another Spec. Drawing Specs and inputs at random is `sampling.py`'s business.
+A Spec names the parts of one small function `f`; every text about the function is derived from the Spec. So a
+misconception about a problem is simply another Spec. Specs and inputs are drawn at random in `sampling.py`.
 """
 
 from collections.abc import Mapping
@@ -10,7 +11,7 @@ from enum import StrEnum
 
 
 class Kind(StrEnum):
-    """What `f` takes and returns."""
+    """The types of f's argument and result."""
 
     LIST_TO_INT = "list-to-int"
     LIST_TO_LIST = "list-to-list"
@@ -36,18 +37,19 @@ class Kind(StrEnum):
 
     @property
     def parameter(self) -> str:
-        """Name of f's parameter."""
+        """The name of f's parameter."""
         return {"list": "xs", "int": "n", "str": "s"}[self.input_type]
 
     @property
     def element(self) -> str:
-        """Name of the value that filters and transforms look at."""
+        """The name of the variable that filters and transforms apply to."""
         return {"list": "x", "int": "n", "str": "c"}[self.input_type]
 
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A component in words and in code, for each constant that it may take; {k} is the constant, {v} the value."""
+    """A component as an English phrase and as a Python expression. {k} is the constant, {v} the variable; `constants`
+    lists the values that the constant may take."""
 
     phrase: str
     expression: str
@@ -60,7 +62,7 @@ class Template:
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """A component chosen: a template's name, and its constant (0 where it takes none). Example: Op("gt", 3)."""
+    """A chosen component: the name of a template, and its constant (0 if it takes none). Example: Op("gt", 3)."""
 
     name: str
     constant: int = 0
@@ -68,7 +70,7 @@ class Op:
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """How the kept and transformed elements become the result; {e} is the element's expression."""
+    """The rule by which the filtered and transformed elements become the result; {e} is the element's expression."""
 
     opening: str
     suffix: str
@@ -91,7 +93,7 @@ NUMBER_FILTERS: Mapping[str, Template] = {
     "div": Template("divisible by {k}", "{v} % {k} == 0", (3, 4, 5)),
 }
 BOUNDARY_FILTERS = ("gt", "lt", "ge", "le")
-"""Filters whose constant is an edge, where programs go wrong."""
+"""Filters with a boundary at their constant, where wrong programs tend to fail."""
 
 NUMBER_TRANSFORMS: Mapping[str, Template] = {
     "sq": Template("squared", "{v} * {v}"),
@@ -167,10 +169,10 @@ class Spec:
     filters: tuple[Op, ...] = ()
     transform: Op | None = None
     collect: str = ""
-    """A key of COLLECTIONS; empty for INT_TO_INT, which has nothing to collect."""
+    """A key of COLLECTIONS; empty for INT_TO_INT, which collects nothing."""
     post: Op | None = None
     otherwise: Op | None = None
-    """Transform of the numbers that the filters refuse (INT_TO_INT only)."""
+    """Transform of the numbers that do not pass the filters (INT_TO_INT only)."""
 
     @property
     def filter_phrases(self) -> tuple[str, ...]:
@@ -189,7 +191,7 @@ class Spec:
         return self._transform_table()[op.name].phrase.format(k=op.constant)
 
     def transformed(self, op: Op | None) -> str:
-        """The element after `op`, as a Python expression."""
+        """Returns the element after `op`, as a Python expression."""
         element = self.kind.element
         return self._transform_table()[op.name].expression.format(v=element, k=op.constant) if op else element
 
@@ -199,7 +201,7 @@ class Spec:
 
     @property
     def returned(self) -> str:
-        """The returned expression, given the result in `r`."""
+        """The expression that f returns; `r` holds the result before the post-processing."""
         return POSTS[self.post.name].expression.format(v="r", k=self.post.constant) if self.post else "r"
 
     def _filter_table(self) -> Mapping[str, Template]:
@@ -210,12 +212,12 @@ class Spec:
 
 
 def operations(table: Mapping[str, Template]) -> list[Op]:
-    """Every Op that a table offers, in the table's order."""
+    """Returns every Op of a table, in the table's order."""
     return [Op(name, constant) for name, template in table.items() for constant in template.constants]
 
 
 def describe(spec: Spec) -> str:
-    """The problem in one English sentence. Specs with equal sentences have equal code."""
+    """Returns the problem as one English sentence. Specs with equal sentences have equal code."""
     if spec.kind is Kind.INT_TO_INT:
         return _describe_branch(spec)
     if spec.kind.takes_str:
@@ -252,7 +254,7 @@ def signature(spec: Spec) -> str:
 
 
 def code(spec: Spec) -> str:
-    """Source of the reference solution."""
+    """Returns the source code of the reference solution."""
     lines = _branch_lines(spec) if spec.kind is Kind.INT_TO_INT else _loop_lines(spec)
     return "".join(
         f"{line}\n" for line in (f"def f({spec.kind.parameter}):", *(f"    {line}" for line in lines))
@@ -287,12 +289,12 @@ def _loop_lines(spec: Spec) -> list[str]:
 
 
 def difficulty(spec: Spec) -> int:
-    """1 (one thing to get right) to 5: the number of parts beyond a plain loop."""
+    """Returns the difficulty, 1 (at most one part beyond a plain loop) to 5: the number of parts beyond a plain loop."""
     parts = len(spec.filters) + sum(op is not None for op in (spec.transform, spec.post, spec.otherwise))
     return max(1, min(5, parts + (spec.collect not in _EASY_COLLECTIONS)))
 
 
 def structure(spec: Spec) -> tuple[str, ...]:
-    """The composition without its constants and without the filters' order: two Specs may share it."""
+    """Returns the composition without the constants and without the order of the filters: two Specs may share it."""
     named = (op.name if op else "" for op in (spec.transform, spec.post, spec.otherwise))
     return (spec.kind.value, spec.collect, "+".join(sorted(op.name for op in spec.filters)), *named)

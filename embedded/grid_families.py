@@ -1,7 +1,7 @@
-"""The embedded grid tasks' transformations, and programs for them in three styles.
+"""The transformations of the embedded grid tasks, and programs for them in three styles.
 
-A family is one transformation up to its constants; a recipe is one or two families with their constants. Grids are
-3x3 with colours 0-3, and outputs are small enough for a short prompt.
+A family is one transformation up to its constants; a recipe is one or two families with their constants. Grids are 3x3
+with colours 0-3, and outputs are small enough for a short prompt.
 """
 
 import ast
@@ -17,10 +17,10 @@ SIDE, GRID_COLOURS = 3, 4
 
 Constants = tuple[int, ...]
 Steps = tuple[tuple[str, Constants], ...]
-"""Families by name, with their constants."""
+"""Names of families with their constants, in the order in which they are applied."""
 
 _PROBES = 24
-"""Random grids on which recipes that behave alike are found."""
+"""Number of random grids that decide whether two recipes behave alike."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,10 +34,10 @@ class Family:
 
     name: str
     golfed: str
-    """An expression of the grid {g} and the constants {a}, {b}; rows may come out as tuples. Where {g} occurs
-    twice the family can't be the second of a recipe."""
+    """An expression of the grid {g} and the constants {a}, {b}; its rows may be tuples. If {g} occurs twice, the family
+    cannot be the second of a recipe."""
     block: str
-    """Statements that make `result`, a list of lists, of `grid`."""
+    """Statements that compute `result`, a list of lists, from `grid`."""
     constants: tuple[Constants, ...] = ((),)
 
     def expression(self, grid: str, constants: Constants) -> str:
@@ -49,14 +49,14 @@ class Family:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Programs:
-    """One task's solution three times: they differ in style and length, not in what they return."""
+    """One task's solution in three styles: they differ in style and length and return the same."""
 
     verbose: str
-    """Step by step, with names."""
+    """The solution step by step, with descriptive names."""
     plain: str
-    """A function of one expression."""
+    """A function with a single expression."""
     terse: str
-    """Golfed; a composition may still be shortened."""
+    """A golfed program; if it is a composition of two families, it can still be shortened."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ def _named(constants: Constants) -> dict[str, int]:
 
 
 def _operand(expression: str, family: Family) -> str:
-    """In brackets where the family's own operator binds tighter than the expression's."""
+    """Puts the expression in brackets if the family's own operator binds tighter than the expression's."""
     binds = "{g}[" in family.golfed or "{g}*" in family.golfed
     is_sum = isinstance(ast.parse(expression, mode="eval").body, ast.BinOp)
     return f"({expression})" if binds and is_sum else expression
@@ -252,7 +252,7 @@ _RESIZING = {
     "crop",
 }
 _FOR_SIDE_3 = {"top_row", "first_column", "row_maximum"}
-"""They always make three rows or columns."""
+"""Families that always make three rows or three columns."""
 _BY_NAME = {family.name: family for family in _FAMILIES}
 
 
@@ -262,10 +262,10 @@ def families() -> tuple[Family, ...]:
 
 @cache
 def recipes() -> tuple[Recipe, ...]:
-    """Every recipe with a behaviour of its own: those of one family first, then the compositions of two."""
+    """Returns every recipe with distinct behaviour: first the recipes of one family, then the compositions of two."""
     rng = Random(0)
     probes = [_as_lists(random_grid(rng)) for _ in range(_PROBES)]
-    seen = {repr(probes)}  # doing nothing is no recipe
+    seen = {repr(probes)}  # the identity is not a recipe
     found = []
     for steps in _candidates():
         made = [_run(steps, grid) for grid in probes]
@@ -284,7 +284,7 @@ def _candidates() -> list[Steps]:
 
 
 def explanations(pairs: Sequence[Pair]) -> list[Recipe]:
-    """The recipes that turn every input into its output."""
+    """Returns the recipes that turn every input into its output."""
     known = [(_as_lists(pair.input), _as_lists(pair.output)) for pair in pairs]
     return [recipe for recipe in recipes() if all(_run(recipe.steps, given) == made for given, made in known)]
 
@@ -311,7 +311,8 @@ def _as_lists(grid: Grid) -> list[list[int]]:
 
 @cache
 def _function(family: str, constants: Constants) -> Callable[[list[list[int]]], list[list[int]]]:
-    """A family's block as a function. It runs in this process: the source is this file's own, never a model's."""
+    """Returns a family's block as a function. It is executed in this process, since the source is from this file and
+    never from a model."""
     namespace: dict = {}
     exec(Recipe(((family, constants),)).programs().verbose, namespace)
     return namespace["p"]

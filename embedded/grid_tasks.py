@@ -1,10 +1,10 @@
-"""Grid tasks small enough for the tiny model, made from a fixed seed, and any number of further ones.
+"""Grid tasks that are small enough for the tiny model: a set made from a fixed seed, and any number of further tasks.
 
-A task shows three pairs (2 train, 1 test) of 3x3 grids; no other recipe of the catalogue, nor doing nothing, explains
-them all. Six more pairs are its arc-gen: three are tests, three stay hidden. No pair of a held-out task occurs in
-the training tasks. Training shows single steps, which the tiny model can find. Half of the held-out tasks follow a
-recipe that training never shows, neither its tasks nor `random_task`: two steps, or one with constants of its own.
-They carry the tag `unseen-recipe`. The others are known recipes on new grids.
+A task shows three pairs (2 train, 1 test) of 3x3 grids; no other recipe of the catalogue, and not the identity,
+explains all three. Six more pairs are its arc-gen pairs: three are tests, three stay hidden. No pair of a held-out task
+occurs in the training tasks. Training shows single steps, which the tiny model can find. Half of the held-out tasks
+follow a recipe that occurs neither in the training tasks nor in `random_task` by default: two steps, or one step with
+constants that training does not use. They carry the tag `unseen-recipe`. The others are known recipes on new grids.
 """
 
 from dataclasses import replace
@@ -26,29 +26,30 @@ UNSEEN_RECIPE = "unseen-recipe"
 
 _TRAIN_PAIRS, _TEST_PAIRS, _ARC_GEN_PAIRS = 2, 1, 6
 _SHOWN_TASKS = 3000
-"""In the lesson."""
+"""Number of distinct tasks in the demonstrations."""
 _COMPOSED = 0.5
-"""Share of two steps among the recipes that are kept from training."""
+"""Share of two-step recipes among the recipes that are kept from training."""
 
 
 # ---------------------------------------------------------------- drawing
 
 
 def random_task(rng: Random, *, unseen: bool = False) -> tuple[GridTask, Programs]:
-    """A task and its programs. unseen: of a recipe that is kept from training; else of one that is not."""
+    """Returns a random task and its programs. With `unseen` its recipe is one that is kept from training, otherwise one
+    that training uses."""
     recipe = random_recipe(rng, unseen=unseen)
     return draw_task(recipe, f"grid-{rng.getrandbits(40):010x}", rng), recipe.programs()
 
 
 def random_recipe(rng: Random, *, unseen: bool = False) -> Recipe:
-    """Each first family is as likely as any other, however many constants it takes."""
+    """Draws a recipe; each first family is equally likely, regardless of how many constants it takes."""
     by_family = _catalogue(unseen, composed=unseen and rng.random() < _COMPOSED)
     return rng.choice(by_family[rng.choice(list(by_family))])
 
 
 @cache
 def _catalogue(unseen: bool, composed: bool) -> dict[str, list[Recipe]]:
-    """Recipes by their first family."""
+    """Returns the recipes by their first family."""
     by_family: dict[str, list[Recipe]] = {}
     for recipe in recipes():
         if is_unseen(recipe) == unseen and (len(recipe.steps) == 2) == composed:
@@ -57,13 +58,14 @@ def _catalogue(unseen: bool, composed: bool) -> dict[str, list[Recipe]]:
 
 
 def is_unseen(recipe: Recipe) -> bool:
-    """Whether it is kept from training: two steps, and a fourth of those with constants."""
+    """Returns whether the recipe is kept from training: all recipes of two steps are, and a fourth of those with
+    constants."""
     has_constants = any(constants for _, constants in recipe.steps)
     return len(recipe.steps) == 2 or (has_constants and derive_seed("unseen recipe", recipe.name) % 4 == 0)
 
 
 def draw_task(recipe: Recipe, task_id: str, rng: Random) -> GridTask:
-    """A task of this recipe on random grids, all different."""
+    """Returns a task of this recipe on random grids, all different."""
     inputs: dict[Grid, None] = {}
     while True:
         while len(inputs) < _TRAIN_PAIRS + _TEST_PAIRS + _ARC_GEN_PAIRS:
@@ -81,7 +83,7 @@ def draw_task(recipe: Recipe, task_id: str, rng: Random) -> GridTask:
 
 @cache
 def made_tasks(split: Split) -> tuple[tuple[GridTask, Recipe], ...]:
-    """A split's tasks, each with what it follows. Takes a second or two."""
+    """Returns a split's tasks, each with its recipe. It takes a second or two."""
     is_train = split == "train"
     shown = set() if is_train else {pair for task, _ in made_tasks("train") for pair in task.pairs}
     made = []
@@ -97,7 +99,8 @@ def made_tasks(split: Split) -> tuple[tuple[GridTask, Recipe], ...]:
 
 
 def grid_problems(split: Split) -> list[Problem]:
-    """A split's tasks as problems: compact descriptions, half of arc-gen hidden, the verbose program as reference."""
+    """Returns a split's tasks as problems: with compact descriptions, half of the arc-gen pairs hidden, and the verbose
+    program as reference solution."""
     return [_problem(task, recipe) for task, recipe in made_tasks(split)]
 
 
@@ -127,5 +130,5 @@ def lesson(rules: CodeGolfRules, role: str, settings: WarmStartSettings) -> Less
 
 @cache
 def _shown_task(number: int) -> tuple[GridTask, Programs]:
-    """Takes some milliseconds, so it is drawn once and only if it is shown."""
+    """Draws a demonstrated task. It takes some milliseconds, so each task is drawn once, when it is first needed."""
     return random_task(Random(derive_seed("grid task of the lesson", number)))

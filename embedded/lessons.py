@@ -1,7 +1,8 @@
-"""What the embedded models are shown before they play: for each game, texts for the tokenizer and demonstrations.
+"""The demonstrations that the embedded models are trained on before play: for each game, texts for the tokenizer, and
+token sequences.
 
-A demonstrator is deliberately flawed (warm_start.misconceptions and the other shares), so that play has something to
-improve. Here is what lessons have in common; `catalogue` says which game has which.
+The demonstrations are deliberately flawed (warm_start.misconceptions and the other shares), so that play has something
+to improve. This module holds what all games share; `catalogue` maps each game to its demonstrations.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ from core.seeding import derive_seed
 
 @dataclass(frozen=True, slots=True)
 class Demonstration:
-    """One token sequence; the model learns the tokens where `learned` is True."""
+    """One token sequence; the model is trained on the tokens for which `learned` is True."""
 
     tokens: list[int]
     learned: list[bool]
@@ -23,10 +24,10 @@ class Demonstration:
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """What one policy is shown of one game."""
+    """The demonstrations of one game for one policy."""
 
     texts: Iterator[str]
-    """What the tokenizer is trained on."""
+    """The texts that the tokenizer is trained on."""
     draw: Callable[[PromptFormat, Random], Demonstration]
 
 
@@ -39,7 +40,7 @@ def lesson_of(example: Example) -> Lesson:
 
 
 def texts_of(example: Example, count: int = 2000) -> Iterator[str]:
-    """Messages and answers, as they will be met."""
+    """Yields messages and answers as they occur in play."""
     rng = Random(derive_seed("tokenizer corpus"))
     return (text for pair in islice(iter(lambda: example(rng), None), count) for text in pair)
 

@@ -1,6 +1,7 @@
-"""The embedded problems in Lua: the same Specs, judged by what a program prints.
+"""The embedded problems in Lua: the same Specs, tested by what a program prints.
 
-A test prints a list as `{1, 4}` and a string as `"ab"`: an `f` that returns nothing never prints what is expected.
+A test prints a list as `{1, 4}` and a string as `"ab"`, so an `f` that returns nothing never prints the expected
+output.
 """
 
 import re
@@ -42,13 +43,14 @@ _LIST_COLLECTIONS: Mapping[str, tuple[str, tuple[str, ...], tuple[str, ...], str
     "sort": ("local r = {}", _APPEND, ("table.sort(r)",), "r"),
     "run": ("local r, t = {}, 0", ("t = t + {e}", "r[#r + 1] = t"), (), "r"),
 }
-"""Start, update per element {e}, what follows the loop, and the result: the keys of COLLECTIONS."""
+"""For each key of COLLECTIONS: the start, the update for an element {e}, the lines after the loop, and the result."""
 _STRING_UPDATES = {"list": "r = r .. {e}", "rev": "r = {e} .. r"}
 assert _LIST_COLLECTIONS.keys() == COLLECTIONS.keys()
 
 
 def lua_code(spec: Spec) -> str:
-    """Source of the reference solution in Lua 5.4; it gives what `grammar.code(spec)` gives, for ASCII strings."""
+    """Returns the source code of the reference solution in Lua 5.4. For ASCII strings it returns the same as
+    `grammar.code(spec)`."""
     lines = _branch_lines(spec) if spec.kind is Kind.INT_TO_INT else _loop_lines(spec)
     return "".join(f"{line}\n" for line in (f"function f({spec.kind.parameter})", *_indented(lines), "end"))
 
@@ -86,7 +88,7 @@ def _condition(spec: Spec) -> str:
 
 
 def _expression(python: str) -> str:
-    """A Python expression of the grammar on numbers, or a comparison of strings, in Lua."""
+    """Translates a Python expression of the grammar (on numbers, or a comparison of strings) into Lua."""
     return re.sub(r"\b(abs|min|max)\(", r"math.\1(", python).replace("!=", "~=")
 
 
@@ -95,19 +97,19 @@ def _indented(lines: Sequence[str]) -> list[str]:
 
 
 def lua_call(argument: Input) -> str:
-    """The call of f as Lua source. Example: lua_call([1, -2]) == "f({1, -2})"."""
+    """Returns the call of f as Lua source. Example: lua_call([1, -2]) == "f({1, -2})"."""
     return f"f({_literal(argument)})"
 
 
 def _literal(value: Input) -> str:
-    """Numbers, lists of numbers, and strings without quotes or backslashes."""
+    """Returns the value as a Lua literal. Strings must not contain quotes or backslashes."""
     if isinstance(value, list):
         return f"{{{', '.join(map(str, value))}}}"
     return f'"{value}"' if isinstance(value, str) else str(value)
 
 
 def lua_tests(spec: Spec, inputs: Sequence[Input]) -> tuple[OutputTest, ...]:
-    """One test per input; what is expected comes from the Python reference."""
+    """Returns one test per input; the Python reference solution computes the expected outputs."""
     outputs = run_reference(spec, list(inputs))
     return tuple(
         OutputTest(code=_printing(spec, lua_call(given)), stdout=f"{_literal(expected)}\n")
@@ -125,18 +127,18 @@ def _printing(spec: Spec, call: str) -> str:
 
 
 def lua_specs(split: Split) -> tuple[Spec, ...]:
-    """The Specs of `lua_problems(split)`, in its order."""
+    """Returns the Specs of `lua_problems(split)`, in the same order."""
     return embedded_specs(split)[: SIZES[split]]
 
 
 def lua_problems(split: Split) -> list[Problem]:
-    """The first embedded problems of the split, in Lua."""
+    """Returns the first SIZES[split] embedded problems of the split, in Lua."""
     python = embedded_problems(split)[: SIZES[split]]
     return [_problem(spec, twin) for spec, twin in zip(lua_specs(split), python, strict=True)]
 
 
 def _problem(spec: Spec, twin: Problem) -> Problem:
-    """All inputs of a problem are distinct, and no hidden test is a baseline test."""
+    """Returns the Lua problem. All its inputs are distinct, so no hidden test is a baseline test."""
     rng = Random(f"{SEED} lua {twin.id}")
     wanted = [
         bland_input,
@@ -163,8 +165,8 @@ def _problem(spec: Spec, twin: Problem) -> Problem:
 
 
 def lua_demonstration(spec: Spec, rng: Random, misconceptions: float, broken: float) -> str:
-    """A flawed demonstrator's program: each misconception that applies strikes with probability `misconceptions`,
-    and with probability `broken` the program has a mistake of Lua in it (see BREAKS)."""
+    """Returns a flawed program: each misconception that applies is made with probability `misconceptions`, and with
+    probability `broken` the program contains a Lua mistake (see BREAKS)."""
     for stage in range(1, 6):
         spec = misconceive(spec, stage, rng, misconceptions)
     source = lua_code(spec)
@@ -192,7 +194,7 @@ BREAKS: Mapping[str, Callable[[str], str]] = {
     ),
     "misspelt parameter": lambda source: re.sub(r"^function f\(\w+\)", "function f(a)", source),
 }
-"""Mistakes of syntax or at run time, by what they are; each leaves a source alone that it does not apply to."""
+"""Syntax and run-time mistakes by name; each function returns the source unchanged if the mistake does not apply to it."""
 
 
 def lesson(rules: UnitTestsRules, role: str, settings: WarmStartSettings) -> Lesson:

@@ -1,7 +1,8 @@
-"""Systematic mistakes: wrong beliefs that arise at one reasoning stage and stay through all later ones.
+"""Systematic mistakes: misconceptions that arise at one reasoning stage and persist through all later stages.
 
-They make the warm start a deliberately flawed demonstrator. A model that has merely trained too little makes random
-errors, which leave reinforcement little to correct; a model taught by this demonstrator has habits to unlearn.
+They make the demonstrations of the supervised warm-up deliberately flawed. A model that has merely trained too little
+makes random errors, which leave reinforcement learning little to correct; a model trained on these demonstrations has
+habits to unlearn.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,13 +14,13 @@ from embedded.grammar import BOUNDARY_FILTERS, NUMBER_FILTERS, NUMBER_TRANSFORMS
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Misconception:
-    """A wrong belief."""
+    """A wrong belief about a problem."""
 
     stage: int
-    """The stage (1-5) at which it arises."""
+    """The stage (1-5) at which the misconception arises."""
     summary: str
     distort: Callable[[Spec], Spec]
-    """The Spec as misunderstood; the same Spec where the belief has nothing to bite on."""
+    """Returns the Spec as it is misunderstood; the same Spec if the misconception does not apply."""
 
 
 def _mistake_filter(right: str, wrong: str) -> Callable[[Spec], Spec]:
@@ -71,8 +72,9 @@ MISCONCEPTIONS = (
 
 
 def misread(spec: Spec, rng: Random, probability: float) -> Spec:
-    """The Spec with the constants of its filters each mistaken for a neighbour (1 for 2, 2 for 1, 3 for 4 ...) with
-    `probability`: mistakes of a few problems each, which inputs at the constants alone show."""
+    """Returns the Spec with misread constants: the constant of each boundary filter is replaced by a neighbour (1 by 2,
+    2 by 1, 3 by 4 ...) with `probability`. Each such mistake concerns few problems, and only inputs near the constant
+    show it."""
 
     def read(op: Op) -> Op:
         mistaken = op.name in BOUNDARY_FILTERS and rng.random() < probability
@@ -82,7 +84,7 @@ def misread(spec: Spec, rng: Random, probability: float) -> Spec:
 
 
 def misconceive(spec: Spec, stage: int, rng: Random, probability: float) -> Spec:
-    """The Spec after `stage`: each of the stage's misconceptions that applies strikes with `probability`."""
+    """Returns the Spec after `stage`: each of the stage's misconceptions that applies is made with `probability`."""
     for misconception in MISCONCEPTIONS:
         if misconception.stage != stage:
             continue

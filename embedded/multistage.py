@@ -1,4 +1,4 @@
-"""What the embedded models are shown of the multi-stage game: reasoning in stages, and suites of tests."""
+"""Demonstrations for the multi-stage game: reasoning in stages, and test suites."""
 
 from collections.abc import Iterator
 from random import Random
@@ -21,9 +21,9 @@ _DEMONSTRATED = (
     "constraints and invariants",
     "executable code",
 )
-"""The stages for which demonstrations have a text, by name."""
+"""Names of the stages for which demonstrations have a text."""
 _NO_TEXT = "Nothing to add.\n"
-"""Said at any other stage."""
+"""Text of a demonstration at any other stage."""
 
 
 def lesson(rules: MultistageRules, role: str, settings: WarmStartSettings) -> Lesson:
@@ -54,7 +54,7 @@ def lesson(rules: MultistageRules, role: str, settings: WarmStartSettings) -> Le
 
 
 def _texts(count: int = 1500) -> Iterator[str]:
-    """Descriptions, traces, tests of random problems."""
+    """Yields descriptions, traces and tests of random problems."""
     rng = Random(derive_seed("tokenizer corpus"))
     for _ in range(count):
         spec = sampling.random_spec(rng)
@@ -68,11 +68,12 @@ def _texts(count: int = 1500) -> Iterator[str]:
 
 
 def _solved(style: PromptFormat, problem: Problem, trace: tuple[str, ...]) -> Demonstration:
-    """A trace (a text for each of _DEMONSTRATED) as one sequence; the model learns what it would have to say itself."""
+    """Returns a trace (a text for each stage in _DEMONSTRATED) as one token sequence; the model is trained on the
+    tokens that it would have to generate itself."""
     tokens: list[int] = style.say((), messages.solve(problem, REASONING_STAGES[0]))
     learned = [False] * len(tokens)
     texts: dict[str, str] = dict(zip(_DEMONSTRATED, trace, strict=True))
-    texts[REASONING_STAGES[-1].name] = trace[-1]  # whatever it is called, the last stage writes the program
+    texts[REASONING_STAGES[-1].name] = trace[-1]  # the last stage writes the program, whatever its name is
     for stage in REASONING_STAGES:
         text = texts.get(stage.name, _NO_TEXT)
         if stage.number > 1:

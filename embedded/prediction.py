@@ -1,11 +1,11 @@
-"""The output prediction game's programs: a few lines that print one short value, which an opponent must foretell.
+"""The programs of the output prediction game: a few lines that print one short value, which an opponent must predict.
 
-A program sets one variable, changes it by operations, and prints it. Its output is known without running anything:
-every operation stands here in source and in effect. One operation on small numbers is easy to foretell for a tiny
-model; chains of them, products modulo a number and loops are not. So an author has something to learn.
+A program sets one variable, changes it by operations, and prints it. Its output is known without running it: every
+operation is defined here both as source and as a function. One operation on small numbers is easy for a tiny model to
+predict; chains of operations, products modulo a number and loops are hard. So the author has something to learn.
 
-A topic names a program's operations, the first with its constant, such as "mul 3 add"; what it leaves open (start,
-other constants) is the author's choice.
+A topic names a program's operations, the first with its constant, such as "mul 3 add"; the author chooses the rest
+(start value, other constants).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +26,7 @@ Value = int | str
 
 TRAIN_SIZE, HELD_OUT_SIZE = 300, 60
 MAX_OUTPUT = 6
-"""Characters of a program's output."""
+"""Maximum number of characters of a program's output."""
 _SIZES, _SIZE_WEIGHTS = (1, 2, 3), (5, 4, 1)
 _EXTRA_OPERATION, _LARGE_START, _STRING = 0.25, 0.15, 0.15
 _LETTERS = "abcd"
@@ -38,10 +38,10 @@ class Operation:
 
     source: str
     effect: Callable[[Any, int], Any]
-    """(value before, constant) -> value after."""
+    """Maps (value before, constant) to the value after."""
     constants: tuple[int, ...] = (0,)
     weight: int = 1
-    """How often it is drawn, against the others: the easy ones more often."""
+    """Relative frequency with which the operation is drawn; the easy operations are drawn more often."""
 
 
 _SMALL = (2, 3, 4, 5)
@@ -72,16 +72,16 @@ STRING_OPERATIONS: Mapping[str, Operation] = {
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Example: Program('a = 4\\na *= 3\\nprint(a)\\n', '12')"""
+    """A program and its output. Example: Program('a = 4\\na *= 3\\nprint(a)\\n', '12')"""
 
     source: str
     output: str
-    """What it prints, without the line's end."""
+    """The printed output, without the final newline."""
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """What a program is to be made of. Example: Topic(Op("mul", 3), ("add",)) reads "mul 3 add"."""
+    """The operations that a program must have. Example: Topic(Op("mul", 3), ("add",)) reads "mul 3 add"."""
 
     first: Op
     others: tuple[str, ...] = ()
@@ -96,7 +96,8 @@ class Topic:
 
 
 def make_program(start: Value, operations: Sequence[Op]) -> Program:
-    """The program that applies the operations in order to `start`; all are of the start's type."""
+    """Returns the program that applies the operations in order to `start`; the operations must be of the start value's
+    type."""
     name, literal, table = (
         ("s", f'"{start}"', STRING_OPERATIONS)
         if isinstance(start, str)
@@ -111,13 +112,13 @@ def make_program(start: Value, operations: Sequence[Op]) -> Program:
 
 
 def random_program(rng: Random, size: int) -> Program:
-    """A program of `size` operations that prints 1 to MAX_OUTPUT characters."""
+    """Returns a program of `size` operations that prints 1 to MAX_OUTPUT characters."""
     table = STRING_OPERATIONS if rng.random() < _STRING else NUMBER_OPERATIONS
     return _drawn(table, rng, lambda: [_operation(table, name, rng) for name in _names(table, rng, size)])
 
 
 def _drawn(table: Mapping[str, Operation], rng: Random, operations: Callable[[], list[Op]]) -> Program:
-    """Drawn until the output is neither empty nor too long."""
+    """Draws programs until the output is neither empty nor too long."""
     while True:
         program = make_program(_start(table, rng), operations())
         if 1 <= len(program.output) <= MAX_OUTPUT:
@@ -139,14 +140,14 @@ def _operation(table: Mapping[str, Operation], name: str, rng: Random) -> Op:
 
 
 def prediction_topics(split: Split) -> tuple[Topic, ...]:
-    """The topics of `prediction_problems(split)`, in its order."""
+    """Returns the topics of `prediction_problems(split)`, in the same order."""
     topics = _all_topics()
     return topics[HELD_OUT_SIZE:] if split == "train" else topics[:HELD_OUT_SIZE]
 
 
 @cache
 def _all_topics() -> tuple[Topic, ...]:
-    """Held-out topics, then training topics, all distinct."""
+    """Returns the held-out topics followed by the training topics, all distinct."""
     rng = Random(f"{SEED} prediction")
     topics: dict[Topic, None] = {}
     while len(topics) < HELD_OUT_SIZE + TRAIN_SIZE:
@@ -158,7 +159,7 @@ def _all_topics() -> tuple[Topic, ...]:
 
 
 def prediction_problems(split: Split) -> list[Problem]:
-    """A split's topics as problems: the description is the topic, the reference a program on it."""
+    """Returns a split's topics as problems: the description is the topic, the reference solution a program on it."""
     first = HELD_OUT_SIZE if split == "train" else 0
     return [_problem(topic, number) for number, topic in enumerate(prediction_topics(split), start=first)]
 
@@ -177,7 +178,7 @@ def _problem(topic: Topic, number: int) -> Problem:
 
 
 def topic_program(topic: Topic, rng: Random, extra: float = 0.0) -> Program:
-    """A program on the topic; with probability `extra` it has one more operation at its end."""
+    """Returns a program on the topic; with probability `extra` it has one more operation at its end."""
     longer = rng.random() < extra
 
     def operations() -> list[Op]:
@@ -188,8 +189,8 @@ def topic_program(topic: Topic, rng: Random, extra: float = 0.0) -> Program:
 
 
 def author_demonstration(topic: Topic, rng: Random, broken: float) -> str:
-    """An author's program on the topic, now and then with an operation more; with probability `broken` it prints
-    nothing, does not compile or raises."""
+    """Returns an author's program on the topic, sometimes with one more operation. With probability `broken` it prints
+    nothing, does not compile, or raises."""
     source = topic_program(topic, rng, _EXTRA_OPERATION).source
     if rng.random() >= broken:
         return source
@@ -198,14 +199,14 @@ def author_demonstration(topic: Topic, rng: Random, broken: float) -> str:
 
 
 def opponent_demonstration(rng: Random, wrong: float) -> tuple[str, str]:
-    """(source of a program, the output that an opponent foretells): with probability `wrong` a slip of it."""
+    """Returns (source of a program, predicted output); with probability `wrong` the prediction contains a slip."""
     program = random_program(rng, rng.choices(_SIZES, _SIZE_WEIGHTS)[0])
     output = program.output
     return program.source, _slip(output, rng) if rng.random() < wrong else output
 
 
 def _slip(output: str, rng: Random) -> str:
-    """Another output: off by one or by ten, a letter lost or doubled."""
+    """Returns a wrong output: off by one or by ten, or a string that is too short or too long."""
     if output[-1] in _LETTERS:
         return output[:-1] if len(output) > 1 else output * 2
     return str(int(output) + rng.choice((-10, -1, 1, 10)))
@@ -229,4 +230,4 @@ def lesson(rules: OutputPredictionRules, role: str, settings: WarmStartSettings)
     if seats["author"] == seats["opponent"]:
         return lesson_of(both)
     own = lesson_of(author if role == seats["author"] else opponent)
-    return Lesson(texts_of(both), own.draw)  # one tokenizer for both: each reads what the other writes
+    return Lesson(texts_of(both), own.draw)  # one tokenizer: each reads what the other writes

@@ -1,8 +1,8 @@
-"""The embedded problems in Python, made from a fixed seed: the same in every process.
+"""The embedded problems in Python, made from a fixed seed, so that every process has the same problems.
 
-What holds between training and held out: no description and no reference solution occurs in both; about three fifths of
-the held-out problems have a structure (see `grammar.structure`) that training never shows, and carry the tag
-`unseen-structure`. What does not hold: some held-out problems behave like a training problem put in other words
+Guaranteed: no description and no reference solution occurs in both training and held-out problems; about three fifths
+of the held-out problems have a structure (see `grammar.structure`) that training never shows, and carry the tag
+`unseen-structure`. Not guaranteed: some held-out problems behave like a training problem that is worded differently
 ("at least 4" and "above 3").
 """
 
@@ -36,15 +36,15 @@ UNSEEN_STRUCTURE = "unseen-structure"
 
 
 def embedded_specs(split: Split, numbers: Numbers = "small") -> tuple[Spec, ...]:
-    """The Specs of a split's problems, in their order."""
+    """Returns the Specs of a split's problems, in the same order."""
     specs = _all_specs(numbers)
     return specs[HELD_OUT_SIZE:] if split == "train" else specs[:HELD_OUT_SIZE]
 
 
 @cache
 def _all_specs(numbers: Numbers) -> tuple[Spec, ...]:
-    """Held-out Specs, then training Specs: distinct descriptions, none near-constant; each names a number, where these are
-    large."""
+    """Returns the held-out Specs followed by the training Specs: their descriptions are distinct, and none is
+    near-constant. With large numbers, each names at least one boundary."""
     rng = Random(SEED)
     seen: set[str] = set()
     specs: list[Spec] = []
@@ -64,7 +64,6 @@ def _all_specs(numbers: Numbers) -> tuple[Spec, ...]:
 
 
 def embedded_problems(split: Split, numbers: Numbers = "small") -> list[Problem]:
-    """A split's problems."""
     return list(_problems(split, numbers))
 
 
@@ -80,7 +79,7 @@ def _problems(split: Split, numbers: Numbers) -> tuple[Problem, ...]:
 
 def _problem(spec: Spec, number: int, *, unseen: bool) -> Problem:
     rng = Random(SEED * 1_000_003 + number)
-    at_an_edge = bland_input if has_large_numbers(spec) else edge_input  # what its author did not think of
+    at_an_edge = bland_input if has_large_numbers(spec) else edge_input  # with large numbers: no edge
     baseline = [bland_input(spec, rng) for _ in range(3)] + [at_an_edge(spec, rng)]
     hidden = [bland_input(spec, rng) for _ in range(4)] + [edge_input(spec, rng) for _ in range(16)]
     tags = (spec.kind.value, spec.collect, UNSEEN_STRUCTURE if unseen else "")
@@ -97,8 +96,8 @@ def _problem(spec: Spec, number: int, *, unseen: bool) -> Problem:
 
 
 def with_random_tests(problems: Sequence[Problem], count: int, at_boundaries: bool = True) -> list[Problem]:
-    """The training problems with `count` tests on random inputs in place of their baseline tests: inputs as a careless
-    tester would choose them, who has not read the problem. at_boundaries: see sampling.bland_input."""
+    """Returns the training problems with `count` tests on random inputs in place of their baseline tests. The inputs
+    are those of a careless tester, who ignores the problem. at_boundaries: see sampling.bland_input."""
     return [
         replace(
             problem,

@@ -1,4 +1,4 @@
-"""What the embedded models are shown of rock-paper-scissors: players who rather play rock, and not always by the rules."""
+"""Demonstrations for rock-paper-scissors: players that prefer rock and sometimes make an invalid move."""
 
 from random import Random
 
@@ -11,7 +11,7 @@ _SHARES = (0.6, 0.2, 0.2)
 
 
 def lesson(rules: RpsRules, role: str, settings: WarmStartSettings) -> Lesson:
-    """With probability warm_start.misconceptions an answer is no move."""
+    """Returns the demonstrations. With probability warm_start.misconceptions the answer is not a valid move."""
 
     def example(rng: Random) -> tuple[str, str]:
         if rng.random() < settings.misconceptions:

@@ -1,7 +1,7 @@
-"""The embedded models: found where they are, else taught on demonstrations, so that play has something to improve.
+"""Finds the embedded models, or trains them on demonstrations, so that play has something to improve.
 
-Those of the recipe `embedded`, in both sizes, are in the repository (WARM_STARTS), others in a cache. Both go by `identity`: where anything
-changes that they are taught, or how, they are others, and are made anew.
+The models of the recipe `embedded`, in both sizes, are part of the repository (WARM_STARTS); others are cached. Both
+are identified by `identity`: if anything changes in the demonstrations or the training, the models are made anew.
 """
 
 import hashlib
@@ -30,17 +30,18 @@ from games.prompts import END, MARKER_TOKENS, PAD, format_for
 from games.rules import Rules
 
 WARM_STARTS = Path(__file__).parent / "warm_start"
-"""Of each size of the recipe a directory per policy, and made_from.json: {"recipe", "models": {policy: identity}, ...}."""
+"""For each size of the recipe, a directory per policy and made_from.json: {"recipe", "models": {policy: identity},
+...}."""
 SHIPPED = WARM_STARTS / "embedded"
-"""What `embedded` means where no recipe says more."""
+"""The models that `embedded` stands for if no recipe says otherwise."""
 _TEXTS, _DEMONSTRATIONS = 256, 64
-"""Of a lesson, as many tell it from another. A change that they do not show is seen by the cache, which goes by the wing's
-sources as well, and for the shipped models by a test."""
+"""Number of texts and of demonstrations that enter `identity`. If a change does not show in these, the cache still
+notices it, since its key covers the sources of this package as well; for the shipped models a test does."""
 
 
 def find_embedded(role: str, rules: Rules, settings: WarmStartSettings) -> Path:
-    """Directory of a policy's embedded model: the shipped one where it is what is asked for, else one of the cache,
-    which may have to be made. Raises ProblemFileError."""
+    """Returns the directory of a policy's embedded model: the shipped model if it matches the settings, otherwise a
+    directory of the cache, which may not exist yet. Raises ProblemFileError."""
     known = identity(role, rules, settings)
     for made_from in WARM_STARTS.glob("*/made_from.json"):
         if json.loads(made_from.read_text())["models"].get(role) == known:
@@ -56,15 +57,15 @@ def cache_directory() -> Path:
 
 
 def ensure_embedded(roles: Iterable[str], rules: Rules, settings: WarmStartSettings) -> dict[str, Path]:
-    """Directories of these policies' embedded models, made where they are not there."""
+    """Returns the directories of these policies' embedded models. Missing models are made."""
     targets = {role: find_embedded(role, rules, settings) for role in roles}
     make_missing(targets, rules, settings)
     return targets
 
 
 def make_missing(targets: Mapping[str, Path], rules: Rules, settings: WarmStartSettings) -> None:
-    """Teach those models whose directories are not there. One process per role, one thread each: the result does not
-    depend on how many cores there are."""
+    """Trains the models whose directories are missing. Each policy has a process with one thread, so the result does
+    not depend on the number of cores."""
     missing = {role: target for role, target in targets.items() if not target.is_dir()}
     if not missing:
         return
@@ -90,8 +91,9 @@ def make_missing(targets: Mapping[str, Path], rules: Rules, settings: WarmStartS
 
 
 def identity(role: str, rules: Rules, settings: WarmStartSettings) -> str:
-    """Hash of what decides the weights, but for the arithmetic: the settings, the vocabulary that the lesson's first
-    texts give, its first demonstrations in these tokens, and the sources of the model and of its training."""
+    """Returns a hash of what determines the weights, apart from floating-point arithmetic: the settings, the vocabulary
+    of a tokenizer trained on the first texts, the first demonstrations in these tokens, and the sources of the model
+    and its training."""
     from embedded import model, supervised
 
     tokenizer, draw = _lesson(role, rules, settings, texts=_TEXTS)
@@ -108,7 +110,8 @@ def identity(role: str, rules: Rules, settings: WarmStartSettings) -> str:
 def _lesson(
     role: str, rules: Rules, settings: WarmStartSettings, texts: int | None = None
 ) -> tuple[Any, Callable[[], Demonstration]]:
-    """(tokenizer, what draws the next demonstration). texts: how many the tokenizer is trained on; None: all."""
+    """Returns (tokenizer, function that draws the next demonstration). texts: number of texts that the tokenizer is
+    trained on; None: all."""
     from embedded.model import build_tokenizer
 
     lesson = lesson_for(rules, role, settings)
@@ -121,7 +124,7 @@ def _lesson(
 
 
 def _teach(role: str, rules: Rules, settings: WarmStartSettings, target: Path, done: Any) -> None:
-    """Build, train and save one embedded model (in a process of its own)."""
+    """Builds, trains and saves one embedded model (in a process of its own)."""
     import torch
     from transformers.utils import logging as transformers_logging
 
@@ -135,7 +138,7 @@ def _teach(role: str, rules: Rules, settings: WarmStartSettings, target: Path, d
     parent = os.getppid()
 
     def report(step: int, loss: float) -> None:
-        if os.getppid() != parent:  # whoever wanted this was killed
+        if os.getppid() != parent:  # the parent process was killed
             os._exit(1)
         if step % 10 == 0 or step == settings.steps(role):
             done[role] = step
@@ -152,14 +155,14 @@ def _teach(role: str, rules: Rules, settings: WarmStartSettings, target: Path, d
 
 
 def save_model(model: Any, tokenizer: Any, target: Path) -> None:
-    """Write beside the target and rename: a directory that is there is complete."""
+    """Writes the model to a temporary directory and renames it, so that an existing target is always complete."""
     target.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(prefix=".draft-", dir=target.parent))
     try:
         model.save_pretrained(draft)
         tokenizer.save_pretrained(draft)
         draft.rename(target)
-    except OSError:  # another process was quicker, and its result is the same
+    except OSError:  # another process finished first; its result is the same
         if not target.is_dir():
             raise
     finally:

@@ -1,6 +1,6 @@
-"""Warm-start texts of a Spec: five-stage reasoning for the generator, test suites for the discriminator.
+"""Demonstrations for a Spec: five-stage reasoning for the generator, test suites for the discriminator.
 
-Texts are terse, for a model of a fraction of a million parameters. Markers between stages belong to the prompt
+Texts are terse, since the model has a fraction of a million parameters. Markers between stages belong to the prompt
 format, not here.
 """
 
@@ -19,13 +19,13 @@ from embedded.sampling import (
 
 
 def clean_trace(spec: Spec) -> tuple[str, ...]:
-    """The five stages of a faultless demonstrator, each ending with a newline; stage 5 is `code(spec)`."""
+    """Returns the five stages of a correct demonstration, each ending with a newline; stage 5 is `code(spec)`."""
     return tuple(stage_text(spec, stage) for stage in range(1, 6))
 
 
 def flawed_trace(spec: Spec, rng: Random, probability: float, misreading: float = 0.0) -> tuple[str, ...]:
-    """The five stages of a demonstrator with misconceptions, who misreads numbers: a mistake made at one stage holds at all
-    later ones."""
+    """Returns the five stages of a demonstration with misconceptions and misread numbers: a mistake that is made at one
+    stage persists at all later stages."""
     spec = misread(spec, rng, misreading)
     texts = []
     for stage in range(1, 6):
@@ -35,7 +35,7 @@ def flawed_trace(spec: Spec, rng: Random, probability: float, misreading: float 
 
 
 def stage_text(spec: Spec, stage: int) -> str:
-    """What a demonstrator who believes `spec` writes at `stage` (1-5)."""
+    """Returns the text of `stage` (1-5) of a demonstration that takes `spec` for the problem."""
     if stage == 5:
         return code(spec)
     branch = spec.kind is Kind.INT_TO_INT
@@ -113,11 +113,14 @@ def _numbered(steps: list[str]) -> str:
 def discriminator_suite(
     spec: Spec, rng: Random, *, tests: int, weak: float, invalid: float, computed: bool = False
 ) -> str:
-    """`tests` tests, one a line: calls `f(...)`, whose expected values come from the reference solution, or where they are
-    `computed` asserts.
+    """Returns `tests` tests, one per line: calls `f(...)`, whose expected values the reference solution will supply, or
+    asserts if `computed`.
 
-    weak: share of suites with bland inputs far from every boundary: well-formed, but they hardly catch a wrong program.
-    invalid: share of good suites with one test spoilt: of the wrong type, or a copy of the test before it.
+    Args:
+        weak: share of suites with bland inputs far from every boundary: well-formed, but they hardly ever fail a wrong
+            program.
+        invalid: share of suites that are not weak and have one spoilt test: of the wrong type, or a copy of the test
+            before it.
     """
     draw = rng.random()
     if draw < weak:
@@ -135,7 +138,7 @@ def discriminator_suite(
 
 
 def weak_input(spec: Spec, rng: Random) -> Input:
-    """An input that hardly any mistake shows on."""
+    """Returns an input on which hardly any mistake shows."""
     if spec.kind.takes_list:
         return [rng.randint(7, 9) for _ in range(rng.randint(0, 1))]
     return rng.choice(["", "t", "o"]) if spec.kind.takes_str else rng.randint(8, 9)

@@ -1,4 +1,4 @@
-"""Small files in the formats of public data sets, and what the tests of their readers share."""
+"""Small files in the formats of public data sets, and helpers for the tests of their readers."""
 
 import json
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ def written(folder: Path, *entries: object, name: str = "set.jsonl") -> Path:
 
 
 def problem_file(path: Path, problems: Sequence[Problem]) -> Path:
-    """Python problems as a user writes them (format problems)."""
+    """Writes a file of Python problems as a user would write it (format problems), and returns its path."""
     keys = (
         "id", "description", "function_signature", "baseline_tests", "hidden_tests", "reference_solution", "difficulty",
         "tags",
@@ -47,7 +47,7 @@ def problem_file(path: Path, problems: Sequence[Problem]) -> Path:
 
 
 def outcome(program: str, test: str) -> str:
-    """Of a test in this process: what these files hold is ours."""
+    """Runs a test in this process and returns its outcome; the files hold trusted code only."""
     namespace: dict = {}
     exec(program, namespace)
     try:

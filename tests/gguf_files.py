@@ -1,4 +1,4 @@
-"""GGUF files of tiny models: what a test converts."""
+"""Writes GGUF files of tiny models, which the tests convert."""
 
 import json
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ TEMPLATE = (
 
 
 def tiny(tied: bool = True) -> tuple[Qwen2ForCausalLM, Any]:
-    """(random chat model of 64 x 2 layers, its tokenizer)."""
+    """Returns (random chat model with 64 hidden units and 2 layers, its tokenizer)."""
     tokenizer = build_tokenizer(["def add(a, b):\n    return a + b"], [PAD, START, END], PAD, END)
     tokenizer.chat_template = TEMPLATE
     torch.manual_seed(0)
@@ -46,7 +46,12 @@ def write_gguf(
     head: torch.Tensor | None = None,
     without: str = "",
 ) -> Path:
-    """head: written beside the embedding. without: the name of a tensor that is left out, as GGUF calls it."""
+    """Writes the model as a GGUF file.
+
+    Args:
+        head: output weights, written in addition to the embedding.
+        without: GGUF name of a tensor that is left out.
+    """
     config, writer = model.config, GGUFWriter(str(file), architecture)
     writer.add_name("tiny")
     writer.add_context_length(config.max_position_embeddings)

@@ -1,4 +1,4 @@
-"""What several tests of learners need: a model of a few thousand parameters, batches, comparisons."""
+"""Helpers for tests of learners: a model of a few thousand parameters, batches, comparisons."""
 
 import ctypes
 import gc
@@ -27,7 +27,7 @@ VOCABULARY = 48
 
 @contextmanager
 def one_torch_thread() -> Iterator[None]:
-    """Tiny tensors are slower on two."""
+    """Limits torch to one thread, since operations on tiny tensors are slower with two."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -59,7 +59,7 @@ def save_tiny_model(directory: Path) -> Path:
 
 
 def weights(learner: Learner) -> dict[str, torch.Tensor]:
-    """A copy, as the policy's engine would get them."""
+    """Returns a copy of the weights, as the policy's engine would get them."""
     learner.policy.activate()
     return {name: tensor.clone() for name, tensor in learner.policy.merged()}
 
@@ -76,7 +76,7 @@ def batch(*samples: Sample, step: int = 1, temperature: float = 1.0) -> Batch:
 def random_samples(
     seed: int, count: int, *, longest: int = 12, logprob: float = -3.5, advantages: bool = True
 ) -> tuple[Sample, ...]:
-    """Off-policy: every behaviour log-probability is `logprob`."""
+    """Returns random off-policy samples: every behaviour log-probability is `logprob`."""
     rng = Random(seed)
     samples = []
     for _ in range(count):
@@ -96,19 +96,19 @@ def random_samples(
 
 
 def export(model: PreTrainedModel, version: int, dtype: torch.dtype | None = None) -> WeightUpdate:
-    """Of a model that no learner has."""
+    """Exports the weights of a model that belongs to no learner."""
     return export_weights(FullTuning(model, model, LearnerSettings()), version, dtype=dtype)
 
 
 class Tokenizer:
-    """As far as checkpoints know one."""
+    """The part of a tokenizer that checkpoints use."""
 
     def save_pretrained(self, directory: Path) -> None:
         (directory / "tokenizer.json").write_text("{}")
 
 
 class Operations(TorchDispatchMode):
-    """The names of the operators that are called, such as "aten._to_copy.default"."""
+    """Records the names of the operators that are called, such as "aten._to_copy.default"."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -120,10 +120,11 @@ class Operations(TorchDispatchMode):
 
 
 class Live(TorchDispatchMode):
-    """Bytes of what operators have made on a CPU and somebody still has, at the height; not what they make within them."""
+    """Measures the peak bytes of CPU tensors that operators have returned and that are still referenced; temporary
+    tensors within an operator do not count."""
 
     def __init__(self, *before: torch.Tensor) -> None:
-        """before: tensors that are there already."""
+        """before: existing tensors, which count from the start."""
         super().__init__()
         self._seen: dict[int, StorageWeakRef] = {}
         self.most = 0
@@ -150,20 +151,20 @@ class Live(TorchDispatchMode):
             if storage is None:
                 del self._seen[key]
             else:
-                total += storage.nbytes()  # FSDP empties storages and keeps them
+                total += storage.nbytes()  # FSDP keeps the storages that it empties
         return total
 
 
 def small_chunks() -> None:
-    """What this process frees is given back, as large tensors are."""
+    """Makes the allocator return freed memory to the system, as it does for large tensors."""
     m_mmap_threshold = -3
     ctypes.CDLL(None).mallopt(m_mmap_threshold, 1 << 16)
 
 
 def peak_of(work: Callable[[], None]) -> int:
-    """Bytes of memory beyond what was there before."""
+    """Returns the peak memory of `work` in bytes, beyond the memory in use before."""
 
-    def now() -> int:  # what is mapped of files costs nothing
+    def now() -> int:  # mapped files do not count
         status = Path("/proc/self/status").read_text()
         return 1024 * int(status.split("RssAnon:")[1].split()[0])
 

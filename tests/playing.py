@@ -1,4 +1,4 @@
-"""What several tests of games need: a table at which whole episodes are played without a model."""
+"""Helpers for tests of games: whole episodes are played with scripted players, without a model."""
 
 import asyncio
 import json
@@ -16,14 +16,14 @@ from core.weights import PublishReceipt, WeightUpdate
 
 STOP = 0
 Says = Callable[[str, Sampling], str]
-"""(prompt as text, each token a character, sampling) -> completion as text."""
+"""Maps (prompt as text, one character per token; sampling) to the completion as text."""
 
 
 class Letters:
-    """A prompt format whose tokens are code points."""
+    """A prompt format in which tokens are code points."""
 
     def __init__(self, *, full: bool = False) -> None:
-        """full: it says what a chat model would be told."""
+        """full: whether messages have the full text, as for a chat model."""
         self._full = full
 
     def say(self, tokens: Sequence[int], message: Message) -> list[int]:
@@ -51,18 +51,18 @@ class Letters:
 
 
 def letters(tokens: Sequence[int]) -> str:
-    """All of them, for the record."""
+    """Decodes the tokens as the run's record does."""
     return "".join(map(chr, tokens))
 
 
 def sample_of(trajectory: Trajectory, **reading: Any) -> Sample:
-    """reading: see Reading."""
+    """Makes the training sample of a trajectory. reading: see TokenSelection."""
     spec = SampleSpec(None, 0, trajectory.player, 0.5, 0.25, TokenSelection(**reading))
     return make_sample(transcript_of(trajectory), spec)
 
 
 class ScriptedPolicy:
-    """A policy that says what it is told, without a model.
+    """A policy with scripted completions, without a model.
 
     `script` maps (prompt tokens, sampling) to the tokens of the completion, its stop token included.
     """
@@ -82,13 +82,13 @@ class ScriptedPolicy:
         stopped = bool(tokens) and tokens[-1] in sampling.stop_token_ids
         return Completion(
             tokens=tokens,
-            logprobs=(0.0,) * len(tokens),  # it is certain
+            logprobs=(0.0,) * len(tokens),  # every token has probability 1
             version=self._version,
             finish_reason=FinishReason.STOP if stopped else FinishReason.LENGTH,
         )
 
     async def load_weights(self, update: WeightUpdate) -> PublishReceipt:
-        """It has no weights; it takes the version and says that nothing differs."""
+        """Takes the update's version and reports no difference, since the policy has no weights."""
         self._version = update.version
         return PublishReceipt(version=update.version, digest=update.digest, probe_difference=0.0)
 
@@ -126,7 +126,8 @@ def player(
 
 
 def reader(name: str, texts: Sequence[str], *, attempts: int | None = None, seed: int = 1) -> Player:
-    """Attempt i says texts[i]; where it is asked more often (by several programs), it goes on down the list."""
+    """Returns a player whose attempt i answers texts[i]. If it is asked more often (by several programs), it continues
+    through the list."""
     by_seed = {derive_seed(seed, i, 0): text for i, text in enumerate(texts)}
     count = len(texts) if attempts is None else attempts
     return player(name, lambda _, sampling: by_seed[sampling.seed or 0], attempts=count, seed=seed)
@@ -134,11 +135,11 @@ def reader(name: str, texts: Sequence[str], *, attempts: int | None = None, seed
 
 @dataclass
 class Breaking:
-    """Judges as `sandbox` does, but fails on some programs, or on every one. Remembers what it was asked."""
+    """A sandbox that judges as `sandbox` does, but fails on some programs, or on all. It records the jobs that it gets."""
 
     sandbox: Sandbox | None = None
     on: set[str] | None = None
-    """None: it fails on all."""
+    """The programs on which it fails; None: all."""
     jobs: list[tuple[str, tuple[Test, ...], Limits | None, int, str]] = field(default_factory=list)
 
     async def judge(
@@ -172,7 +173,7 @@ def play(
 
 
 def lines_of(episode: Episode) -> Iterator[str]:
-    """An episode as JSON: a line per turn, one per attempt, one for the whole."""
+    """Yields an episode as JSON lines: one per turn, one per attempt, and one for the whole episode."""
     for trajectory in episode.trajectories:
         who = {"player": trajectory.player, "attempt": trajectory.attempt}
         for turn in trajectory.turns:

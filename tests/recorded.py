@@ -1,4 +1,4 @@
-"""Runs as the games and the record leave them, without a driver: what reads runs is tested on these."""
+"""Makes the record of runs without a driver; the code that reads runs is tested on these."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -25,18 +25,18 @@ DOUBLE = Problem(
 
 
 PROGRAMS = ["def f(n): return n + n", "def f(n): return 7 if n == 3 else n * 2", "def f(n): return 1 / 0"]
-"""At DOUBLE: right, wrong for 3, one that fails."""
+"""Programs for DOUBLE: a right one, one that is wrong for 3, and one that raises."""
 
 
 def lines(step: int, episodes: Iterable[Episode], seats: Mapping[str, str], stage: int = 2) -> list[bytes]:
-    """What the record is given of them."""
+    """Returns the lines that the run's record is given for the episodes."""
     begins = {"step": step, "stage": stage, "phase": "alternating"}
     decode = dict.fromkeys(seats.values(), letters)
     return [episode_rows(begins, episode, seats, decode) for episode in episodes]
 
 
 def record(run: Path, rules: GameRules, *steps: list[Episode]) -> None:
-    """A run in which these episodes were played, step by step from 1."""
+    """Writes the record of a run in which these episodes were played, step by step from 1."""
     kept = RunRecord(run)
     kept.start({"game": rules.model_dump(mode="json")})
     kept.add({"step": 0, "held_out": {"generator_pass_rate": 0.25}})
@@ -47,7 +47,7 @@ def record(run: Path, rules: GameRules, *steps: list[Episode]) -> None:
 
 
 def match() -> Episode:
-    """Of tic-tac-toe; `second` ends it by a move that is not allowed."""
+    """Plays a match of tic-tac-toe; `second` ends it by an illegal move."""
     moves = {"first": ["1", "2", "3"], "second": ["4", "4"]}
     seats = [player(name, lambda *_, name=name: moves[name].pop(0)) for name in moves]
     return play(BoardGame(TicTacToeRules()), matches("tictactoe", 1)[0], seats)

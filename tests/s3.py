@@ -1,4 +1,4 @@
-"""A real S3 server (moto's) in a process of its own: Flask and vLLM do not get on in one."""
+"""A real S3 server (moto's) in a separate process, since Flask and vLLM conflict within one."""
 
 import subprocess
 import sys
@@ -20,7 +20,7 @@ sys.stdin.read()
 
 @contextmanager
 def s3_server() -> Iterator[tuple[str, int]]:
-    """(host, port), once it has answered: its first answer takes seconds, and clients do not wait for ever."""
+    """Yields (host, port) once the server has answered: its first answer takes seconds, and clients have a time-out."""
     with subprocess.Popen(
         [sys.executable, "-c", _SERVE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:

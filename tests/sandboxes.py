@@ -1,4 +1,4 @@
-"""The kinds of sandbox that attacks and honest jobs run in. Import `kind` into a conftest."""
+"""The kinds of sandbox in which attacks and honest jobs run. A conftest imports `kind`."""
 
 import os
 
@@ -9,11 +9,11 @@ from sandbox_workers.backends import choose_backend
 from sandbox_workers.jobs import SandboxUnavailable
 
 DOCKER_IS_REQUIRED = os.environ.get("SPARRING_REQUIRE_DOCKER") == "1"
-"""A missing Docker is a failure."""
+"""Whether a missing Docker is a failure."""
 
 
 def require(kind: SandboxKind) -> None:
-    """Skip where such a sandbox cannot run."""
+    """Skips the test if a sandbox of this kind cannot run here."""
     try:
         choose_backend(kind)
     except SandboxUnavailable as missing:
@@ -23,7 +23,7 @@ def require(kind: SandboxKind) -> None:
 
 
 def kinds() -> list[object]:
-    """The kind that a run would take here; the other one under `kinds` (make test-kinds)."""
+    """Returns the kind that a run would take here, and the other one, marked `kinds` (make test-kinds)."""
     first, second = "docker", "namespace"
     try:
         choose_backend("docker")

@@ -1,4 +1,4 @@
-"""A service behind a real server, in a thread, on a free port."""
+"""Runs a service with a real server, in a thread, on a free port."""
 
 import socket
 import threading
@@ -11,7 +11,7 @@ import uvicorn
 
 @contextmanager
 def served(app: Any) -> Iterator[str]:
-    """Its URL."""
+    """Yields the service's URL."""
     with socket.create_server(("127.0.0.1", 0), backlog=2048) as listening:
         server = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=5))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})

@@ -1,4 +1,4 @@
-"""Runs that trackers are told of, and what they have stored, read back by their own means."""
+"""Makes runs for trackers, and reads what the trackers have stored."""
 
 import json
 from collections.abc import Iterator
@@ -16,8 +16,8 @@ def tracked(directory: Path, **other: Any) -> TrackedRun:
 
 
 def wandb_records(directory: Path) -> Iterator[Any]:
-    """W&B's own records, in the order of an offline run's file: LevelDB's log format, after a header of the same length
-    as one of its own. Nothing in the library reads it in Python."""
+    """Yields W&B's own records, in the order of an offline run's file. The format is LevelDB's log format after a
+    header of the same length as a record's. The library itself has no reader in Python."""
     from wandb.proto import wandb_internal_pb2
 
     (file,) = directory.glob("run-*.wandb")
@@ -30,7 +30,7 @@ def wandb_records(directory: Path) -> Iterator[Any]:
         length, kind = int.from_bytes(data[place + 4 : place + 6], "little"), data[place + 6]
         whole += data[place + _HEADER : place + _HEADER + length]
         place += _HEADER + length
-        if kind in (1, 4):  # whole, or its last part
+        if kind in (1, 4):  # a whole record, or its last part
             record = wandb_internal_pb2.Record()
             record.ParseFromString(whole)
             yield record
@@ -38,7 +38,7 @@ def wandb_records(directory: Path) -> Iterator[Any]:
 
 
 def wandb_history(directory: Path) -> list[dict[str, Any]]:
-    """A row for each call of log."""
+    """Returns one row for each call of log."""
     return [
         {(item.key or "/".join(item.nested_key)): json.loads(item.value_json) for item in record.history.item}
         for record in wandb_records(directory)
@@ -47,7 +47,7 @@ def wandb_history(directory: Path) -> list[dict[str, Any]]:
 
 
 def wandb_config(directory: Path) -> dict[str, Any]:
-    """As it was given at the start."""
+    """Returns the config that was given at the start."""
     found: dict[str, Any] = {}
     for record in wandb_records(directory):
         if record.WhichOneof("record_type") == "run":

@@ -1,4 +1,4 @@
-"""The game that docs/your_own_game.md builds, as it stands there."""
+"""The game that docs/your_own_game.md builds, with the code of that page."""
 
 import re
 import sys

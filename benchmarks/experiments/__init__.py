@@ -1,1 +1,1 @@
-"""Experiments: several whole runs compared at equal generator steps, by seed."""
+"""Experiments: several whole runs, compared by seed at equal numbers of generator steps."""

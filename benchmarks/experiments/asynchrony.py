@@ -1,12 +1,13 @@
-"""What playing ahead (rollout.max_policy_lag) gains, and what it costs.
+"""What does asynchronous rollout (rollout.max_policy_lag) gain, and what does it cost?
 
     python -m benchmarks.experiments.asynchrony learning --output output/experiments
     python -m benchmarks.experiments.asynchrony busy
 
-learning: held-out scores after the same steps and samples, by lag and seed; each run is one process with the transformers
-engine and one thread, two beside each other. There weights are exactly as old as the lag says, so it is the worst case.
-busy: the recipe `embedded`'s alternating steps on Ray with vLLM, by lag: seconds a step, and the shares of them in which the
-busier rollout actor samples and in which learners update.
+learning: held-out scores after the same steps and samples, by lag and seed; each run is one process with the
+transformers engine and one thread, and two runs go in parallel. In such a run the weights are exactly as old as the
+lag, so it is the worst case.
+busy: the recipe `embedded`'s alternating steps on Ray with vLLM, by lag: seconds per step, and the shares of this time
+in which the busier rollout actor samples and in which learners update.
 """
 
 import json
@@ -43,7 +44,7 @@ BUSY = ["--curriculum.stages", "5", "--n-discriminator-steps", "0", "--n-generat
 BUSY += ["--k-alternating-steps", "14", "--no-evaluation.enabled", "--tracking.trace"]
 FEW = ["--k-alternating-steps", "2", "--curriculum.problems-per-step", "2", "--curriculum.attempts", "2"]
 WARM_UP = 4
-"""Steps that are not counted: the first ones wait for the learners to start."""
+"""Number of steps that are not counted: the first ones wait for the learners to start."""
 
 
 def main() -> None:
@@ -70,7 +71,7 @@ def learning(
         own = ["--seed", str(seed), "--rollout.max-policy-lag", str(lag), *LEARNING, *more]
         return held_out(finished_run("debug", f"lag{lag}-seed{seed}", output, own))[-1][1]
 
-    os.environ.setdefault("OMP_NUM_THREADS", "1")  # of the runs beside each other
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # for the parallel runs
     cases = list(product(lags, seeds))
     with ThreadPoolExecutor(2) as pool:
         scores = dict(zip(cases, pool.map(run, cases), strict=True))
@@ -105,7 +106,8 @@ def busy(
 
 
 def shares(run: Path, warm_up: int) -> dict[str, float]:
-    """Of the seconds from the end of step `warm_up` to that of the last one."""
+    """Returns the seconds per step, and the shares of the time in which engines and learners are busy, from the end of
+    step `warm_up` to the end of the last step."""
     lines = (run / "trace.json").read_text().splitlines()[1:]
     events = [json.loads(line.rstrip(",")) for line in lines]
     spans: list[Span] = [

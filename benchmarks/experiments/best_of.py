@@ -1,14 +1,16 @@
-"""Of four programs, which one? What a trained discriminator is worth at inference.
+"""Which of four programs should be taken? The value of a trained discriminator at inference.
 
     python -m benchmarks.experiments.best_of --output output/experiments
     python -m benchmarks.experiments.best_of output/RUN
 
-The first takes the run of seed 1 of the recipe `embedded`, and makes it where it is not there; --quick the models before play.
-Held-out embedded problems; at each checkpoint of the run, its generator writes four programs for each problem.
-One of them is taken: the first (pass@1), or the one with the most votes (evaluation/choosing.py) on the discriminator's
-tests, on as many tests on random inputs, or on the inputs of the problem's own baseline tests (a majority of outputs,
-without looking at what they should be). Any: whether one of the four is right, the most that choosing can reach.
-Solved means all 20 hidden tests. Intervals are over sampling seeds.
+The first command takes the run of seed 1 of the recipe `embedded`, and makes it if it is missing; --quick takes the
+models before play.
+The problems are the held-out embedded ones; at each checkpoint of the run, its generator writes four programs for each
+problem. One of them is taken: the first (pass@1), or the one with the most votes (evaluation/choosing.py) on the
+discriminator's tests, on the same number of tests on random inputs, or on the inputs of the problem's own baseline
+tests (a majority of outputs, without their expected values). Any: whether one of the four is right, the upper bound of
+any choice.
+Solved means that all 20 hidden tests pass. Intervals are over sampling seeds.
 """
 
 import asyncio
@@ -80,7 +82,7 @@ def checkpoints_of(run: Path, steps: Sequence[str]) -> list[Path]:
 async def measure(
     checkpoint: Path, held_out: list[tuple[Problem, Spec]], sandbox: Sandbox, seed: int
 ) -> dict[str, float]:
-    """Share of the problems that are solved, by how one program is taken; and tests a problem."""
+    """Returns the share of problems that are solved, by how one program is chosen, and the number of tests per problem."""
     models = {role: open_model(str(checkpoint / role), role) for role in (GENERATOR, "discriminator")}
     game = MultistageGame(MultistageRules.model_validate(models[GENERATOR].game))
 

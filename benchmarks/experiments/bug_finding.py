@@ -1,17 +1,18 @@
-"""Does the discriminator learn to find bugs? Seeded bugs in the reference solutions of held-out embedded problems, and the
-suites of trained discriminators, of the one before training, and of random inputs.
+"""Does the discriminator learn to find bugs? The bugs are seeded in the reference solutions of held-out embedded
+problems; compared are the suites of trained discriminators, of the one before training, and of random inputs.
 
     python -m benchmarks.experiments.bug_finding --output output/experiments
     python -m benchmarks.experiments.bug_finding --checkpoint RUN/checkpoints/best/discriminator
 
-The first takes a run of the recipe `embedded` for each seed, and makes those that are not there. --checkpoint may be repeated,
-one for each seed of a run. --untrained is the warm start of the recipe unless it is given.
-Bugs: mutants of the syntax tree that the sandbox can tell from the reference (`evaluation.mutants`). Most are coarse, and
-any input shows them; --operators comparison boolean leaves those that take a thought.
-kill@k: the chance that one of k suites fails a bug, mean over a problem's bugs, then over problems; five suites are
-written for each problem. Random inputs are uniform over values of the right type and range, know nothing else of the
-problem, and come in suites as long as the discriminator's, and in large ones. Beside them stands who knows where conditions
-change their mind: inputs at those numbers, alone, and by turns with random ones, what a discriminator could come to.
+The first command takes a run of the recipe `embedded` for each seed, and makes those that are missing. --checkpoint may
+be repeated, once for each seed of a run. --untrained defaults to the recipe's discriminator before play.
+Bugs: mutants of the syntax tree that the sandbox can tell from the reference (`evaluation.mutants`). Most are coarse,
+and any input shows them; --operators comparison boolean keeps only those that need well-chosen inputs.
+kill@k: the probability that one of k suites fails a bug, mean over a problem's bugs, then over problems; five suites
+are written for each problem.
+Random inputs are uniform over values of the right type and range, use nothing else of the problem, and come in suites
+of the discriminator's size and in large ones. Two further arms know at which numbers the conditions change: inputs at
+those numbers only, and these mixed with random ones, which a discriminator could learn to write.
 Intervals are over checkpoints for the trained, and over sampling seeds for the others.
 """
 
@@ -59,7 +60,7 @@ class Target:
 
 
 async def make_targets(options: argparse.Namespace, sandbox: Sandbox, config: Config) -> list[Target]:
-    """The first held-out problems; those without a bug are left out."""
+    """Returns the first held-out problems with their bugs; problems without a bug are left out."""
     numbers = config.warm_start.numbers
     held_out = zip(embedded_problems("held_out", numbers), embedded_specs("held_out", numbers), strict=True)
     chosen = list(held_out)[: options.problems]
@@ -81,7 +82,7 @@ async def make_targets(options: argparse.Namespace, sandbox: Sandbox, config: Co
 async def written_suites(
     directory: Path, targets: Sequence[Target], config: Config, seed: int
 ) -> list[list[str]]:
-    """SUITES suites of a discriminator for each problem."""
+    """Returns SUITES suites of a discriminator for each problem."""
     game = MultistageGame(MultistageRules.model_validate(config.game))
     async with writer(directory, "discriminator", config, seed) as discriminator:
         problems = [target.problem for target in targets]
@@ -108,7 +109,7 @@ DRAWN: dict[str, Callable[[Spec, Random], Input]] = {
 def drawn_suites(
     targets: Sequence[Target], draw: Callable[[Spec, Random], Input], tests: int, seed: int
 ) -> list[list[str]]:
-    """SUITES suites of `tests` calls for each problem."""
+    """Returns SUITES suites of `tests` calls for each problem."""
 
     def suite(target: Target, number: int) -> str:
         rng = Random(derive_seed(seed, "random suite", target.problem.id, number))
@@ -120,8 +121,8 @@ def drawn_suites(
 async def measure(
     targets: Sequence[Target], suites: Sequence[Sequence[str]], sandbox: Sandbox, rules: MultistageRules
 ) -> dict[str, float]:
-    """Of all suites of one checkpoint or seed. validity: share of the tests written that hold and repeat none; tests: in
-    a suite."""
+    """Returns the figures of all suites of one checkpoint or seed. validity: share of the written tests that are valid
+    and no repetition; tests: number of tests in a suite."""
     game = MultistageGame(rules)
     judged = await asyncio.gather(
         *(
@@ -138,7 +139,7 @@ async def measure(
     found: dict[str, list[bool]] = {}
     for target, records in zip(targets, judged, strict=True):
         outcomes = zip(*(record.mutants for record in records if record), strict=True)
-        for bug, of_bug in zip(target.bugs, outcomes, strict=False):  # none where no suite could be judged
+        for bug, of_bug in zip(target.bugs, outcomes, strict=False):  # empty if no suite could be judged
             if None not in of_bug:
                 found.setdefault(bug.operator, []).append(any(of_bug))
     figures = {
@@ -153,7 +154,7 @@ async def measure(
 
 
 async def compare(options: argparse.Namespace, config: Config, untrained: Path) -> dict[str, Any]:
-    """Prints the table and returns the figures."""
+    """Measures all arms, prints the table and returns the figures."""
     rules, seeds = MultistageRules.model_validate(config.game), options.seeds
     with LocalSandbox(options.sandbox, limits=rules.sandbox_limits) as sandbox:
         print(sandbox.description)

@@ -1,18 +1,19 @@
-"""Does each side get better against all of the other's past (E5, end to end)? The generations of a finished run are its
-models before training and at the end of each stage. Each generator writes programs for held-out problems, each
-discriminator suites, and every suite meets every program.
+"""Does each side get better against all earlier generations of the other (E5, end to end)? The generations of a
+finished run are its models before training and at the end of each stage. Each generator writes programs for held-out
+problems, each discriminator writes suites, and every suite is run on every program.
 
     python -m benchmarks.experiments.coevolution --output output/experiments
     python -m benchmarks.experiments.coevolution --run RUN [--run ...]
 
 Two tables, means over the runs:
-kills: of the wrong programs of the column's generator, the share that a suite of the row's discriminator finds. A program
-is wrong if it fails a hidden test.
-survival: of all programs of the row's generator, the share that every suite of the column's discriminator lets pass.
-Later discriminators should find more in each column of the first, later generators survive more in each of the second.
-Ratings of all of them from the same games (evaluation/league.py). `python -m scripts.league` does this for any one run.
-The first takes a run of the recipe `embedded` for each seed, and makes those that are not there; --quick makes a short one of
-the debug recipe.
+kills: the share of the wrong programs of the column's generator that a suite of the row's discriminator fails. A
+program is wrong if it fails a hidden test.
+survival: the share of all programs of the row's generator that pass every suite of the column's discriminator.
+Later discriminators should find more in each column of the first table, later generators survive more in each column of
+the second. Ratings of all generations come from the same games (evaluation/league.py). `python -m scripts.league` does
+this for any single run.
+The first command takes a run of the recipe `embedded` for each seed, and makes those that are missing; --quick makes a
+short run of the debug recipe.
 """
 
 import asyncio
@@ -38,7 +39,8 @@ from sandbox_workers.local import LocalSandbox
 
 
 def generations(run: Path, config: Config) -> list[Member]:
-    """Before training, and at the end of each stage. The embedded recipe's models."""
+    """Returns the run's generations: before training, and at the end of each stage. The run must have the embedded
+    recipe's models."""
     ends = [stage["step"] for stage in json.loads((run / "training_results.json").read_text())["stages"]]
     roles = list(config.policies)
     found = [Member(name="before", models=ensure_embedded(roles, config.game, config.warm_start))]
@@ -49,7 +51,7 @@ def generations(run: Path, config: Config) -> list[Member]:
 
 
 async def play(run: Path, count: int, sandbox_kind: SandboxKind) -> tuple[list[str], list[LeagueMatch]]:
-    """Names of the run's generations, and their meetings on `count` held-out problems."""
+    """Returns the names of the run's generations, and their meetings on `count` held-out problems."""
     config = read_config(run)
     found, effort = generations(run, config), Effort(problems=count)
     problems = embedded_problems("held_out")[:count]
@@ -80,7 +82,7 @@ def main() -> None:
 def compare(
     runs: Sequence[Path], count: int, sandbox: SandboxKind
 ) -> tuple[dict[str, object], dict[str, float]]:
-    """(figures, ratios) on `count` held-out problems. Prints the tables."""
+    """Returns (figures, ratios) on `count` held-out problems. Prints the tables."""
     start = time.perf_counter()
     played = [asyncio.run(play(run, count, sandbox)) for run in runs]
     names, numbers = played[0][0], range(len(played[0][0]))
@@ -98,7 +100,7 @@ def compare(
         figures |= {title: cells, f"{title}, last row - first row": [gain.plain() for gain in gains]}
         first, last = (fmean(value for cell in cells[row] for value in cell) for row in (0, -1))
         ratios[f"{title}_last_vs_first"] = last / first if first else float("inf")
-    # a problem of each run is a unit: the runs' generations of one number count as one player
+    # the unit is a problem of a run: generations of the same number count as one player in all runs
     rated = ratings([games_of_meeting(meeting) for _, met in played for meeting in met])
     players = [f"{role} {name}" for role in ("generator", "discriminator") for name in names]
     print_table(

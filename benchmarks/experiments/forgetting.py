@@ -1,11 +1,12 @@
-"""Why does code golf fall back? Large steps, as its recipe had them, against the same tasks in any order, and against small steps.
+"""Why does the code golf score fall again? Large learning rates, as the recipe had them, against the same with tasks in
+random order, and against small learning rates.
 
     python -m benchmarks.experiments.forgetting --output output/experiments
 
-Held out: 300 tasks whose rules training knows, on new grids (of the recipe's own sixty, half follow unknown rules, and hardly
-one of these is ever solved). Their greedy programs at each evaluation; and how many tasks that the start solves are no longer
-solved at the end, and how many others are. Runs are local and to the bit (experiments/runs.py), several may run beside each
-other; finished ones are not run again.
+Held out: 300 tasks whose rules occur in training, on new grids (half of the recipe's own sixty tasks follow unknown
+rules, and hardly any of these is ever solved). Figures: the greedy programs for these tasks at each evaluation; how
+many tasks that are solved at the start are not solved at the end, and how many others are. Runs are local and
+bit-identical (experiments/runs.py), and several can run in parallel; finished runs are not repeated.
 """
 
 import argparse
@@ -58,7 +59,12 @@ def main() -> None:
 def compare(
     options: argparse.Namespace, tasks: int, more: Sequence[str], warm_start: Sequence[str]
 ) -> dict[str, Any]:
-    """Figures by arm. Prints the table. more: arguments of every run; warm_start: of the model that all begin with."""
+    """Returns the figures by arm and prints the table.
+
+    Args:
+        more: arguments of every run.
+        warm_start: arguments of the model that all runs begin with.
+    """
     config = load_run(["--config", "code_golf", *warm_start])[0].to_config()
     (model,) = ensure_embedded(config.policies, config.game, config.warm_start).values()
     train = write_problems(grid_problems("train"), options.output / "tasks.json")
@@ -97,10 +103,10 @@ def compare(
 
 
 def fresh_tasks(count: int) -> list[Problem]:
-    """Tasks of known rules, drawn apart from the recipe's and its warm start's."""
+    """Returns tasks with known rules that are in neither the recipe nor its warm-up demonstrations."""
     rng, problems = Random("known rules, new grids"), []
     for task, programs in (random_task(rng) for _ in range(count)):
-        # a run does not train on what has the reference of a held-out problem: here the rule is to be the same
+        # a run does not train on a problem with the reference of a held-out one, but here the rules are to be the same
         head, body = programs.verbose.split("\n", 1)
         problem = to_problem(
             task, hold_out_arc_gen=True, reference_solution=f"{head}\n    {task.id!r}\n{body}"
@@ -110,7 +116,7 @@ def fresh_tasks(count: int) -> list[Problem]:
 
 
 def solved_tasks(run: Path) -> Mapping[int, frozenset[str]]:
-    """By step of an evaluation."""
+    """Returns the solved tasks by step of the evaluation."""
     return {
         row["step"]: frozenset(task for task, passed in row["tasks"].items() if passed == 1.0)
         for row in read_rows(run / "task_history.jsonl")

@@ -1,10 +1,11 @@
-"""What is learned in each game: the embedded models of each recipe, several seeds, held-out scores at each evaluation.
+"""What is learned in each game? Held-out scores of the embedded models of each recipe, at each evaluation, for several
+seeds.
 
     python -m benchmarks.experiments.games --output output/experiments [--games spiral_kuhn code_golf]
 
-Seeds vary play and learning, not the warm start. Each run is one process with the transformers engine and one thread:
-the same to the bit every time. Runs that are finished already are not run again. --quick makes two steps of Kuhn poker,
-always anew.
+Seeds vary play and learning, not the supervised warm-up. Each run is one process with the transformers engine and one
+thread: it is bit-identical every time. Finished runs are not repeated. --quick makes two steps of Kuhn poker, always
+anew.
 """
 
 import tempfile
@@ -25,7 +26,7 @@ SCORES = {
     "unit_tests_lua": ("generator_pass_rate", "generator_test_rate", "pass_at_1", "pass_at_4"),
     "code_golf": ("solved", "pass_rate", "bytes", "kaggle_score"),
 }
-"""By recipe, the held-out scores that are shown."""
+"""The held-out scores that are shown, for each recipe."""
 SHORT = ["--n-generator-steps", "2", "--evaluation.every", "1", "--evaluation.problems", "20"]
 SHORT += ["--curriculum.problems-per-step", "4", "--curriculum.attempts", "8"]
 
@@ -46,7 +47,7 @@ def main() -> None:
 def compare(
     games: Sequence[str], seeds: Sequence[int], output: Path, more: Sequence[str] = ()
 ) -> tuple[dict[str, object], dict[str, float]]:
-    """(figures, ratios). Prints the tables. `more`: arguments of every run."""
+    """Returns (figures, ratios). Prints the tables. more: arguments of every run."""
     figures: dict[str, object] = {}
     ratios: dict[str, float] = {}
     for game in games:
@@ -66,7 +67,7 @@ def compare(
 
 
 def curve(game: str, seed: int, output: Path, more: Sequence[str]) -> dict[int, dict[str, float]]:
-    """Held-out scores by step."""
+    """Returns the held-out scores by step."""
     arguments = ["--seed", str(seed), *in_one_process(game), *more]
     return dict(held_out(finished_run(game, f"{game}-seed{seed}", output, arguments)))
 

@@ -1,18 +1,19 @@
-"""What role-conditioned baselines and an entropy bonus are worth in self-play, where the distance from equilibrium is
-known exactly: Kuhn poker, a table of logits for each role, REINFORCE by plain gradient steps.
+"""What do role-conditioned baselines and an entropy bonus achieve in self-play, in a game whose distance from
+equilibrium is known exactly? Kuhn poker, a table of logits for each role, REINFORCE by plain gradient steps.
 
     python -m benchmarks.experiments.kuhn rae               # a constant bonus per role, with and without RAE
     python -m benchmarks.experiments.kuhn exploitability    # NashConv by entropy bonus and opponents
 
-rae: role 0 earns its payoff + b, role 1 its payoff - b. That cannot change the game, only what an estimator makes of
-it. Estimators: one baseline for both roles, which in a zero-sum game is 0 and so the same as none; REINFORCE++, one
+rae: role 0 earns its payoff + b, role 1 its payoff - b. That cannot change the game, only how an estimator sees it.
+Estimators: one baseline for both roles, which in a zero-sum game is 0 and so the same as none; REINFORCE++, one
 normalisation for both roles; one baseline for each role (RAE). At b = 0 the first and the last should not differ.
-exploitability: learning by play against themselves, half of it against a uniform choice of their own past (fictitious
-self-play), or half of it by prioritized fictitious self-play (PFSP: Vinyals et al. 2019, "Grandmaster level in
-StarCraft II using multi-agent reinforcement learning", methods). Equal numbers of episodes everywhere.
+exploitability: the policies learn in three ways: by play against themselves; with half of the play against a uniform
+choice of their own past (fictitious self-play); or with half of it by prioritized fictitious self-play (PFSP: Vinyals
+et al. 2019, "Grandmaster level in StarCraft II using multi-agent reinforcement learning", methods). All have equal
+numbers of episodes.
 
-Judged are the last policies, and the mean of those of the second half: gradient play circles around an equilibrium,
-which its last policy shows and its mean does not.
+The figures are those of the last policies, and of the mean of the policies of the second half: gradient play circles
+around an equilibrium, which shows in its last policy and not in its mean.
 """
 
 import time
@@ -33,9 +34,9 @@ Opponents = Literal["self", "history", "pfsp"]
 DEALS = np.array([[kuhn.CARDS.index(card) for card in deal] for deal in kuhn.DEALS])
 ROLES = (0, 1)
 DECAY = 0.95
-"""Of the baselines: the paper's."""
+"""Decay of the baselines, as in the paper."""
 SNAPSHOT_EVERY = 20
-"""Updates. A snapshot joins the opponents of `history` and `pfsp`."""
+"""Number of updates between snapshots, which join the opponents of `history` and `pfsp`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,15 +52,16 @@ class Settings:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Decisions:
-    """What one role did in a batch of N episodes. turns: (episodes, cards, situations, actions) of its first move and
-    of its second, which not every episode has."""
+    """The decisions of one role in a batch of N episodes. turns: (episodes, cards, situations, actions) of its first
+    move and of its second, which not every episode has."""
 
     turns: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]
     payoffs_N: np.ndarray
 
 
 def _payoffs() -> np.ndarray:
-    """By deal, role 0's action, role 1's, and role 0's second: any, where the game is over before it."""
+    """Returns the payoffs of role 0, indexed by deal, role 0's action, role 1's, and role 0's second action. Actions
+    after the end of a game do not matter."""
     table = np.zeros((len(kuhn.DEALS), 2, 2, 2))
     for index in np.ndindex(table.shape):
         deal, *actions = index
@@ -74,13 +76,13 @@ PAYOFFS = _payoffs()
 
 
 def probabilities(logits: np.ndarray) -> np.ndarray:
-    """Softmax over the last axis."""
+    """Returns the softmax over the last axis."""
     powers = np.exp(logits - logits.max(-1, keepdims=True))
     return powers / powers.sum(-1, keepdims=True)
 
 
 def nash_conv(tables: Sequence[np.ndarray]) -> float:
-    """Of each role's action probabilities."""
+    """Returns the NashConv of each role's action probabilities."""
     policies = {
         name: float(bet)
         for role in ROLES
@@ -90,7 +92,7 @@ def nash_conv(tables: Sequence[np.ndarray]) -> float:
 
 
 def play(rng: np.random.Generator, logits: Sequence[np.ndarray], n: int) -> tuple[Decisions, Decisions]:
-    """N episodes, each role by its table (cards x situations x actions)."""
+    """Plays n episodes, each role by its table (cards x situations x actions)."""
     bet = [probabilities(table)[..., 1] for table in logits]
     deals = rng.integers(len(DEALS), size=n)
     first, second = DEALS[deals].T
@@ -109,7 +111,8 @@ def play(rng: np.random.Generator, logits: Sequence[np.ndarray], n: int) -> tupl
 
 
 def gradient(logits: np.ndarray, played: Decisions, advantages_N: np.ndarray, entropy: float) -> np.ndarray:
-    """Of mean advantage x log-probability + entropy x that of each visited decision, by the logits."""
+    """Returns the gradient by the logits of the mean of advantage x log-probability + entropy coefficient x entropy,
+    over all visited decisions."""
     pi = probabilities(logits)
     credit, visits = np.zeros_like(pi), np.zeros(pi.shape[:2])
     for episodes, cards, situations, actions in played.turns:
@@ -123,7 +126,7 @@ def gradient(logits: np.ndarray, played: Decisions, advantages_N: np.ndarray, en
 
 @dataclass(kw_only=True, slots=True)
 class Past:
-    """One role's snapshots and how its opponent fares against each."""
+    """Snapshots of one role, and the results of its opponent against each."""
 
     snapshots: list[np.ndarray] = field(default_factory=list)
     won: list[float] = field(default_factory=list)
@@ -135,7 +138,8 @@ class Past:
         self.played.append(1.0)
 
     def draw(self, rng: np.random.Generator, opponents: Opponents) -> int:
-        """pfsp: (1 - share of episodes won)^2, those that are hard to beat."""
+        """Draws a snapshot. The weights of pfsp are (1 - share of episodes won)^2, so that it prefers those that are
+        hard to beat."""
         if opponents == "history":
             return int(rng.integers(len(self.snapshots)))
         weights = (1 - np.array(self.won) / np.array(self.played)) ** 2 + 1e-6
@@ -155,7 +159,7 @@ class Trainer:
         self.past = [Past() for _ in ROLES]
 
     def train(self) -> dict[str, float]:
-        """NashConv of the last policies and of the mean of the second half's."""
+        """Trains and returns the NashConv of the last policies and of the mean policies of the second half."""
         updates = self.settings.episodes // self.settings.batch
         second_half = [np.zeros_like(table) for table in self.logits]
         for update in range(updates):
@@ -173,7 +177,8 @@ class Trainer:
         }
 
     def _step(self) -> None:
-        """One batch: all of it against each other, or half of it, and a quarter of each role against the past."""
+        """Updates the policies with one batch: the whole batch in self-play, or half in self-play and a quarter for
+        each role against the past."""
         settings, n = self.settings, self.settings.batch
         if settings.opponents == "self":
             mine = [[decisions] for decisions in play(self.rng, self.logits, n)]
@@ -217,7 +222,7 @@ def over_seeds(settings: Settings, seeds: Sequence[int]) -> dict[str, Interval]:
 
 
 def rae(settings: Settings, seeds: Sequence[int], learning_rates: Sequence[float]) -> dict[str, Any]:
-    """NashConv by bonus, learning rate and estimator."""
+    """Returns the NashConv by bonus, learning rate and estimator."""
     arms: tuple[Estimator, ...] = ("shared", "reinforce_pp", "rae")
     figures: dict[str, Any] = {}
     rows: dict[str, list[list[object]]] = {"last": [], "mean": []}
@@ -238,7 +243,7 @@ def rae(settings: Settings, seeds: Sequence[int], learning_rates: Sequence[float
 
 
 def exploitability(settings: Settings, seeds: Sequence[int], entropies: Sequence[float]) -> dict[str, Any]:
-    """NashConv by opponents and entropy bonus."""
+    """Returns the NashConv by opponents and entropy bonus."""
     start = kuhn.nash_conv({name: 0.5 for role in (0, 1) for name in kuhn.information_sets(role)})
     figures: dict[str, Any] = {"uniform": start}
     rows: list[list[object]] = [["uniform policies", "", f"{start:.3f}", ""]]

@@ -1,16 +1,17 @@
-"""What is a league for? Rock-paper-scissors where a win by rock pays double, a table of three logits, REINFORCE by plain
-gradient steps, and the opponents of curriculum/opponents.py.
+"""What is a league for? Rock-paper-scissors in which a win by rock pays double, a table of three logits, REINFORCE by
+plain gradient steps, and the opponents of curriculum/opponents.py.
 
     python -m benchmarks.experiments.league
 
-Each update plays eight groups of matches, each against an opponent drawn for it: always itself; half of them itself, else
-any past version (history); or half of them itself, else by prioritized fictitious self-play or any (league). A copy of the
-policy joins the past at every 20th update.
-Judged by what the best reply earns against the policy (exploitability, 0 in equilibrium), as a mean over the policies of
-the last tenth of the updates, for one policy of a cycle may pass near the equilibrium by chance; and against the mean
-policy of the second half. Equal numbers of matches everywhere.
-Negative control: the same with moves that do not go round (scissors beat paper and rock, paper beats rock): who answers the
-opponent of today gets where it should, and a league has nothing to add.
+Each update plays eight groups of matches, each group against an opponent drawn for it: always the policy itself (self);
+half of the groups the policy itself, the others any past version (history); or half of them the policy itself, the
+others by prioritized fictitious self-play or any past version (league). A copy of the policy joins the past at every
+20th update.
+The measure is what the best response earns against the policy (exploitability, 0 in equilibrium): as a mean over the
+policies of the last tenth of the updates, since one policy of a cycle may pass near the equilibrium by chance; and
+against the mean policy of the second half. All have equal numbers of matches.
+Negative control: the same with moves that form no cycle (scissors beat paper and rock, paper beats rock): training
+against the current opponent is then enough, and a league has nothing to add.
 """
 
 import time
@@ -36,7 +37,7 @@ ARMS = {
     "league": OpponentMix(),
 }
 SNAPSHOT_EVERY = 20
-"""Updates."""
+"""Number of updates between snapshots."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,16 +49,17 @@ class Settings:
     updates: int = 2000
     groups: int = 8
     matches: int = 8
-    """Of each group."""
+    """Matches of each group."""
 
 
 def exploitability(mixture: np.ndarray, payoffs: np.ndarray) -> float:
-    """Of a zero-sum symmetric game."""
+    """Returns the exploitability of a mixture in a zero-sum symmetric game."""
     return float((payoffs @ mixture).max())
 
 
 def gradient(logits: np.ndarray, actions_N: np.ndarray, payoffs_N: np.ndarray, entropy: float) -> np.ndarray:
-    """Of mean advantage x log-probability + entropy, by the logits; the baseline is the batch's mean."""
+    """Returns the gradient by the logits of the mean of advantage x log-probability + entropy; the baseline is the
+    batch's mean."""
     pi = probabilities(logits)
     advantages_N = payoffs_N - payoffs_N.mean()
     credit = np.bincount(actions_N, advantages_N, len(pi)) / len(actions_N)
@@ -66,7 +68,8 @@ def gradient(logits: np.ndarray, actions_N: np.ndarray, payoffs_N: np.ndarray, e
 
 
 def train(settings: Settings, seed: int) -> dict[str, float]:
-    """Exploitability: "last", a mean over the last tenth of the policies, and "mean", of the second half's mean."""
+    """Trains a policy and returns its exploitability: "last", the mean over the last tenth of the policies, and "mean",
+    that of the mean policy of the second half."""
     payoffs, rng = GAMES[settings.game], np.random.default_rng(seed)
     logits = np.zeros(len(MOVES))
     past: dict[int, np.ndarray] = {}

@@ -1,16 +1,18 @@
-"""Does sparring beat random tests where few inputs show a mistake? The default recipe, embedded:edges: the generator takes the
-number of a condition, 100 to 999, for its neighbour, which shows only on inputs at that number or beside it.
+"""Does sparring beat random tests if few inputs show a mistake? The default recipe is embedded:edges: its generator
+replaces the number of a condition, 100 to 999, by its neighbour, which shows only on inputs at that number or beside
+it.
 
     python -m benchmarks.experiments.particular --output output/particular
 
-Judged by a discriminator that learns, by the same one frozen, or without one: by the four typical tests that a problem
-comes with; by twelve tests, or ninety-six, on random inputs from the range that the numbers lie in, drawn for each problem,
-which a run meets once; by twelve at the numbers that a problem's text names and beside them, what somebody would write who
-knows where the mistakes are. (Where both learn, sparring judges a program by up to twenty-four tests, by three elsewhere.)
-Equal generator steps and samples, the same warm start, several seeds, the same hidden tests on held-out problems. And sparring
-from two other warm starts, which it makes (start_1, start_2).
+Programs are judged by a discriminator that learns, by the same one frozen, or without one: by the four typical tests
+that a problem comes with; by twelve tests, or ninety-six, on random inputs from the range of the numbers, drawn for
+each problem, which a run plays once; or by twelve tests at the numbers in a problem's text and beside them, the tests of
+an author that knows the mistakes. (If both learn, sparring judges a program by up to twenty-four tests, otherwise by
+three.) Generator steps and samples are equal, the supervised warm-up is the same, as are the hidden tests on held-out
+problems; there are several seeds. In addition, sparring starts from two other warm-ups, which it makes (start_1,
+start_2).
 
-Runs are local and to the bit (experiments/runs.py), several may run beside each other; finished ones are not run again.
+Runs are local and bit-identical (experiments/runs.py), and several can run in parallel; finished runs are not repeated.
 """
 
 import argparse
@@ -41,7 +43,7 @@ TESTS: dict[str, tuple[Callable[[Spec, Random], Input], int]] = {
     "random_96": (bland_input, 96),
     "near_12": (edge_input, 12),
 }
-"""How an input is drawn, how many a problem."""
+"""The function that draws an input, and the number of inputs per problem."""
 
 
 def main() -> None:
@@ -60,7 +62,7 @@ def main() -> None:
 
 
 def on_drawn_tests(arm: str, options: argparse.Namespace) -> list[str]:
-    """Arguments: nothing where the tests are the problems' own."""
+    """Returns the arguments of an arm's runs; none if the tests are the problems' own."""
     if arm not in TESTS:
         return []
     draw, count = TESTS[arm]

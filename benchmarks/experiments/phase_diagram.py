@@ -1,24 +1,26 @@
-"""When does sparring pay? A map over two questions: how many problems share a mistake, and how much of the mistakes the
-tests see. The problems, their reasoning mistakes, programs, inputs and outputs are those of the embedded world; the players
-are tables, so that a run takes seconds: the map says where to look with real models, it does not stand in for them.
+"""When does sparring pay? A map over two questions: how many problems share a mistake, and how many of the mistakes the
+tests catch. The problems, their reasoning mistakes, programs, inputs and outputs are the embedded ones; the players are
+tables, so that a run takes seconds: the map shows where to look with real models and does not replace them.
 
     python -m benchmarks.experiments.phase_diagram
 
-The generator has a probability for each of its misconceptions (embedded/misconceptions.py): one for all problems, one per
-type of function, one per structure, or one per problem (SHARED). The discriminator has, per kind of function, probabilities
-of ways to draw an input (WAYS), most of them at first on inputs that show next to nothing. Both learn by REINFORCE, a
-group's mean as baseline. Each step plays some problems: programs against suites of three inputs, all against all; programs
-earn the share of the inputs that they pass, suites the share of the programs that they kill.
+The generator has a probability for each of its misconceptions (embedded/misconceptions.py): one for all problems, one
+per type of function, one per structure, or one per problem (SHARED). The discriminator has, per kind of function,
+probabilities of ways to draw an input (WAYS); at first most of the probability is on inputs on which hardly any mistake
+shows. Both learn by REINFORCE with the group's mean as baseline. Each step plays some problems: all programs against
+all suites of three inputs; programs earn the share of the inputs that they pass, suites the share of the programs that
+they fail.
 
-The rivals, at equal steps and samples: the discriminator frozen; random inputs drawn anew at each step, as many as sparring
-judges by, and four times as many; tests that the problem came with, the same at each step, one to sixteen (TESTERS); an
-oracle that tests every misconception that a problem can meet. The tests that a problem came with are fewer than sparring's,
-so each of these rivals runs a second time with as many more programs a step as make up for it: equal runs of a test. (What
-the reference runs is not counted: sparring's 24 tests twice, others' once.) Random inputs are drawn from 1 to 9, where the
-embedded problems' constants lie, or from -99 to 99 (RANGES), where a boundary is seldom hit by chance; the discriminator has
-both, and the numbers that the problem's text names.
+Compared with, at equal steps and samples: the discriminator frozen; random inputs drawn anew at each step, as many as
+in sparring, and four times as many; tests that come with the problem, the same at each step, one to sixteen (TESTERS);
+an oracle that tests every misconception that a problem can have. The tests that come with a problem are fewer than
+sparring's, so each of these arms has a second run with more programs per step, such that the number of test executions
+is equal. (The executions of the reference are not counted: sparring's 24 tests twice, the others' once.) Random inputs
+are drawn from 1 to 9, where the embedded problems' constants lie, or from -99 to 99 (RANGES), which seldom hits a
+boundary by chance; the discriminator has both, and the numbers in the problem's text.
 
-Judged by the share of right programs on the problems that were practised: right on inputs that no arm is judged by.
+The score is the share of right programs on the training problems; a program is right if it is right on inputs that no
+arm is trained on.
 """
 
 import math
@@ -41,12 +43,13 @@ from evaluation.intervals import Interval, interval, print_table
 
 ATTEMPTS, SUITES, TESTS = 8, 8, 3
 RUNS = SUITES * TESTS
-"""Of a test, for each program, where there is a discriminator."""
+"""Number of tests for each program, in the arms with a discriminator."""
 PROBLEMS, PER_STEP, STEPS = 64, 16, 160
 RATES = 2.0, 2.0
-"""Steps of the generator's and the discriminator's logits along the gradient."""
+"""Learning rates of the generator's and the discriminator's logits."""
 FLAWED, WEAK = 0.65, 0.95
-"""At the start, as in the recipe `embedded`: of each mistake that can be made, and of inputs that show next to nothing."""
+"""Initial probabilities, as in the recipe `embedded`: that of each possible mistake, and that of an input on which
+hardly any mistake shows."""
 
 SHARED: dict[str, Callable[[Spec], Hashable]] = {
     "all problems": lambda spec: None,
@@ -78,7 +81,7 @@ def fuzzed(spec: Spec, rng: Random, numbers: range) -> Input:
 
 
 def named(spec: Spec, rng: Random) -> Input:
-    """Among small numbers those that the problem's text names."""
+    """Returns an input with the numbers of the problem's text among small numbers."""
     parts: tuple[Op | None, ...] = (*spec.filters, spec.transform, spec.otherwise, spec.post)
     constants = [op.constant for op in parts if op and op.constant]
     if spec.kind.takes_str or not constants:
@@ -109,17 +112,17 @@ class Settings:
     shared: str
     numbers: str
     judged_by: str
-    """"sparring", "frozen", "random", "oracle", or one of TESTERS."""
+    """Judge of the programs: "sparring", "frozen", "random", "oracle", or one of TESTERS."""
     attempts: int = ATTEMPTS
     drawn: int = RUNS
-    """Random inputs for a problem."""
+    """Number of random inputs for a problem."""
     problems: int = PROBLEMS
     steps: int = STEPS
     rates: tuple[float, float] = RATES
 
 
 def arms(numbers: range) -> dict[str, dict[str, Any]]:
-    """Settings by name."""
+    """Returns the settings of each arm by name."""
     spec = embedded_specs("train")[0]
     plain = {by: {"judged_by": by} for by in ("sparring", "frozen", "random", "oracle", *TESTERS)}
     more: dict[str, dict[str, Any]] = {
@@ -133,7 +136,7 @@ def arms(numbers: range) -> dict[str, dict[str, Any]]:
 
 @cache
 def function(spec: Spec) -> Callable[[Input], Input]:
-    """It runs in this process: the source is the grammar's own."""
+    """Returns the Spec's function. It is executed in this process, since the source is generated by the grammar."""
     namespace: dict[str, Any] = {}
     exec(code(spec), namespace)
     return namespace["f"]
@@ -141,7 +144,7 @@ def function(spec: Spec) -> Callable[[Input], Input]:
 
 @cache
 def biting(spec: Spec) -> tuple[Misconception, ...]:
-    """The misconceptions that change what a problem's program gives on some input."""
+    """Returns the misconceptions that change the result of a problem's program on some input."""
     probes, right = _probes(spec), function(spec)
     wrong = {m: function(m.distort(spec)) for m in MISCONCEPTIONS}
     return tuple(m for m, f in wrong.items() if any(f(i) != right(i) for i in probes))
@@ -149,14 +152,15 @@ def biting(spec: Spec) -> tuple[Misconception, ...]:
 
 @cache
 def _probes(spec: Spec) -> tuple[Input, ...]:
-    """What programs are judged by in the end: inputs of all ways."""
+    """Returns the inputs of the final score, which are drawn in all ways."""
     rng = Random(f"probes {spec}")
     return tuple(way(spec, rng) for way in WAYS for _ in range(12))
 
 
 @cache
 def showing(spec: Spec) -> tuple[Input, ...]:
-    """For each misconception that bites an input that shows it, and one more: the oracle's tests."""
+    """Returns the oracle's tests: for each misconception that changes a result an input that shows it, and one more
+    input."""
     rng, right = Random(f"oracle {spec}"), function(spec)
     shown = []
     for misconception in biting(spec):
@@ -166,7 +170,7 @@ def showing(spec: Spec) -> tuple[Input, ...]:
 
 
 class Table:
-    """Logits by key, each beginning at the same value."""
+    """Logits by key, all initialised to the same values."""
 
     def __init__(self, first: Sequence[float]) -> None:
         self._first, self._logits = list(first), dict[Hashable, list[float]]()
@@ -203,12 +207,12 @@ class World:
                 self.play(spec)
 
     def play(self, spec: Spec) -> None:
-        """One problem: both learn from it, where they learn."""
+        """Plays one problem; the generator learns from it, and so does the discriminator in the arm "sparring"."""
         struck = self.mistakes(spec, self.settings.attempts)
         chosen, inputs = self.tests(spec)
         right = [function(spec)(i) for i in inputs]
         outcomes = {}
-        for mistakes in set(struck):  # many programs are the same
+        for mistakes in set(struck):  # many programs are equal
             wrong = function(_distorted(spec, mistakes))
             outcomes[mistakes] = [wrong(i) == r for i, r in zip(inputs, right, strict=True)]
         passed = [outcomes[mistakes] for mistakes in struck]
@@ -223,7 +227,7 @@ class World:
         return [tuple(m for m, p in chances if self.rng.random() < p) for _ in range(attempts)]
 
     def tests(self, spec: Spec) -> tuple[list[int], list[Input]]:
-        """(ways, inputs); no ways where no discriminator wrote them."""
+        """Returns (ways, inputs); the ways are empty if no discriminator wrote the inputs."""
         by = self.settings.judged_by
         if by in ("sparring", "frozen"):
             ways = self.rng.choices(range(len(WAYS)), softmax(self.ways[spec.kind]), k=RUNS)
@@ -255,7 +259,7 @@ class World:
         return misconception.summary, SHARED[self.settings.shared](spec)
 
     def right(self) -> float:
-        """Share of right programs, of 32 a problem."""
+        """Returns the share of right programs, of 32 per problem."""
         drawn = [(spec, _distorted(spec, made)) for spec in self.specs for made in self.mistakes(spec, 32)]
         return statistics.fmean(_is_right(spec, written) for spec, written in drawn)
 
@@ -278,7 +282,8 @@ def _less_mean(rewards: list[float]) -> list[float]:
 
 
 def share_caught(tests: Callable[[Spec, Random, range], list[Input]], numbers: range) -> float:
-    """Of single mistakes, over the problems that they bite on."""
+    """Returns the share of single mistakes that the tests catch, over the problems in which the mistake changes a
+    result."""
     caught = []
     for spec in embedded_specs("train"):
         rng, right = Random(f"caught {spec}"), function(spec)
@@ -331,7 +336,8 @@ def main() -> None:
 
 
 def draw(figures: Mapping[str, Any], path: Path) -> None:
-    """Pass rates with their intervals over how many problems share a mistake, a panel for each range of random inputs."""
+    """Draws the shares of right programs with their intervals over how many problems share a mistake, one panel for
+    each range of random inputs."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
@@ -356,7 +362,7 @@ def draw(figures: Mapping[str, Any], path: Path) -> None:
     panels[0].set(ylabel="right programs, ± 95%")
     figure.legend(*panels[0].get_legend_handles_labels(), loc="lower center", ncols=3, fontsize=9)
     figure.tight_layout(rect=(0, 0.12, 1, 1))
-    with rc_context({"svg.hashsalt": "phase diagram"}):  # the same figures are the same file
+    with rc_context({"svg.hashsalt": "phase diagram"}):  # equal figures give equal files
         figure.savefig(path, format="svg", metadata={"Date": None})
 
 

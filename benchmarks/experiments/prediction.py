@@ -1,12 +1,13 @@
-"""Why does output prediction's opponent hardly learn? Because it could not, because its steps have a wrong size, or because
-it meets too few programs? It is taught on more and more programs with their outputs, and then plays, in steps of two
-sizes, against the author that it has from the start.
+"""Why does the opponent in output prediction hardly learn? Because the model is not able to, because its learning rate
+is wrong, or because it sees too few programs? It is trained on more and more programs with their outputs, and then
+plays, with two learning rates, against the author that it has from the start.
 
     python -m benchmarks.experiments.prediction --output output/experiments
 
-Held out: the share of programs of the initial author, on topics that training never saw, whose output it foretells,
-greedily. In play: the share of its sampled answers that are right. Seeds decide play; what is taught is the same. One process
-each, the same to the bit every time. Runs that are finished already are not run again.
+Held out: the share of programs of the initial author, on topics that training never saw, whose output the opponent
+predicts greedily.
+In play: the share of its sampled answers that are right. Seeds vary play; the demonstrations are the same. Each run is
+one process and bit-identical every time. Finished runs are not repeated.
 """
 
 import json
@@ -22,11 +23,11 @@ from benchmarks.report import arguments, write
 from evaluation.intervals import interval, print_table
 
 TAUGHT = (600, 2400, 9600)
-"""Steps of 48 programs with their outputs. The first is the recipe's."""
+"""Supervised steps of 48 programs with their outputs. The first value is the recipe's."""
 SCALES = (2.0, 0.4)
-"""Of the learning rate; the first is the recipe's."""
+"""Scales of the learning rate; the first is the recipe's."""
 PLAYED = 40
-"""Steps of 16 topics x 8 programs, each answered."""
+"""Training steps of 16 topics x 8 programs, each of which is answered."""
 SHORT = ["--curriculum.problems-per-step", "4", "--curriculum.attempts", "4", "--evaluation.problems", "8"]
 SHORT += ["--warm-start.generator-steps", "10"]
 
@@ -51,7 +52,7 @@ def compare(
     played: int,
     more: list[str],
 ) -> dict[str, Any]:
-    """more: arguments of every run."""
+    """Makes the runs, prints the table and returns the figures. more: arguments of every run."""
     schedule = [
         "--n-discriminator-steps",
         str(played),
@@ -82,7 +83,7 @@ def compare(
 
 
 def right_in_play(run: Path) -> list[float]:
-    """Of each step; 0 where no program was fit to be put to it."""
+    """Returns the share of right answers of each step; 0 if no program was valid, so that none was answered."""
     rows = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
     return [row["opponent_components"].get("predicted", 0.0) for row in rows if "opponent_components" in row]
 

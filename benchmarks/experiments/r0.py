@@ -1,13 +1,14 @@
-"""Does R0's own setting learn, and in which stages: the discriminator earns (1 - pass rate) * validity and no more, a suite of one
-valid test is wholly valid, and each stage is trained by itself, on its own tokens? Against the same where all stages' tokens learn at
-once; the recipe, which pays for validity alone, too, is in experiments/sparring.py. Tests are inputs, for the embedded models are
-not taught to compute outputs; and R0's asserts, for those that were (the arms r0_strict). Of these it is counted, too, how many
-hold: of those on inputs that show next to nothing, and of the others.
+"""Does R0's own setting learn, and in which stages? In it, the discriminator earns (1 - pass rate) * validity and no
+more, a suite of one valid test has full validity, and each stage is trained by itself, on its own tokens. It is
+compared with the same setting in which the tokens of all stages are trained at once; the recipe, which also pays for
+validity alone, is in experiments/sparring.py. Tests are inputs, since the embedded models are not trained to compute
+outputs; and R0's asserts, for models that were (the arms r0_strict). For these arms, the share of valid asserts is
+counted, too: of those on inputs on which hardly any mistake shows, and of the others.
 
     python -m benchmarks.experiments.r0 --output output/experiments
 
-Equal steps and samples, the same warm start, several seeds. Runs are local and to the bit (experiments/runs.py), several may run
-beside each other; finished ones are not run again.
+Steps and samples are equal, the supervised warm-up is the same; there are several seeds. Runs are local and
+bit-identical (experiments/runs.py), and several can run in parallel; finished runs are not repeated.
 """
 
 import argparse
@@ -34,7 +35,7 @@ from games.multistage.game import MultistageGame
 from games.multistage.rules import MultistageRules
 
 _PROBLEMS, _SUITES = 100, 5
-"""On which, and of how many suites for each, asserts are counted."""
+"""Number of problems on which asserts are counted, and of suites for each."""
 _EARNS = ["--game.rewards.validity-weight", "0", "--game.rewards.validity-slots", "1"]
 _STAGE = ["--credit.kind", "stage"]
 _STRICT = [
@@ -71,7 +72,8 @@ def main() -> None:
 
 
 def asserts_of(arm: str, options: argparse.Namespace) -> dict[str, list[float]]:
-    """Of each seed, before and after, on weak inputs and on others: their share of the tests, and how many of them hold."""
+    """Returns by seed, before and after training, for asserts on weak inputs and on others: the share of all asserts
+    that they make up, and the share of valid ones among them."""
     config = load_run(["--config", options.config, *ARMS[arm]])[0].to_config()
     untrained = ensure_embedded(["discriminator"], config.game, config.warm_start)["discriminator"]
     found: dict[str, list[float]] = {}
@@ -89,7 +91,8 @@ def asserts_of(arm: str, options: argparse.Namespace) -> dict[str, list[float]]:
 
 
 async def which_hold(directory: Path, config: Config, seed: int) -> dict[str, list[bool]]:
-    """Of the asserts that a discriminator writes for held-out problems, by kind of input. What gives no value is left out."""
+    """Returns by kind of input whether each assert that a discriminator writes for held-out problems is valid. Lines
+    that are not such asserts are left out."""
     rules = MultistageRules.model_validate(config.game)
     pairs = list(zip(embedded_problems("held_out"), embedded_specs("held_out"), strict=True))[:_PROBLEMS]
     async with writer(directory, "discriminator", config, seed) as discriminator:
@@ -109,7 +112,7 @@ async def which_hold(directory: Path, config: Config, seed: int) -> dict[str, li
 
 
 def read_assert(line: str) -> tuple[Any, Any] | None:
-    """(input, output) of "assert f(input) == output"; None where it is not that."""
+    """Returns (input, output) of "assert f(input) == output"; None if the line is something else."""
     given, equals, expected = line.removeprefix("assert f(").partition(") == ")
     try:
         return (ast.literal_eval(given), ast.literal_eval(expected)) if equals else None

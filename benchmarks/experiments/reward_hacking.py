@@ -1,20 +1,22 @@
-"""What a discriminator makes of a reward when it may cheat: each guard of `games.multistage.rewards` taken away in turn.
+"""How does a discriminator exploit a reward if it can? Each guard of `games.multistage.rewards` is removed in turn.
 
     python -m benchmarks.experiments.reward_hacking
 
-A suite is written test by test, at most 8, by a table of logits (place in the suite x action), REINFORCE with the mean of
-the batch as baseline. Actions: an honest hard test, which wrong programs fail (the best idea comes first, the next ones
-find less); an honest easy test, which they hardly ever fail; an invalid one, which the reference contradicts; a
-duplicate of a test of the suite; a slow one, on which the reference needs most of the time limit and programs exceed
-it; and to stop, so that one or two trivial tests are a suite too.
-First half of the programs are wrong, then, starting from the policy that was learnt, none is: nothing honest earns.
+A suite is written test by test, at most 8, by a table of logits (position in the suite x action), with REINFORCE and
+the mean of the batch as baseline. Actions: an honest hard test, which wrong programs fail (the best idea comes first,
+the next ones find less); an honest easy test, which they hardly ever fail; an invalid one, which the reference
+contradicts; a duplicate of a test of the suite; a slow one, on which the reference needs most of the time limit and
+programs exceed it; and to stop, so that one or two trivial tests are a suite too.
+In the first phase half of the programs are wrong; in the second, which starts from the learnt policy, none is: no
+honest test earns anything then.
 
-Guarded: the default rules with as many slots as a suite may have tests, as the shipped recipes set them; the other arms
-differ from it by one thing, or by what is named. `slots 1` is the default of the class RewardRules, and R0 to the
-letter. w: validity_weight. slow: the probability that a program exceeds the time limit on a slow test, 0.7 elsewhere.
-Against perfect programs p over all tests pays v (1 - v), which is most at v = 0.5 (games/multistage/rewards.py); where slow tests
-can be had, which hold but count with a share 1 - s of the programs only, v (1 - v) / (1 - s v): at s = 0.7, most at v = 0.65.
-Whatever an arm rewards, its suites are measured alike: validity and duplicates are shares of the tests written.
+Guarded: the default rules with as many slots as a suite may have tests, as in the shipped recipes; the other arms
+differ from it by one thing, or by what their names give. `slots 1` is the default of the class RewardRules, and exactly
+R0. w: validity_weight. slow: the probability that a program exceeds the time limit on a slow test, otherwise 0.7.
+Against perfect programs p over all tests pays v (1 - v), which is largest at v = 0.5 (games/multistage/rewards.py); if
+slow tests are possible, which are valid but count for a share 1 - s of the programs only, it pays
+v (1 - v) / (1 - s v): at s = 0.7, this is largest at v = 0.65.
+All arms are measured alike, whatever they reward: validity and duplicates are shares of the tests written.
 """
 
 import time
@@ -39,11 +41,11 @@ class World:
     max_tests: int = 8
     programs: int = 4
     hard_valid: float = 0.98
-    """Probability that an honest hard test holds; easy and slow ones always do."""
+    """Probability that an honest hard test is valid; easy and slow ones always are."""
     hard_kill: float = 0.8
-    """Of a wrong program, by the suite's first hard test ..."""
+    """Probability that the suite's first hard test fails a wrong program ..."""
     hard_decay: float = 0.9
-    """... times this for each further one."""
+    """... times this factor for each further one."""
     easy_kill: float = 0.05
     slow_limit: float = 0.7
     """Probability that a program, right or wrong, exceeds the time limit on a slow test."""
@@ -55,7 +57,7 @@ class World:
 class Arm:
     rules: RewardRules
     duplicates_count: bool = False
-    """As valid: no duplicate guard."""
+    """Whether duplicates count as valid: then there is no duplicate guard."""
     world: World = World()
 
 
@@ -79,13 +81,13 @@ ARMS = {
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Suite:
     valid: int
-    """Tests that hold and repeat none, whatever the arm's guards see in them."""
+    """Number of valid tests that are no duplicates, regardless of the arm's guards."""
     facts: SuiteFacts
-    """As the arm's guards see it."""
+    """The facts as the arm's guards see them."""
 
 
 class Judge:
-    """What becomes of the tests that the actions stand for."""
+    """Decides the outcomes of the tests that the actions stand for."""
 
     def __init__(self, arm: Arm, rng: np.random.Generator) -> None:
         self._arm, self._world, self._rng = arm, arm.world, rng
@@ -93,13 +95,13 @@ class Judge:
         self._timed_out = outcome(Verdict(status=Status.TIME_LIMIT), reference_ms, LIMITS, arm.rules)
 
     def suite(self, actions: Sequence[int], wrong: int) -> Suite:
-        """wrong: how many of the programs are."""
+        """Returns the suite that the actions stand for. wrong: number of wrong programs."""
         draws = self._rng.random((len(actions), self._world.programs + 1)).tolist()
         written: list[list[bool | None] | None] = []
         copies: list[list[bool | None] | None] = []
         for action, (chance, *luck) in zip(actions, draws, strict=True):
             if action == DUPLICATE and written:
-                copies.append(written[0])  # the best idea
+                copies.append(written[0])  # the first test is the best idea
             else:
                 hard = sum(earlier == HARD for earlier in actions[: len(written) + len(copies)])
                 written.append(self._outcomes(action, hard, chance, luck, wrong))
@@ -122,7 +124,8 @@ class Judge:
     def _outcomes(
         self, action: int, hard: int, chance: float, luck: Sequence[float], wrong: int
     ) -> list[bool | None] | None:
-        """By program; None where the test does not hold. hard: how many hard tests came before."""
+        """Returns the test's outcome for each program; None if the test is not valid. hard: number of hard tests before
+        it."""
         world = self._world
         if action == INVALID or (action == HARD and chance >= world.hard_valid):
             return None
@@ -137,9 +140,9 @@ class Settings:
     learning_rate: float = 4.0
     batch: int = 32
     updates: int = 400
-    """Per phase."""
+    """Updates per phase."""
     measured: int = 400
-    """Suites of the last policy that the figures are taken from."""
+    """Number of suites of the last policy from which the figures are computed."""
 
 
 class Trainer:
@@ -150,7 +153,7 @@ class Trainer:
         self.logits_PA = np.zeros((arm.world.max_tests, len(ACTIONS)))
 
     def train(self, wrong: int) -> None:
-        """One phase against programs of which so many are wrong."""
+        """Trains for one phase against programs of which `wrong` are wrong."""
         for _ in range(self._settings.updates):
             actions_BP, policy_PA = self._write(self._settings.batch)
             rewards_B = np.array([self._reward(actions, wrong) for actions in actions_BP])
@@ -162,7 +165,7 @@ class Trainer:
             self.logits_PA += self._settings.learning_rate * step_PA
 
     def measure(self, wrong: int) -> dict[str, float]:
-        """Of the policy as it is. Shares of the tests written, over all suites; kills by suite."""
+        """Measures the current policy. Shares are of the tests written, over all suites; kills are counted per suite."""
         chosen = [_until_stop(actions) for actions in self._write(self._settings.measured)[0]]
         suites = [self._judge.suite(actions, wrong) for actions in chosen]
         emitted = sum(map(len, chosen))
@@ -176,7 +179,7 @@ class Trainer:
         }
 
     def _write(self, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """Actions, count x places (what follows a stop is not written), and the policy."""
+        """Returns the actions, count x positions (what follows a stop is not written), and the policy."""
         powers_PA = np.exp(self.logits_PA - self.logits_PA.max(-1, keepdims=True))
         policy_PA = powers_PA / powers_PA.sum(-1, keepdims=True)
         above_PA = policy_PA.cumsum(-1)[:, :-1]
@@ -197,7 +200,7 @@ PHASES = ("half of the programs are wrong", "then all are right")
 
 
 def over_seeds(arm: Arm, settings: Settings, seeds: Sequence[int]) -> list[dict[str, Interval]]:
-    """By phase."""
+    """Returns the measures of each phase."""
     by_phase: list[list[dict[str, float]]] = [[], []]
     for seed in seeds:
         trainer = Trainer(arm, settings, seed)

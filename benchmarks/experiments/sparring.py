@@ -1,14 +1,14 @@
-"""Is it the sparring that does it, and does it beat static tests? The embedded recipe with both policies learning, with
-the discriminator frozen, and with GRPO in place of PPO; and without a discriminator: rewards from the problems' own four
-baseline tests, which catch 73% of single misconceptions, from three tests on random inputs, which catch 68%, or from
-twelve that share a blind spot: no input lies at a boundary (static_tests.py). Equal generator steps and samples, the
-same warm start, several seeds, the same hidden tests on held-out problems.
+"""Does sparring cause the improvement, and does it beat static tests? The embedded recipe with both policies learning,
+with the discriminator frozen, and with GRPO in place of PPO; and without a discriminator: rewards from the problems'
+own four baseline tests, which catch 73% of single misconceptions, from three tests on random inputs, which catch 68%,
+or from twelve that share a blind spot: no input lies at a boundary (static_tests.py). Generator steps and samples are
+equal, the supervised warm-up is the same, as are the hidden tests on held-out problems; there are several seeds.
 
     python -m benchmarks.experiments.sparring --output output/experiments
 
-Runs that are finished already are not run again. --local runs each in one process with the transformers engine and one
-thread: the same to the bit every time, and several can run beside each other. --quick makes two arms' runs of the debug
-recipe with one stage and seed, always anew.
+Finished runs are not repeated. With --local each run is one process with the transformers engine and one thread: it is
+bit-identical every time, and several can run in parallel. --quick makes two arms' runs of the debug recipe with one
+stage and seed, always anew.
 """
 
 import argparse
@@ -39,7 +39,7 @@ ARMS: dict[str, list[str]] = {
     "blind_tests": STATIC,
 }
 _RANDOM_TESTS = {"random_tests": (3, True), "blind_tests": (12, False)}
-"""How many, and whether an input may lie at a boundary."""
+"""Number of tests, and whether an input may lie at a boundary."""
 KEYS, AT = ("generator_pass_rate", "test_validity", "kill_rate"), ("before", "after")
 
 
@@ -64,7 +64,8 @@ def main() -> None:
 def compare(
     options: argparse.Namespace, arms: Mapping[str, Sequence[str]]
 ) -> tuple[dict[str, Any], dict[str, float]]:
-    """(figures by arm, ratios to the adversarial one). Prints the table. arms: the arguments of each one's runs."""
+    """Returns (figures by arm, ratios to the adversarial arm). Prints the table. arms: the arguments of each arm's
+    runs."""
     figures: dict[str, Any] = {}
     rows: list[list[object]] = []
     for arm in options.arms:
@@ -93,7 +94,7 @@ def _row(rates: Iterable[float]) -> str:
 
 
 def run(arm: str, words: Sequence[str], seed: int, options: argparse.Namespace) -> dict[str, Any]:
-    """The results of one run, from its file if it is there."""
+    """Returns the results of one run, from its file if it exists."""
     arguments = ["--seed", str(seed), *words]
     if arm in _RANDOM_TESTS:
         count, at_boundaries = _RANDOM_TESTS[arm]
@@ -107,7 +108,7 @@ def run(arm: str, words: Sequence[str], seed: int, options: argparse.Namespace) 
 def on_files(
     train: Sequence[Problem], held_out: Sequence[Problem], name: str, options: argparse.Namespace
 ) -> list[str]:
-    """Arguments of the recipe's models on these problems."""
+    """Returns the arguments for the recipe's models on these problems."""
     files = [write_problems(train, options.output / f"{name}.json")]
     files += [write_problems(held_out, options.output / "held_out.json")]
     config = load_run(["--config", options.config])[0].to_config()
@@ -117,7 +118,7 @@ def on_files(
 
 
 def write_problems(problems: Iterable[Problem], file: Path) -> Path:
-    """The file, with the problems in it."""
+    """Writes the problems into the file and returns it."""
     keys = ("id", "description", "function_signature", "baseline_tests", "hidden_tests", "reference_solution")
     entries = [{key: getattr(p, key) for key in (*keys, "difficulty", "tags")} for p in problems]
     file.parent.mkdir(parents=True, exist_ok=True)

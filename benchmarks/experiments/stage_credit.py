@@ -1,19 +1,21 @@
-"""Does credit land on the stage that decided? A chain of five stages, each a choice of a table of logits, of which one
-alone, known here and not to the learner, sets the probability of success.
+"""Is credit assigned to the stage that decided? A chain of five stages, each a choice from a table of logits. One of
+them alone, which is known here and not to the learner, sets the probability of success.
 
     python -m benchmarks.experiments.stage_credit
 
 Tree: K branches at each stage of a trunk, M continuations of each, so 5 K M rollouts (`learners.advantages.tree`).
 Nested: K branches at every stage of every branch, so K^5 rollouts, each of which counts at all five stages.
-Broadcast: whole rollouts, each one's advantage on all its stages (`learners.advantages.grpo`), so that each stage's share
-is a fifth by construction.
+Broadcast: whole rollouts, each one's advantage on all its stages (`learners.advantages.grpo`), so that each stage's
+share is a fifth by construction.
 
-Share: of the sum of |advantage| over all stages, what is on the deciding one. An estimate from finitely many rollouts is
-not zero where the truth is, and |advantage| counts that too. So also the share of |mean advantage of each choice| over
-many trees or groups, which is what a policy gradient follows. As a control, chains in which nothing decides.
-Speed: rollouts until the right choice at the deciding stage has probability 0.9, with the learning rate that was best for
-each arm on seeds of its own. Rollouts are not the whole cost: a tree's start in the middle, so stages sampled are
-counted too. Drift: how far the policies of the other stages, which do not matter, have moved meanwhile (total variation).
+Share: the deciding stage's part of the sum of |advantage| over all stages. An estimate from finitely many rollouts is
+not zero even if the true value is, and |advantage| counts that too. So there is also the share of |mean advantage of
+each choice| over many trees or groups, which is what a policy gradient follows. As a control, there are chains in which
+no stage decides.
+Speed: rollouts until the right choice at the deciding stage has probability 0.9, with the best learning rate of each
+arm, found on separate seeds. Rollouts are not the whole cost, since a tree's rollouts start in the middle; so the
+sampled stages are counted too.
+Drift: how far the policies of the other stages, which do not matter, have moved meanwhile (total variation).
 """
 
 import statistics
@@ -32,20 +34,20 @@ from learners.advantages.tree import branch_values
 
 STAGES = 5
 RIGHT = 0
-"""The choice that succeeds at the deciding stage."""
+"""The right choice at the deciding stage."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Chain:
     decisive: int | None = 2
-    """None: nothing decides."""
+    """Index of the deciding stage; None if no stage decides."""
     right: float = 0.9
     wrong: float = 0.1
-    """Probability of success after the right choice and after any other."""
+    """Probabilities of success after the right choice (`right`) and after any other (`wrong`)."""
     actions: int = 4
 
     def rewards(self, rng: np.random.Generator, choices: np.ndarray) -> np.ndarray:
-        """choices: ... x stages."""
+        """Draws the rewards. choices: ... x stages."""
         if self.decisive is None:
             success = np.full(choices.shape[:-1], 0.5)
         else:
@@ -55,7 +57,7 @@ class Chain:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Credit:
-    """By stage: choices and their advantages, 0 where there is no signal."""
+    """Choices and their advantages by stage; advantages are 0 in a zero-variance group."""
 
     choices: Sequence[np.ndarray]
     advantages: Sequence[np.ndarray]
@@ -64,17 +66,17 @@ class Credit:
 
 
 Sampler = Callable[[np.random.Generator, Chain, np.ndarray], Credit]
-"""Of one step's rollouts, under policies (stages x actions)."""
+"""Returns the credit of one step's rollouts under policies (stages x actions)."""
 
 
 def sample(rng: np.random.Generator, policies_SA: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Choices, shape x stages."""
+    """Returns choices, shape x stages."""
     above_SA = policies_SA.cumsum(-1)[:, :-1]
     return (rng.random((*shape, STAGES))[..., None] > above_SA).sum(-1)
 
 
 def trees(k: int, m: int) -> Sampler:
-    """Each stage's branches start from one trunk."""
+    """Returns a sampler in which each stage's branches start from one trunk."""
 
     def credit(rng: np.random.Generator, chain: Chain, policies_SA: np.ndarray) -> Credit:
         trunk = sample(rng, policies_SA, ())
@@ -94,7 +96,7 @@ def trees(k: int, m: int) -> Sampler:
 
 
 def nested(k: int) -> Sampler:
-    """A node's branches are judged by all the leaves below them."""
+    """Returns a sampler in which a node's branches are judged by all the leaves below them."""
 
     def credit(rng: np.random.Generator, chain: Chain, policies_SA: np.ndarray) -> Credit:
         leaves = np.empty((*[k] * STAGES, STAGES), int)
@@ -128,7 +130,7 @@ def broadcast(group: int) -> Sampler:
 
 
 def _of_branches(rewards_KM: Sequence[Sequence[float]], k: int) -> np.ndarray:
-    """V(after the stage) less the mean over the branches: the worth of what they share cancels."""
+    """Returns V(after the stage) minus the mean over the branches: the value of their common part cancels."""
     return _or_zeros(dr_grpo(branch_values(rewards_KM)), k)
 
 
@@ -141,8 +143,8 @@ def uniform(chain: Chain) -> np.ndarray:
 
 
 def shares(sampler: Sampler, chain: Chain, repeats: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Each stage's share of |advantage|, and of |mean advantage of each choice|, over `repeats` trees or groups, under
-    uniform policies."""
+    """Returns each stage's share of |advantage|, and of |mean advantage of each choice|, over `repeats` trees or
+    groups, under uniform policies."""
     rng = np.random.default_rng(seed)
     credits = [sampler(rng, chain, uniform(chain)) for _ in range(repeats)]
     sizes_S, means_S = np.zeros(STAGES), np.zeros(STAGES)
@@ -158,8 +160,8 @@ def shares(sampler: Sampler, chain: Chain, repeats: int, seed: int) -> tuple[np.
 def learn(
     sampler: Sampler, chain: Chain, learning_rate: float, seed: int, budget: int = 40_000
 ) -> dict[str, float]:
-    """Policy gradient, one step for each tree or group, until the deciding stage is right with p >= 0.9. Rollouts are
-    the budget where it was not enough; reached: 1 or 0."""
+    """Trains by policy gradient, one step for each tree or group, until the deciding stage is right with p >= 0.9.
+    `rollouts` is the budget if it was not enough; `reached` is 1 or 0."""
     assert chain.decisive is not None
     rng = np.random.default_rng(seed)
     logits_SA = np.zeros((STAGES, chain.actions))
@@ -190,7 +192,8 @@ MEAN_ROLLOUTS = 8000
 
 
 def best_learning_rate(sampler: Sampler, chain: Chain, seeds: Sequence[int]) -> float:
-    """The fewest rollouts on average; a run that does not get there counts with its whole budget."""
+    """Returns the learning rate with the fewest rollouts on average; a run that does not reach the goal counts with its
+    whole budget."""
 
     def rollouts(rate: float) -> float:
         return float(np.mean([learn(sampler, chain, rate, seed)["rollouts"] for seed in seeds]))
@@ -199,7 +202,7 @@ def best_learning_rate(sampler: Sampler, chain: Chain, seeds: Sequence[int]) -> 
 
 
 def share_figures(seeds: Sequence[int], ks: Sequence[int], ms: Sequence[int], repeats: int) -> dict[str, Any]:
-    """Of the third stage, which decides."""
+    """Returns the shares of the third stage, which decides."""
     figures: dict[str, Any] = {}
     for right, wrong in ((0.9, 0.1), (1.0, 0.0)):
         chain = Chain(right=right, wrong=wrong)
@@ -219,7 +222,7 @@ def share_figures(seeds: Sequence[int], ks: Sequence[int], ms: Sequence[int], re
 
 
 def position_figures(seeds: Sequence[int], k: int, m: int, repeats: int) -> dict[str, Any]:
-    """Every stage's share, wherever the deciding stage is, and where there is none."""
+    """Returns every stage's share for each position of the deciding stage, and if there is none."""
     figures: dict[str, Any] = {}
     rows: list[list[object]] = []
     for decisive in (*range(STAGES), None):
@@ -235,7 +238,7 @@ def position_figures(seeds: Sequence[int], k: int, m: int, repeats: int) -> dict
 
 
 def step_pairs(k: int, ms: Sequence[int]) -> list[tuple[str, Sampler]]:
-    """Each tree, and broadcast with as many rollouts a step."""
+    """Returns each tree, and broadcast with the same number of rollouts per step."""
     sizes = [(f"tree K {k} M {m}", trees(k, m), STAGES * k * m) for m in ms]
     sizes += [(f"nested K {k}", nested(k), k**STAGES) for k in (2, 3)]
     return [
@@ -246,7 +249,7 @@ def step_pairs(k: int, ms: Sequence[int]) -> list[tuple[str, Sampler]]:
 
 
 def mean_share_figures(seeds: Sequence[int], pairs: Sequence[tuple[str, Sampler]]) -> dict[str, Any]:
-    """From about as many rollouts for every arm."""
+    """Returns the shares of the mean, from about the same number of rollouts for every arm."""
     figures: dict[str, Any] = {}
     rows: list[list[object]] = []
     for name, sampler in pairs:

@@ -1,5 +1,5 @@
 """How many single mistakes do static tests catch? For each embedded training problem, each misconception that changes
-its results is tried against the problem's own kind of baseline tests and against tests on random inputs.
+its results is tested with the problem's own kind of baseline tests and with tests on random inputs.
 
     python -m benchmarks.experiments.static_tests
 """
@@ -44,7 +44,7 @@ def random_inputs(spec: Spec, rng: Random, count: int) -> list[Input]:
 
 
 def catches(spec: Spec, tests: Tests, rng: Random) -> list[bool]:
-    """For each stage whose misconceptions change some result: whether the tests show it."""
+    """Returns for each stage whose misconceptions change some result whether the tests show it."""
     probes = [*(edge_input(spec, rng) for _ in range(30)), *random_inputs(spec, rng, 10)]
     wrong = [misconceive(spec, stage, rng, 1.0) for stage in range(1, 6)]
     wrong = [w for w in wrong if run_reference(w, probes) != run_reference(spec, probes)]

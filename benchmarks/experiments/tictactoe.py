@@ -1,14 +1,15 @@
-"""What bounds self-play at tic-tac-toe? The signal, or who learns by it?
+"""What limits self-play at tic-tac-toe: the training signal, or the model that learns from it?
 
     python -m benchmarks.experiments.tictactoe --output output/experiments
 
-table: the recipe's own signal, given to a table: a row of logits for each board, legal moves only, nothing to generalise and nothing
-to forget; REINFORCE by plain gradient steps. credit `match`, as in the recipe: each move earns its match's result, against a moving
-average for each side (RAE); `board`: against the mean of what was earned from that board before. opponents `self`, as in the recipe;
-in half of the matches one side is `history`: one of its own past, or `minimax`: somebody who makes no mistakes. Judged exactly, all
-matches by their probabilities.
-taught: the recipe's model is shown matches of a player who makes no mistakes instead of players who move at random, and then plays
-as the recipe does. One process each, the same to the bit every time; finished runs are not run again.
+table: the recipe's own signal, given to a table: a row of logits for each board, legal moves only, nothing to
+generalise and nothing to forget; REINFORCE by plain gradient steps. credit `match`, as in the recipe: each move earns
+its match's result, against a moving average for each side (RAE); `board`: against the mean of the earlier results from
+that board. opponents `self`, as in the recipe; in half of the matches one side is `history`, a past version of the
+policy, or `minimax`, a player without mistakes.
+The policies are evaluated exactly, over all matches weighted by their probabilities.
+taught: the recipe's model is trained on matches of a player without mistakes instead of random players, and then plays
+as in the recipe. Each run is one process and bit-identical every time; finished runs are not repeated.
 """
 
 import tempfile
@@ -39,15 +40,15 @@ from games.prompts import END, MARKER_TOKENS, PAD, format_for
 from learners.advantages.rae import RoleBaselines
 
 BATCH = 384
-"""Matches of a step, as in the recipe."""
+"""Matches per step, as in the recipe."""
 STEPS = 60
-"""Of the recipe."""
+"""Steps of the recipe."""
 TIMES = (1, 10)
-"""As many steps as the recipe has."""
+"""Numbers of steps, as multiples of the recipe's."""
 RATES = (8.0, 32.0, 128.0)
-"""Of a table's plain gradient steps."""
+"""Learning rates of a table's plain gradient steps."""
 SHOWN = 1200
-"""Batches of demonstrations, as many as the recipe's start has seen of matches at random."""
+"""Batches of demonstrations, as many as the recipe's warm-up has of random matches."""
 RECIPE = "spiral_tictactoe"
 SCORES = ("win_vs_random", "draw_vs_minimax", "illegal")
 SHORT = ["--n-generator-steps", "1", "--evaluation.every", "1", "--evaluation.problems", "4"]
@@ -66,7 +67,7 @@ ARMS = [Arm(credit=c, opponents=o) for c, o in product(("match", "board"), ("sel
 
 
 def _boards() -> list[TicTacToe]:
-    """All that can come about, before those that follow from them."""
+    """Returns all reachable boards; each board comes before those that follow from it."""
     found = [TicTacToe()]
     known = set(found)
     for state in found:
@@ -89,7 +90,7 @@ FIRST_MOVES = np.array([state.to_move == 0 for state in BOARDS])
 
 @cache
 def bot(name: str) -> np.ndarray:
-    """Probabilities of its moves, by board."""
+    """Returns the probabilities of the bot's moves by board."""
     chosen = [OPPONENT[name](s) if s.payoff_first is None else () for s in BOARDS]
     return np.array([[(str(m) in moves) / max(1, len(moves)) for m in range(1, 10)] for moves in chosen])
 
@@ -119,7 +120,7 @@ class Trainer:
         else:
             other = bot("minimax")
         self.steps += 1
-        # by match: -1 nobody, else the side that a bot plays
+        # by match: the side that a bot plays, or -1 if none does
         bots = np.full(BATCH, -1)
         if self.arm.opponents != "self":
             bots[: BATCH // 2] = np.arange(BATCH // 2) % 2
@@ -144,7 +145,7 @@ class Trainer:
     def _advantages(
         self, payoffs: np.ndarray, matches: np.ndarray, boards: np.ndarray, sides: np.ndarray
     ) -> np.ndarray:
-        """Of each move."""
+        """Returns the advantage of each move."""
         returns = sides * payoffs[matches]
         if self.arm.credit == "board":
             baseline = self.earned[boards] / np.maximum(1, self.seen[boards])
@@ -157,7 +158,7 @@ class Trainer:
 
 
 def outcomes(pi: np.ndarray, opponent: str) -> dict[str, float]:
-    """Shares of wins and draws against it, both sides alike."""
+    """Returns the shares of wins and draws against the opponent, averaged over both sides."""
     won, drawn = 0.0, 0.0
     for side in (0, 1):
         ours = FIRST_MOVES if side == 0 else ~FIRST_MOVES
@@ -184,7 +185,7 @@ def trained(arm: Arm, seed: int, rate: float, times: Sequence[int]) -> dict[str,
 
 
 def compare_tables(seeds: Sequence[int], rates: Sequence[float], times: Sequence[int]) -> dict[str, Any]:
-    """Figures by arm and learning rate. Prints the table."""
+    """Returns the figures by arm and learning rate, and prints the table."""
     uniform = policy_of(np.zeros((len(BOARDS), 9)))
     start = [f"{outcomes(uniform, 'random')['win']:.3f}", f"{outcomes(uniform, 'minimax')['draw']:.3f}"]
     figures: dict[str, Any] = {}
@@ -203,7 +204,7 @@ def compare_tables(seeds: Sequence[int], rates: Sequence[float], times: Sequence
 
 
 def demonstration(style: PromptFormat, rng: Random) -> Demonstration:
-    """One side of a match, without a mistake; the other makes one in half of its moves, as they come."""
+    """Returns one side of a match, without mistakes; the other side makes a random move in half of its turns."""
     state, side = TicTacToe(), rng.randrange(2)
     tokens: list[int] = []
     learned: list[bool] = []
@@ -221,7 +222,7 @@ def demonstration(style: PromptFormat, rng: Random) -> Demonstration:
 
 
 def taught(steps: int, output: Path) -> Path:
-    """Directory of a model that was shown as many batches."""
+    """Returns the directory of a model that was trained on `steps` batches. A missing model is made."""
     directory = output / f"tictactoe-taught-{steps}"
     if not directory.is_dir():
         config = load_run(["--config", RECIPE])[0].to_config()
@@ -246,8 +247,13 @@ def taught(steps: int, output: Path) -> Path:
 def compare_models(
     seeds: Sequence[int], shown: int, output: Path, more: Sequence[str], warm_start: Sequence[str]
 ) -> dict[str, Any]:
-    """Held-out scores by step, of the recipe's start and of those that were taught. Prints the table. more: arguments of every run;
-    warm_start: of those from the recipe's start."""
+    """Returns the held-out scores by step, of the recipe's model and of the one that was trained on perfect play.
+    Prints the table.
+
+    Args:
+        more: arguments of every run.
+        warm_start: further arguments of the runs that begin with the recipe's model.
+    """
     figures: dict[str, Any] = {}
     rows: list[list[object]] = []
     for batches in (0, shown):

@@ -1,16 +1,18 @@
-"""Does a discriminator that is shown the program which it is to break (game.attack program) break more of them, and does the
-generator learn more by it? The embedded recipe with suites that are written against the problem, as it has them, and
-against a program each; in both eight of them while the discriminator is frozen, so that programs are judged by equally many
-tests. Equal steps and samples, the same generator to begin with, several seeds, the same hidden tests on held-out problems.
+"""Does a discriminator that sees the program which it is to break (game.attack program) break more programs, and does
+the generator learn more by it? The embedded recipe with suites that are written against the problem, as in the recipe,
+and against one program each; both have eight suites while the discriminator is frozen, so that programs are judged by
+equally many tests. Steps and samples are equal; the initial generator and the hidden tests on held-out problems are the
+same; there are several seeds.
 
     python -m benchmarks.experiments.white_box --output output/white_box
 
-Afterwards wrong programs that nobody has trained on are attacked with 1, 2, 4 tests: those that the flawed demonstrator of
-the warm start writes for held-out problems, and mutants of the references. Beside the discriminators of both kinds random
-inputs, which know the parameter's type alone, and inputs that somebody chose who has the reference: of 40 random ones again
-and again the one that kills most mutants that are left. The mutants that choose are not those that are attacked.
+Afterwards, wrong programs that no policy was trained on are attacked with 1, 2, 4 tests: programs with the
+misconceptions of the warm-up demonstrations for held-out problems, and mutants of the references. The discriminators of
+both kinds are compared with random inputs, which use only the parameter's type, and with inputs that are chosen with
+the reference: of 40 random ones, repeatedly the one that fails most of the remaining mutants. The mutants for this
+choice are not those that are attacked.
 
-Runs are local and to the bit (experiments/runs.py), several may run beside each other; finished ones are not run again.
+Runs are local and bit-identical (experiments/runs.py), and several can run in parallel; finished runs are not repeated.
 """
 
 import argparse
@@ -55,7 +57,8 @@ EIGHT = ["--curriculum.frozen-suites", "8"]
 COUNTS = (1, 2, 4)
 CANDIDATES = 40
 DEMONSTRATED, MUTANTS = 12, 4
-"""Of each held-out problem: traces drawn, of which some are wrong; mutants that are attacked, and as many that choose."""
+"""For each held-out problem: the number of traces drawn, of which some are wrong; and of mutants that are attacked, and
+of as many that choose inputs."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,7 +68,7 @@ class Target:
     problem: Problem
     spec: Spec
     wrong: Mapping[str, Sequence[str]]
-    """By kind."""
+    """The wrong programs by kind."""
     choosing: Sequence[str]
 
 
@@ -87,7 +90,7 @@ def main() -> None:
 
 
 async def compare(options: argparse.Namespace) -> dict[str, Any]:
-    """Prints the tables and returns the figures."""
+    """Makes the runs, prints the tables and returns the figures."""
     more = [*SHORT, "--warm-start.discriminator-steps", "10"] if options.quick else EIGHT
     runs = {
         arm: [
@@ -147,7 +150,8 @@ async def compare(options: argparse.Namespace) -> dict[str, Any]:
 async def make_targets(
     count: int, misconceptions: float, rules: MultistageRules, sandbox: Sandbox
 ) -> list[Target]:
-    """The first held-out problems. misconceptions: the probability of each that the demonstrator has."""
+    """Returns the first held-out problems with wrong programs. misconceptions: probability of each misconception in a
+    trace."""
     limits = rules.sandbox_limits
 
     async def target(problem: Problem, spec: Spec) -> Target:
@@ -171,13 +175,13 @@ async def make_targets(
 
 
 Tests = list[dict[str, list[str]]]
-"""By problem, by wrong program: calls in the order in which they are spent."""
+"""The calls of each wrong program, by problem, in the order in which they are used."""
 
 
 async def attacked_by(
     run: Path, arm: str, options: argparse.Namespace, targets: Sequence[Target], sandbox: Sandbox
 ) -> dict[str, float]:
-    """The run's last discriminator: the tests of as many suites as the largest of COUNTS may take."""
+    """Attacks with the run's last discriminator: the tests of as many suites as the largest of COUNTS may take."""
     config = load_run(["--config", options.config, *ARMS[arm]])[0].to_config()
     rules = MultistageRules.model_validate(config.game)
     game = MultistageGame(rules)
@@ -214,7 +218,7 @@ def random_tests(targets: Sequence[Target], seed: int, count: int = max(COUNTS))
 async def chosen_tests(
     targets: Sequence[Target], seed: int, sandbox: Sandbox, rules: MultistageRules
 ) -> Tests:
-    """Of CANDIDATES random ones the best, one after the other, against mutants."""
+    """Returns the best of CANDIDATES random tests against mutants, chosen one after the other."""
     game = MultistageGame(rules)
 
     async def of_problem(target: Target, drawn: dict[str, list[str]]) -> dict[str, list[str]]:
@@ -238,11 +242,11 @@ async def chosen_tests(
 async def killed(
     targets: Sequence[Target], tests: Tests, sandbox: Sandbox, rules: MultistageRules
 ) -> dict[str, float]:
-    """Share of the wrong programs that one of the first 1, 2, 4 tests kills, by kind, over programs."""
+    """Returns the share of the wrong programs that one of the first 1, 2, 4 tests fails, by kind, over programs."""
     game = MultistageGame(rules)
 
     async def spent(target: Target, of_problem: Mapping[str, Sequence[str]]) -> dict[str, int]:
-        """By program: tests until it is killed; more than there are where none does."""
+        """Returns by program the number of tests until one fails it; more than there are if none does."""
         attacked: dict[tuple[str, ...], list[str]] = {}
         for program, calls in of_problem.items():
             attacked.setdefault(tuple(calls[: max(COUNTS)]), []).append(program)

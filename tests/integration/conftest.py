@@ -1,4 +1,4 @@
-"""Starts driver.py as a user would, and answers for everything that it starts."""
+"""Starts driver.py as a user would, and checks that everything that it starts also ends."""
 
 import ctypes
 import json
@@ -26,7 +26,7 @@ from problems.loader import load_problems
 from sandbox_workers.jobs import SandboxUnavailable
 from tests.datasets import problem_file
 
-# What a shell starts in the background ignores Ctrl-C, and so would all that the tests start.
+# A process that a shell starts in the background ignores Ctrl-C, and so would all processes that the tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -50,22 +50,22 @@ class Ended:
 
 @dataclass
 class Drive:
-    """One test's runs. `run` waits for the end; `start` leaves the process to the test."""
+    """The runs of one test. `run` waits for the end; `start` leaves the process to the test."""
 
     environment: Mapping[str, str]
     directory: Path
     names: list[str] = field(default_factory=list)
     started: list[subprocess.Popen[str]] = field(default_factory=list)
     before: set[tuple[int, float]] = field(default_factory=set)
-    """Processes that ran already."""
+    """Processes that ran before the test."""
 
     def name(self) -> str:
-        """A run name that no other run has: its containers carry it."""
+        """Returns a run name that no other run has; the run's containers carry it."""
         self.names.append(f"test-{uuid.uuid4().hex[:10]}")
         return self.names[-1]
 
     def start(self, *arguments: object, **environment: str) -> subprocess.Popen[str]:
-        """Its output goes to files: a pipe would be held open by what outlives it."""
+        """Starts a run. Its output goes to files, since processes that outlive it would hold a pipe open."""
         number = len(self.started)
         with self._file(number, "out").open("w") as out, self._file(number, "err").open("w") as err:
             process = subprocess.Popen(
@@ -99,7 +99,7 @@ class Drive:
         )
 
     def kill_at_step(self, step: int, run: Path, *arguments: object, timeout: float = 500) -> Ended:
-        """Start a run and SIGKILL its whole process group once its metrics show the step."""
+        """Starts a run, and sends SIGKILL to its whole process group once its metrics show the step."""
         began = time.monotonic()
         process = self.start(*arguments, "--output-dir", run.parent, "--run-name", run.name)
         while all(row["step"] < step for row in rows_of(run)):
@@ -120,7 +120,7 @@ class Drive:
         return found
 
     def expect_nothing_left(self, seconds: float = 30) -> None:
-        """Every process that this test started has ended, or does so now, and so have its containers."""
+        """Asserts that every process that this test started ends within `seconds`, and that its containers are gone."""
         clean = eventually(lambda: not self.left(), seconds)
         found = (
             [] if clean else [f"{p.pid} {p.name()} {p.cmdline()[:6]}" for p in self.left() if p.is_running()]
@@ -153,8 +153,8 @@ for line in sys.stdin:
 
 
 class ImportedDriver:
-    """driver.py in a fork of a process that has imported torch and transformers: of a run that is refused, that is nine seconds of
-    ten."""
+    """Runs driver.py in a fork of a process that has imported torch and transformers: these imports take nine of the
+    ten seconds of a run that is refused."""
 
     def __init__(self, environment: Mapping[str, str], directory: Path) -> None:
         self._out, self._err = directory / "out", directory / "err"
@@ -167,7 +167,7 @@ class ImportedDriver:
             text=True,
         )
         self.known = (self.process.pid, psutil.Process(self.process.pid).create_time())
-        """As Drive.before has it."""
+        """The process as an entry of Drive.before."""
 
     def run(self, *arguments: object, timeout: float) -> Ended:
         assert self.process.stdin is not None and self.process.stdout is not None
@@ -195,14 +195,15 @@ def imported_driver(
 
 
 def rows_of(run: Path) -> list[dict[str, Any]]:
-    """Complete rows of a run's metrics."""
+    """Returns the complete rows of a run's metrics."""
     file = run / "metrics.jsonl"
     lines = file.read_text().splitlines(keepends=True) if file.is_file() else []
     return [json.loads(line) for line in lines if line.endswith("\n")]
 
 
 def living_children() -> list[psutil.Process]:
-    """All below this process (orphans too: it is their subreaper); the dead are reaped on the way."""
+    """Returns all living descendants of this process (orphans too, since it is their subreaper); zombies are reaped on
+    the way."""
     alive = []
     for child in psutil.Process().children(recursive=True):
         with suppress(psutil.Error):
@@ -235,14 +236,15 @@ def eventually(condition: Callable[[], bool], seconds: float) -> bool:
 
 @pytest.fixture(scope="session")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """The user's, with a cache and a Ray of the session's own (sockets' paths must be short: not in pytest's)."""
+    """Yields the user's environment with a cache and a Ray directory of this session (a path in pytest's directory
+    would be too long for sockets)."""
     ray_files = tempfile.mkdtemp(prefix="spar-")
     yield {
         **{k: v for k, v in os.environ.items() if not k.startswith("RAY_")},
         "XDG_CACHE_HOME": str(tmp_path_factory.mktemp("cache")),
         "RAY_TMPDIR": ray_files,
         "HF_HUB_OFFLINE": "1",
-        "OMP_NUM_THREADS": "1",  # threads that spin for a contended core cost more than they give
+        "OMP_NUM_THREADS": "1",  # threads that spin for a contended core cost more than they gain
         "PYTHONPATH": str(ROOT),
         "COLUMNS": "160",
     }
@@ -251,13 +253,13 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, 
 
 @pytest.fixture(scope="session")
 def session_drive(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Drive:
-    """For what is made once and read by several tests."""
+    """A Drive for runs that are made once and read by several tests."""
     return Drive(environment, tmp_path_factory.mktemp("session_drive"))
 
 
 @pytest.fixture
 def drive(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Drive]:
-    """Fails the test that leaves a process or a container of its own behind, and ends them."""
+    """Yields a Drive. A test that leaves processes or containers behind fails, and they are ended."""
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     drive = Drive(environment, tmp_path_factory.mktemp("drive"))
     drive.before = {(p.pid, p.create_time()) for p in living_children()}
@@ -278,19 +280,19 @@ def drive(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory)
 
 @pytest.fixture(scope="session")
 def short() -> tuple[str, ...]:
-    """Arguments that make the debug recipe six steps."""
+    """Returns arguments with which the debug recipe has six steps."""
     return SHORT
 
 
 @pytest.fixture(scope="session")
 def models() -> dict[str, str]:
-    """The shipped embedded models by role."""
+    """Returns the shipped embedded models by role."""
     return {role: str(SHIPPED / role) for role in ROLES}
 
 
 @pytest.fixture(scope="session")
 def small_problems(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """(training, held-out) files: a part of the embedded problems, so that their references are run in a moment."""
+    """Returns (training, held-out) files: a part of the embedded problems, so that their references run quickly."""
     directory = tmp_path_factory.mktemp("problems")
     train = problem_file(directory / "train.json", embedded_problems("train")[:24])
     return train, problem_file(directory / "held_out.json", embedded_problems("held_out")[:8])
@@ -298,7 +300,7 @@ def small_problems(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path
 
 @pytest.fixture(scope="session")
 def small(models: dict[str, str], small_problems: tuple[Path, Path]) -> tuple[str, ...]:
-    """Arguments for a run of seconds: warm-started models by path, few problems."""
+    """Returns arguments for a run of seconds: shipped models by path, few problems."""
     train, held_out = small_problems
     return (
         *SHORT,
@@ -308,7 +310,7 @@ def small(models: dict[str, str], small_problems: tuple[Path, Path]) -> tuple[st
         "--problems.held-out.file", str(held_out),
         "--evaluation.problems", "6",
         "--checkpoint.every", "2",
-        # few attempts often earn the same: let them learn from it all the same
+        # few attempts often earn the same: let them learn from it nevertheless
         "--no-generator.learner.estimator.center-rewards",
         "--no-discriminator.learner.estimator.center-rewards",
     )  # fmt: skip
@@ -316,7 +318,7 @@ def small(models: dict[str, str], small_problems: tuple[Path, Path]) -> tuple[st
 
 @pytest.fixture(scope="session")
 def finished(session_drive: Drive, small: tuple[str, ...], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Directory of a small local run that went from start to end. To be read; copy it to change it."""
+    """Returns the directory of a small finished local run. Tests only read it; a test that changes it makes a copy."""
     run = tmp_path_factory.mktemp("finished") / session_drive.name()
     done = session_drive.run("--config", "debug", *small, "--output-dir", run.parent, "--run-name", run.name)
     assert done.code == 0, done.err
@@ -325,7 +327,8 @@ def finished(session_drive: Drive, small: tuple[str, ...], tmp_path_factory: pyt
 
 @pytest.fixture(scope="session")
 def chat_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A random model with a real chat template: it says nothing sensible, and takes the whole way."""
+    """Returns a random model with a real chat template: its answers make no sense, but it passes through the whole
+    pipeline."""
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
     from embedded.model import build_tokenizer
