@@ -29,7 +29,11 @@ from embedded.catalogue import problems_of
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
-PAGES = (README, ROOT / "sandbox_workers" / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
+PAGES = (
+    README,
+    *(ROOT / name for name in ("AGENTS.md", "CONTRIBUTING.md", "sandbox_workers/README.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+)
 
 RUN_ELSEWHERE = {
     "git clone": "by hand, 2026-11-22",
