@@ -51,7 +51,7 @@ class EngineShell:
     def __init__(
         self, build: Callable[[], Mapping[str, Policy]], tolerances: Mapping[str, float], name: str
     ) -> None:
-        """tolerances: by policy, the tolerance of the probe (Engine.tolerance)."""
+        """tolerances: by policy, the tolerance of the probe (`probe_tolerance` of the engine settings)."""
         self._tolerances, self._name = tolerances, name
         with warnings_heard() as self._warnings:
             self._policies = build()

@@ -47,7 +47,7 @@ def answer(reference: Any, *watched: Any, meanwhile: Callable[[], None] = lambda
         meanwhile: is called each time before the actors are checked.
 
     Raises:
-        Silent: if a watched actor does not answer, and has not died.
+        ActorHung: if a watched actor does not answer, and has not died.
         RayError: as ray.get does.
     """
     while not ray.wait([reference], timeout=LOOK_S)[0]:
@@ -57,7 +57,7 @@ def answer(reference: Any, *watched: Any, meanwhile: Callable[[], None] = lambda
 
 
 def require_alive(actors: Iterable[Any]) -> None:
-    """Raises Silent if an actor does not answer, and one of DIED if an actor has died."""
+    """Raises ActorHung if an actor does not answer, and one of DIED if an actor has died."""
     asked = {actor.alive.remote(): actor for actor in actors}
     answered, silent = ray.wait(list(asked), num_returns=len(asked), timeout=SILENCE_S)
     ray.get(answered)

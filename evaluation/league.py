@@ -29,7 +29,7 @@ _TOLERANCE, _ROUNDS = 1e-7, 20_000
 
 # ---------------------------------------------------------------------- programs against suites
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LeagueMatch:
+class CrossPlay:
     """The results of all members' programs on all members' suites, for one problem."""
 
     programs: Sequence[Sequence[str]]
@@ -37,7 +37,7 @@ class LeagueMatch:
     wrong: frozenset[str]
     """Programs that fail a hidden test."""
     killed: Sequence[Sequence[frozenset[str]]]
-    """Programs that the suite fails, by member and suite."""
+    """Programs that fail the suite, by member and suite."""
 
 
 async def meet(
@@ -46,7 +46,7 @@ async def meet(
     suites: Sequence[Sequence[str]],
     sandbox: Sandbox,
     game: SuiteGame,
-) -> LeagueMatch:
+) -> CrossPlay:
     """Runs all programs on all suites. A program or pair that the sandbox could not judge counts as correct or as passed.
 
     programs, suites: by member.
@@ -57,7 +57,7 @@ async def meet(
     flat = [suite for of_one in suites for suite in of_one]
     fails = iter([_failed(r, distinct) for r in await game.judge_suites(problem, flat, sandbox, distinct)])
     killed = [[next(fails) for _ in of_one] for of_one in suites]
-    return LeagueMatch(programs=programs, wrong=wrong, killed=killed)
+    return CrossPlay(programs=programs, wrong=wrong, killed=killed)
 
 
 def _failed(record: SuiteRecord | None, programs: Sequence[str]) -> frozenset[str]:
@@ -65,7 +65,7 @@ def _failed(record: SuiteRecord | None, programs: Sequence[str]) -> frozenset[st
     return frozenset(text for text, dead in zip(programs, killed, strict=False) if dead)
 
 
-def kill_rate(meetings: Sequence[LeagueMatch], discriminator: int, generator: int) -> float:
+def kill_rate(meetings: Sequence[CrossPlay], discriminator: int, generator: int) -> float:
     """Returns the share of pairs (wrong program of the generator, suite of the discriminator) in which the suite fails the
     program; nan if no program is wrong. generator, discriminator: indices of members."""
     pairs = Counter(
@@ -78,7 +78,7 @@ def kill_rate(meetings: Sequence[LeagueMatch], discriminator: int, generator: in
     return pairs[True] / pairs.total() if pairs else float("nan")
 
 
-def survival_rate(meetings: Sequence[LeagueMatch], generator: int, discriminator: int) -> float:
+def survival_rate(meetings: Sequence[CrossPlay], generator: int, discriminator: int) -> float:
     """Returns the share of the generator's programs that pass every suite of the discriminator. generator, discriminator:
     indices of members."""
     return fmean(
@@ -88,7 +88,7 @@ def survival_rate(meetings: Sequence[LeagueMatch], generator: int, discriminator
     )
 
 
-def games_of_meeting(meeting: LeagueMatch) -> np.ndarray:
+def games_of_meeting(meeting: CrossPlay) -> np.ndarray:
     """Counts one game per program and suite: the suite's author wins if the suite fails the program, else the program's.
 
     Returns won_PP (see `ratings`); the P players are all generators, then all discriminators.

@@ -35,7 +35,7 @@ Versions = dict[str, int]
 
 
 class Mailbox:
-    """Takes batches, and returns metrics and weights, by policy. Each get method waits within the actor."""
+    """Takes batches, and returns metrics and weights, by policy. A method that gets something waits within the actor until it is there."""
 
     def __init__(self, name: str = "") -> None:
         """Creates an empty mailbox. `name` is the name of the run."""

@@ -132,7 +132,7 @@ class CollectiveLog:
 
 
 class _Counted:
-    """FSDP's own all-gather and reduce-scatter, counted by Passes."""
+    """FSDP's own all-gather and reduce-scatter, counted by CollectiveLog."""
 
     def __init__(self, passes: CollectiveLog, root: nn.Module) -> None:
         self._passes, self._root = passes, root

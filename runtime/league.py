@@ -20,7 +20,7 @@ from core.interfaces import Sandbox, SandboxKind
 from core.play import DISCRIMINATOR, GENERATOR
 from core.problem import Problem
 from evaluation.league import (
-    LeagueMatch,
+    CrossPlay,
     Rating,
     games_of_matches,
     games_of_meeting,
@@ -122,7 +122,7 @@ def play_league(
     return told | {"scores": scores, "ratings": _named({GENERATOR: ratings(games)}, names)}
 
 
-def tables(meetings: Sequence[LeagueMatch], members: int) -> dict[str, list[list[float | None]]]:
+def tables(meetings: Sequence[CrossPlay], members: int) -> dict[str, list[list[float | None]]]:
     """Returns two tables of rates. kills: rows are discriminators, columns generators; survival: rows are generators,
     columns discriminators."""
     numbers = range(members)
@@ -153,8 +153,8 @@ async def meetings_of(
     effort: Effort,
     sandbox: Sandbox,
     say: Say,
-) -> list[LeagueMatch]:
-    """Runs every program on every suite of all members, for games with suites. Returns one Meeting per problem."""
+) -> list[CrossPlay]:
+    """Runs every program on every suite of all members, for games with suites. Returns one result per problem."""
     game = config.game.game()
     assert isinstance(game, SuiteGame)
     programs, suites = [], []

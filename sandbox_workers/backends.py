@@ -1,4 +1,4 @@
-"""Chooses the kind of sandbox that runs here. `choose_backend` decides once and gives its reason; `Choice.open` creates
+"""Chooses the kind of sandbox that runs here. `choose_backend` decides once and gives its reason; `SandboxChoice.open` creates
 any number of backends of this kind."""
 
 import contextlib

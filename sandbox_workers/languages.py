@@ -31,7 +31,7 @@ _BUILD_TESTED = f"{' '.join(_GCC)} run.c -Wl,--wrap=main -lm && rm main.c run.c"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TestCommand:
+class ProgramWithTest:
     """How a program runs if the code of a test follows it; see `harness`."""
 
     files: dict[str, str]
@@ -50,7 +50,7 @@ class Language:
     """Command that runs the program. {heap_mb} stands for three quarters of `Limits.memory_mb`."""
     build: tuple[str, ...] = ()
     """Command that builds the program. It runs once per program, with five times the time limits of a test."""
-    tested: TestCommand | None = None
+    tested: ProgramWithTest | None = None
     """How the program runs with a test's code. If None, the code is appended to the program."""
     extra_memory_mb: int = 0
     """Address space beyond `Limits.memory_mb` that the interpreter or its threads reserve, MiB."""
@@ -68,7 +68,7 @@ class Language:
         its own."""
         told = {name: getattr(self, name) for name in _TOLD}
         if self.tested is not None:
-            told["tested"] = {name: getattr(self.tested, name) for name in TestCommand.__slots__}
+            told["tested"] = {name: getattr(self.tested, name) for name in ProgramWithTest.__slots__}
         return told
 
     def commands(self) -> set[str]:
@@ -103,7 +103,7 @@ _OURS = (
         name="python",
         source="main.py",
         run=("python3", "main.py"),
-        tested=TestCommand(files=harness.PYTHON, run=("python3", "run.py")),
+        tested=ProgramWithTest(files=harness.PYTHON, run=("python3", "run.py")),
         environment={"PYTHONINTMAXSTRDIGITS": "0"},  # contests ask for numbers of any length
         extra_memory_mb=_STACKS_MB,
         processes=_THREADS,
@@ -112,7 +112,7 @@ _OURS = (
         name="javascript",
         source="main.js",
         run=(*_NODE, "main.js"),
-        tested=TestCommand(files=harness.JAVASCRIPT, run=(*_NODE, "run.js")),
+        tested=ProgramWithTest(files=harness.JAVASCRIPT, run=(*_NODE, "run.js")),
         extra_memory_mb=2048,  # reserved for compiled code, stacks of threads and the heap
         resident_mb=80,
         processes=16,
@@ -122,13 +122,13 @@ _OURS = (
         name="lua",
         source="main.lua",
         run=("lua5.4", "main.lua"),
-        tested=TestCommand(files=harness.LUA, run=("lua5.4", "run.lua")),
+        tested=ProgramWithTest(files=harness.LUA, run=("lua5.4", "run.lua")),
     ),
     Language(
         name="bash",
         source="main.sh",
         run=("bash", "main.sh"),
-        tested=TestCommand(files=harness.BASH, run=("bash", "run.sh")),
+        tested=ProgramWithTest(files=harness.BASH, run=("bash", "run.sh")),
         processes=16,
     ),
     Language(
@@ -136,7 +136,7 @@ _OURS = (
         source="main.c",
         build=(*_GCC, "main.c", "-lm"),
         run=("./main",),
-        tested=TestCommand(files=harness.C, build=("sh", "-c", _BUILD_TESTED), run=("./main",)),
+        tested=ProgramWithTest(files=harness.C, build=("sh", "-c", _BUILD_TESTED), run=("./main",)),
         extra_memory_mb=_STACKS_MB,
         processes=_THREADS,
     ),

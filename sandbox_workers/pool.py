@@ -41,7 +41,7 @@ class SandboxShell:
     """A SandboxWorker as a Ray actor. The actor chooses its backend itself, because nodes differ in what they can run."""
 
     def __init__(self, kind: SandboxKind, runtime: str | None, trusted: bool, **opened: Any) -> None:
-        """`opened` holds the arguments of Choice.open."""
+        """`opened` holds the arguments of SandboxChoice.open."""
         self._choice = choose_backend(kind, runtime, trusted=trusted)
         if self._choice.kind == "docker":
             from sandbox_workers.docker_backend import connect, remove_orphans

@@ -55,7 +55,7 @@ class RequestLimits:
         service allows.
 
         Raises:
-            Refused: the request asks for more than this service allows.
+            RequestRefused: the request asks for more than this service allows.
         """
         if tests > self.tests:
             raise RequestRefused(f"tests: {tests} are more than {self.tests}; send them in several requests")
@@ -163,7 +163,7 @@ def as_job(request: RunCode, most: RequestLimits) -> JobRequest:
     """Converts a request of SandboxFusion's format.
 
     Raises:
-        Refused: the request is faulty, or asks for something that is not covered.
+        RequestRefused: the request is faulty, or asks for something that is not covered.
     """
     if request.files or request.fetch_files:
         raise RequestRefused("files, fetch_files: this service neither takes files nor gives them back")

@@ -71,7 +71,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
         "--idle-s",
         type=float,
         default=300.0,
-        help="a model is put away after so long without a request (%(default)s)",
+        help="a model is closed if it has had no request for so long (%(default)s)",
     )
     add(
         "--max-models",

@@ -132,4 +132,4 @@ async def _close(place: CachedModel[L]) -> None:
         try:
             await loaded.close()
         except Exception:  # a request for another model must not fail with it
-            logging.getLogger(__name__).exception("a model could not be put away")
+            logging.getLogger(__name__).exception("a model could not be closed")

@@ -88,7 +88,7 @@ class CachedModelPolicy:
         self._model_cache, self._name = model_cache, name
 
     async def generate(self, prompt_tokens: Sequence[int], sampling: Sampling) -> Completion:
-        """Generates one completion. Raises EngineFailure if the model cannot be loaded or has died, Unfit if the prompt is
+        """Generates one completion. Raises EngineFailure if the model cannot be loaded or has died, PromptRefused if the prompt is
         too long."""
         from vllm.inputs.engine import tokens_input
         from vllm.v1.engine.exceptions import EngineDeadError

@@ -1,6 +1,6 @@
 """Middleware for HTTP services: keys, a rate limit, a limit on request bodies, an audit log, `/healthz` and `/metrics`.
 
-It is plain ASGI: `Guard(app, ...)` for a server, `app.add_middleware(Guard, ...)` for FastAPI, including Ray Serve. The whole
+It is plain ASGI: `AccessMiddleware(app, ...)` for a server, `app.add_middleware(AccessMiddleware, ...)` for FastAPI, including Ray Serve. The whole
 body is read before the service gets it, so it is never larger than allowed, even if its Content-Length is wrong. Responses
 are streamed through. A key is sent as `Authorization: Bearer KEY`, or, by clients that accept a URL only, as its password:
 `http://any:KEY@host`. Rates are counted per process, so n replicas allow n times the rate. There is no TLS: use a proxy.

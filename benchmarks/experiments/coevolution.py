@@ -33,7 +33,7 @@ from core.interfaces import SandboxKind
 from embedded.problems import embedded_problems
 from embedded.teaching import ensure_embedded
 from evaluation.intervals import interval, print_table
-from evaluation.league import LeagueMatch, games_of_meeting, kill_rate, ratings, survival_rate
+from evaluation.league import CrossPlay, games_of_meeting, kill_rate, ratings, survival_rate
 from runtime.league import Effort, Member, meetings_of, read_config
 from sandbox_workers.local import LocalSandbox
 
@@ -50,7 +50,7 @@ def generations(run: Path, config: Config) -> list[Member]:
     return found
 
 
-async def play(run: Path, count: int, sandbox_kind: SandboxKind) -> tuple[list[str], list[LeagueMatch]]:
+async def play(run: Path, count: int, sandbox_kind: SandboxKind) -> tuple[list[str], list[CrossPlay]]:
     """Returns the names of the run's generations, and their meetings on `count` held-out problems."""
     config = read_config(run)
     found, effort = generations(run, config), Effort(problems=count)

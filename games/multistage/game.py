@@ -20,7 +20,7 @@ from games.judging import judged, outcomes_of
 from games.multistage import messages
 from games.multistage.rewards import SuiteFacts, behaviour_duplicates, discriminator_reward, pass_rate
 from games.multistage.rules import MultistageRules
-from games.multistage.suites import ProgramResults, Suites, TestSuite, read_suite
+from games.multistage.suites import ProgramResults, SuiteResult, Suites, read_suite
 from games.parsing import read_program
 from games.suite_scores import SuiteRecord
 from games.turns import further, take_turn, try_again, worst
@@ -207,7 +207,7 @@ class MultistageGame:
     async def _remembered(
         self,
         memory: Sequence[str],
-        judged: Sequence[TestSuite | None],
+        judged: Sequence[SuiteResult | None],
         ran: Sequence[ProgramResults | None],
         judge: Suites,
     ) -> list[dict[str, bool | None]]:
@@ -224,7 +224,7 @@ class MultistageGame:
     def _reward_suite(
         self,
         suite: Trajectory,
-        judged: TestSuite,
+        judged: SuiteResult,
         met: Mapping[int, dict[str, bool | None]],
         remembered: Sequence[dict[str, bool | None]],
         faced: Sequence[ProgramResults | None],
@@ -302,8 +302,8 @@ def _reward_program(program: Trajectory, met: ProgramResults | None, owners: Map
 def _mistakes(
     programs: Sequence[Trajectory],
     ran: Sequence[ProgramResults | None],
-    judged: Sequence[TestSuite | None],
-    book: Mapping[str, TestSuite | None],
+    judged: Sequence[SuiteResult | None],
+    book: Mapping[str, SuiteResult | None],
 ) -> Mistakes:
     """Returns the wrong programs and the tests that killed a program, for later episodes.
 
@@ -327,7 +327,7 @@ def _mistakes(
     return Mistakes(programs=tuple(wrong), tests=again | killing)
 
 
-def _owners(judged: Sequence[TestSuite | None], book: Sequence[TestSuite | None]) -> dict[str, str]:
+def _owners(judged: Sequence[SuiteResult | None], book: Sequence[SuiteResult | None]) -> dict[str, str]:
     """Returns source of each valid test -> the suites that contain it, or the mistake book."""
     attempts: dict[str, list[str]] = {}
     for attempt, suite in enumerate(judged):
@@ -338,7 +338,7 @@ def _owners(judged: Sequence[TestSuite | None], book: Sequence[TestSuite | None]
 
 
 def _became(
-    judged: TestSuite, met: Mapping[int, dict[str, bool | None]], *, repeats: set[str], silent: set[str]
+    judged: SuiteResult, met: Mapping[int, dict[str, bool | None]], *, repeats: set[str], silent: set[str]
 ) -> tuple[Outcome, ...]:
     """Returns the outcome of each test of a suite, in the suite's order. repeats, silent: sources of valid tests that do
     not count."""

@@ -156,6 +156,9 @@ def _literal_of(annotation: ast.expr | None) -> str | None:
     return None
 
 
+_DOES = (ast.Call, ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr)
+
+
 def _bare(program: str) -> str:
     """Returns a program of one player in the form in which the other player is shown it. Comments, annotations and unused
     strings are removed, since the author could put messages to the other player there. Code fences are removed, since
@@ -164,7 +167,7 @@ def _bare(program: str) -> str:
         tree = parse(program)
         for node in ast.walk(tree):
             match node:
-                case ast.Expr(value=ast.Constant() | ast.JoinedStr() | ast.Lambda()):
+                case ast.Expr(value=value) if not any(isinstance(part, _DOES) for part in ast.walk(value)):
                     node.value = ast.Constant(...)
                 case ast.arg():
                     node.annotation = None

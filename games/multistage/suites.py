@@ -30,7 +30,7 @@ del _names
 
 
 @dataclass(slots=True)
-class TestSuite:
+class SuiteResult:
     """One suite, and the results of its tests on the reference."""
 
     emitted: list[EmittedTest]
@@ -91,7 +91,7 @@ class Suites:
         """
         programs = {"wrong": wrong, "mutants": mutants, "correct": self._problem.other_solutions}
 
-        async def record(suite: TestSuite | None) -> SuiteRecord | None:
+        async def record(suite: SuiteResult | None) -> SuiteRecord | None:
             if suite is None:
                 return None
             agreed = {
@@ -117,7 +117,7 @@ class Suites:
 
         return await asyncio.gather(*(record(suite) for suite in await self.validate(texts)))
 
-    async def validate(self, texts: Sequence[str]) -> list[TestSuite | None]:
+    async def validate(self, texts: Sequence[str]) -> list[SuiteResult | None]:
         """Reads the suites and runs their tests on the reference. A suite is None if the sandbox failed."""
         suites = [self._parse(text) for text in texts]
         if self._strict:  # code could tamper with other tests in its process: these must have the same author
@@ -126,19 +126,19 @@ class Suites:
             confirmed = [await self._confirm(suites)] * len(suites)
         return [suite if ok else None for suite, ok in zip(suites, confirmed, strict=True)]
 
-    def _parse(self, text: str) -> TestSuite:
+    def _parse(self, text: str) -> SuiteResult:
         every = read_suite(text, self._problem, self._rules)
         emitted = every[: self._rules.max_tests]
         runnable = [test for test in emitted if not test.fault]
         distinct = list({test.identity: test for test in reversed(runnable)}.values())[::-1]
-        return TestSuite(
+        return SuiteResult(
             emitted=emitted,
             distinct=distinct,
             duplicates=len(runnable) - len(distinct),
             surplus=len(every) - len(emitted),
         )
 
-    async def _confirm(self, suites: Sequence[TestSuite]) -> bool:
+    async def _confirm(self, suites: Sequence[SuiteResult]) -> bool:
         """Runs the suites' tests on the reference, twice. Returns False if the sandbox failed."""
         asks = list(
             dict.fromkeys(t.source if self._strict else t.call for suite in suites for t in suite.distinct)
@@ -160,7 +160,7 @@ class Suites:
                 self._enter(suite, test, verdicts[test.source if self._strict else test.call])
         return True
 
-    def _enter(self, suite: TestSuite, test: EmittedTest, runs: tuple[Verdict, Verdict]) -> None:
+    def _enter(self, suite: SuiteResult, test: EmittedTest, runs: tuple[Verdict, Verdict]) -> None:
         first, second = runs
         confirmed = first.passed and second.passed and first.value == second.value
         separate = first.isolation == second.isolation == "separate"
@@ -177,7 +177,7 @@ class Suites:
             suite.wrong_outputs.add(source)
         suite.valid[source] = needed_cpu_ms(runs)
 
-    def groups(self, suites: Sequence[TestSuite | None]) -> list[dict[str, float]]:
+    def groups(self, suites: Sequence[SuiteResult | None]) -> list[dict[str, float]]:
         """Returns groups of tests on which programs are run: test -> the reference's CPU milliseconds. Each group is judged
         in one process."""
         found = [suite.valid for suite in suites if suite]
@@ -203,7 +203,7 @@ class Suites:
         return met
 
     async def kills(self, valid: Mapping[str, float], program: str) -> bool | None:
-        """Returns whether a suite kills the program; None if the sandbox failed. valid: see `Suite.valid`."""
+        """Returns whether a suite kills the program; None if the sandbox failed. valid: see `SuiteResult.valid`."""
         met = await self.meet(program, [valid] if valid else [])
         return None if met is None else False in met.outcomes.values()
 

@@ -119,7 +119,7 @@ except (TypeError, ValueError, RecursionError):
 assert got in json.loads({right!r}), "another value than expected"
 """
 _METHOD_OF_SOLUTION = """\
-if hasattr(globals().get("Solution"), {name!r}):
+if hasattr(globals().get("Solution"), {name!r}) and getattr(globals().get({name!r}), "__module__", "") != __name__:
     def {name}(*args, **kwargs):
         return Solution().{name}(*args, **kwargs)
 """

@@ -30,7 +30,7 @@ from .errors import Fatal, ProgramGone, ProgramLied, ValueTooLarge, describe, of
 from .framing import MAX_VALUE, Frames, FrameTooLarge, send_frame
 from .pure import METHODS
 from .values import ATOMS, CONTAINERS, base_value
-from .walk import Foreign, NotPlain, ProgramRaised
+from .walk import Foreign, ObjectCompared, ProgramRaised
 
 ASKING, TESTING = b"asking", b"testing"
 """Names of a test's process: ASKING while it waits for the program or reads what the program sent, otherwise TESTING.
@@ -239,7 +239,7 @@ class Caller:
 
         Raises:
             ProgramRaised: the program raised an exception.
-            NotPlain: the program returned an object, but a plain value is due.
+            ObjectCompared: the program returned an object, but a plain value is due.
             NotData: the test must be judged as code.
             Fatal: the program is lost, or a value is too large.
         """
@@ -250,7 +250,7 @@ class Caller:
         self.asked += 1
         if operation in _OF_OBJECTS:
             if self.plain:
-                raise NotPlain("the program returned an object where a plain value is due")
+                raise ObjectCompared("the program returned an object where a plain value is due")
             self.more_than_results = True
         request: dict[str, Any] = {"o": operation, "f": target}
         if self._dropped:
@@ -286,7 +286,7 @@ class Caller:
     def _replay(self) -> Any:
         reply = next(self._replayed or iter(()), None)
         if reply is None:
-            raise NotPlain("the test goes another way after the program has changed what it was given")
+            raise ObjectCompared("the test goes another way after the program has changed what it was given")
         return self._result(reply)
 
     def _answer(self, request: dict) -> Any:
@@ -350,7 +350,7 @@ def _fill(value: Any, changed: Any) -> None:
     """Changes a container, and the containers in it, to what its copy has become. They are changed in place, because
     the test may have names for the parts, too."""
     if type(value) is not type(changed):
-        raise NotPlain("the program makes an object of an argument")
+        raise ObjectCompared("the program makes an object of an argument")
     if isinstance(value, dict):
         parts = {key: _filled(value.get(key), item) for key, item in changed.items()}
         value.clear()
@@ -422,8 +422,8 @@ class Handle(Foreign):
             raise self._not_plain()
         return answer
 
-    def _not_plain(self) -> NotPlain:
-        return NotPlain(f"not a plain value: {self.kind}")
+    def _not_plain(self) -> ObjectCompared:
+        return ObjectCompared(f"not a plain value: {self.kind}")
 
     def get_attribute(self, name: str) -> Any:
         return self._ask("get", name)

@@ -87,10 +87,9 @@ def read(source: str) -> DataTest:
     }
     bound |= {node.arg for node in nodes if isinstance(node, ast.arg)}
     bound |= {node.name for node in nodes if isinstance(node, ast.ExceptHandler) and node.name}
-    for node in nodes:
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            bound |= {alias.asname or alias.name for alias in node.names}
-    used = {node.id for node in nodes if isinstance(node, ast.Name)} - bound
+    imports = [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
+    imported = {alias.asname or alias.name for node in imports for alias in node.names} - bound
+    used = {node.id for node in nodes if isinstance(node, ast.Name)} - bound - imported
     if not_pure := used & vars(builtins).keys() - BUILTINS.keys() - EXCEPTIONS.keys():
         raise NotData(", ".join(sorted(not_pure)))
     calls = [node for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
@@ -113,10 +112,19 @@ def read(source: str) -> DataTest:
         keeps=any(
             isinstance(part, ast.Name) and part.id in bound
             for node in nodes
-            if isinstance(node, ast.Call)
+            if isinstance(node, ast.Call) and not _is_library_function(node.func, imported)
             for argument in (*node.args, *node.keywords)
             for part in ast.walk(argument)
         ),
+    )
+
+
+def _is_library_function(called: ast.expr, imported: Set[str]) -> bool:
+    """Returns whether it is a function of a module that the test imports, such as `json.dumps`."""
+    return (
+        isinstance(called, ast.Attribute)
+        and isinstance(called.value, ast.Name)
+        and called.value.id in imported
     )
 
 

@@ -68,7 +68,7 @@ def load(source: str, module: types.ModuleType) -> dict:
     for name, value in list(module.__dict__.items()):
         if type(name) is not str or name in code_tests.OF_EVERY_MODULE:
             continue
-        if isinstance(value, types.ModuleType):
+        if type(value) is types.ModuleType:  # an object of a subclass could be called
             modules[name] = str(value.__name__)
         else:
             names.append(name)
@@ -188,7 +188,7 @@ def judge_data(control: socket.socket, rpc: socket.socket, tests: list[list]) ->
             said = passed(run_data(test, program, caller, entry_point))
         except data_tests.NotData as error:
             said = outcome_of(error) | ({} if kind == "data" else {"status": NOT_DATA})
-        except walk.NotPlain as error:
+        except walk.ObjectCompared as error:
             said = outcome_of(error) | ({"status": NOT_DATA} if kind == "reference" else {})
         except BaseException as error:
             said = outcome_of(error)
@@ -255,7 +255,7 @@ def outcome_of(error: BaseException) -> dict:
             return outcome("RUNTIME_ERROR", text)
         case ValueTooLarge():
             return outcome("OUTPUT_LIMIT", "a value too large to pass between program and test")
-        case NotPlain() | walk.NotPlain() | data_tests.NotData():
+        case NotPlain() | walk.ObjectCompared() | data_tests.NotData():
             return outcome("RUNTIME_ERROR", describe(error))
         case walk.ProgramRaised(names=names):
             status = "MEMORY_LIMIT" if "MemoryError" in names else "RUNTIME_ERROR"

@@ -1,7 +1,7 @@
 """A round: the process of one program from its start to its end, as the supervisor sees it. The round reads the
 program's output and enforces the limits.
 
-`Pair` is a round with a second process for the tests, `Run` a round of a command.
+`Pair` is a round with a second process for the tests, `CommandRound` a round of a command.
 """
 
 import select

@@ -24,7 +24,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from .commands import Commands
-from .framing import Frames, pack
+from .framing import ANY_SIZE, Frames, pack
 from .judged import REFUSED, Judged
 from .judging import Judging
 from .pair import Evaluators, Pair
@@ -191,7 +191,7 @@ def main() -> None:
         commands = [name for name in os.environ.get("COMMANDS", "").split() if shutil.which(name)]
         output.write(pack({"ready": sys.version.split()[0], "commands": commands}))
         output.flush()
-    frames = Frames(partial(os.read, sys.stdin.fileno()), most=1 << 40)  # the host is trusted
+    frames = Frames(partial(os.read, sys.stdin.fileno()), most=ANY_SIZE)
     with contextlib.suppress(EOFError):
         while True:
             jobs.put(frames.next())

@@ -36,7 +36,7 @@ _WRITES = frozenset(map(id, (str, repr, ascii)))
 """Functions that make a text of their argument. The text of an iterator or a function would show an address."""
 
 
-class NotPlain(TypeError):
+class ObjectCompared(TypeError):
     """Raised if an object of the program stands where a plain value is compared."""
 
 
@@ -60,7 +60,7 @@ class Foreign:
         out. With another object they mean what they mean in Python, so the test is a code test."""
         if others and all(isinstance(other, Foreign) for other in others):
             raise NotData("an operation between objects of the program's")
-        raise NotPlain("the program gave an object where a plain value is due")
+        raise ObjectCompared("the program gave an object where a plain value is due")
 
     __contains__ = __lt__ = __le__ = __gt__ = __ge__ = __hash__ = _decides  # pyright: ignore
     __add__ = __sub__ = __mul__ = __truediv__ = __floordiv__ = __mod__ = __pow__ = __matmul__ = _decides
@@ -220,7 +220,7 @@ class Walk:
         try:
             try:
                 self._body(node.body, scope)
-            except (_Return, _Break, _Continue, NotPlain, NotData):
+            except (_Return, _Break, _Continue, ObjectCompared, NotData):
                 raise
             except Exception as error:
                 handler = next((h for h in node.handlers if _catches(h, error)), None)

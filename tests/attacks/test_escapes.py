@@ -53,7 +53,7 @@ ATTACKS: dict[str, tuple[str, ...]] = {
         "        except OSError: pass\n    return killed",
         "[]",
     ),
-    "where the project lies on the host": (
+    "options of bubblewrap, which name directories of the host": (
         "def f():\n    try: return 'sandbox_workers' in open('/proc/1/cmdline').read()\n"
         "    except OSError: return False",
         "False",

@@ -52,7 +52,7 @@ def tight(device: str, row: int) -> Iterator[None]:
         return
     whole = models.hidden_states
 
-    def limited(model: torch.nn.Module, given: models.Row) -> torch.Tensor:
+    def limited(model: torch.nn.Module, given: models.PackedRow) -> torch.Tensor:
         if len(given.tokens_N) > row:
             raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate a row")
         return whole(model, given)  # pyright: ignore[reportArgumentType]

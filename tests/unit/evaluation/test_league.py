@@ -8,7 +8,7 @@ import pytest
 
 from core.problem import Problem
 from evaluation.league import (
-    LeagueMatch,
+    CrossPlay,
     bradley_terry,
     games_of_matches,
     games_of_meeting,
@@ -32,7 +32,7 @@ DOUBLE = Problem(
     reference_solution="def f(x): return 2 * x",
 )
 RIGHT, SQUARES, ABSOLUTE = (f"def f(x): return {body}" for body in ("x + x", "x * x", "abs(2 * x)"))
-MEETING = LeagueMatch(
+MEETING = CrossPlay(
     programs=[["right", "a", "b"], ["right", "right", "a"]],
     wrong=frozenset("ab"),
     killed=[[frozenset("a"), frozenset()], [frozenset("ab"), frozenset("b")]],
@@ -41,7 +41,7 @@ MEETING = LeagueMatch(
 
 # ---------------------------------------------------------------------- programs against suites
 def test_rates_by_hand():
-    nothing = LeagueMatch(programs=[["c"], ["c"]], wrong=frozenset(), killed=[[frozenset()] * 2] * 2)
+    nothing = CrossPlay(programs=[["c"], ["c"]], wrong=frozenset(), killed=[[frozenset()] * 2] * 2)
     both = [MEETING, nothing]
     assert kill_rate(both, 0, 0) == 1 / 4 and kill_rate(both, 1, 0) == 3 / 4
     assert kill_rate(both, 0, 1) == kill_rate(both, 1, 1) == 1 / 2

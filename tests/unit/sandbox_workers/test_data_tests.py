@@ -14,7 +14,7 @@ from sandbox_workers.runner import calls, copies, kernel
 from sandbox_workers.runner.data_tests import NotData, read, shadowing
 from sandbox_workers.runner.errors import ProgramLied
 from sandbox_workers.runner.roles import Program, run_data
-from sandbox_workers.runner.walk import NotPlain
+from sandbox_workers.runner.walk import ObjectCompared
 
 PROGRAM = """
 def f(x): return x + 1
@@ -201,7 +201,7 @@ def test_where_copies_would_not_do_it_is_code(test: str) -> None:
 
 @pytest.mark.parametrize("test", OBJECTS)
 def test_no_object_of_the_programs_decides_a_comparison(test: str) -> None:
-    with program() as caller, pytest.raises(NotPlain):
+    with program() as caller, pytest.raises(ObjectCompared):
         walk(test, caller)
 
 
@@ -210,7 +210,7 @@ def test_no_object_of_the_programs_decides_a_comparison(test: str) -> None:
 )
 def test_a_test_that_asked_the_reference_for_plain_values_asks_no_objects(test: str) -> None:
     with program() as caller:
-        with pytest.raises(NotPlain):
+        with pytest.raises(ObjectCompared):
             walk(test, caller, plain=True)
         assert walk("assert half(3) == 1.5 and list(count()) == [0, 1, 2]", caller, plain=True) is None
         assert not caller.more_than_results
@@ -240,7 +240,7 @@ def test_what_the_reference_did_not_change_helps_no_program_by_its_change(test: 
     with program(CHANGES) as caller:
         try:
             walk(test, caller, plain=True)
-        except (AssertionError, NotPlain):
+        except (AssertionError, ObjectCompared):
             assert not passes
         else:
             assert passes

@@ -49,7 +49,7 @@ async def ask(
 ) -> tuple[int, str]:
     solving = Solving(
         models=MODELS | {"generator": generator},
-        shelf=cast(Any, None),
+        model_cache=cast(Any, None),
         sandbox=cast(Sandbox, object()),
         max_tokens=max_tokens,
     )

@@ -118,7 +118,7 @@ def test_a_run_ends_with_who_started_it(tmp_path: Path):
     )
     starter = (
         "import sys, time; from pathlib import Path; import sweeps.driving as d; here = Path(sys.argv[1]); d._ROOT = here;"
-        "d.Driven(here / 'run', [str(here / 'run'), 'x'], here / 'log'); time.sleep(600)"
+        "d.DriverProcess(here / 'run', [str(here / 'run'), 'x'], here / 'log'); time.sleep(600)"
     )
     parent = subprocess.Popen(
         [sys.executable, "-c", starter, str(tmp_path)], env={**os.environ, "PYTHONPATH": str(ROOT)}
