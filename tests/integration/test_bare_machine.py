@@ -5,6 +5,7 @@ Real ones, made on the spot: a place is a command that runs another in it.
 
 import json
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -148,7 +149,7 @@ def test_without_namespaces_the_host_is_told_what_to_do(forbidden: list[str]) ->
     finished = run([*forbidden, sys.executable, "-m", "sandbox_workers", "check_host"])
     assert finished.returncode == 1, finished.stderr
     assert "namespace: does not work: bubblewrap cannot make namespaces here" in finished.stdout
-    assert "process: works: 6 of 6 checks" in finished.stdout
+    assert re.search(r"^process: works: (\d+) of \1 checks$", finished.stdout, re.MULTILINE), finished.stdout
     assert "share one uid" in finished.stdout
     assert finished.stdout.splitlines()[-1].startswith(
         "auto picks: process for programs of the embedded models, nothing for others: start Docker or allow"

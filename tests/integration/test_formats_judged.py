@@ -9,7 +9,7 @@ import pytest
 from core.problem import Problem
 from core.verdict import Status, Verdict
 from problems.formats import load_dataset
-from problems.formats.sources import call_test
+from problems.formats.sources import HARNESS_IMPORTS, call_test, method_of_solution
 from problems.loader import ProblemFileError
 from problems.references import validate_references
 from sandbox_workers.backends import choose_backend
@@ -119,6 +119,12 @@ def test_calls_are_judged_apart_from_the_program(sandbox: LocalSandbox, format: 
         ("object()", False),
         ("(x for x in (1, [2, 3]))", False),
         ("type('Liar', (), {'__eq__': lambda *_: True})()", False),
+        ("[1, [2, 3]]\nclass Solution:\n    def f(self, x): return f(x)", True),
+        (
+            "1\nclass Liar:\n    def __eq__(self, other): return True\n"
+            "class Module(type(sys)):\n    def __call__(self, x): return Liar()\nf = Module('f')",
+            False,
+        ),
     ],
 )
 def test_another_value_than_the_expected_one_fails(sandbox: LocalSandbox, value: str, passes: bool) -> None:
@@ -128,9 +134,24 @@ def test_another_value_than_the_expected_one_fails(sandbox: LocalSandbox, value:
         function_signature="def f(x):",
         baseline_tests=(call_test("f", [0], [[1, [2, 3]]]),),
         reference_solution="",
+        preamble=HARNESS_IMPORTS,
+        epilogue=method_of_solution("f"),
     )
     (found,) = judge(sandbox, problem, f"def f(x): return {value}")
     assert (found.passed, found.by_test) == (passes, False)
+
+
+def test_many_large_tests_are_judged_together(sandbox: LocalSandbox) -> None:
+    """Each takes what one takes, and all of them are more than 16 MiB."""
+    pairs = [[number, number] for number in range(60_000)]
+    problem = Problem(
+        id="p",
+        description="",
+        function_signature="def f(x):",
+        baseline_tests=tuple(call_test("f", [[[n, n], *pairs]], [len(pairs) + 1]) for n in range(18)),
+        reference_solution="",
+    )
+    assert all(verdict.passed for verdict in judge(sandbox, problem, "def f(x): return len(x)"))
 
 
 def test_a_program_that_finds_the_reference_of_its_test_is_told_by_the_verdict(sandbox: LocalSandbox) -> None:

@@ -1,6 +1,7 @@
 """`python -m sandbox_workers`, as a user of the sandbox alone meets it."""
 
 import json
+import re
 import socket
 import subprocess
 import sys
@@ -132,7 +133,7 @@ def test_a_missing_file_is_named() -> None:
 def test_the_host_is_checked_by_judging() -> None:
     finished = run("check_host")
     assert finished.returncode == 0, finished.stdout
-    assert "process: works: 6 of 6 checks" in finished.stdout
+    assert re.search(r"^process: works: (\d+) of \1 checks$", finished.stdout, re.MULTILINE), finished.stdout
     assert "weaker: no cap on memory, processes and disk" in finished.stdout
     assert finished.stdout.splitlines()[-1] in ("auto picks: docker", "auto picks: namespace")
 

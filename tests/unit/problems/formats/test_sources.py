@@ -10,6 +10,7 @@ from core.verdict import Limits, OutputTest, Status, Verdict
 from problems.formats.sources import call_test, limits_for, signature_of, signature_under_test, with_signature
 from problems.references import validate_references
 from sandbox_workers.jobs import is_data
+from sandbox_workers.runner.data_tests import read
 
 
 @pytest.mark.parametrize(
@@ -30,7 +31,8 @@ def test_signatures(source, signature) -> None:
 
 @pytest.mark.parametrize("length", [2, 50_000])
 def test_a_call_with_values_in_json_is_data(length) -> None:
-    assert is_data(call_test("f", [list(range(length))], [[1.5] * length]))
+    test = call_test("f", [list(range(length))], [[1.5] * length])
+    assert is_data(test) and not read(test).keeps
 
 
 def test_the_function_under_test_is_the_outermost_that_is_called() -> None:
