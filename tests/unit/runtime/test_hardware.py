@@ -355,6 +355,19 @@ def test_a_gpu_that_torch_has_no_kernels_for_is_refused(monkeypatch) -> None:
     assert fit(own.model_copy(update={"device": "auto"}), V100).device == "cuda"
 
 
+def test_vllms_cpu_build_leaves_a_gpu_unused(monkeypatch, capsys) -> None:
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    machine = replace(H100, vllm_for_cpu=True)
+    own = Config.model_validate({"generator": EMBEDDED, "discriminator": EMBEDDED})
+    assert fit(own, machine).device == "cpu"
+    assert "LOCK=gpu" in capsys.readouterr().out
+    with pytest.raises(SparringError, match=r"CPU build.*LOCK=gpu"):
+        fit(own.model_copy(update={"device": "cuda"}), machine)
+    other = {"model": "embedded", "engine": {"kind": "transformers"}}
+    asked = Config.model_validate({"device": "cuda", "generator": other, "discriminator": other})
+    assert fit(asked, machine).device == "cuda"
+
+
 def test_the_oldest_kernels_of_torch_are_known(monkeypatch) -> None:
     monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: ["sm_75", "sm_80", "sm_120", "compute_120"])
     assert hardware_of_runs._least_capability() == (7, 5)

@@ -207,7 +207,9 @@ def test_a_checkpoint_of_one_policy_does_not_begin_a_game_of_two(tmp_path, monke
 def test_the_model_auto_is_the_one_that_the_hardware_takes(
     tmp_path: Path, monkeypatch, gpus: int, memory_gib: float, size: str
 ) -> None:
-    machine = replace(detect(), gpus=gpus, gpu="a GPU", gpu_memory_gib=memory_gib, capability=(9, 0))
+    machine = replace(
+        detect(), gpus=gpus, gpu="a GPU", gpu_memory_gib=memory_gib, capability=(9, 0), vllm_for_cpu=False
+    )
     monkeypatch.setattr(start, "detect", lambda: machine)
     given = ["--config", "chat", "--local", "--generator-model", "auto", "--output-dir", str(tmp_path)]
     config, began = resolve(*load_run(given))
