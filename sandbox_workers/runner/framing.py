@@ -11,7 +11,7 @@ MAX_FRAME = 16 << 20
 MAX_VALUE = 32 << 20
 """Largest size of a frame between a program and its test, bytes."""
 ANY_SIZE = 1 << 40
-"""Largest size of a frame of the host's or of the supervisor's, which are trusted."""
+"""Largest size of a frame with a job's tests, of which there may be many."""
 CHUNK, MOST_AT_ONCE = 1 << 16, 1 << 20
 """Smallest and largest number of bytes that one system call asks for."""
 
@@ -76,10 +76,11 @@ class Frames:
         return taken
 
 
-def recv_frame(connection: socket.socket) -> Any:
-    """Receives one frame of the supervisor, of any size, and nothing that follows it.
+def recv_frame(connection: socket.socket, most: int = MAX_FRAME) -> Any:
+    """Receives one frame, and nothing that follows it.
 
     Raises:
         EOFError: the other end closed the connection.
+        FrameTooLarge: the frame is larger than `most`.
     """
-    return Frames(connection.recv, most=ANY_SIZE, ahead=0).next()
+    return Frames(connection.recv, most, ahead=0).next()

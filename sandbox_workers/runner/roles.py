@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from . import calls, code_tests, data_tests, kernel, streams, walk
 from .calls import ASKING, TESTING
 from .errors import MAX_ERROR, ProgramGone, ProgramLied, ValueTooLarge, describe, of_reading
-from .framing import MAX_VALUE, Frames, FrameTooLarge, recv_frame, send_frame
+from .framing import ANY_SIZE, MAX_VALUE, Frames, FrameTooLarge, recv_frame, send_frame
 from .values import NotPlain, TooLong
 
 NOT_DATA = "NOT_DATA"
@@ -87,7 +87,7 @@ def run_code_tests(control: socket.socket, module: types.ModuleType) -> None:
 
     streams.flush()
     own_pid, sys.modules[code_tests.TEST] = os.getpid(), module
-    asked = recv_frame(control)
+    asked = recv_frame(control, ANY_SIZE)
     tests = [_read(code_tests.read, source) for source in asked["tests"]]
     for index, (test, source) in enumerate(zip(tests, asked["tests"], strict=True)):
         control.recv(1)  # the supervisor has read output and clocks: they begin anew
@@ -159,7 +159,7 @@ def evaluate(control: socket.socket) -> None:
         if not descriptors:
             os._exit(0)
         with socket.socket(fileno=descriptors[0]) as rpc:
-            judge_data(control, rpc, recv_frame(control)["tests"])
+            judge_data(control, rpc, recv_frame(control, ANY_SIZE)["tests"])
 
 
 def judge_data(control: socket.socket, rpc: socket.socket, tests: list[list]) -> None:
