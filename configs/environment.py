@@ -21,8 +21,9 @@ environment:
                             {PREFIX}PROBLEMS{DELIMITER}FILE=my.json (lists and mappings as JSON)
   {DATASET}         problems.held_out: {{file: ..., format: mbpp, split: test}}
   {QUESTIONS}   evaluation.problems
-                            (these two only where problems.format or problems.held_out.format is mbpp)
-The command line beats the environment, which beats the recipe; what is taken is printed.
+                            (these two only if problems.format or problems.held_out.format is mbpp)
+The command line has precedence over the environment, and the environment over the recipe. The run prints what it takes
+from the environment.
 """
 
 

@@ -38,15 +38,19 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = parser_of("scripts.export", __doc__, of_runs=True)
     parser.add_argument("run", help="a run's directory or name")
     parser.add_argument("--policy", required=True, help="generator or discriminator")
-    parser.add_argument("--to", required=True, type=Path, help="a directory that is not there, or empty")
-    parser.add_argument("--checkpoint", help="step_000012, best or latest; default: best, where there is one")
+    parser.add_argument("--to", required=True, type=Path, help="a directory that does not exist or is empty")
+    parser.add_argument(
+        "--checkpoint", help="step_000012, best or latest. Default: best, if there is one, else latest"
+    )
     parser.add_argument(
         "--adapter",
         action="store_true",
-        help="the LoRA adapter alone, in peft's format; without it whole weights, an adapter merged",
+        help="write the LoRA adapter alone, in PEFT's format. Default: whole weights, into which an adapter is merged",
     )
-    parser.add_argument("--dtype", choices=DTYPES, default="fp32", help="of the weights (%(default)s)")
-    parser.add_argument("--push", metavar="OWNER/NAME", help="upload it, too: to this repository of the hub")
+    parser.add_argument(
+        "--dtype", choices=DTYPES, default="fp32", help="data type of the weights. Default: %(default)s"
+    )
+    parser.add_argument("--push", metavar="OWNER/NAME", help="also upload it to this repository of the hub")
     return parser.parse_args(arguments)
 
 

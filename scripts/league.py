@@ -75,7 +75,7 @@ def _figure(rate: float | None) -> str:
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = parser_of("scripts.league", __doc__, of_runs=True)
-    parser.add_argument("run", nargs="?", help="directory or name of a run; without one the latest")
+    parser.add_argument("run", nargs="?", help="directory or name of a run. Default: the latest run")
     counts = {
         "problems": (60, "held-out problems, or matches that differ in their seeds"),
         "programs": (4, "programs of each generator for each problem"),
@@ -85,7 +85,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     for name, (usual, text) in counts.items():
         parser.add_argument(f"--{name}", type=int, default=usual, help=f"{text} (%(default)s)")
     parser.add_argument("--sandbox", choices=get_args(SandboxKind), default="auto")
-    parser.add_argument("--seed", type=int, help="of what is sampled (the run's own)")
+    parser.add_argument("--seed", type=int, help="seed of the sampling. Default: the run's seed")
     options = parser.parse_args(arguments)
     for name in counts:
         if getattr(options, name) < 1:

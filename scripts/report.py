@@ -40,16 +40,26 @@ def main(arguments: Sequence[str]) -> None:
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = parser_of("scripts.report", __doc__, of_runs=True)
     parser.add_argument(
-        "run", nargs="*", help="directories or names of runs, side by side; without one the latest run"
+        "run",
+        nargs="*",
+        help="directories or names of runs, which are shown side by side. Default: the latest run",
     )
     parser.add_argument(
-        "--output", type=Path, metavar="FILE", help="the HTML file (report.html in the first run's directory)"
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="the HTML file. Default: report.html in the first run's directory",
     )
     parser.add_argument(
-        "--follow", action="store_true", help="write it again until the runs are over, or Ctrl-C"
+        "--follow",
+        action="store_true",
+        help="write the page again and again until the runs end, or until Ctrl-C",
     )
     parser.add_argument(
-        "--every", type=float, default=_EVERY_S, help="with --follow: seconds between looks (%(default)s)"
+        "--every",
+        type=float,
+        default=_EVERY_S,
+        help="with --follow, seconds between two updates. Default: %(default)s",
     )
     options = parser.parse_args(arguments)
     if options.every <= 0:

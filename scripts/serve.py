@@ -71,51 +71,66 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
         "--idle-s",
         type=float,
         default=300.0,
-        help="a model is closed if it has had no request for so long (%(default)s)",
+        help="seconds without a request after which a model is closed. Default: %(default)s",
     )
     add(
         "--max-models",
         type=int,
         default=2,
-        help="loaded at once, fewer where memory does not allow it (%(default)s)",
+        help="maximum number of models that are loaded at once; fewer if memory does not allow it. Default: %(default)s",
     )
-    add("--max-tokens", type=int, default=4096, help="that one request may be answered with (%(default)s)")
+    add(
+        "--max-tokens",
+        type=int,
+        default=4096,
+        help="maximum number of tokens of one answer. Default: %(default)s",
+    )
     add(
         "--max-model-len",
         type=int,
-        help="tokens of prompt and completion; default: as many as model and cache can have",
+        help="maximum number of tokens of prompt and completion. Default: as many as the model and its cache allow",
     )
     add(
         "--cache-mb",
         type=float,
         default=64.0,
-        help="kept answers of each loaded model; 0: none (%(default)s)",
+        help="number of answers that are cached for each loaded model; 0: none. Default: %(default)s",
     )
     add(
         "--device",
         choices=["auto", "cpu", "cuda"],
         default="auto",
-        help="auto: cuda where this machine has a GPU (%(default)s)",
+        help="auto takes cuda if this machine has a GPU that can be used. Default: %(default)s",
     )
     add(
         "--dtype",
         choices=["float32", "bfloat16"],
-        help="default: bfloat16 on a GPU that has it, else float32",
+        help="data type of the weights. Default: bfloat16 on a GPU that supports it, else float32",
     )
-    add("--kv-cache-mb", type=int, default=1024, help="of each loaded model, on CPU (%(default)s)")
+    add(
+        "--kv-cache-mb",
+        type=int,
+        default=1024,
+        help="size of the key-value cache of each loaded model on a CPU, MiB. Default: %(default)s",
+    )
     add(
         "--threads",
         type=int,
         default=1,
-        help="CPU threads of each loaded model; give a large one more (%(default)s)",
+        help="number of CPU threads of each loaded model; a large model needs more. Default: %(default)s",
     )
     add(
         "--sandbox",
         choices=[*get_args(SandboxKind), "none"],
         default="auto",
-        help="of /v1/solve",
+        help="sandbox of /v1/solve",
     )
-    add("--slots", type=int, default=2, help="programs that it runs at once (%(default)s)")
+    add(
+        "--slots",
+        type=int,
+        default=2,
+        help="number of programs that the sandbox runs at once. Default: %(default)s",
+    )
     add_options(parser, port=8000)
     return parser.parse_args(arguments)
 

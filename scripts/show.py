@@ -44,13 +44,22 @@ def main(arguments: Sequence[str]) -> None:
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = parser_of("scripts.show", __doc__, of_runs=True)
-    parser.add_argument("run", nargs="?", help="a run's directory or name; without it the latest run")
-    parser.add_argument("--step", type=int, help="attempts of this step")
-    parser.add_argument("--problem", help="attempts at the problem with this id")
-    parser.add_argument("--player", help="attempts of this player, such as generator")
-    parser.add_argument("--worst", action="store_true", help="the least rewarded first")
-    parser.add_argument("--prompts", action="store_true", help="what it was asked, and said, in each turn")
-    parser.add_argument("--limit", type=int, default=_ATTEMPTS, help="attempts printed; 0: all (%(default)s)")
+    parser.add_argument("run", nargs="?", help="a run's directory or name. Default: the latest run")
+    parser.add_argument("--step", type=int, help="show attempts of this step")
+    parser.add_argument("--problem", help="show attempts at the problem with this id")
+    parser.add_argument("--player", help="show attempts of this player, such as generator")
+    parser.add_argument(
+        "--worst", action="store_true", help="show the attempts with the lowest rewards first"
+    )
+    parser.add_argument(
+        "--prompts", action="store_true", help="also show the prompt and the completion of each turn"
+    )
+    parser.add_argument(
+        "--limit",
+        type=int,
+        default=_ATTEMPTS,
+        help="maximum number of attempts; 0: all. Default: %(default)s",
+    )
     return parser.parse_args(arguments)
 
 

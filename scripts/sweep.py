@@ -219,32 +219,56 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = parser_of("scripts.sweep", __doc__)
     kinds = parser.add_subparsers(dest="kind", required=True, metavar="WHAT")
     run = argparse.ArgumentParser(add_help=False)
-    run.add_argument("--parallel", type=int, default=1, help="trials at once (%(default)s)")
-    run.add_argument("--gpus", type=float, default=0.0, help="share of a GPU of each trial (%(default)s)")
+    run.add_argument(
+        "--parallel", type=int, default=1, help="number of trials that run at once. Default: %(default)s"
+    )
+    run.add_argument(
+        "--gpus", type=float, default=0.0, help="GPUs of each trial, or a share of one. Default: %(default)s"
+    )
     common = argparse.ArgumentParser(add_help=False, parents=[run])
     common.add_argument(
-        "--config", default=DEFAULT_RECIPE, help="recipe: a name or a YAML file (%(default)s)"
+        "--config", default=DEFAULT_RECIPE, help="recipe: a name or a YAML file. Default: %(default)s"
     )
-    common.add_argument("--seeds", type=int, default=1, help="of each setting: 1 to this (%(default)s)")
-    common.add_argument("--local", action="store_true", help="each run in one process, without Ray")
     common.add_argument(
-        "--metric", default=DEFAULT_METRIC, help="a held-out score, or a column (%(default)s)"
+        "--seeds",
+        type=int,
+        default=1,
+        help="number of seeds of each setting, counted from 1. Default: %(default)s",
     )
-    common.add_argument("--mode", choices=("max", "min"), default="max", help="of the metric: what is better")
-    common.add_argument("--to", type=Path, help="directory of the sweep (output/sweep-TIME)")
-    common.add_argument("--draw-seed", type=int, default=1, help="of what is drawn or divided (%(default)s)")
+    common.add_argument("--local", action="store_true", help="run each trial in one process, without Ray")
+    common.add_argument(
+        "--metric",
+        default=DEFAULT_METRIC,
+        help="a held-out score, or a column of the metrics. Default: %(default)s",
+    )
+    common.add_argument(
+        "--mode", choices=("max", "min"), default="max", help="whether a larger or a smaller metric is better"
+    )
+    common.add_argument("--to", type=Path, help="directory of the sweep. Default: output/sweep-TIME")
+    common.add_argument(
+        "--draw-seed",
+        type=int,
+        default=1,
+        help="seed with which settings are drawn and problems are divided. Default: %(default)s",
+    )
 
     _add_series(kinds, common)
-    resume = kinds.add_parser("resume", help="go on with a sweep that was interrupted", parents=[run])
+    resume = kinds.add_parser("resume", help="continue a sweep that was interrupted", parents=[run])
     resume.add_argument("directory", type=Path)
-    of = kinds.add_parser("report", help="of a sweep, or of several runs", description=_REPORT)
+    of = kinds.add_parser("report", help="report on a sweep, or on several runs", description=_REPORT)
     of.add_argument("runs", nargs="+", type=Path, help="a sweep's directory, or runs' directories")
-    of.add_argument("--metric", help=f"(the sweep's, or {DEFAULT_METRIC})")
+    of.add_argument("--metric", help=f"metric. Default: the sweep's, else {DEFAULT_METRIC}")
     of.add_argument(
-        "--mode", choices=("max", "min"), help="of the metric: what is better (the sweep's, or max)"
+        "--mode",
+        choices=("max", "min"),
+        help="whether a larger or a smaller metric is better. Default: the sweep's, else max",
     )
-    of.add_argument("--threshold", type=float, help="of the metric: steps to reach it are counted")
-    of.add_argument("--to", type=Path, help="where the report's files go")
+    of.add_argument(
+        "--threshold",
+        type=float,
+        help="value of the metric; the report says after how many steps each run reaches it",
+    )
+    of.add_argument("--to", type=Path, help="directory of the report's files")
     return parser.parse_args(arguments)
 
 
@@ -266,20 +290,30 @@ def _add_series(kinds: Any, common: argparse.ArgumentParser) -> None:
             "--key", action="append", required=True, help="KEY=V,V,... or KEY=LOW..HIGH[:log]; repeat"
         )
         if name in _DRAWN:
-            of.add_argument("--samples", type=int, default=8, help="settings; pbt: members (%(default)s)")
+            of.add_argument(
+                "--samples",
+                type=int,
+                default=8,
+                help="number of settings; with pbt, of members. Default: %(default)s",
+            )
         if name in ("asha", "pbt"):
-            of.add_argument("--interval", type=int, default=2, help="steps between two looks (%(default)s)")
+            of.add_argument(
+                "--interval", type=int, default=2, help="steps between two comparisons. Default: %(default)s"
+            )
     of = kind("ablate", "the recipe, and the recipe without one thing after another")
-    of.add_argument("names", nargs="+", choices=NAMES, help="what is turned off")
+    of.add_argument("names", nargs="+", choices=NAMES, help="names of the parts that are turned off")
     of = kind("cross-validate", "folds of the training problems")
-    of.add_argument("--folds", type=int, default=5, help="(%(default)s)")
-    of.add_argument("--key", action="append", default=[], help="as of grid")
+    of.add_argument("--folds", type=int, default=5, help="number of folds. Default: %(default)s")
+    of.add_argument("--key", action="append", default=[], help="as for grid")
     of = kind("data-size", "nested parts of the training problems")
-    of.add_argument("--sizes", required=True, help="such as 50,200,800")
+    of.add_argument("--sizes", required=True, help="numbers of training problems, such as 50,200,800")
     of = kind("model-size", "several models")
     of.add_argument("--models", required=True, help="directories or hub ids, separated by commas")
     of.add_argument(
-        "--roles", nargs="+", choices=("generator", "discriminator"), help="whose (all that learn)"
+        "--roles",
+        nargs="+",
+        choices=("generator", "discriminator"),
+        help="policies that get the model. Default: all that learn",
     )
 
 
