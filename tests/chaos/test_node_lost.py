@@ -15,6 +15,7 @@ from ray.experimental import get_object_locations
 from actors.rollout import RayRollouts
 from core.play import PlayRequest, PlayResult
 from core.problem import Problem
+from tests.ray_clusters import start_cluster
 
 pytestmark = pytest.mark.slow
 
@@ -37,7 +38,7 @@ class Runner:
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
     """The driver's node. What is far is on others."""
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    cluster = start_cluster(num_cpus=1, include_dashboard=False)
     try:
         yield cluster
     finally:

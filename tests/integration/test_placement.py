@@ -12,7 +12,6 @@ import pytest
 import ray
 import ray.train
 import torch
-from ray.cluster_utils import Cluster
 
 import learners.train_backend
 import learners.train_loop
@@ -23,6 +22,7 @@ from learners.train_loop import TrainRun
 from learners.train_spec import LearnerSpec
 from runtime.cluster import ClusterTooSmall, begin_learning, find_places, nodes_of_cluster, start_rollouts
 from runtime.placement import ROLLOUT_ACTOR, NoPlace, engine_name, idle_gpus, learner_groups, learner_name
+from tests.ray_clusters import start_cluster
 from tests.unit.runtime.test_placement import both, fitted
 
 pytestmark = [
@@ -35,15 +35,7 @@ pytestmark = [
 def cluster(request) -> Iterator[tuple[int, int]]:
     """(nodes, GPUs of each)."""
     nodes, gpus = request.param
-    made = Cluster(
-        initialize_head=True,
-        head_node_args={
-            "num_cpus": 16,
-            "num_gpus": gpus,
-            "resources": {"sandbox": 1},
-            "include_dashboard": False,
-        },
-    )
+    made = start_cluster(num_cpus=16, num_gpus=gpus, resources={"sandbox": 1}, include_dashboard=False)
     try:
         for _ in range(nodes - 1):
             made.add_node(num_cpus=16, num_gpus=gpus)
