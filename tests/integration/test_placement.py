@@ -110,9 +110,7 @@ def started(config: Config, directory: Path, monkeypatch) -> list[tuple[str, str
             for a in holders[part]
         ]
         workers = sum(config.policy(roles[0]).learner.workers for roles in groups)
-        until = time.monotonic() + 200
-        while len(ray.get(seen.all.remote())) < workers:
-            assert time.monotonic() < until, "a learner waits for ever"
+        while len(ray.get(seen.all.remote())) < workers:  # the test's timeout ends a wait for ever
             time.sleep(0.2)
         found = held + ray.get(seen.all.remote())
         names = {ROLLOUT_ACTOR: "rollout"} | {learner_name(group): "_".join(group) for group in groups}
