@@ -56,11 +56,11 @@ def open_session(run: Run, recipe: str) -> Iterator["Session"]:
         # a step's episodes are many objects without cycles: garbage collection took much of the time to receive them
         tracked.callback(gc.set_threshold, *gc.get_threshold())
         gc.set_threshold(100_000)
+        train, held_out = load_splits(run.to_config())  # first: an error in a file must not wait for torch
         config, start = resolve(run, recipe)
         tracked.enter_context(_told_how_to_go_on(start))
         tracked.enter_context(_alone_at(start.run_directory / LOG))
         log.open(start.run_directory)
-        train, held_out = load_splits(config)
         plan = make_plan(config, start, train, held_out)
         if plan.obstacles:
             raise SparringError("; ".join(plan.obstacles))
@@ -115,8 +115,8 @@ def open_session(run: Run, recipe: str) -> Iterator["Session"]:
 
 def show_plan(run: Run, recipe: str) -> None:
     """Prints what would run. Raises SparringError with the reasons if the run cannot start."""
+    train, held_out = load_splits(run.to_config())
     config, start = resolve(run, recipe)
-    train, held_out = load_splits(config)
     plan = make_plan(config, start, train, held_out)
     for line in (*plan.lines, *plan.warnings):
         say(line)

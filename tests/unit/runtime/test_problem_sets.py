@@ -1,6 +1,8 @@
 """What a run trains on, and what it is measured on."""
 
 import json
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -89,3 +91,14 @@ def test_what_becomes_of_code_tests_reaches_the_sandbox_of_either_runtime(tmp_pa
         monkeypatch.setattr(module, opened, lambda *_, **how: asked.append(how["code_tests"]))
         make(config, start)
     assert asked == [way, way]
+
+
+def test_a_bad_problem_file_is_refused_before_torch_is_imported() -> None:
+    run = (
+        "import sys, driver\n"
+        "try: driver.main(['--problems.kind', 'file', '--problems.file', 'none.json'])\n"
+        "finally: print('torch' in sys.modules)"
+    )
+    ended = subprocess.run([sys.executable, "-c", run], capture_output=True, text=True)
+    assert "none.json: no such file" in ended.stderr
+    assert ended.stdout.splitlines() == ["False"]
