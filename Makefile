@@ -16,7 +16,7 @@ BIN := $(VENV)/bin
 KINDS_OF := core docker sandbox_workers tests/attacks tests/honest tests/conftest.py tests/sandboxes.py
 KINDS_HASH := git ls-files -z $(KINDS_OF) | xargs -0 sha256sum | sha256sum
 
-.PHONY: run test test-slow test-kinds kinds-unchanged test-all coverage check bench experiments tables engine image images setup .bench
+.PHONY: run test test-slow test-nightly test-kinds kinds-unchanged test-all coverage check bench experiments tables engine image images setup .bench
 
 run: setup
 	$(BIN)/python driver.py $(ARGS)
@@ -25,9 +25,13 @@ run: setup
 test: setup
 	$(BIN)/python -m pytest -n 2 $(ARGS)
 
-# What takes minutes: real runs on Ray with vLLM, kills, experiments, benchmarks.
+# What takes minutes: real runs on Ray with vLLM, kills.
 test-slow: setup
-	$(BIN)/python -m pytest -m "slow and not kinds" -n 2 $(ARGS)
+	$(BIN)/python -m pytest -m "slow and not kinds and not nightly" -n 2 $(ARGS)
+
+# What `.ci/run` leaves out: the quick form of each benchmark and experiment, and variants of slow tests.
+test-nightly: setup
+	$(BIN)/python -m pytest -m "nightly and not kinds" -n 2 $(ARGS)
 
 # Attacks and honest jobs on the other kinds of sandbox than Docker. tests/kinds.lock says for which files all of them passed:
 # while these are unchanged, `.ci/run` leaves them out. Commit it with the change.
@@ -40,7 +44,7 @@ test-kinds: setup
 kinds-unchanged:
 	@$(KINDS_HASH) | cmp --quiet - tests/kinds.lock
 
-test-all: test test-slow test-kinds
+test-all: test test-slow test-nightly test-kinds
 
 # Lines that the unit and property tests run; what runs in a sandbox or in another process is not seen.
 coverage: setup

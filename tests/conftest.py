@@ -30,11 +30,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
     return OneAfterAnother(config, log)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Puts the benchmarks last: they are the least informative tests."""
-    items.sort(key=lambda item: item.nodeid.startswith("tests/integration/test_benchmarks.py"))
-
-
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skips a test that would begin too late, and names it: a forge limits the time of a run (.ci/run)."""
     if time.time() > float(os.environ.get("SPARRING_TESTS_END", "inf")):

@@ -34,7 +34,7 @@ PARTS = {
 MOST = {"rollout": 3, "scheduler": 3, "sandbox": 4, "learner": 3}
 """Strikes on a part: beyond REPLACEMENTS a run gives up, and is right."""
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
+pytestmark = pytest.mark.timeout(1500)
 
 
 def processes(part: str) -> list[psutil.Process]:
@@ -94,7 +94,15 @@ def whole(session_drive: Drive, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 @pytest.mark.parametrize(
     ("seed", "most", "arguments"),
-    [(1, MOST, ()), (2, MOST | {"engine": 3}, ("--generator.engine.count", "1", "--rollout.cpus", "0.1"))],
+    [
+        pytest.param(1, MOST, (), marks=pytest.mark.slow),
+        pytest.param(
+            2,
+            MOST | {"engine": 3},
+            ("--generator.engine.count", "1", "--rollout.cpus", "0.1"),
+            marks=pytest.mark.nightly,
+        ),  # tests/integration/test_engines_lost.py loses engines in every run
+    ],
 )  # other seeds by hand: each takes more than a minute
 def test_a_run_that_loses_its_parts_is_the_run_that_loses_none(
     drive: Drive,

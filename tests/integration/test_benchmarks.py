@@ -11,7 +11,7 @@ import pytest
 from benchmarks.catalogue import BENCHMARKS
 from benchmarks.report import ROOT, read
 
-pytestmark = [pytest.mark.slow, pytest.mark.vllm]
+pytestmark = [pytest.mark.nightly, pytest.mark.vllm]
 needs_them = pytest.mark.skipif(
     not (ROOT / ".bench" / ".installed").is_file(), reason="`make .bench` installs TRL and verl"
 )

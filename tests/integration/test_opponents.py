@@ -31,7 +31,7 @@ def test_past_opponents_play_and_come_again_after_a_restart(drive: Drive, tmp_pa
     assert weights_of(killed) == weights_of(whole)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.vllm
 def test_past_opponents_play_on_ray(drive: Drive, tmp_path: Path) -> None:
     """Their weights go from the learner's node to the driver's, and to vLLM, by reference."""

@@ -167,7 +167,7 @@ def test_one_gpu_is_shared_by_three_actors_and_both_learners(cluster, tmp_path, 
     assert len(found) == 5 and {gpus for _, _, gpus in found} == {(0,)}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("cluster", [(1, 2)], indirect=True)
 def test_of_two_gpus_the_learners_share_one(cluster, tmp_path, monkeypatch) -> None:
     found = run_on(both({}), tmp_path, monkeypatch)
@@ -175,7 +175,7 @@ def test_of_two_gpus_the_learners_share_one(cluster, tmp_path, monkeypatch) -> N
     assert len(found) == 3 and at["generator"] == at["discriminator"] != at["rollout"]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("cluster", [(1, 8)], indirect=True)
 def test_of_eight_gpus_each_has_one_part(cluster, tmp_path, monkeypatch) -> None:
     found = run_on(both({}), tmp_path, monkeypatch)
@@ -211,7 +211,7 @@ def test_engines_of_their_own_number_for_each_policy(cluster, tmp_path, monkeypa
     assert len(taken) == len(set(taken)) == 16
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("cluster", [(8, 8)], indirect=True)
 def test_eight_nodes_of_eight(cluster, tmp_path, monkeypatch) -> None:
     found = run_on(both({"engine": {"tensor_parallel": 8}, "learner": {"workers": 8}}), tmp_path, monkeypatch)
